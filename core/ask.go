@@ -10,7 +10,7 @@ import (
 type Ask struct {
 	Limiter *Limiter
 	Key     string // not empty
-	Cost    int    // zero means 1, unlike in AllowN; a negative cost is an [ErrNegativeCost]
+	Cost    int    // zero means 1, unlike in AllowN; a negative cost is an [ErrNegativeCost]; of an InFlight, always 1
 	Plan    string // the plan whose limits apply, as in [Limiter.Plan]; empty means that of Limiter
 	// If a leaky bucket would delay the event for longer than MaxDelay, the event is denied. Zero
 	// means no bound. A value below a microsecond accepts no delay.
@@ -35,7 +35,7 @@ type Ask struct {
 // bucket can be exceeded, briefly: see redisstore.
 func AllowTogether(ctx context.Context, asks ...Ask) (d Decision, err error) {
 	e := events.Get().(*event)
-	if err = e.decide(ctx, asks); err == nil {
+	if err = e.decide(ctx, asks, false); err == nil {
 		e.conclude(&d, false)
 	}
 	e.observe(asks, &d, err)

@@ -17,7 +17,7 @@ const Never time.Duration = driver.Never
 // A Decision allows or denies an event. It is a value: copy it freely. The zero Decision denies.
 type Decision struct {
 	Allowed    bool
-	RetryAfter time.Duration // denied: the least wait until the same cost can be admitted, or Never
+	RetryAfter time.Duration // denied: the least wait until the same cost can be admitted, or Never; or an estimate, see State
 	Delay      time.Duration // allowed: delay the event this long (middlewares do it); zero except for leaky buckets
 
 	first State   // so that a decision about one Rule allocates nothing
@@ -34,7 +34,7 @@ type Decision struct {
 // Window is the period that Remaining refers to. A window or log admits at most Remaining more
 // events during Window. In Window, a bucket regains as many events as remain now, so that it admits up
 // to twice as many. If nothing remains, Window is the time until one event is available. If the Rule
-// denied, Window is RetryAfter.
+// denied, Window is RetryAfter. For an [InFlight] that admits the event, it is zero.
 type State struct {
 	Rule Rule
 	// Ask is the index of the ask that the State belongs to: in the arguments of [AllowTogether], or in
@@ -46,9 +46,12 @@ type State struct {
 	// Unknown reports that this Rule was not evaluated, because another Rule denied the event (see
 	// package denycache and [Blocked]). Allowed is then true, and the numbers are zero.
 	Unknown bool
+	// Estimate reports that RetryAfter is an estimate, because the Rule, an [InFlight], cannot know when
+	// a running event ends. The RetryAfter of a Decision is the longest that is none, if there is one.
+	Estimate bool
 
 	Remaining  int           // events that are left now
-	RetryAfter time.Duration // not Allowed: the least wait until this Rule admits the same cost, or Never
+	RetryAfter time.Duration // not Allowed: the least wait until this Rule admits the same cost, or Never; see Estimate
 	ResetAfter time.Duration // the time until nothing is used
 	Window     time.Duration // the parameter t of the RateLimit field
 	Delay      time.Duration // Allowed: delay the event this long
@@ -187,6 +190,19 @@ func (d *Decision) require(allowed bool, retryAfter, delay time.Duration) {
 	} else {
 		d.Allowed, d.RetryAfter = false, max(d.RetryAfter, retryAfter)
 	}
+}
+
+// estimated reports whether every enforced rule that denies d can only estimate its RetryAfter.
+func (d *Decision) estimated() bool {
+	if d.Allowed {
+		return false
+	}
+	for i := range d.n {
+		if s := d.state(i); !s.Allowed && !s.Estimate && !s.Rule.IsShadow() || s.Unknown {
+			return false
+		}
+	}
+	return true
 }
 
 // Soft reports whether the event was admitted beyond the limit of an enforced [Rule.Soft].

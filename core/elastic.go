@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/bits"
 	"sync/atomic"
+
+	"github.com/weir-go/weir/core/driver"
 )
 
 // Elastic returns a copy of r with elastic throttling: the limit grows while resources are free,
@@ -21,6 +23,10 @@ import (
 // changes of the signal therefore do not move the limit up and down. A bucket that is half used stays
 // half used at every size. After the limit of a window or log has shrunk, surplus events expire as
 // usual, so no key is denied for longer than Per.
+//
+// The limit of an [InFlight] only shrinks, because its places are few: upTo is a factor from 0 to 1. At 1
+// or more of spare, the limit is that of r, at 0 or less upTo times as large, and at least 1. Running
+// events keep their places.
 func (r Rule) Elastic(spare func() float64, upTo float64) Rule {
 	return r.modify(func(d *definition) { d.elastic, d.UpTo = &elastic{spare: spare}, upTo })
 }
@@ -33,9 +39,10 @@ const (
 
 // An elastic holds the signal of a rule, and the rule at every step.
 type elastic struct {
-	spare func() float64
-	step  atomic.Int32
-	rules [elasticSteps]Rule // the rule at step 1 has index 0
+	spare   func() float64
+	shrinks bool // the steps are below the limit of the rule, not above it
+	step    atomic.Int32
+	rules   [elasticSteps]Rule // the rule at step 1 has index 0
 }
 
 // compileSteps compiles the rule at every step. If that fails, it sets err.
@@ -45,11 +52,14 @@ func (r *definition) compileSteps() {
 	case r.elastic.spare == nil:
 		fail("has no signal: the function is nil")
 		return
-	case !(r.UpTo >= 1 && r.UpTo <= maxElastic): // NaN is neither
+	case r.Algorithm == driver.InFlight && !(r.UpTo >= 0 && r.UpTo <= 1): // NaN is neither
+		fail(fmt.Sprintf("is up to %v, outside 0 to 1", r.UpTo))
+		return
+	case r.Algorithm != driver.InFlight && !(r.UpTo >= 1 && r.UpTo <= maxElastic):
 		fail(fmt.Sprintf("is up to %v, outside 1 to %d", r.UpTo, maxElastic))
 		return
 	}
-	e := &elastic{spare: r.elastic.spare} // another rule may share r.elastic
+	e := &elastic{spare: r.elastic.spare, shrinks: r.Algorithm == driver.InFlight} // another rule may share r.elastic
 	for i := range e.rules {
 		factor := 1 + (r.UpTo-1)*float64(i+1)/elasticSteps
 		step := *r
@@ -72,7 +82,7 @@ func (l Limit) times(factor float64) Limit {
 	events := int(min(int64(math.Floor(float64(l.Events)*factor+rounding)), math.MaxInt))
 	hi, lo := bits.Mul64(uint64(l.Burst), uint64(events))
 	burst, _ := bits.Div64(hi, lo, uint64(l.Events))
-	l.Events, l.Burst = events, int(min(burst, math.MaxInt))
+	l.Events, l.Burst = max(events, 1), int(min(burst, math.MaxInt))
 	return l
 }
 
@@ -89,7 +99,10 @@ func (e *elastic) rule(base Rule) Rule {
 	if math.IsNaN(at) {
 		at = 0
 	}
-	at = min(max(at, 0), 1) * elasticSteps
+	if at = min(max(at, 0), 1); e.shrinks {
+		at = 1 - at
+	}
+	at *= elasticSteps
 	switch step := float64(e.step.Load()); {
 	case at+stepTolerance >= step+1:
 		e.step.Store(int32(at + stepTolerance))

@@ -25,6 +25,7 @@ type event struct {
 	several  bool  // the lines, charges and asks are those of more
 	blocked  bool  // the limit of an enforced rule is Blocked: the Store is not asked
 	denied   bool  // of a Reservation: nothing is charged
+	holds    bool  // a charge takes a place of an in-flight rule
 	nLines   int8  // the number of lines and asks in the event itself: 0 or 1
 	nCharges int8  // the number of charges there: 0 or 1
 }
@@ -37,8 +38,10 @@ type more struct {
 	asks    []asked
 	ends    []time.Duration // for each ask, that of its choice; shorter if the other choices have no end
 
-	rest  []State  // of a Reservation: the States of all lines but the first, once they are made
-	later []raises // of a Reservation, for each charge; nil until the cost is raised
+	rest  []State       // of a Reservation: the States of all lines but the first, once they are made
+	later []raises      // of a Reservation, for each charge; nil until the cost is raised
+	hold  *hold         // of a Reservation: its places; nil if it has none
+	begun time.Duration // when its decision was sent, if it has places
 
 	room struct { // so that an event of two rules takes one allocation
 		lines   [2]line
@@ -77,7 +80,7 @@ func (e *event) free() {
 	if e.several && max(cap(e.more.charges), cap(e.more.lines), cap(e.more.asks)) > 64 {
 		return
 	}
-	e.several, e.blocked, e.nLines = false, false, 0
+	e.several, e.blocked, e.holds, e.nLines = false, false, false, 0
 	events.Put(e)
 }
 
@@ -103,8 +106,9 @@ func (e *event) asks() []asked {
 }
 
 // decide fills e, which is new or was freed, with asks, and calls the Store, which charges all or none.
-// The Store does not check charges: New has checked the rules, and decide checks the rest.
-func (e *event) decide(ctx context.Context, asks []Ask) error {
+// The Store does not check charges: New has checked the rules, and decide checks the rest. If reserved is
+// set, e belongs to a Reservation.
+func (e *event) decide(ctx context.Context, asks []Ask, reserved bool) error {
 	if len(asks) != 1 {
 		if err := e.addTogether(ctx, asks); err != nil {
 			return err
@@ -124,6 +128,16 @@ func (e *event) decide(ctx context.Context, asks []Ask) error {
 		return err
 	}
 	charges := e.charges()
+	if e.holds {
+		if !reserved || charges[0].AtMost {
+			return errNoHolder
+		}
+		if e.more == nil {
+			e.more = new(more)
+		}
+		e.more.begun = sinceStart()
+		renewers.sweep()
+	}
 	switch {
 	case len(charges) == 0:
 		return nil
@@ -173,7 +187,7 @@ func (e *event) add(a *Ask, rules []Rule, op driver.Op, ends time.Duration) {
 	rule = rule.inForce()
 	e.nCharges = 1
 	l.rule, l.ask, l.charge = rule, 0, 0
-	a.fill(&e.charge[0], rule, op)
+	e.fill(&e.charge[0], a, rule, op)
 }
 
 // begin makes e an event of several lines, of which it has none yet.
@@ -205,7 +219,7 @@ func (e *event) append(a *Ask, rules []Rule, op driver.Op, ends time.Duration) {
 		at := len(m.charges)
 		m.charges = append(m.charges, driver.Charge{})
 		c := &m.charges[at]
-		a.fill(c, rule, op)
+		e.fill(c, a, rule, op)
 		for i := range before {
 			known := &m.charges[i]
 			if !meet(known, c) {
@@ -258,9 +272,9 @@ func (a *Ask) noChargeOf(r Rule, ends time.Duration) int32 {
 	return endingBlock
 }
 
-// fill makes c the charge of a to rule. The op of c is op, or Peek if a.Peek is set. c may have been
-// used before.
-func (a *Ask) fill(c *driver.Charge, rule Rule, op driver.Op) {
+// fill makes c, a charge of e, that of a to rule. The op of c is op, or Peek if a.Peek is set. c may have
+// been used before.
+func (e *event) fill(c *driver.Charge, a *Ask, rule Rule, op driver.Op) {
 	if a.Peek {
 		op = driver.Peek
 	}
@@ -273,6 +287,13 @@ func (a *Ask) fill(c *driver.Charge, rule Rule, op driver.Op) {
 	c.MaxDelay = a.MaxDelay
 	c.Receipt = driver.Receipt{}
 	c.Verdict = driver.Verdict{} // a Store may set single fields
+	if c.Rule.Algorithm == driver.InFlight {
+		c.Cost = 1
+		e.holds = e.holds || op == driver.Spend
+		if a.Limiter.local {
+			c.Rule = c.Rule.Lasting
+		}
+	}
 }
 
 // meet reports whether c and o have the same state.
@@ -290,6 +311,7 @@ func join(c, other *driver.Charge) {
 	case other.Op == driver.Peek:
 	case c.Op == driver.Peek:
 		c.Op, c.Cost = other.Op, other.Cost
+	case c.Rule.Algorithm == driver.InFlight: // one place for both
 	default:
 		c.Cost = saturated(c.Cost, other.Cost)
 	}
@@ -312,7 +334,8 @@ func (e *event) conclude(d *Decision, reserved bool) {
 		return
 	}
 	d.Allowed, d.n = true, len(lines)
-	known := false // the States after the first one
+	known := false               // the States after the first one
+	estimate := time.Duration(0) // of the rules that cannot know better
 	if d.n > 1 {
 		d.rest, known = e.more.states(d.n-1, reserved)
 	}
@@ -338,12 +361,22 @@ func (e *event) conclude(d *Decision, reserved bool) {
 			d.rest[i-1].set(rule, v)
 			d.rest[i-1].Ask = int(l.ask)
 		}
+		retryAfter := v.RetryAfter
+		if !v.Allowed && rule.d.Algorithm == driver.InFlight && l.charge >= 0 {
+			d.state(i).Estimate = true
+			if retryAfter = 0; !l.rule.d.Shadow {
+				estimate = max(estimate, v.RetryAfter)
+			}
+		}
 		if !l.rule.d.Shadow {
-			d.require(v.Allowed && !v.Unknown, v.RetryAfter, v.Delay)
+			d.require(v.Allowed && !v.Unknown, retryAfter, v.Delay)
 		}
 	}
 	if !d.Allowed {
 		d.Delay = 0
+		if d.RetryAfter == 0 {
+			d.RetryAfter = estimate
+		}
 	}
 }
 

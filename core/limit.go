@@ -10,7 +10,7 @@ import (
 // A Limit is a number of events per period. The zero Limit is invalid.
 type Limit struct {
 	Events int           // events per period, 1 to 2^48-1
-	Per    time.Duration // the period: whole microseconds, up to 100 years
+	Per    time.Duration // the period: whole microseconds, up to 100 years; zero for InFlight
 	Burst  int           // the capacity of a bucket, up to 2^48-1; zero means Events. Not for windows and logs
 }
 
@@ -68,8 +68,8 @@ var words = map[string]time.Duration{
 // calendar has texts for periods of the calendar, and the fixed spans that are often meant by them.
 var calendar = map[string]string{"day": "24h", "week": "7d", "month": "30d", "year": "365d"}
 
-// String returns the text form of l, which [ParseLimit] reads: "500/h", "5/15m", "10/s burst 20",
-// "unlimited", "blocked".
+// String returns the text form of l, which [ParseLimit] reads: "500/h", "5/15m", "10/s burst 20", "5"
+// without a period, "unlimited", "blocked".
 func (l Limit) String() string {
 	switch l {
 	case Unlimited:
@@ -77,7 +77,10 @@ func (l Limit) String() string {
 	case Blocked:
 		return "blocked"
 	}
-	s := strconv.Itoa(l.Events) + "/" + formatPeriod(l.Per)
+	s := strconv.Itoa(l.Events)
+	if l.Per != 0 {
+		s += "/" + formatPeriod(l.Per)
+	}
 	if l.Burst != 0 {
 		s += " burst " + strconv.Itoa(l.Burst)
 	}
@@ -93,11 +96,16 @@ func formatPeriod(d time.Duration) string {
 	if d > 0 && d%day == 0 {
 		return strconv.FormatInt(int64(d/day), 10) + "d"
 	}
-	return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(d.String()) // 1h for 1h0m0s, 15m for 15m0s
+	return formatDuration(d)
 }
 
-// ParseLimit reads the text form of a Limit: EVENTS "/" PERIOD [" burst " N], or "unlimited" for
-// [Unlimited] and "blocked" for [Blocked].
+// formatDuration returns d as "1h" and not 1h0m0s, and "15m" and not 15m0s.
+func formatDuration(d time.Duration) string {
+	return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(d.String())
+}
+
+// ParseLimit reads the text form of a Limit: EVENTS "/" PERIOD [" burst " N]; EVENTS alone, for an
+// [InFlight]; "unlimited" for [Unlimited]; or "blocked" for [Blocked].
 //
 // EVENTS and N are positive decimal integers. PERIOD is s, sec or second, m, min or minute, h or hour,
 // d (24 hours), a number of days ("7d"), or a text for [time.ParseDuration] ("15m", "100ms",
@@ -112,13 +120,16 @@ func ParseLimit(text string) (Limit, error) {
 	}
 	rate, burst, hasBurst := strings.Cut(text, " burst ")
 	events, period, hasPeriod := strings.Cut(rate, "/")
-	if !hasPeriod {
-		return Limit{}, parseError(text, `has no "/"`)
-	}
 	var l Limit
 	var err error
 	if l.Events, err = parseCount(events); err != nil {
 		return Limit{}, parseError(text, "events: "+err.Error())
+	}
+	if !hasPeriod && !hasBurst {
+		return l, nil
+	}
+	if !hasPeriod {
+		return Limit{}, parseError(text, `has no "/"`)
 	}
 	if l.Per, err = parsePeriod(period); err != nil {
 		return Limit{}, parseError(text, "period: "+err.Error())
@@ -132,7 +143,7 @@ func ParseLimit(text string) (Limit, error) {
 }
 
 func parseError(text, reason string) error {
-	return fmt.Errorf("%w %q: %s (expected \"10/s\", \"500/h\", \"10/s burst 20\", \"unlimited\" or \"blocked\")", ErrInvalidLimit, text, reason)
+	return fmt.Errorf("%w %q: %s (expected \"10/s\", \"500/h\", \"10/s burst 20\", \"5\", \"unlimited\" or \"blocked\")", ErrInvalidLimit, text, reason)
 }
 
 func parseCount(s string) (int, error) {

@@ -52,7 +52,7 @@ func TestLimit_String(t *testing.T) {
 
 func TestLimit_UnmarshalText_Invalid(t *testing.T) {
 	for _, text := range []string{
-		"", "/", "10", "10/", "/s", "0/s", "-1/s", "+1/s", "1.5/s", "1e3/s", "10/x", "10/0s", "10/-1s", "10/s burst",
+		"", "/", "0", "-1", "x", "10 burst 20", "10/", "/s", "0/s", "-1/s", "+1/s", "1.5/s", "1e3/s", "10/x", "10/0s", "10/-1s", "10/s burst",
 		"10/s burst 0", "10/s burst -1", "10/s burst x", "10/s burst 1 burst 2", "99999999999999999999/s", "1/0d", "1/-1d",
 		"1/99999999999d", "10/s/s", "Unlimited", "blocked burst 2", "-1/-1ns burst -1", core.Blocked.WithBurst(1).String(),
 	} {

@@ -45,7 +45,7 @@ func New(s Store, rules ...Rule) (*Limiter, error) {
 	if err := driver.Declare(s, driver.Change{New: set.definitions()}); err != nil {
 		return nil, err
 	}
-	l := &Limiter{view: view{shared: &shared{store: s}}}
+	l := &Limiter{view: view{shared: &shared{store: s, local: driver.IsLocal(s)}}}
 	l.observer, _ = s.(driver.Observer)
 	l.current.Store(set)
 	return l, nil
@@ -141,8 +141,9 @@ func (l *Limiter) rulesFor(ctx context.Context, key, plan string) (rules []Rule,
 	return rules, ends, err
 }
 
-// Reserve is [Limiter.AllowN] for an event whose cost may turn out to be more or less than n. If
-// the event is denied, Settle and Refund do nothing. On an error the Reservation is nil, and the
+// Reserve is [Limiter.AllowN] for an event whose cost may turn out to be more or less than n, or which
+// takes a place of an [InFlight] rule until it ends. If the event is denied, Settle, Refund and Release do
+// nothing. On an error the Reservation is nil, and the
 // event has been charged at most once, or not at all.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int) (*Reservation, error) {
 	return ReserveTogether(ctx, Ask{Limiter: l, Key: key, Cost: n, Peek: n == 0})
@@ -225,6 +226,9 @@ func (l *Limiter) adjust(ctx context.Context, key string, op driver.Op, n int) e
 	_, rules, err := l.chosen(ctx, key, "")
 	if err != nil {
 		return err
+	}
+	if slices.ContainsFunc(rules, Rule.isInFlight) {
+		return errNoHolder
 	}
 	_, err = adjust(ctx, op, Ask{Limiter: l, Key: key, Cost: n}, rules)
 	return err

@@ -72,8 +72,8 @@ func (r Rule) ClientName() string { return cmp.Or(r.def().label, r.Name()) }
 // of one event: "allows 1 per 60 s (tokens)". An empty name restores the default, "requests".
 //
 // The header field RateLimit-Policy contains the units that its specification defines: "bytes" as
-// qu="content-bytes", and "content-bytes" and "concurrent-requests" as they are. Other units have no
-// qu. The unit applies to every plan. Like a [Rule.Label], it does not belong to the definition that
+// qu="content-bytes", and "content-bytes" and "concurrent-requests" as they are, and of an [InFlight] always
+// qu="concurrent-requests". Other units have no qu. The unit applies to every plan. Like a [Rule.Label], it does not belong to the definition that
 // [ErrRuleConflict] compares, and [Rule.String] does not contain it.
 func (r Rule) Unit(name string) Rule { return r.modify(func(d *definition) { d.unit = name }) }
 
@@ -107,6 +107,12 @@ func (r *definition) modifiers() string {
 	var b strings.Builder
 	if r.Algorithm == driver.SlidingWindow && r.SubWindows != DefaultSubWindows {
 		fmt.Fprintf(&b, " in %d sub-windows", r.SubWindows)
+	}
+	if r.Algorithm == driver.InFlight && r.Definition.Hold != DefaultHold {
+		b.WriteString(" hold " + formatDuration(r.Definition.Hold))
+	}
+	if r.maxHold > 0 {
+		b.WriteString(" max hold " + formatDuration(r.maxHold))
 	}
 	if r.Soft > 0 {
 		fmt.Fprintf(&b, " soft %v%%", r.Soft)

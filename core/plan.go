@@ -45,6 +45,7 @@ func (r Rule) Plan(name string, l Limit) Rule {
 	// This omits the length that a part of r has inherited (see Divide), which is not that of l.
 	planned.Definition = driver.Definition{
 		Name: d.Name, Algorithm: d.Algorithm, Plan: name, SubWindows: d.SubWindows, Soft: d.Soft, Shadow: d.Shadow, UpTo: d.UpTo,
+		Hold: d.Definition.Hold,
 	}
 	planned.setLimit(l)
 	d.plans = slices.DeleteFunc(slices.Clone(d.plans), func(p Rule) bool { return p.PlanName() == name })

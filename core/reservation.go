@@ -27,7 +27,7 @@ func (r *Reservation) Reserve(ctx context.Context, asks ...Ask) (d Decision, err
 	if len(r.lines()) > 0 {
 		return d, invalidAsk("the reservation has asks already")
 	}
-	if err := r.decide(ctx, asks); err != nil {
+	if err := r.decide(ctx, asks, true); err != nil {
 		r.observe(asks, &d, err)
 		r.event = event{}
 		return d, err
@@ -35,6 +35,9 @@ func (r *Reservation) Reserve(ctx context.Context, asks ...Ask) (d Decision, err
 	r.conclude(&d, true)
 	r.observe(asks, &d, nil)
 	r.reserve(d.Allowed)
+	if r.holds && d.Allowed {
+		r.hold(ctx)
+	}
 	return d, nil
 }
 
@@ -62,13 +65,68 @@ func (r *Reservation) Cost() int {
 // expired or refilled already, so that no refund makes a rule exceed its limit. A second Refund
 // does nothing. A [LeakyBucket] frees the cost only while the event is the last of its queue,
 // because later callers already know their Delay. A [SlidingLog] frees nothing once it has events at
-// 1000 later times; the event then stays charged until it expires.
+// 1000 later times; the event then stays charged until it expires. Refund frees the places of [InFlight]
+// rules, too, as Release does.
 //
 // If the clock of the Store has stepped back by more than a second, Refund frees less, or nothing.
 // Do not refund an event from before a [Limiter.Reset]: the refund may free later events.
-func (r *Reservation) Refund(ctx context.Context) error { return r.Settle(ctx, 0) }
+func (r *Reservation) Refund(ctx context.Context) error {
+	return r.settleAsks(ctx, 0, true, func(*shared) bool { return true })
+}
 
-// Settle sets the total cost of the event, the same for every ask of a [ReserveTogether]. If cost
+// Release frees the places that the event has taken of [InFlight] rules, because it has ended. The
+// charges of other rules stay. A second Release does nothing, as does one after Refund.
+//
+// Release ends the renewals in any case. If it returns an error, the places may stay taken until they
+// lapse. That includes the error of a ctx that has ended, so do not pass the context of an event that was
+// cancelled, but [context.WithoutCancel] of it.
+func (r *Reservation) Release(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	total := func(i, before int) int {
+		if r.charges()[i].Rule.Algorithm == driver.InFlight {
+			return 0
+		}
+		return before
+	}
+	r.endHold()
+	err := r.settle(ctx, total, func() {})
+	r.wakeWaiters()
+	return err
+}
+
+// Lost returns a channel that is closed when a place of the event has lapsed although the event has not
+// ended: another event may have the place now. That happens after [Rule.MaxHold] and when the context of
+// the decision has ended, one lease later at most; after a [Limiter.Reset]; and if the place could not be
+// renewed for the length of its lease, because the Store was down or the process was stopped. Work that
+// must not run beside n others has to end then. The channel is nil if the event has no place.
+func (r *Reservation) Lost() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.more == nil || r.more.hold == nil {
+		return nil
+	}
+	return r.more.hold.lost
+}
+
+// endHold ends the renewals of the places of r, if it has any.
+func (r *Reservation) endHold() {
+	if r.more != nil && r.more.hold != nil {
+		r.more.hold.end()
+	}
+}
+
+// wakeWaiters wakes callers that wait for the places of r, which are free now.
+func (r *Reservation) wakeWaiters() {
+	for _, l := range r.lines() {
+		if l.charge >= 0 && l.rule.Algorithm() == driver.InFlight {
+			r.asks()[l.ask].limiter.waiters.wake(r.charges()[l.charge].Key)
+		}
+	}
+}
+
+// Settle sets the total cost of the event, the same for every ask of a [ReserveTogether], except for
+// [InFlight] rules. If cost
 // is higher than the charged cost, Settle charges the difference, into debt if necessary
 // ([Limiter.Debit]). If cost is lower, it refunds the difference ([Reservation.Refund]). Settling
 // the same cost again does nothing. A cost below zero is an [ErrNegativeCost].
@@ -79,7 +137,7 @@ func (r *Reservation) Refund(ctx context.Context) error { return r.Settle(ctx, 0
 // After another error the difference may have been charged or refunded, and a second call does not
 // try again. If ctx had ended before the call, nothing was done, and Settle can be called again.
 func (r *Reservation) Settle(ctx context.Context, cost int) error {
-	return r.settleAsks(ctx, cost, func(*shared) bool { return true })
+	return r.settleAsks(ctx, cost, false, func(*shared) bool { return true })
 }
 
 // SettleFor is [Reservation.Settle] for the asks of one limiter: l or the limiter that l is a view of,
@@ -89,11 +147,12 @@ func (r *Reservation) SettleFor(ctx context.Context, l *Limiter, cost int) error
 	if l == nil {
 		return invalidAsk("the limiter is nil")
 	}
-	return r.settleAsks(ctx, cost, func(limiter *shared) bool { return limiter == l.shared })
+	return r.settleAsks(ctx, cost, false, func(limiter *shared) bool { return limiter == l.shared })
 }
 
-// settleAsks sets the total cost of the asks for whose limiter is returns true.
-func (r *Reservation) settleAsks(ctx context.Context, cost int, is func(*shared) bool) error {
+// settleAsks sets the total cost of the asks for whose limiter is returns true. If ends is set, it frees
+// the places of r.
+func (r *Reservation) settleAsks(ctx context.Context, cost int, ends bool, is func(*shared) bool) error {
 	if cost < 0 {
 		return fmt.Errorf("%w: %d", ErrNegativeCost, cost)
 	}
@@ -119,10 +178,15 @@ func (r *Reservation) settleAsks(ctx context.Context, cost int, is func(*shared)
 				sum = saturated(sum, asks[l.ask].cost)
 			}
 		}
-		if !found || c.Rule.Shadow && !c.Verdict.Allowed && before == 0 {
+		switch {
+		case !found, c.Rule.Shadow && !c.Verdict.Allowed && before == 0, c.Rule.Algorithm == driver.InFlight && !ends:
 			return before
 		}
 		return sum
+	}
+	if ends {
+		r.endHold()
+		defer r.wakeWaiters()
 	}
 	return r.settle(ctx, total, func() {
 		for i := range asks {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-go/weir/core/driver"
 )
@@ -17,7 +18,8 @@ import (
 // [ErrRuleConflict]. A name consists of 1 to 64 characters of printable ASCII, and is sent to clients
 // in the header field RateLimit-Policy, unless [Rule.Label] sets another name for them.
 //
-// The length of a window or log is its period, together with the number of sub-windows. The length
+// The length of a window or log is its period, together with the number of sub-windows. That of an
+// [InFlight] is its [Rule.Hold]. The length
 // of a bucket is the time in which it fills up: a minute for "10/m", "100/m" and "20/m burst 20", but
 // two minutes for "10/m burst 20". The extra events of [Rule.Soft] count: "10/m" with 10 percent
 // holds 11 events, and has a length of 66 s.
@@ -33,6 +35,7 @@ type definition struct {
 	plans   []Rule   // the rule with the limit of each plan, in the order of Rule.Plan
 	label   string   // the name for clients, unless it is empty
 	unit    string   // the unit for clients, unless it is empty
+	maxHold time.Duration
 
 	compiled *driver.Compiled // nil if err is set, and for the limits Unlimited and Blocked
 	err      error            // a *RuleError
@@ -95,8 +98,11 @@ const DefaultSubWindows = 60
 func newRule(name string, a driver.Algorithm, l Limit) Rule {
 	d := definition{Definition: driver.Definition{Name: name, Algorithm: a}}
 	d.setLimit(l)
-	if a == driver.SlidingWindow {
+	switch a {
+	case driver.SlidingWindow:
 		d.SubWindows = DefaultSubWindows
+	case driver.InFlight:
+		d.Hold = DefaultHold
 	}
 	return d.rule()
 }
@@ -105,13 +111,16 @@ func newRule(name string, a driver.Algorithm, l Limit) Rule {
 func (d definition) rule() Rule {
 	d.latest = new(latest)
 	d.Text = d.text()
-	if d.err = d.checkTexts(); d.err != nil {
+	if d.err = cmp.Or(d.checkTexts(), d.checkHold()); d.err != nil {
 		d.compiled = nil
 		return Rule{&d}
 	}
 	if !d.limit().counts() {
 		limited := d // checks everything except the limit
-		limited.setLimit(PerSecond(1))
+		limited.setLimit(Limit{Events: 1, Per: time.Second})
+		if d.Algorithm == driver.InFlight {
+			limited.setLimit(Limit{Events: 1})
+		}
 		d.compiled, d.err = nil, limited.rule().d.err
 		return Rule{&d}
 	}
@@ -130,7 +139,7 @@ func (r Rule) ruleOf(c *driver.Compiled) Rule {
 	known := r.d.latest.divided.Load()
 	if known == nil || known.compiled != c {
 		known = &definition{
-			Definition: c.Definition, label: r.d.label, unit: r.d.unit, compiled: c, latest: new(latest),
+			Definition: c.Definition, label: r.d.label, unit: r.d.unit, maxHold: r.d.maxHold, compiled: c, latest: new(latest),
 		}
 		r.d.latest.divided.Store(known)
 	}
@@ -161,13 +170,14 @@ func (r *definition) invalid(field, reason string) *RuleError {
 func (r Rule) Name() string { return r.def().Name }
 
 // Algorithm returns the algorithm of r. Its String is "token_bucket", "leaky_bucket",
-// "fixed_window", "sliding_log" or "sliding_window".
+// "fixed_window", "sliding_log", "sliding_window" or "in_flight".
 func (r Rule) Algorithm() driver.Algorithm { return r.def().Algorithm }
 
 // Limit returns the limit of r. For a Rule of a [State], it is the limit that was in force.
 func (r Rule) Limit() Limit { return r.def().limit() }
 
-// Capacity returns the burst of a bucket, or the events of a window or log. It ignores [Rule.Soft].
+// Capacity returns the burst of a bucket, the events of a window or log, or the places of an [InFlight].
+// It ignores [Rule.Soft].
 // The capacity is [math.MaxInt] if the limit is [Unlimited], and 0 if it is [Blocked].
 func (r Rule) Capacity() int {
 	switch d := r.def(); d.limit() {

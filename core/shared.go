@@ -11,6 +11,7 @@ import (
 type shared struct {
 	store    Store
 	observer driver.Observer // store, if it is one
+	local    bool            // store is a driver.Local
 	current  atomic.Pointer[ruleSet]
 	waiters  waiters
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/bits"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -44,43 +45,69 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 	if n < 0 {
 		return fmt.Errorf("%w: %d", ErrNegativeCost, n)
 	}
+	_, err := l.acquire(ctx, key, n, false)
+	return err
+}
+
+// Acquire is [Limiter.Wait] for an event that takes a place of an [InFlight] rule, until the caller calls
+// [Reservation.Release]. The places of a key are given to the callers in this process in the order of
+// arrival, as soon as an event in this process has ended. For places of other processes, the first
+// caller asks again after 50 ms, then less often, up to once a second.
+//
+// As it is not known when a place will be free, Acquire waits for one until ctx ends. The errors are those
+// of Wait. On an error, the Reservation is nil. The place is not renewed any more when ctx has ended (see
+// [InFlight]).
+func (l *Limiter) Acquire(ctx context.Context, key string) (*Reservation, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return l.acquire(ctx, key, 1, true)
+}
+
+// acquire waits until an event of key with cost n is admitted and its Delay is over. held says whether the
+// caller frees the places that it takes.
+func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (*Reservation, error) {
 	a := Ask{Limiter: l, Key: key, Cost: n, attempt: unlessAllowed}
 	chosen, rules, err := l.chosen(ctx, key, "")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	waits := false // whether a rule can make callers wait
 	for _, r := range rules {
 		switch c := r.d.compiled; {
+		case r.isInFlight() && !held:
+			return nil, errNoHolder
 		case r.d.Shadow:
+		case r.isInFlight() && c != nil:
+			waits = true
 		case c != nil:
 			waits = true
 			if int64(n) > r.inForce().d.compiled.Constants.Capacity {
-				return ErrNeverAdmitted
+				return nil, ErrNeverAdmitted
 			}
 		case r.Limit() != Blocked:
 		case a.noChargeOf(r, chosen.ends) == endingBlock:
 			waits = true
 		default:
-			return ErrNeverAdmitted
+			return nil, ErrNeverAdmitted
 		}
 	}
 	w := &waiter{n: n} // waits for no other caller
 	if waits {
 		if w, err = l.waiters.join(key, n, chosen.view); err != nil {
-			return err
+			return nil, err
 		}
 		defer l.waiters.leave(key, w)
 		if err := l.checkWait(ctx, key, w); err != nil {
-			return err
+			return nil, err
 		}
 		select {
 		case <-w.first:
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
-	for {
+	for poll := minPoll; ; {
 		// From the charge on, the Store counts the event. l.waiters stops counting it before the charge:
 		// later callers may then miss the event for a moment, but never count it twice.
 		l.waiters.setCost(w, 0)
@@ -90,30 +117,43 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 		}
 		r, err := ReserveTogether(ctx, a)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		d := r.Decision()
 		if d.Allowed {
 			if d.Delay > 0 && d.Delay >= left(ctx) {
 				err = fmt.Errorf("%w: %v to wait", ErrDeadlineTooNear, d.Delay)
 			} else {
-				err = sleep(ctx, d.Delay, nil)
+				err = sleep(ctx, d.Delay, nil, nil)
 			}
 			if err != nil {
 				// If the refund fails, the event stays charged.
 				_ = r.Refund(context.WithoutCancel(ctx))
+				return nil, err
 			}
-			return err
+			return r, nil
 		}
 		if err := tooLate(ctx, d, 0, n); err != nil {
-			return err
+			return nil, err
 		}
 		l.waiters.setCost(w, n)
-		if err := sleep(ctx, d.RetryAfter, replaced); err != nil {
-			return err
+		wait := d.RetryAfter
+		if d.estimated() {
+			wait = poll/2 + rand.N(poll/2)
+			poll = min(2*poll, maxPoll)
+		}
+		if err := sleep(ctx, wait, replaced, w.freed); err != nil {
+			return nil, err
 		}
 	}
 }
+
+// A caller of Acquire asks for a place again after minPoll to maxPoll, because other processes do not tell
+// that one is free.
+const (
+	minPoll = 100 * time.Millisecond // of which half is random
+	maxPoll = time.Second
+)
 
 // checkWait returns ErrDeadlineTooNear if w must wait for earlier callers until the deadline.
 func (l *Limiter) checkWait(ctx context.Context, key string, w *waiter) error {
@@ -153,6 +193,7 @@ func tooLate(ctx context.Context, d Decision, ahead, n int) error {
 			continue
 		}
 		switch blocked := s.Rule.Limit() == Blocked; {
+		case s.Rule.isInFlight() && !blocked: // nobody knows
 		case blocked && s.RetryAfter != Never: // the block ends
 			wait = max(wait, s.RetryAfter)
 		case blocked || int64(n) > s.Rule.d.compiled.Constants.Capacity:
@@ -216,8 +257,8 @@ func after(d time.Duration, events int64, l Limit) time.Duration {
 	return d + time.Duration(q)
 }
 
-// sleep waits for d, or until wake is closed. If ctx ends first, it returns the error of ctx.
-func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) error {
+// sleep waits for d, or until one of the channels wakes it. If ctx ends first, it returns the error of ctx.
+func sleep(ctx context.Context, d time.Duration, replaced, freed <-chan struct{}) error {
 	if d <= 0 {
 		return nil
 	}
@@ -225,7 +266,8 @@ func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) error {
 	defer cancel()
 	select {
 	case <-end.Done():
-	case <-wake:
+	case <-replaced:
+	case <-freed:
 	}
 	return ctx.Err()
 }
@@ -240,6 +282,7 @@ type waiters struct {
 // A waiter is one call of Wait. Only the first waiter of a key calls the Store. Other waiters wait.
 type waiter struct {
 	first chan struct{} // closed when this waiter is the first of its key
+	freed chan struct{} // receives a value when a place of the key is free, and this waiter is the first
 	n     int           // the cost of its event
 	view  view          // the limits when it was called
 	cost  int           // n, or 0 while the Store may have counted it; guarded by the mutex of waiters
@@ -255,13 +298,25 @@ func (l *waiters) join(key string, n int, v view) (*waiter, error) {
 	if l.byKey == nil {
 		l.byKey = make(map[string][]*waiter)
 	}
-	w := &waiter{first: make(chan struct{}), n: n, view: v, cost: n}
+	w := &waiter{first: make(chan struct{}), freed: make(chan struct{}, 1), n: n, view: v, cost: n}
 	if len(l.byKey[key]) == 0 {
 		close(w.first)
 	}
 	l.byKey[key] = append(l.byKey[key], w)
 	l.n++
 	return w, nil
+}
+
+// wake lets the first waiter of key ask again.
+func (l *waiters) wake(key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if list := l.byKey[key]; len(list) > 0 {
+		select {
+		case list[0].freed <- struct{}{}:
+		default:
+		}
+	}
 }
 
 func (l *waiters) setCost(w *waiter, cost int) {

@@ -1,0 +1,561 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/memstore"
+)
+
+// A remote is a Store that does not say that it is local, so that places have leases. It can fail.
+type remote struct {
+	driver.Store
+	fails    atomic.Bool
+	adjusts  atomic.Int64
+	renewals atomic.Int64
+	largest  atomic.Int64 // the most charges of a call of Adjust
+}
+
+func newRemote() *remote { return &remote{Store: memstore.New()} }
+
+var errRemote = fmt.Errorf("%w: the test says so", core.ErrUnavailable)
+
+func (s *remote) Adjust(ctx context.Context, charges []driver.Charge) error {
+	s.adjusts.Add(1)
+	s.largest.Store(max(s.largest.Load(), int64(len(charges))))
+	if s.fails.Load() {
+		return errRemote
+	}
+	for _, c := range charges {
+		if c.Op == driver.Renew {
+			s.renewals.Add(1)
+		}
+	}
+	return s.Store.Adjust(ctx, charges)
+}
+
+// stores are a local Store and one with leases.
+var stores = map[string]func() core.Store{
+	"local":  func() core.Store { return memstore.New() },
+	"remote": func() core.Store { return newRemote() },
+}
+
+// eachStore runs f in a bubble of synctest for each of the stores.
+func eachStore(t *testing.T, f func(t *testing.T, s core.Store)) {
+	for name, open := range stores {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { f(t, open()) }) })
+	}
+}
+
+// reserve reserves an event of cost 1, and fails the test on an error.
+func reserve(t *testing.T, l *core.Limiter, key string) *core.Reservation {
+	t.Helper()
+	r, err := l.Reserve(t.Context(), key, 1)
+	testkit.Must(t, err)
+	return r
+}
+
+// left returns how many places are left to key.
+func left(t *testing.T, l *core.Limiter, key string) int {
+	t.Helper()
+	d, err := l.Peek(context.Background(), key)
+	testkit.Must(t, err)
+	return d.State(0).Remaining
+}
+
+func isLost(r *core.Reservation) bool {
+	select {
+	case <-r.Lost():
+		return true
+	default:
+		return false
+	}
+}
+
+// At most n events run at the same time, and a denial charges the rate beside the places nothing.
+func TestInFlight_AllOrNone(t *testing.T) {
+	eachStore(t, func(t *testing.T, s core.Store) {
+		l := testkit.Limiter(t, s, core.InFlight("exports", 2), core.FixedWindow("rate", core.PerHour(5)))
+		a, b := reserve(t, l, "k"), reserve(t, l, "k")
+		d := reserve(t, l, "k").Decision()
+		if d.Allowed || d.State(1).Remaining != 3 || d.RetryAfter <= 0 || d.RetryAfter > core.DefaultHold {
+			t.Fatalf("got %v", d)
+		}
+		if st := d.State(0); !st.Estimate || st.RetryAfter != d.RetryAfter || st.Window != d.RetryAfter {
+			t.Errorf("got %+v, want an estimate", st)
+		}
+		if other := reserve(t, l, "other"); !other.Decision().Allowed {
+			t.Errorf("got %v for another key", other.Decision())
+		} else {
+			testkit.Must(t, other.Release(t.Context()))
+		}
+		testkit.Must(t, a.Release(t.Context()))
+		testkit.Must(t, a.Release(t.Context()))
+		if got := left(t, l, "k"); got != 1 {
+			t.Fatalf("got %d places left after two releases of one event, want 1", got)
+		}
+		c := reserve(t, l, "k")
+		if d := c.Decision(); !d.Allowed || d.State(1).Remaining != 2 {
+			t.Errorf("got %v: the rate keeps the charge of a released event", d)
+		}
+		testkit.Must(t, b.Refund(t.Context()))
+		testkit.Must(t, c.Refund(t.Context()))
+		if d, err := l.Peek(t.Context(), "k"); err != nil || d.State(0).Remaining != 2 || d.State(1).Remaining != 4 {
+			t.Errorf("got %v, %v after Refund, which ends places and frees charges", d, err)
+		}
+	})
+}
+
+// The cost of an event does not change how many places it takes.
+func TestInFlight_OnePlace(t *testing.T) {
+	eachStore(t, func(t *testing.T, s core.Store) {
+		l := testkit.Limiter(t, s, core.InFlight("exports", 3), core.TokenBucket("rate", core.PerHour(50)))
+		r, err := l.Reserve(t.Context(), "k", 20)
+		if testkit.Must(t, err); left(t, l, "k") != 2 {
+			t.Fatalf("got %d places left", left(t, l, "k"))
+		}
+		for _, settle := range []func() error{
+			func() error { return r.Settle(t.Context(), 30) },
+			func() error { return r.SettleFor(t.Context(), l, 10) },
+			func() error { return r.Settle(t.Context(), 0) },
+		} {
+			if err := settle(); err != nil || left(t, l, "k") != 2 {
+				t.Fatalf("got %v, and %d places left", err, left(t, l, "k"))
+			}
+		}
+		twice, err := core.ReserveTogether(t.Context(), core.Ask{Limiter: l, Key: "k"}, core.Ask{Limiter: l, Key: "k", Cost: 4})
+		if testkit.Must(t, err); left(t, l, "k") != 1 {
+			t.Errorf("got %d places left after two asks of one event", left(t, l, "k"))
+		}
+		testkit.Must(t, twice.Release(t.Context()))
+		testkit.Must(t, r.Release(t.Context()))
+		if left(t, l, "k") != 3 {
+			t.Errorf("got %d places left at the end", left(t, l, "k"))
+		}
+	})
+}
+
+// Calls that would take places which nobody could free are errors, and take none.
+func TestInFlight_ErrInvalidAsk(t *testing.T) {
+	s := memstore.New()
+	l := testkit.Limiter(t, s, core.TokenBucket("rate", core.PerHour(5)), core.InFlight("exports", 2))
+	ctx := t.Context()
+	for name, call := range map[string]func() error{
+		"Allow":  func() error { _, err := l.Allow(ctx, "k"); return err },
+		"AllowN": func() error { _, err := l.AllowN(ctx, "k", 3); return err },
+		"AllowTogether": func() error {
+			_, err := core.AllowTogether(ctx, core.Ask{Limiter: l, Key: "a", Peek: true}, core.Ask{Limiter: l, Key: "k"})
+			return err
+		},
+		"Wait":          func() error { return l.Wait(ctx, "k") },
+		"ReserveAtMost": func() error { _, err := l.ReserveAtMost(ctx, "k", 2); return err },
+		"Debit":         func() error { return l.Debit(ctx, "k", 1) },
+		"Credit":        func() error { return l.Credit(ctx, "k", 1) },
+	} {
+		if err := call(); !errors.Is(err, core.ErrInvalidAsk) {
+			t.Errorf("%s: got %v, want ErrInvalidAsk", name, err)
+		}
+	}
+	if d, err := l.Peek(ctx, "k"); err != nil || d.State(0).Remaining != 5 || d.State(1).Remaining != 2 {
+		t.Errorf("got %v, %v: something was charged", d, err)
+	}
+	if r := reserve(t, testkit.Limiter(t, s, core.TokenBucket("other", core.PerHour(5))), "k"); r.Lost() != nil {
+		t.Error("an event without a place has a channel of Lost")
+	}
+}
+
+// RetryAfter is an estimate only if no other rule denies the event.
+func TestInFlight_Estimate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := testkit.Limiter(t, newRemote(),
+			core.InFlight("exports", 1), core.InFlight("long", 1).Hold(time.Hour).Shadow(), core.FixedWindow("rate", core.Per(1, time.Hour)))
+		r := reserve(t, l, "k")
+		d := reserve(t, l, "k").Decision()
+		if rate := d.State(2); d.RetryAfter != rate.RetryAfter || rate.Estimate || !d.State(0).Estimate {
+			t.Errorf("got %v, want the RetryAfter of the rate", d)
+		}
+		testkit.Must(t, l.Replace(core.InFlight("exports", 1), core.InFlight("long", 1).Hold(time.Hour).Shadow()))
+		d = reserve(t, l, "k").Decision()
+		if d.RetryAfter != d.State(0).RetryAfter || d.RetryAfter > core.DefaultHold || !d.State(1).Estimate {
+			t.Errorf("got %v with %+v, want the estimate of the enforced rule", d, d.State(1))
+		}
+		testkit.Must(t, r.Release(t.Context()))
+	})
+}
+
+// An event keeps its place for as long as it runs, and a place whose event nobody can end is free after a
+// lease.
+func TestInFlight_Ends(t *testing.T) {
+	const hold = 12 * time.Second
+	rule := core.InFlight("exports", 1).Hold(hold)
+	for name, c := range map[string]struct {
+		rule  core.Rule
+		end   func(cancel context.CancelFunc, r **core.Reservation)
+		runs  time.Duration // that the event has its place after end, at least
+		until time.Duration // and at most
+	}{
+		"context":             {rule: rule, end: func(cancel context.CancelFunc, _ **core.Reservation) { cancel() }, runs: 2 * hold / 3, until: hold},
+		"MaxHold":             {rule: rule.MaxHold(time.Hour + time.Minute), end: func(context.CancelFunc, **core.Reservation) {}, runs: time.Minute, until: time.Minute + hold},
+		"garbage Reservation": {rule: rule, end: func(_ context.CancelFunc, r **core.Reservation) { *r = nil; collect() }, until: hold},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s core.Store) {
+				l := testkit.Limiter(t, s, c.rule)
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				r, err := l.Acquire(ctx, "k")
+				testkit.Must(t, err)
+				lost := r.Lost()
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if left(t, l, "k") != 0 {
+					t.Fatal("the place has lapsed while its event runs")
+				}
+				c.end(cancel, &r)
+				begun := time.Now()
+				next, err := l.Acquire(context.Background(), "k") // another event has the place now
+				testkit.Must(t, err)
+				defer next.Release(context.Background())
+				if took := time.Since(begun); took < c.runs || took > c.until+time.Second {
+					t.Errorf("got the place after %v, want %v to %v", took, c.runs, c.until)
+				}
+				if r == nil {
+					return
+				}
+				select {
+				case <-lost:
+				default:
+					t.Error("Lost is open although another event has the place")
+				}
+				testkit.Must(t, r.Release(context.Background()))
+				if got := reserve(t, l, "k"); got.Decision().Allowed {
+					t.Error("a late release has freed the place of another event")
+				}
+			})
+		})
+	}
+}
+
+// collect runs the cleanups of garbage.
+func collect() {
+	var done atomic.Bool
+	runtime.AddCleanup(new([64]byte), func(done *atomic.Bool) { done.Store(true) }, &done)
+	for runtime.GC(); !done.Load(); {
+		runtime.Gosched()
+	}
+}
+
+// While the Store is down, an event keeps its place until the end of its lease, and loses it then.
+func TestInFlight_Outage(t *testing.T) {
+	for name, c := range map[string]struct {
+		outage time.Duration
+		lost   bool
+	}{
+		"shorter than a lease": {outage: 15 * time.Second},
+		"longer than a lease":  {outage: 31 * time.Second, lost: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newRemote()
+				l := testkit.Limiter(t, s, core.InFlight("exports", 1))
+				r := reserve(t, l, "k")
+				time.Sleep(time.Minute)
+				s.fails.Store(true)
+				time.Sleep(c.outage)
+				s.fails.Store(false)
+				if isLost(r) != c.lost {
+					t.Fatalf("got lost %t after the outage", isLost(r))
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if isLost(r) != c.lost || (left(t, l, "k") == 1) != c.lost {
+					t.Errorf("got lost %t and %d places left", isLost(r), left(t, l, "k"))
+				}
+				testkit.Must(t, r.Release(t.Context()))
+			})
+		})
+	}
+}
+
+// After a Reset, running events have lost their places.
+func TestInFlight_Reset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := testkit.Limiter(t, newRemote(), core.InFlight("exports", 2))
+		a, b := reserve(t, l, "k"), reserve(t, l, "k")
+		found, err := l.Reset(t.Context(), "k")
+		if testkit.Must(t, err); !found || left(t, l, "k") != 2 {
+			t.Errorf("got %t, and %d places left", found, left(t, l, "k"))
+		}
+		time.Sleep(time.Millisecond) // so that the numbers of the places differ
+		c := reserve(t, l, "k")
+		for _, r := range []*core.Reservation{a, b} {
+			<-r.Lost()
+			testkit.Must(t, r.Release(t.Context()))
+		}
+		if isLost(c) || left(t, l, "k") != 1 {
+			t.Errorf("got lost %t, and %d places left", isLost(c), left(t, l, "k"))
+		}
+		testkit.Must(t, c.Release(t.Context()))
+	})
+}
+
+// Thousands of places are renewed in calls of at most 16, which are spread over the lease, and nothing is
+// left afterwards.
+func TestInFlight_Renewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRemote()
+		l := testkit.Limiter(t, s, core.InFlight("exports", 100))
+		before := runtime.NumGoroutine()
+		var held []*core.Reservation
+		for i := range 2000 {
+			held = append(held, reserve(t, l, fmt.Sprint("k", i/100)))
+		}
+		if synctest.Wait(); runtime.NumGoroutine() != before+1 {
+			t.Errorf("got %d goroutines, want one more", runtime.NumGoroutine()-before)
+		}
+		most := int64(0)
+		for range 60 {
+			seen := s.renewals.Load()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			most = max(most, s.renewals.Load()-seen)
+		}
+		if n := s.renewals.Load(); n < 12_000 || n > 16_000 || most > 1_000 || s.largest.Load() != 16 {
+			t.Errorf("got %d renewals in a minute, at most %d in a second, in calls of up to %d", n, most, s.largest.Load())
+		}
+		rand.Shuffle(len(held), func(i, j int) { held[i], held[j] = held[j], held[i] })
+		for _, r := range held {
+			if isLost(r) {
+				t.Fatal("a place is lost")
+			}
+			testkit.Must(t, r.Release(t.Context()))
+		}
+		if synctest.Wait(); runtime.NumGoroutine() != before {
+			t.Errorf("got %d goroutines more than before", runtime.NumGoroutine()-before)
+		}
+		if got := s.Store.(*memstore.Store).Stats().States; got != 0 {
+			t.Errorf("got %d states of released places", got)
+		}
+	})
+}
+
+// A local Store needs no goroutine.
+func TestInFlight_Local(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := testkit.Limiter(t, memstore.New(), core.InFlight("exports", 3).MaxHold(time.Hour))
+		before := runtime.NumGoroutine()
+		r := reserve(t, l, "k")
+		time.Sleep(59 * time.Minute)
+		if synctest.Wait(); runtime.NumGoroutine() != before || left(t, l, "k") != 2 {
+			t.Errorf("got %d goroutines more, and %d places left", runtime.NumGoroutine()-before, left(t, l, "k"))
+		}
+		if d, err := l.Peek(t.Context(), "k"); err != nil || d.State(0).ResetAfter != core.DefaultHold {
+			t.Errorf("got %v, %v", d, err)
+		}
+		testkit.Must(t, r.Release(t.Context()))
+	})
+}
+
+// Callers of Acquire get places in the order of their calls, as soon as they are free.
+func TestLimiter_Acquire(t *testing.T) {
+	eachStore(t, func(t *testing.T, s core.Store) {
+		l := testkit.Limiter(t, s, core.InFlight("exports", 2), core.TokenBucket("rate", core.PerSecond(1000)))
+		begun := time.Now()
+		var mu sync.Mutex
+		var order []int
+		var wg sync.WaitGroup
+		for i := range 10 {
+			wg.Go(func() {
+				r, err := l.Acquire(t.Context(), "k")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+				if want := time.Duration(i/2) * time.Minute; time.Since(begun) != want {
+					t.Errorf("caller %d: got its place after %v, want %v", i, time.Since(begun), want)
+				}
+				time.Sleep(time.Minute)
+				if err := r.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		if len(order) != 10 || order[0] != 0 || order[9] < 8 {
+			t.Errorf("got the order %v", order)
+		}
+	})
+}
+
+// A place that another limiter has freed, as another process does, is found within a second.
+func TestLimiter_Acquire_OtherProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRemote()
+		mine, other := testkit.Limiter(t, s, core.InFlight("exports", 1)), testkit.Limiter(t, s, core.InFlight("exports", 1))
+		r := reserve(t, other, "k")
+		released := make(chan time.Time, 1)
+		time.AfterFunc(10*time.Minute, func() {
+			released <- time.Now()
+			_ = r.Release(context.Background())
+		})
+		got, err := mine.Acquire(t.Context(), "k")
+		if testkit.Must(t, err); time.Since(<-released) > time.Second {
+			t.Error("got the place more than a second after its release")
+		}
+		testkit.Must(t, got.Release(t.Context()))
+	})
+}
+
+// Acquire returns the errors of Wait.
+func TestLimiter_Acquire_Errors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := testkit.Limiter(t, newRemote(),
+			core.InFlight("exports", 1).Plan("banned", core.Blocked).Plan("staff", core.Unlimited), core.FixedWindow("rate", core.Per(3, time.Hour)))
+		r := reserve(t, l, "k")
+		short, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if got, err := l.Acquire(short, "k"); got != nil || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("no place until the deadline: got %v, %v", got, err)
+		}
+		if got, err := l.Acquire(short, "k"); got != nil || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("context that has ended: got %v, %v", got, err)
+		}
+		if got, err := l.Plan("banned").Acquire(t.Context(), "k"); got != nil || !errors.Is(err, core.ErrNeverAdmitted) {
+			t.Errorf("blocked: got %v, %v", got, err)
+		}
+		staff, err := l.Plan("staff").Acquire(t.Context(), "k")
+		if testkit.Must(t, err); staff.Lost() != nil {
+			t.Error("an unlimited caller has a place")
+		}
+		testkit.Must(t, r.Release(t.Context()))
+		testkit.Must(t, reserve(t, l, "k").Release(t.Context()))
+		short, cancel = context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if got, err := l.Acquire(short, "k"); got != nil || !errors.Is(err, core.ErrDeadlineTooNear) {
+			t.Errorf("the rate denies for longer: got %v, %v", got, err)
+		}
+	})
+}
+
+// Plans, overrides and modifiers change the number of places.
+func TestInFlight_Modifiers(t *testing.T) {
+	spare := 1.0
+	base := core.InFlight("exports", 10)
+	for name, c := range map[string]struct {
+		rule core.Rule
+		plan string
+		want int // events at the same time
+	}{
+		"plain":                {rule: base, want: 10},
+		"plan":                 {rule: base.Plan("pro", core.Limit{Events: 20}), plan: "pro", want: 20},
+		"soft":                 {rule: base.Soft(50), want: 15},
+		"divided":              {rule: base.Divide(4), want: 2},
+		"divided below one":    {rule: base.Divide(40), want: 1},
+		"elastic, all spare":   {rule: base.Elastic(func() float64 { return spare }, 0.2), want: 10},
+		"elastic, half spare":  {rule: base.Elastic(func() float64 { return 0.5 }, 0.2), want: 6},
+		"elastic, none spare":  {rule: base.Elastic(func() float64 { return 0 }, 0.2), want: 2},
+		"elastic down to zero": {rule: base.Elastic(func() float64 { return -1 }, 0), want: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := testkit.Limiter(t, memstore.New(), c.rule).Plan(c.plan)
+			n := 0
+			for reserve(t, l, "k").Decision().Allowed {
+				n++
+			}
+			if n != c.want {
+				t.Errorf("got %d events at the same time, want %d", n, c.want)
+			}
+		})
+	}
+	for name, r := range map[string]core.Rule{
+		`"per" of a plan`: base.Plan("pro", core.PerMinute(5)),
+		"many":            core.InFlight("exports", 1001),
+		"none":            core.InFlight("exports", 0),
+		"short hold":      base.Hold(time.Millisecond),
+		"negative":        base.MaxHold(-1),
+		"other rule":      core.TokenBucket("r", core.PerSecond(1)).MaxHold(time.Second),
+		"hold of another": core.TokenBucket("r", core.PerSecond(1)).Hold(time.Second),
+		"no period":       core.TokenBucket("r", core.Limit{Events: 5}),
+		"elastic upwards": base.Elastic(func() float64 { return 1 }, 2),
+	} {
+		if _, err := core.New(memstore.New(), r); !errors.Is(err, core.ErrInvalidRule) {
+			t.Errorf("%s: got %v, want ErrInvalidRule", name, err)
+		} else {
+			t.Log(err)
+		}
+	}
+	if got, want := base.Hold(time.Minute).MaxHold(time.Hour).Plan("pro", core.Limit{Events: 20}).Plans()[0].String(), `in_flight "exports" 20 hold 1m max hold 1h plan "pro"`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// Events keep their places when the limit shrinks.
+func TestInFlight_Replace(t *testing.T) {
+	eachStore(t, func(t *testing.T, s core.Store) {
+		l := testkit.Limiter(t, s, core.InFlight("exports", 3))
+		held := []*core.Reservation{reserve(t, l, "k"), reserve(t, l, "k"), reserve(t, l, "k")}
+		testkit.Must(t, l.Replace(core.InFlight("exports", 1)))
+		for i, r := range held {
+			time.Sleep(time.Hour)
+			if d := reserve(t, l, "k").Decision(); d.Allowed || isLost(r) {
+				t.Fatalf("%d events have ended: got %v, lost %t", i, d, isLost(r))
+			}
+			testkit.Must(t, r.Release(t.Context()))
+		}
+		r := reserve(t, l, "k")
+		if !r.Decision().Allowed {
+			t.Errorf("got %v", r.Decision())
+		}
+		testkit.Must(t, r.Release(t.Context()))
+	})
+}
+
+// 64 goroutines never run more than n events at the same time.
+func TestInFlight_Concurrent(t *testing.T) {
+	for name, open := range stores {
+		t.Run(name, func(t *testing.T) {
+			const n = 5
+			l := testkit.Limiter(t, open(), core.InFlight("exports", n))
+			var running, most atomic.Int64
+			var wg sync.WaitGroup
+			for range 64 {
+				wg.Go(func() {
+					for range 50 {
+						r, err := l.Acquire(t.Context(), "k")
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						now := running.Add(1)
+						for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
+						}
+						runtime.Gosched()
+						running.Add(-1)
+						if err := r.Release(t.Context()); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			if most.Load() != n || left(t, l, "k") != n {
+				t.Errorf("got %d at the same time, and %d places left at the end", most.Load(), left(t, l, "k"))
+			}
+		})
+	}
+}
