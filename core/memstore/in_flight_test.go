@@ -61,8 +61,8 @@ func (s *testStore) checkWeights(t *testing.T) {
 	}
 }
 
-// A full store takes places, counts them for their own key only, and frees them. Its memory is then what
-// it was before.
+// A full store takes places, counts them for their own key only, and frees them. Its memory is then
+// the same as before.
 func TestStore_Take_placesInAFullStore(t *testing.T) {
 	for name, rule := range map[string]*driver.Compiled{"lapsing": inFlight(t, 2), "lasting": inFlight(t, 2).Lasting} {
 		t.Run(name, func(t *testing.T) {
