@@ -45,6 +45,11 @@ func TestCharge_Commit(t *testing.T) {
 		} {
 			k := key{rule: c}
 			charge := driver.Charge{Rule: c, Op: step.op, Cost: int(c.Constants.Capacity) + step.more}
+			if c.Algorithm == driver.InFlight {
+				if charge.Cost = 1; step.more > 0 {
+					continue
+				}
+			}
 			r := charge.Read(k.state, start)
 			if got := charge.Fits(&r); got != (step.more == 0) {
 				t.Errorf("%v: %s: got %v of Fits", c, step.name, got)
@@ -77,7 +82,9 @@ func TestCharge_Decide(t *testing.T) {
 				Rule: c, Op: driver.Op(rng.IntN(2)), Cost: 1 + rng.IntN(12),
 				MaxDelay: time.Duration(rng.IntN(3) * rng.IntN(2_000_000)),
 			}
-			if rng.IntN(10) == 0 { // a debt
+			if c.Algorithm == driver.InFlight {
+				got.Cost = 1
+			} else if rng.IntN(10) == 0 { // a debt
 				debit := driver.Charge{Rule: c, Op: driver.Debit, Cost: 1 + rng.IntN(30)}
 				r, again := debit.Read(one, now), debit
 				one, steps = debit.Apply(one, &r, now), again.Apply(steps, &r, now)

@@ -35,6 +35,10 @@ func TestCompiled_Constants(t *testing.T) {
 			driver.Definition{Algorithm: driver.SlidingWindow, Events: 7, Per: time.Second, SubWindows: 7, Burst: 7},
 			driver.Constants{Capacity: 7, Period: 1_000_000, SubWindow: 142_858},
 		},
+		{
+			driver.Definition{Algorithm: driver.InFlight, Events: 7, Hold: time.Minute, Soft: 50},
+			driver.Constants{Capacity: 10, Extra: 3, Period: 60_000_000},
+		},
 	} {
 		c.want.Algorithm = c.d.Algorithm
 		if got := compile(t, c.d); got.Constants != c.want || got.Constants.Capacity != c.want.Capacity {
@@ -102,6 +106,7 @@ func TestCompiled_StateName(t *testing.T) {
 		{"fixed window", compile(t, driver.Definition{Name: "api", Algorithm: driver.FixedWindow, Events: 5, Per: time.Hour}), "3600:api"},
 		{"sliding log", compile(t, driver.Definition{Name: "a:b", Algorithm: driver.SlidingLog, Events: 5, Per: 1500 * time.Millisecond}), "1500ms:a:b"},
 		{"sliding window", compile(t, driver.Definition{Name: "api", Algorithm: driver.SlidingWindow, Events: 5, Per: time.Minute, SubWindows: 60}), "60/60:api"},
+		{"in flight", compile(t, driver.Definition{Name: "api", Algorithm: driver.InFlight, Events: 5, Hold: 30 * time.Second}), "30:api"},
 	} {
 		if got := c.rule.StateName; got != c.want {
 			t.Errorf("%s: got %q, expected %q", c.name, got, c.want)

@@ -34,7 +34,7 @@ func rule(t testing.TB, a driver.Algorithm, events int, period int64) *driver.Co
 }
 
 var algorithms = [...]driver.Algorithm{
-	driver.TokenBucket, driver.SlidingLog, driver.LeakyBucket, driver.FixedWindow, driver.SlidingWindow,
+	driver.TokenBucket, driver.SlidingLog, driver.LeakyBucket, driver.FixedWindow, driver.SlidingWindow, driver.InFlight,
 }
 
 // A key is a store of one State.

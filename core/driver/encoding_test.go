@@ -79,9 +79,10 @@ func TestState_UnmarshalBinary_RoundTrip(t *testing.T) {
 	}
 }
 
-// words and runs return encodings of States that may be invalid.
-func words(n ...uint64) []byte { return varints(1, n) }
-func runs(n ...uint64) []byte  { return varints(2, n) }
+// words, runs and places return encodings of States that may be invalid.
+func words(n ...uint64) []byte  { return varints(1, n) }
+func runs(n ...uint64) []byte   { return varints(2, n) }
+func places(n ...uint64) []byte { return varints(3, n) }
 
 func varints(version byte, numbers []uint64) []byte {
 	b := []byte{version}
@@ -91,11 +92,20 @@ func varints(version byte, numbers []uint64) []byte {
 	return b
 }
 
+// manyPlaces returns the encoding of n places.
+func manyPlaces(n uint64) []byte {
+	var numbers []uint64
+	for i := range n {
+		numbers = append(numbers, 1, 1+i)
+	}
+	return places(numbers...)
+}
+
 const latest = 1<<53 - 1 + uint64(driver.Horizon) // the latest time of a State
 
 var corrupt = map[string][]byte{
 	"no version":                  {0},
-	"unknown version":             {3, 1, 1, 1},
+	"unknown version":             {4, 1, 1, 1},
 	"no words":                    words(),
 	"two words":                   words(1, 1),
 	"four words":                  words(1, 1, 0, 0),
@@ -120,6 +130,14 @@ var corrupt = map[string][]byte{
 	"too many events together":    runs(1, 1<<48-1, 1, 1),
 	"a number longer than needed": {1, 0x81, 0, 1, 0},
 	"a step longer than needed":   {2, 1, 0x81, 0},
+	"no places":                   places(),
+	"half a place":                places(1, 1, 1),
+	"a place without a number":    places(1, 0),
+	"two places of one number":    places(1, 7, 1, 7),
+	"a late renewal":              places(latest+1, 7),
+	"a renewal that becomes late": places(latest, 7, 1, 8),
+	"a late number":               places(1, latest+1),
+	"too many places":             manyPlaces(1001),
 }
 
 func TestState_UnmarshalBinary_Corrupt(t *testing.T) {
@@ -158,6 +176,8 @@ func FuzzState_UnmarshalBinary(f *testing.F) {
 	f.Add(words(latest, 1<<48-1, 0), int64(1), int64(math.MaxInt64))
 	f.Add(words(latest, 0, 1<<53-1), int64(1), int64(1<<47))
 	f.Add(runs(latest, 1<<48-1), int64(1<<53-1), int64(1<<48))
+	f.Add(places(latest, latest, 0, 1), int64(1<<53-1), int64(1))
+	f.Add(manyPlaces(1000), int64(500), int64(1))
 	all := rules(f)
 	f.Fuzz(func(t *testing.T, b []byte, now, cost int64) {
 		var s driver.State
@@ -190,7 +210,10 @@ func hold(t *testing.T, c *driver.Compiled, b []byte, now int64, cost int) {
 		if r.Used.Micros < 0 || r.Used.Frac < 0 || r.Count < 0 || r.First < 0 || r.Last < r.First || r.Retry < 0 || r.Phase < 0 || at >= end && inUse(r) {
 			t.Fatalf("%v: got %+v of %+v at %d", c, r, s, at)
 		}
-		for op := driver.Spend; op <= driver.Undo; op++ {
+		for op := driver.Spend; op <= driver.Renew; op++ {
+			if !hasOp(c, op) {
+				continue
+			}
 			k := key{rule: c}
 			_ = k.state.UnmarshalBinary(b) // once more: an op may change the memory of a State
 			v := k.do(driver.Charge{Op: op, Cost: cost, Receipt: driver.Receipt{At: max(1, at-now%7), Used: r.Used}}, at)

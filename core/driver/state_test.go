@@ -25,6 +25,8 @@ func rules(t testing.TB) (all []*driver.Compiled) {
 		{Algorithm: driver.SlidingWindow, Events: 100, Per: time.Minute, SubWindows: 60},
 		{Algorithm: driver.SlidingWindow, Events: 5, Per: 1001 * time.Microsecond, SubWindows: 7},
 		{Algorithm: driver.SlidingWindow, Events: 2, Per: time.Duration(driver.Horizon) * time.Microsecond, SubWindows: 1},
+		{Algorithm: driver.InFlight, Events: 3, Hold: time.Second},
+		{Algorithm: driver.InFlight, Events: 500, Hold: 24 * time.Hour, Soft: 100},
 	} {
 		d.Name = fmt.Sprint("rule ", i)
 		all = append(all, compile(t, d))
@@ -36,6 +38,17 @@ func rules(t testing.TB) (all []*driver.Compiled) {
 func span(c *driver.Compiled) int64 {
 	k := c.Constants
 	return max(k.Period, k.Full.Micros, 1)
+}
+
+// hasOp reports whether charges of c may have op.
+func hasOp(c *driver.Compiled, op driver.Op) bool {
+	switch op {
+	case driver.Debit, driver.Credit:
+		return c.Algorithm != driver.InFlight
+	case driver.Renew:
+		return c.Algorithm == driver.InFlight
+	}
+	return true
 }
 
 // A sequence is a random sequence of charges of all ops, with clocks that step back.
@@ -74,14 +87,20 @@ func (s *sequence) next() driver.Charge {
 	if s.rng.IntN(5) == 0 {
 		c.Cost = 1 + s.rng.IntN(capacity+1)
 	}
-	if c.Receipt = (driver.Receipt{}); c.Op == driver.Undo && len(s.receipts) > 0 {
+	if s.rule.Algorithm == driver.InFlight {
+		c.Cost = 1
+		if !hasOp(s.rule, c.Op) {
+			c.Op = driver.Renew
+		}
+	}
+	if c.Receipt = (driver.Receipt{}); c.Op >= driver.Undo && len(s.receipts) > 0 {
 		c.Receipt = s.receipts[s.rng.IntN(len(s.receipts))]
 	}
 	return c
 }
 
 func (s *sequence) remember(c driver.Charge) {
-	if c.Op != driver.Undo && c.Receipt != (driver.Receipt{}) {
+	if c.Op < driver.Undo && c.Receipt != (driver.Receipt{}) {
 		s.receipts = append(s.receipts[max(0, len(s.receipts)-3):], c.Receipt)
 	}
 }
@@ -184,7 +203,7 @@ func TestState_Fields(t *testing.T) {
 				whole++
 			}
 		}
-		if sliding := slices.Contains([]driver.Algorithm{driver.SlidingLog, driver.SlidingWindow}, c.Algorithm); sliding != (whole == 0) || sliding != (logs > 0) {
+		if listed := slices.Contains([]driver.Algorithm{driver.SlidingLog, driver.SlidingWindow, driver.InFlight}, c.Algorithm); listed != (whole == 0) || listed != (logs > 0) {
 			t.Errorf("%v: got %d States of three numbers and %d others", c, whole, logs)
 		}
 	}

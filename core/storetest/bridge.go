@@ -21,9 +21,11 @@ var driverAlgorithms, algorithmNames = func() (byName map[string]driver.Algorith
 var driverOps = [...]driver.Op{
 	oracle.Spend: driver.Spend, oracle.Peek: driver.Peek, oracle.Reset: driver.Reset,
 	oracle.Credit: driver.Credit, oracle.Debit: driver.Debit, oracle.Undo: driver.Undo,
+	oracle.Renew: driver.Renew,
 }
 
-func isBucketRule(r *oracle.Rule) bool { return driverAlgorithms[r.Algorithm].IsBucket() }
+func isBucketRule(r *oracle.Rule) bool   { return driverAlgorithms[r.Algorithm].IsBucket() }
+func isInFlightRule(r *oracle.Rule) bool { return driverAlgorithms[r.Algorithm] == driver.InFlight }
 
 // A catalog holds the compiled form of each rule of the oracle, and translates charges and
 // verdicts of the oracle to charges and verdicts of package driver.
@@ -32,10 +34,14 @@ type catalog map[*oracle.Rule]*driver.Compiled
 // compile adds r, a limit of plan, whose Extra is soft percent of the limit. It returns false if no
 // store can run r, such as a bucket of 1000 tokens that gains one token a year.
 func (c catalog) compile(r *oracle.Rule, plan string, soft float64) bool {
-	compiled, err := driver.Definition{
+	d := driver.Definition{
 		Name: r.Name, Plan: plan, Algorithm: driverAlgorithms[r.Algorithm], Events: int(r.Events), Per: time.Duration(r.Per) * time.Microsecond,
 		Burst: int(r.Burst), SubWindows: int(r.SubWindows), Soft: soft, Shadow: r.Shadow,
-	}.Compile()
+	}
+	if isInFlightRule(r) {
+		d.Per, d.Hold = 0, d.Per
+	}
+	compiled, err := d.Compile()
 	if err != nil {
 		return false
 	}

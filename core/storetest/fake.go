@@ -34,7 +34,7 @@ type Fake struct {
 	hooks   atomic.Pointer[[]Hook]
 	calls   atomic.Int64
 	active  atomic.Int64
-	charges [driver.Undo + 1]atomic.Int64
+	charges [driver.Renew + 1]atomic.Int64
 }
 
 // Set replaces the hooks for the calls that begin afterwards, and returns f. A call of the Fake
@@ -112,7 +112,7 @@ func (f *Fake) call(ctx context.Context, charges []driver.Charge, last Call) err
 	f.active.Add(1)
 	defer f.active.Add(-1)
 	for i := range charges {
-		if op := charges[i].Op; op <= driver.Undo {
+		if op := charges[i].Op; op <= driver.Renew {
 			f.charges[op].Add(1)
 		}
 	}

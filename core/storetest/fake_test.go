@@ -178,6 +178,8 @@ func TestFake_Forget(t *testing.T) {
 
 func TestFake_InvalidCharge(t *testing.T) {
 	rule, take, adjust := testkit.Compiled(hour), (*storetest.Fake).Take, (*storetest.Fake).Adjust
+	inFlight, err := driver.Definition{Name: "jobs", Algorithm: driver.InFlight, Events: 2, Hold: time.Minute}.Compile()
+	testkit.Must(t, err)
 	for name, c := range map[string]struct {
 		call    func(*storetest.Fake, context.Context, []driver.Charge) error
 		charges []driver.Charge
@@ -188,7 +190,12 @@ func TestFake_InvalidCharge(t *testing.T) {
 		"no cost":           {take, []driver.Charge{{Key: "k", Rule: rule}}},
 		"op of Adjust":      {take, []driver.Charge{{Key: "k", Rule: rule, Cost: 1, Op: driver.Debit}}},
 		"op of Take":        {adjust, []driver.Charge{{Key: "k", Rule: rule, Cost: 1}}},
-		"unknown op":        {adjust, []driver.Charge{{Key: "k", Rule: rule, Cost: 1, Op: driver.Undo + 1}}},
+		"unknown op":        {adjust, []driver.Charge{{Key: "k", Rule: rule, Cost: 1, Op: driver.Renew + 1}}},
+		"renew of a bucket": {adjust, []driver.Charge{{Key: "k", Rule: rule, Cost: 1, Op: driver.Renew}}},
+		"debit of a place":  {adjust, []driver.Charge{{Key: "k", Rule: inFlight, Cost: 1, Op: driver.Debit}}},
+		"credit of a place": {adjust, []driver.Charge{{Key: "k", Rule: inFlight, Cost: 1, Op: driver.Credit}}},
+		"two places":        {take, []driver.Charge{{Key: "k", Rule: inFlight, Cost: 2}}},
+		"places at most":    {take, []driver.Charge{{Key: "k", Rule: inFlight, Cost: 1, AtMost: true}}},
 		"negative delay":    {take, []driver.Charge{{Key: "k", Rule: rule, Cost: 1, MaxDelay: -1}}},
 		"same key and rule": {take, []driver.Charge{{Key: "k", Rule: rule, Cost: 1}, {Key: "k", Rule: rule, Cost: 1}}},
 	} {

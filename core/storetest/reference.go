@@ -90,8 +90,10 @@ func check(charges []driver.Charge, asks bool) error {
 			return fmt.Errorf("%w: charge %d has no rule", driver.ErrInvalidCharge, i)
 		case c.Cost < 1 && c.Op != driver.Reset:
 			return fmt.Errorf("%w: charge %d has the cost %d", driver.ErrInvalidCharge, i, c.Cost)
-		case c.Op.Asks() != asks || c.Op > driver.Undo:
+		case c.Op.Asks() != asks || c.Op > driver.Renew || !hasOp(c.Rule, c.Op):
 			return fmt.Errorf("%w: charge %d has op %d", driver.ErrInvalidCharge, i, c.Op)
+		case c.Rule.Algorithm == driver.InFlight && (c.AtMost || c.Cost > 1):
+			return fmt.Errorf("%w: charge %d takes more than one place", driver.ErrInvalidCharge, i)
 		case c.AtMost && (c.Op != driver.Spend || c.MaxDelay != 0), c.AtMost != charges[0].AtMost,
 			c.AtMost && (c.Key != charges[0].Key || c.Cost != charges[0].Cost):
 			return fmt.Errorf("%w: charge %d violates the conditions of AtMost", driver.ErrInvalidCharge, i)
@@ -105,4 +107,15 @@ func check(charges []driver.Charge, asks bool) error {
 		}
 	}
 	return nil
+}
+
+// hasOp reports whether charges of r may have op.
+func hasOp(r *driver.Compiled, op driver.Op) bool {
+	switch op {
+	case driver.Debit, driver.Credit:
+		return r.Algorithm != driver.InFlight
+	case driver.Renew:
+		return r.Algorithm == driver.InFlight
+	}
+	return true
 }

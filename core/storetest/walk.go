@@ -22,6 +22,7 @@ type walk struct {
 	steady bool  // the clock does not step back, so more charges can be undone
 	fine   bool  // periods are so short that fractions of a microsecond matter
 	plans  bool  // the limits of a name are plans, and each charge has one of them
+	places bool  // all rules are in flight
 	now    int64 // the time of the store's clock
 	real   int64 // the time of a clock that never steps
 	back   int64 // the next step back of the clock, or 0
@@ -50,7 +51,7 @@ type held struct {
 func newWalk(seed uint64, h *Harness, occurred map[string]int) *walk {
 	w := &walk{
 		catalog: make(catalog), seed: seed, rng: rand.New(rand.NewPCG(seed, 11)),
-		steady: h.Undoes || seed%3 == 0, fine: seed%4 == 1, plans: seed%5 > 2, occurred: occurred,
+		steady: h.Undoes || seed%3 == 0, fine: seed%4 == 1, plans: seed%5 > 2, places: seed%7 == 3, occurred: occurred,
 	}
 	w.now = h.Now().UnixMicro() + w.rng.Int64N(1e15)
 	for len(w.rules) < 3 {
@@ -79,6 +80,11 @@ func (c *call) add(next oracle.Charge, receipt *driver.Receipt) {
 }
 
 func (c call) asks() bool { return c.charges[0].Op <= oracle.Peek }
+
+// inFlight reports whether a charge of c is of an in-flight rule.
+func (c call) inFlight() bool {
+	return slices.ContainsFunc(c.charges, func(o oracle.Charge) bool { return isInFlightRule(o.Rule) })
+}
 
 func (c call) String() string {
 	text := fmt.Sprintf("at %d:", c.now)
@@ -121,9 +127,16 @@ func (w *walk) limits(name string) (all []*oracle.Rule) {
 			365*86_400_000_000, oracle.Horizon),
 		Shadow: w.one(5),
 	}
+	inFlight := w.places || isInFlightRule(&first)
+	if inFlight {
+		first.Algorithm, first.Per = driver.InFlight.String(), pick[int64](w, 1_000_000, 1_000_001, 30_000_000, 3_600_000_000, 86_400_000_000)
+	}
 	for i := range 1 + w.rng.IntN(4) {
 		r := first
 		switch {
+		case inFlight:
+			r.Events = pick[int64](w, 1, 2, 3, 5, 10, 1000)
+			r.Per = min(r.Per*pick[int64](w, 1, 1, 2), 86_400_000_000)
 		case w.fine:
 			r.Events, r.Per = 1+w.rng.Int64N(12), 1+w.rng.Int64N(100)
 		case i > 0:
@@ -190,7 +203,7 @@ func (w *walk) next() call {
 	for range 1 + w.rng.IntN(4)*w.rng.IntN(2) {
 		next.add(draw())
 	}
-	if next.asks() && w.one(6) {
+	if next.asks() && !next.inFlight() && w.one(6) {
 		return next.atMost()
 	}
 	return next
@@ -244,7 +257,7 @@ func (w *walk) advance() {
 	case 6:
 		d = max(0, w.wait-1)
 	case 7:
-		d = per - pick[int64](w, 0, 1)
+		d = per - pick[int64](w, -1, 0, 1)
 	case 8:
 		d = per - w.now%per - pick[int64](w, 0, 1) // the edge of a window
 	case 9:
@@ -301,7 +314,11 @@ func (w *walk) spend() oracle.Charge {
 		}
 	}
 	r := w.rules[name][w.inForce[name]]
-	return oracle.Charge{Key: pick(w, "a", "b"), Rule: r, Cost: most(w.cost(r.Capacity()))}
+	c := oracle.Charge{Key: pick(w, "a", "b"), Rule: r, Cost: 1}
+	if !isInFlightRule(r) {
+		c.Cost = most(w.cost(r.Capacity()))
+	}
+	return c
 }
 
 func (w *walk) cost(capacity int64) int64 {
@@ -332,7 +349,7 @@ func (w *walk) asking() (oracle.Charge, *driver.Receipt) {
 	}
 	if w.one(6) {
 		c.Op = oracle.Peek
-	} else if w.one(2) {
+	} else if w.one(2) || isInFlightRule(c.Rule) {
 		return withReceipt(c)
 	}
 	return c, nil
@@ -341,10 +358,13 @@ func (w *walk) asking() (oracle.Charge, *driver.Receipt) {
 func (w *walk) adjusting() (oracle.Charge, *driver.Receipt) {
 	c := w.spend()
 	c.Op = pick(w, oracle.Credit, oracle.Debit, oracle.Debit, oracle.Reset, oracle.Undo, oracle.Undo, oracle.Undo, oracle.Undo)
-	switch {
-	case c.Op == oracle.Debit && !w.one(3), c.Op == oracle.Undo && (len(w.held) == 0 || w.one(20)):
+	if isInFlightRule(c.Rule) && c.Op != oracle.Reset {
+		c.Op = pick(w, oracle.Undo, oracle.Renew)
+	}
+	switch undoes := c.Op == oracle.Undo || c.Op == oracle.Renew; {
+	case c.Op == oracle.Debit && !w.one(3), undoes && (len(w.held) == 0 || w.one(20)):
 		return withReceipt(c)
-	case c.Op == oracle.Undo:
+	case undoes:
 		return w.undo()
 	}
 	return c, nil
@@ -356,7 +376,8 @@ func withReceipt(c oracle.Charge) (oracle.Charge, *driver.Receipt) {
 }
 
 // undo returns an Undo of a charge or of a part of it, sometimes under another limit, and sometimes
-// for the second time. The age of the charge is correct, unknown, or half of the true age.
+// for the second time. The age of the charge is correct, unknown, or half of the true age. The place
+// of an in-flight rule is undone or renewed, sometimes with the receipt of a place of another key.
 func (w *walk) undo() (oracle.Charge, *driver.Receipt) {
 	at := len(w.held) - 1 // mostly the newest: older charges have often expired
 	if w.one(3) {
@@ -383,6 +404,14 @@ func (w *walk) undo() (oracle.Charge, *driver.Receipt) {
 	own.Age, c.Receipt = m.Age, &m
 	if w.now-m.At < m.Age {
 		w.occurred["undo after a step back"]++
+	}
+	if isInFlightRule(c.Rule) {
+		if c.Op = pick(w, oracle.Undo, oracle.Renew); w.one(10) {
+			c.Key = pick(w, "a", "b")
+		}
+	}
+	if c.Op == oracle.Renew {
+		return c, &own
 	}
 	if h.cost = rest; w.one(8) {
 		h.cost += c.Cost
@@ -421,7 +450,7 @@ func (w *walk) remember(c *oracle.Charge, own *driver.Receipt, together bool) {
 	if v.RetryAfter > 0 && v.RetryAfter != oracle.Never {
 		w.wait = v.RetryAfter
 	}
-	if c.Op != oracle.Undo && own != nil && c.Receipt.At != 0 {
+	if c.Op != oracle.Undo && c.Op != oracle.Renew && own != nil && c.Receipt.At != 0 {
 		w.held = append(w.held[max(0, len(w.held)-11):], held{*c, *c.Receipt, *own, w.real, c.Cost})
 	}
 	for name, is := range map[string]bool{
@@ -442,7 +471,10 @@ func (w *walk) remember(c *oracle.Charge, own *driver.Receipt, together bool) {
 		"undo of nothing":    c.Op == oracle.Undo && c.Receipt.At == 0,
 		"debt":               c.Op == oracle.Debit && v.Remaining == 0,
 		"saturated":          c.Op == oracle.Debit && c.Cost >= most(oracle.MaxCount),
-		"reset of something": v.Found,
+		"renew":              c.Op == oracle.Renew && v.Found,
+		"renew of nothing":   c.Op == oracle.Renew && !v.Found,
+		"same time":          c.Op == oracle.Spend && c.Receipt != nil && c.Receipt.At > w.now,
+		"reset of something": c.Op == oracle.Reset && v.Found,
 		"reset of nothing":   c.Op == oracle.Reset && !v.Found,
 	} {
 		if is {

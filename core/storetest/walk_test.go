@@ -47,9 +47,10 @@ var situations = []string{
 	"debt", "saturated", "undo", "undo of a part", "undo twice", "undo after a step back", "undo under another limit",
 	"undo of nothing", "credit", "reset of something", "reset of nothing", "step back", "leap", "limit changed", "another plan", "elastic",
 	"freed by an undo: token_bucket", "freed by an undo: leaky_bucket", "freed by an undo: fixed_window",
-	"freed by an undo: sliding_log", "freed by an undo: sliding_window",
+	"freed by an undo: sliding_log", "freed by an undo: sliding_window", "freed by an undo: in_flight",
 	"ahead of the clock: token_bucket", "ahead of the clock: leaky_bucket", "ahead of the clock: fixed_window",
-	"ahead of the clock: sliding_log", "ahead of the clock: sliding_window",
+	"ahead of the clock: sliding_log", "ahead of the clock: sliding_window", "ahead of the clock: in_flight",
+	"renew", "renew of nothing", "same time",
 }
 
 // RetryAfter, ResetAfter and, for buckets, Window of the oracle are exact: the condition that each of

@@ -44,9 +44,9 @@ const (
 // A Rule is an algorithm with a limit.
 type Rule struct {
 	Name      string
-	Algorithm string // "token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window"
+	Algorithm string // "token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window", "in_flight"
 
-	Events, Per int64 // a number of events per period, in microseconds
+	Events, Per int64 // a number of events per period, in microseconds; in flight: of places, and the time in which one lapses
 	Burst       int64 // the burst of a bucket; 0 means Events
 	Extra       int64 // the number of events that a soft limit admits beyond the limit
 	SubWindows  int64 // the number of sub-windows; only for a sliding window
@@ -100,6 +100,7 @@ const (
 	Credit           // frees Cost, or as much of it as is in use
 	Debit            // takes Cost even if it does not fit
 	Undo             // frees Cost of the charge that wrote Receipt, or as much of it as still counts
+	Renew            // makes the place of the charge that wrote Receipt lapse Per from now, if it has not lapsed
 )
 
 // A Charge is one rule of one key in a call.
@@ -116,7 +117,7 @@ type Charge struct {
 	// MaxDelay is the longest accepted delay of a Spend or Peek by a leaky bucket, in whole
 	// microseconds. A charge with a longer delay is denied. Zero accepts any delay.
 	MaxDelay time.Duration
-	// Receipt, if not nil, is written by an admitted Spend and by a Debit, and read by an Undo.
+	// Receipt, if not nil, is written by an admitted Spend and by a Debit, and read by an Undo and a Renew.
 	Receipt *Receipt
 
 	Verdict Verdict // the result
@@ -130,9 +131,9 @@ func (c *Charge) maxDelay() int64 {
 	return int64(c.MaxDelay / time.Microsecond)
 }
 
-// A Receipt identifies a charge for an Undo. The zero Receipt undoes nothing.
+// A Receipt identifies a charge for an Undo or a Renew. The zero Receipt undoes nothing.
 type Receipt struct {
-	At   int64    // the time of the charge
+	At   int64    // the time of the charge; in flight: the number of the place
 	Used *big.Rat // the refill time of the bucket before the charge; nil for windows and logs
 	Rule *Rule    // the rule of the charge; nil for windows and logs
 	Age  int64    // the time since the charge on a clock that never steps; 0 if unknown
@@ -158,13 +159,13 @@ type Verdict struct {
 	ResetAfter int64 // the time until nothing is in use
 	Delay      int64 // the time that an event which a leaky bucket admits has to wait
 	Soft       bool  // allowed, but above the limit
-	Found      bool  // after a Reset: something was in use
+	Found      bool  // after a Reset: something was in use; after a Renew: the place had not lapsed
 
 	// Window is the span to which Remaining refers. For a bucket, it is the time in which Remaining
 	// events refill or, if Remaining is 0, until an event of the limit is available. For a fixed
 	// window, it is the time until the window ends. For a log or sliding window, it is the time
-	// until the first event leaves it, or Per if it is empty. After a denial, Window is RetryAfter,
-	// unless RetryAfter is Never.
+	// until the first event leaves it, or Per if it is empty. For places, it is 0. After a denial, Window
+	// is RetryAfter, unless RetryAfter is Never.
 	Window int64
 }
 
@@ -225,6 +226,8 @@ func (r *Rule) unused() state {
 		return fixed{rule: r}
 	case "sliding_log", "sliding_window":
 		return sliding{rule: r}
+	case "in_flight":
+		return inFlight{rule: r}
 	}
 	panic("oracle: unknown algorithm " + r.Algorithm)
 }
@@ -267,7 +270,7 @@ func (o *Oracle) Take(now int64, charges []Charge) {
 	}
 }
 
-// Adjust applies Debits, Credits, Undos and Resets at now. None is denied.
+// Adjust applies Debits, Credits, Undos, Renews and Resets at now. None is denied.
 func (o *Oracle) Adjust(now int64, charges []Charge) {
 	for i := range charges {
 		c := &charges[i]
@@ -285,6 +288,8 @@ func (o *Oracle) Adjust(now int64, charges []Charge) {
 			s, changed = s.debit(c.Cost)
 		case Undo:
 			s, changed = s.undo(c.Cost, *c.Receipt)
+		case Renew:
+			s, found = s.(inFlight).renew(*c.Receipt)
 		}
 		if changed {
 			o.write(c, s)

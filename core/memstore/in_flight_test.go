@@ -1,0 +1,221 @@
+package memstore
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+)
+
+// inFlight compiles a rule of n events at the same time, whose places lapse after a minute.
+func inFlight(t *testing.T, n int) *driver.Compiled {
+	t.Helper()
+	c, err := driver.Definition{Name: "places", Algorithm: driver.InFlight, Events: n, Hold: time.Minute}.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (s *testStore) take(t *testing.T, rule *driver.Compiled, key string) (v driver.Verdict, m driver.Receipt) {
+	t.Helper()
+	charges := []driver.Charge{{Key: key, Rule: rule, Cost: 1}}
+	if err := s.Take(t.Context(), charges); err != nil {
+		t.Fatal(err)
+	}
+	return charges[0].Verdict, charges[0].Receipt
+}
+
+func (s *testStore) adjust(t *testing.T, rule *driver.Compiled, key string, op driver.Op, m driver.Receipt) driver.Verdict {
+	t.Helper()
+	charges := []driver.Charge{{Key: key, Rule: rule, Cost: 1, Op: op, Receipt: m}}
+	if err := s.Adjust(t.Context(), charges); err != nil {
+		t.Fatal(err)
+	}
+	return charges[0].Verdict
+}
+
+// placeKeys returns the number of keys with places in memory.
+func (s *testStore) placeKeys() (n int) {
+	for i := range s.shards {
+		for _, slot := range s.shards[i].entries.slots {
+			if slot.hash != 0 && slot.value.rule.Algorithm == driver.InFlight {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func (s *testStore) checkWeights(t *testing.T) {
+	t.Helper()
+	for i := range s.shards {
+		sh := &s.shards[i]
+		if want := sumWeights(&sh.buckets) + sumWeights(&sh.entries); sh.weight != want {
+			t.Errorf("shard %d: got a weight of %d bytes, expected %d", i, sh.weight, want)
+		}
+	}
+}
+
+// A full store takes places, counts them for their own key only, and frees them. Its memory is then
+// the same as before.
+func TestStore_Take_placesInAFullStore(t *testing.T) {
+	for name, rule := range map[string]*driver.Compiled{"lapsing": inFlight(t, 2), "lasting": inFlight(t, 2).Lasting} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := fullStore(t)
+			before := s.Stats()
+			const keys = 300 // more than there are overflow buckets
+			var receipts [keys][2]driver.Receipt
+			for i := range keys {
+				key := strconv.Itoa(i)
+				for j := range receipts[i] {
+					v, m := s.take(t, rule, key)
+					if !v.Allowed || v.Remaining != 1-j {
+						t.Fatalf("key %d, place %d: got %+v, expected %d places left", i, j, v, 1-j)
+					}
+					receipts[i][j] = m
+				}
+				if v, _ := s.take(t, rule, key); v.Allowed {
+					t.Fatalf("key %d: a third place was taken", i)
+				}
+			}
+			if got := s.Stats(); got.States != before.States+keys || got.Overflowed != before.Overflowed || got.Evicted != before.Evicted {
+				t.Errorf("got %+v, expected %d states more than %+v", got, keys, before)
+			}
+			for i := range keys {
+				for j, m := range receipts[i] {
+					if v := s.adjust(t, rule, strconv.Itoa(i), driver.Renew, m); !v.Found {
+						t.Fatalf("key %d, place %d: got %+v, expected a place to renew", i, j, v)
+					}
+				}
+				for j, m := range receipts[i] {
+					if v := s.adjust(t, rule, strconv.Itoa(i), driver.Undo, m); v.Remaining != 1+j {
+						t.Fatalf("key %d, place %d: got %+v, expected Remaining %d", i, j, v, 1+j)
+					}
+				}
+			}
+			if got := s.Stats(); got.States != before.States || got.Memory != before.Memory {
+				t.Errorf("all places are free: got %+v, expected the states and memory of %+v", got, before)
+			}
+			s.checkWeights(t)
+		})
+	}
+}
+
+// A flood of other states evicts no taken place, however many are taken of the limit.
+func TestStore_Take_placesAreNotEvicted(t *testing.T) {
+	s := newTestStore(1)
+	rule := inFlight(t, 100).Lasting // one place is a hundredth of the limit
+	const keys = 200
+	for i := range keys {
+		s.take(t, rule, strconv.Itoa(i))
+	}
+	for i, algorithm := range algorithms {
+		l := s.limiter(algorithm(fmt.Sprint("flood", i), core.PerHour(1000)))
+		for j := range 5000 {
+			allow(t, l, strconv.Itoa(j))
+		}
+	}
+	if s.Stats().Evicted == 0 {
+		t.Fatal("got no evictions, expected a flood")
+	}
+	for i := range keys {
+		if v, _ := s.take(t, rule, strconv.Itoa(i)); v.Remaining != 98 {
+			t.Fatalf("key %d: got %+v, expected the second place of 100", i, v)
+		}
+	}
+}
+
+// The places of a Lasting rule do not lapse while the store is in use. Lapsed places of other rules are
+// removed like other expired states.
+func TestStore_Take_lapsedPlaces(t *testing.T) {
+	for name, want := range map[string]int{"lapsing": 0, "lasting": 500} {
+		t.Run(name, func(t *testing.T) {
+			s := newTestStore(1)
+			rule := inFlight(t, 1)
+			if want > 0 {
+				rule = rule.Lasting
+			}
+			for i := range 500 {
+				s.take(t, rule, strconv.Itoa(i))
+			}
+			s.now += 24 * time.Hour.Microseconds()
+			l := s.limiter(core.FixedWindow("r", core.PerHour(10)))
+			for i := range 5000 {
+				allow(t, l, strconv.Itoa(i))
+			}
+			if got := s.placeKeys(); got != want {
+				t.Errorf("got %d keys with places, expected %d", got, want)
+			}
+		})
+	}
+}
+
+// Random places of many keys, in a store that is full at times, are counted exactly, and the weights
+// are right.
+func TestStore_Take_randomPlaces(t *testing.T) {
+	type place struct {
+		key string
+		m   driver.Receipt
+	}
+	for seed := range uint64(4) {
+		rng := rand.New(rand.NewPCG(seed, 30))
+		s := newTestStore(1)
+		rule := inFlight(t, 3).Lasting
+		fill := s.limiter(core.SlidingLog("fill", core.PerHour(100)))
+		taken := make(map[string]int)
+		var held []place
+		for step := range 5000 {
+			s.now += rng.Int64N(1_000_000)
+			switch n := rng.IntN(6); {
+			case n == 0:
+				allowN(t, fill, strconv.Itoa(rng.IntN(2000)), 1+rng.IntN(50))
+			case n < 4:
+				key := strconv.Itoa(rng.IntN(400))
+				v, m := s.take(t, rule, key)
+				if v.Allowed != (taken[key] < 3) {
+					t.Fatalf("step %d: %d places of key %s are taken, and got %+v", step, taken[key], key, v)
+				}
+				if v.Allowed {
+					taken[key]++
+					held = append(held, place{key, m})
+				}
+			case len(held) > 0:
+				i := rng.IntN(len(held))
+				p := held[i]
+				if rng.IntN(3) == 0 {
+					if v := s.adjust(t, rule, p.key, driver.Renew, p.m); !v.Found {
+						t.Fatalf("step %d: got %+v of a place that is taken", step, v)
+					}
+					continue
+				}
+				taken[p.key]--
+				if v := s.adjust(t, rule, p.key, driver.Undo, p.m); v.Remaining != 3-taken[p.key] {
+					t.Fatalf("step %d: got %+v, expected %d places taken", step, v, taken[p.key])
+				}
+				held[i] = held[len(held)-1]
+				held = held[:len(held)-1]
+			}
+		}
+		for _, p := range held {
+			s.adjust(t, rule, p.key, driver.Undo, p.m)
+		}
+		if n := s.placeKeys(); n > 0 || s.Stats().Overflowed == 0 {
+			t.Errorf("all places are free: got %d keys with places in a store with %+v, expected none, and a store that was full", n, s.Stats())
+		}
+		s.checkWeights(t)
+	}
+}
+
+func TestStore_Local(t *testing.T) {
+	if s := New(); !s.Local() || !driver.IsLocal(s) {
+		t.Error("got a Store that is not Local")
+	}
+	if driver.IsLocal(struct{ driver.Store }{New()}) {
+		t.Error("got a store over a store that is Local")
+	}
+}
