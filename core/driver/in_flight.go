@@ -133,7 +133,7 @@ func (p *places) rewrite(s State, _ Reading, now int64) State {
 	return putPlaces(s, p.corrected(s, now))
 }
 
-// Nobody could free the places of a debit, and a credit would free those of others: see Store.
+// No caller could free the places of a debit, and a credit would free those of others: see Store.
 
 func (p *places) debit(State, Reading, int64, int64) State  { panic(noOp(Debit)) }
 func (p *places) credit(State, Reading, int64, int64) State { panic(noOp(Credit)) }
