@@ -84,12 +84,15 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 	}
 	var invalid error
 	calls := s.router.slots(charges, func(c *call, i int, tag string) {
-		key := s.router.keys.probe(tag, charges[i].Rule.Algorithm)
+		rule, err := probeRule(charges[i].Rule)
+		if err != nil {
+			invalid = cmp.Or(invalid, err)
+			return
+		}
+		key := s.router.keys.probe(tag, rule.Algorithm)
 		if slices.Contains(c.keys, key) {
 			return
 		}
-		rule, err := probeRule(charges[i].Rule)
-		invalid = cmp.Or(invalid, err)
 		c.add(driver.Charge{Rule: rule, Op: driver.Spend, Cost: 1}, key, i)
 	})
 	if invalid != nil {
@@ -108,6 +111,9 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 // of half a second plus one sub-window, so at most about a second.
 func probeRule(r *driver.Compiled) (*driver.Compiled, error) {
 	d := r.Definition
+	if d.Algorithm == driver.InFlight { // a rule of a thousand places could be denied; its commands are those of a log
+		d.Algorithm, d.Hold = driver.SlidingLog, 0
+	}
 	d.Events, d.Burst, d.Per, d.SubWindows, d.Shadow = 1_000_000, 0, time.Second/2, min(d.SubWindows, 1), false
 	return d.Compile()
 }
