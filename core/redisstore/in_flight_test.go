@@ -90,13 +90,13 @@ func TestInFlight_random(t *testing.T) {
 	for _, c := range []struct {
 		events, steps int
 		soft          float64
-		step          time.Duration // longest time between two charges
+		step, unit    time.Duration // longest time between two charges, a multiple of unit
 	}{
-		{1, 600, 0, 2 * time.Second},
-		{3, 1500, 50, 2 * time.Second},
-		{20, 1500, 0, 300 * time.Millisecond},
-		{20, 800, 10, 0},
-		{900, 3000, 10, 5 * time.Millisecond},
+		{1, 600, 0, 2 * time.Second, time.Second},
+		{3, 1500, 50, 2 * time.Second, time.Microsecond},
+		{20, 1500, 0, 600 * time.Millisecond, 200 * time.Millisecond},
+		{20, 800, 10, 0, time.Microsecond},
+		{900, 3000, 10, 5 * time.Millisecond, time.Microsecond},
 	} {
 		t.Run(fmt.Sprintf("%d+%v%%, %v", c.events, c.soft, c.step), func(t *testing.T) {
 			t.Parallel()
@@ -109,10 +109,10 @@ func TestInFlight_random(t *testing.T) {
 			var trace []string
 			most := 0
 			for range c.steps {
-				f.Advance(time.Duration(rng.Int64N(int64(c.step) + 1)).Truncate(time.Microsecond))
+				f.Advance(time.Duration(rng.Int64N(int64(c.step) + 1)).Truncate(c.unit))
 				switch {
 				case rng.IntN(40) == 0:
-					f.Advance(-time.Duration(rng.Int64N(int64(hold))).Truncate(time.Microsecond) / 2)
+					f.Advance(-time.Duration(rng.Int64N(int64(hold / 2))).Truncate(c.unit))
 				case rng.IntN(300) == 0:
 					f.Advance(hold)
 				}
@@ -285,10 +285,6 @@ func TestInFlight_noMemory(t *testing.T) {
 				if v := f.do(driver.Spend, driver.Receipt{}).Verdict; v.Allowed {
 					t.Errorf("the verdict is %+v, want a denial", v)
 				}
-				if step < 0 {
-					f.Advance(-step / 2)
-					f.Advance(step / 2)
-				}
 				for _, m := range held {
 					if v := f.do(driver.Renew, m).Verdict; !v.Found {
 						t.Fatalf("the renewal has the verdict %+v, want found", v)
@@ -343,6 +339,7 @@ func TestInFlight_corruptState(t *testing.T) {
 		"infinite":         {at("inf", many(events)...), true},
 		"before all times": {at("-inf", many(events)...), false},
 		"fractions":        {at(text+".5", many(events)...), true},
+		"one fraction":     {append(at(text+".5", "text"), now+1, "other"), true},
 		"more than limit":  {at(text, many(900)...), false},
 		"too many":         {at(text, many(1001)...), true},
 		"too many, lapsed": {at("7", many(3000)...), false},

@@ -11,26 +11,32 @@
 
 -- Appends the reading to the reply, with a last value of 0. Returns count; whether there are places that
 -- have lapsed; whether there are renewals after now, because the clock stepped back; and 1 if the state is
--- unreadable, otherwise 0.
-local function in_flight_read(key, at)
+-- unreadable, otherwise 0. renewed is the count if a place was renewed just before, which saves commands.
+local function in_flight_read(key, at, renewed)
   local events, hold, place = ARGV[at] + 0, ARGV[at + 1] + 0, #reply
   local cutoff = now - hold
   reply[place + 1], reply[place + 2], reply[place + 3], reply[place + 4], reply[place + 5] = 0, 0, 0, 0, 0
-  local newest = redis.pcall('ZREVRANGE', key, '0', '0', 'WITHSCORES')
-  if newest.err then
-    return 0, false, false, unreadable(newest)
-  elseif not newest[1] then
+  local first = redis.pcall('ZRANGE', key, '0', renewed and '0' or '1', 'WITHSCORES')
+  if first.err then
+    return 0, false, false, unreadable(first)
+  elseif not first[1] then
     return 0, false, false, 0
   end
-  local latest, after = newest[2] + 0, string.format('(%d', cutoff)
+  local count, oldest, latest = renewed or 1, first[2] + 0, renewed and now or first[2] + 0
+  local lapsed = oldest <= cutoff
+  if first[3] then -- a key with one place, as most have, takes one command
+    latest = redis.call('ZREVRANGE', key, '0', '0', 'WITHSCORES')[2] + 0
+  end
   if latest <= cutoff then
     return 0, true, false, 0
   end
-  local oldest, lapsed = redis.call('ZRANGE', key, '0', '0', 'WITHSCORES')[2] + 0, false
-  if oldest <= cutoff then
-    oldest, lapsed = redis.call('ZRANGEBYSCORE', key, after, '+inf', 'WITHSCORES', 'LIMIT', '0', '1')[2] + 0, true
+  if first[3] then
+    local after = string.format('(%d', cutoff)
+    count = redis.call('ZCOUNT', key, after, '+inf')
+    if lapsed then
+      oldest = redis.call('ZRANGEBYSCORE', key, after, '+inf', 'WITHSCORES', 'LIMIT', '0', '1')[2] + 0
+    end
   end
-  local count = redis.call('ZCOUNT', key, after, '+inf')
   if count > MAX_PLACES or oldest % 1 ~= 0 or latest % 1 ~= 0 then -- infinity % 1 is NaN
     return 0, false, false, 1
   end
@@ -40,7 +46,7 @@ local function in_flight_read(key, at)
   end
   reply[place + 1], reply[place + 2], reply[place + 3] = count, math.min(oldest, now) - cutoff, math.min(latest, now) - cutoff
   if count >= events then
-    reply[place + 4] = math.ceil(math.min(retry, now) - cutoff)
+    reply[place + 4] = math.min(retry, now) - cutoff
   end
   return count, lapsed, moved, 0
 end

@@ -1,28 +1,28 @@
--- in_flight_adjust: an in-flight limit as a charge of adjust.lua. Of the receipt, it reads the time, which
--- is the number of the place.
+-- in_flight_adjust: an in-flight limit as a charge of adjust.lua. Of a receipt, it reads the time, which is
+-- the number of the place.
 
 function algorithms.in_flight(key, at, op)
-  local place = #reply
+  local place, renewed, found = #reply, nil, nil
   local count, lapsed, moved = in_flight_read(key, at)
   if op == 'reset' then
     return at + 2
   end
   in_flight_correct(key, count, lapsed, moved)
-  local found = 0
   if count > 0 then
-    local number = string.format('%d', ARGV[at + 2])
-    found = redis.call('ZREM', key, number)
-    if op == 'renew' and found == 1 then -- after a deletion, Redis does not check its memory
-      redis.call('ZADD', key, string.format('%d', now), number)
-      in_flight_expire(key, at)
+    local number, time = string.format('%d', ARGV[at + 2]), string.format('%d', now)
+    if op == 'renew' then
+      in_flight_expire(key, at) -- after this write, Redis does not check its memory
+      found = redis.call('ZADD', key, 'XX', 'CH', time, number) == 1
+        or redis.call('ZADD', key, 'XX', 'INCR', '0', number) -- the score did not change, or there is none
+      renewed = found and count
+    else
+      found = redis.call('ZREM', key, number) == 1
     end
   end
-  if found == 1 or moved then
+  if found then
     reply[place + 1], reply[place + 2], reply[place + 3], reply[place + 4], reply[place + 5] = nil, nil, nil, nil, nil
-    in_flight_read(key, at)
-  end
-  if op == 'renew' then
-    reply[place + 5] = found
+    in_flight_read(key, at, renewed)
+    reply[place + 5] = renewed and 1 or 0
   end
   return at + 6
 end
