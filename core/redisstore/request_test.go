@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
@@ -107,5 +108,21 @@ func TestExecutor_Exec_left(t *testing.T) {
 	}
 	if len(s.requests) != n {
 		t.Errorf("%d calls had %d requests", n, len(s.requests))
+	}
+}
+
+// A request with a renewal goes ahead of others. Its work is that of every renewal.
+func TestExecutor_NewRequest_renewal(t *testing.T) {
+	rule, err := driver.Definition{Name: "rule", Algorithm: driver.InFlight, Events: 9, Hold: time.Minute}.Compile()
+	testkit.Must(t, err)
+	a := algorithmOf(driver.InFlight)
+	for op, want := range map[driver.Op]request{
+		driver.Spend: {work: 2 * a.light}, driver.Peek: {work: 2 * a.light},
+		driver.Undo: {work: 2 * a.heavy}, driver.Reset: {work: 2 * a.heavy}, driver.Renew: {work: 2 * a.heavy, renews: true},
+	} {
+		c := &call{keys: []string{"a", "b"}, charges: []driver.Charge{{Key: "a", Rule: rule, Op: op, Cost: 1}, {Key: "b", Rule: rule, Op: op, Cost: 1}}}
+		if r := new(executor).newRequest(c); r.work != want.work || r.renews != want.renews {
+			t.Errorf("op %d: the work is %v, renews %t, want %v, %t", op, r.work, r.renews, want.work, want.renews)
+		}
 	}
 }
