@@ -74,7 +74,7 @@ func (s *Store) undo(ctx context.Context, at time.Time, calls []*call) {
 var errProbeDenied = errors.New("the probe was denied, as after a million probes in half a second")
 
 // Probe implements [driver.Prober]. For each charge, it spends one event on a separate key in the
-// same hash slot, with the algorithm of the charge. The key expires within 2 s. The probe fails if
+// same hash slot, with the algorithm of the charge, or that of a log for an in-flight rule. The key expires within 2 s. The probe fails if
 // the server rejects writes, because it is a replica, has no free memory or has an ACL that forbids
 // the write. Probe returns within [Timeout]. It returns the errors of Take, but [Stats] does not
 // count them.
@@ -107,11 +107,12 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 	return s.failure(ctx, err)
 }
 
-// probeRule returns the rule of probes with the algorithm of r. The TTL of its states is the window
+// probeRule returns the rule of probes for r. An in-flight rule has too few places for all probes of half a
+// second. A log needs the same permissions for its charges. The TTL of its states is the window
 // of half a second plus one sub-window, so at most about a second.
 func probeRule(r *driver.Compiled) (*driver.Compiled, error) {
 	d := r.Definition
-	if d.Algorithm == driver.InFlight { // a rule of a thousand places could be denied; its commands are those of a log
+	if d.Algorithm == driver.InFlight {
 		d.Algorithm, d.Hold = driver.SlidingLog, 0
 	}
 	d.Events, d.Burst, d.Per, d.SubWindows, d.Shadow = 1_000_000, 0, time.Second/2, min(d.SubWindows, 1), false
