@@ -116,13 +116,12 @@ func TestExecutor_NewRequest_renewal(t *testing.T) {
 	rule, err := driver.Definition{Name: "rule", Algorithm: driver.InFlight, Events: 9, Hold: time.Minute}.Compile()
 	testkit.Must(t, err)
 	a := algorithmOf(driver.InFlight)
-	for op, want := range map[driver.Op]request{
-		driver.Spend: {work: 2 * a.light}, driver.Peek: {work: 2 * a.light},
-		driver.Undo: {work: 2 * a.heavy}, driver.Reset: {work: 2 * a.heavy}, driver.Renew: {work: 2 * a.heavy, renews: true},
+	for op, work := range map[driver.Op]time.Duration{
+		driver.Spend: 2 * a.light, driver.Peek: 2 * a.light, driver.Undo: 2 * a.heavy, driver.Reset: 2 * a.heavy, driver.Renew: 2 * a.heavy,
 	} {
 		c := &call{keys: []string{"a", "b"}, charges: []driver.Charge{{Key: "a", Rule: rule, Op: op, Cost: 1}, {Key: "b", Rule: rule, Op: op, Cost: 1}}}
-		if r := new(executor).newRequest(c); r.work != want.work || r.renews != want.renews {
-			t.Errorf("op %d: the work is %v, renews %t, want %v, %t", op, r.work, r.renews, want.work, want.renews)
+		if r := new(executor).newRequest(c); r.work != work || r.renews != (op == driver.Renew) {
+			t.Errorf("op %d: the work is %v, renews %t, want %v, %t", op, r.work, r.renews, work, op == driver.Renew)
 		}
 	}
 }

@@ -74,10 +74,10 @@ func (s *Store) undo(ctx context.Context, at time.Time, calls []*call) {
 var errProbeDenied = errors.New("the probe was denied, as after a million probes in half a second")
 
 // Probe implements [driver.Prober]. For each charge, it spends one event on a separate key in the
-// same hash slot, with the algorithm of the charge, or that of a log for an in-flight rule. The key expires within 2 s. The probe fails if
-// the server rejects writes, because it is a replica, has no free memory or has an ACL that forbids
-// the write. Probe returns within [Timeout]. It returns the errors of Take, but [Stats] does not
-// count them.
+// same hash slot, with the algorithm of the charge, or that of a log for an in-flight rule. The key
+// expires within 2 s. The probe fails if the server rejects writes, because it is a replica, has no
+// free memory or has an ACL that forbids the write. Probe returns within [Timeout]. It returns the
+// errors of Take, but [Stats] does not count them.
 func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 	if err := tooMany(charges); err != nil {
 		return err

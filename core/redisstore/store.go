@@ -55,7 +55,7 @@
 // mark and expire after about a second; the test under Batches writes such keys, too, for 10 s.
 //
 // The places of an in-flight rule are a sorted set of up to 1000 numbers. The key is deleted when the last
-// place is freed, and expires when the last place lapses. A Redis without free memory renews and frees
+// place is freed, and expires hold after the last renewal. A Redis without free memory renews and frees
 // places, and grants none.
 //
 // During a rolling deployment of two releases, their processes share the states of an algorithm if

@@ -1,5 +1,5 @@
--- in_flight_adjust: an in-flight limit as a charge of adjust.lua. Of a receipt, it reads the time, which is
--- the number of the place.
+-- in_flight_adjust: an in-flight limit as a charge of adjust.lua. The time of a receipt is the number of the
+-- place. The script does not read the rest.
 
 function algorithms.in_flight(key, at, op)
   local place, renewed, found = #reply, nil, nil
