@@ -107,11 +107,12 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 	return s.failure(ctx, err)
 }
 
-// probeRule returns the rule of probes for r. An in-flight rule has too few places for all probes of half a
-// second. A log needs the same permissions for its charges. The TTL of its states is the window
-// of half a second plus one sub-window, so at most about a second.
+// probeRule returns the rule of probes for r. An in-flight rule has too few places for the probes of many
+// processes, and a log needs the same permissions. The TTL of the states of a probe is the window of half
+// a second plus one sub-window, so at most about a second.
 func probeRule(r *driver.Compiled) (*driver.Compiled, error) {
 	d := r.Definition
+	algorithmOf(d.Algorithm) // panics if there is none
 	if d.Algorithm == driver.InFlight {
 		d.Algorithm, d.Hold = driver.SlidingLog, 0
 	}
