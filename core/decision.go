@@ -49,6 +49,7 @@ type State struct {
 	// Estimate reports that RetryAfter is an estimate, because the Rule, an [InFlight], cannot know when
 	// a running event ends. The RetryAfter of a Decision is the longest that is none, if there is one.
 	Estimate bool
+	period   int32 // of a Quota, in seconds
 
 	Remaining  int           // events that are left now
 	RetryAfter time.Duration // not Allowed: the least wait until this Rule admits the same cost, or Never; see Estimate
@@ -56,6 +57,9 @@ type State struct {
 	Window     time.Duration // the parameter t of the RateLimit field
 	Delay      time.Duration // Allowed: delay the event this long
 }
+
+// Period returns the length of the present period of a [Quota] in whole seconds, and zero for other rules.
+func (s State) Period() time.Duration { return time.Duration(s.period) * time.Second }
 
 // Limit returns the limit that was in force.
 func (s State) Limit() Limit { return s.Rule.Limit() }
@@ -166,7 +170,7 @@ func (d Decision) States() iter.Seq2[int, State] {
 // just been written: the processor would wait for a copy of the whole.
 func (s *State) set(rule Rule, v *driver.Verdict) {
 	s.Rule = rule
-	s.Allowed, s.Unknown, s.Soft, s.Remaining = v.Allowed, v.Unknown, v.Soft, v.Remaining
+	s.Allowed, s.Unknown, s.Soft, s.period, s.Remaining = v.Allowed, v.Unknown, v.Soft, v.Period, v.Remaining
 	s.RetryAfter, s.ResetAfter, s.Window, s.Delay = v.RetryAfter, v.ResetAfter, v.Window, v.Delay
 }
 

@@ -122,7 +122,7 @@ func (e *event) decide(ctx context.Context, asks []Ask, reserved bool) error {
 		if err != nil {
 			return err
 		}
-		e.add(a, rules, driver.Spend, ends)
+		e.add(ctx, a, rules, driver.Spend, ends)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -156,7 +156,7 @@ func (e *event) adjust(ctx context.Context, op driver.Op, a *Ask, rules []Rule) 
 	if err := a.check(); err != nil {
 		return false, err
 	}
-	e.add(a, rules, op, 0)
+	e.add(ctx, a, rules, op, 0)
 	charges := e.charges()
 	if err := ctx.Err(); err != nil || len(charges) == 0 {
 		return false, err
@@ -169,10 +169,10 @@ func (e *event) adjust(ctx context.Context, op driver.Op, a *Ask, rules []Rule) 
 
 // add adds a line for each rule of a, the only ask. The op of the charges is op, or Peek if a.Peek is
 // set. ends is that of the choice of rules.
-func (e *event) add(a *Ask, rules []Rule, op driver.Op, ends time.Duration) {
+func (e *event) add(ctx context.Context, a *Ask, rules []Rule, op driver.Op, ends time.Duration) {
 	if len(rules) != 1 {
 		e.begin()
-		e.append(a, rules, op, ends)
+		e.append(ctx, a, rules, op, ends)
 		return
 	}
 	rule, l := rules[0], &e.line[0]
@@ -187,7 +187,7 @@ func (e *event) add(a *Ask, rules []Rule, op driver.Op, ends time.Duration) {
 	rule = rule.inForce()
 	e.nCharges = 1
 	l.rule, l.ask, l.charge = rule, 0, 0
-	e.fill(&e.charge[0], a, rule, op)
+	e.fill(ctx, &e.charge[0], a, rule, op)
 }
 
 // begin makes e an event of several lines, of which it has none yet.
@@ -202,7 +202,7 @@ func (e *event) begin() {
 }
 
 // append adds a line for each rule of a, to an event of several lines.
-func (e *event) append(a *Ask, rules []Rule, op driver.Op, ends time.Duration) {
+func (e *event) append(ctx context.Context, a *Ask, rules []Rule, op driver.Op, ends time.Duration) {
 	m := e.more
 	ask, before := int32(len(m.asks)), len(m.charges) // no two rules of a have the same name
 	m.asks = append(m.asks, asked{a.Limiter.shared, a.charged()})
@@ -219,7 +219,7 @@ func (e *event) append(a *Ask, rules []Rule, op driver.Op, ends time.Duration) {
 		at := len(m.charges)
 		m.charges = append(m.charges, driver.Charge{})
 		c := &m.charges[at]
-		e.fill(c, a, rule, op)
+		e.fill(ctx, c, a, rule, op)
 		for i := range before {
 			known := &m.charges[i]
 			if !meet(known, c) {
@@ -274,7 +274,7 @@ func (a *Ask) noChargeOf(r Rule, ends time.Duration) int32 {
 
 // fill makes c, a charge of e, that of a to rule. The op of c is op, or Peek if a.Peek is set. c may have
 // been used before.
-func (e *event) fill(c *driver.Charge, a *Ask, rule Rule, op driver.Op) {
+func (e *event) fill(ctx context.Context, c *driver.Charge, a *Ask, rule Rule, op driver.Op) {
 	if a.Peek {
 		op = driver.Peek
 	}
@@ -287,7 +287,10 @@ func (e *event) fill(c *driver.Charge, a *Ask, rule Rule, op driver.Op) {
 	c.MaxDelay = a.MaxDelay
 	c.Receipt = driver.Receipt{}
 	c.Verdict = driver.Verdict{} // a Store may set single fields
-	if c.Rule.Algorithm == driver.InFlight {
+	switch c.Rule.Algorithm {
+	case driver.Quota:
+		c.Rule = rule.d.during(ctx, a.Key)
+	case driver.InFlight:
 		c.Cost = 1
 		e.holds = e.holds || op == driver.Spend
 		if a.Limiter.local {

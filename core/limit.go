@@ -5,12 +5,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weir-go/weir/core/driver"
 )
 
 // A Limit is a number of events per period. The zero Limit is invalid.
 type Limit struct {
 	Events int           // events per period, 1 to 2^48-1
-	Per    time.Duration // the period: whole microseconds, up to 100 years; zero for InFlight
+	Per    time.Duration // the period: whole microseconds, up to 100 years; zero for InFlight; see Quota
 	Burst  int           // the capacity of a bucket, up to 2^48-1; zero means Events. Not for windows and logs
 }
 
@@ -65,10 +67,13 @@ var words = map[string]time.Duration{
 	"sec": time.Second, "second": time.Second, "min": time.Minute, "minute": time.Minute, "hour": time.Hour,
 }
 
-// calendar has texts for periods of the calendar, and the fixed spans that are often meant by them.
-var calendar = map[string]string{"day": "24h", "week": "7d", "month": "30d", "year": "365d"}
+// others are texts that are no periods, and what to write instead.
+var others = map[string]string{"days": "day", "weeks": "week", "months": "month", "year": "365d", "years": "365d"}
 
-// String returns the text form of l, which [ParseLimit] reads: "500/h", "5/15m", "10/s burst 20", "5"
+// calendar has the texts for periods of the calendar.
+var calendar = map[string]time.Duration{"day": driver.Daily, "week": driver.Weekly, "month": driver.Monthly}
+
+// String returns the text form of l, which [ParseLimit] reads: "500/h", "5/15m", "10/s burst 20", "9/month", "5"
 // without a period, "unlimited", "blocked".
 func (l Limit) String() string {
 	switch l {
@@ -93,6 +98,11 @@ func formatPeriod(d time.Duration) string {
 			return u.name
 		}
 	}
+	for name, per := range calendar {
+		if d == per {
+			return name
+		}
+	}
 	if d > 0 && d%day == 0 {
 		return strconv.FormatInt(int64(d/day), 10) + "d"
 	}
@@ -109,8 +119,8 @@ func formatDuration(d time.Duration) string {
 //
 // EVENTS and N are positive decimal integers. PERIOD is s, sec or second, m, min or minute, h or hour,
 // d (24 hours), a number of days ("7d"), or a text for [time.ParseDuration] ("15m", "100ms",
-// "1h30m"). The words day, week, month and year are not accepted, because they name periods of the
-// calendar, and a period of a Limit is a fixed span. Errors are [ErrInvalidLimit].
+// "1h30m"). The words day, week and month are those of [Daily], [Weekly] and [Monthly]: periods of the
+// calendar, which only a [Quota] has. Errors are [ErrInvalidLimit].
 func ParseLimit(text string) (Limit, error) {
 	switch strings.TrimSpace(text) {
 	case "unlimited":
@@ -165,8 +175,11 @@ func parsePeriod(s string) (time.Duration, error) {
 	if d, ok := words[s]; ok {
 		return d, nil
 	}
-	if span, ok := calendar[strings.TrimSuffix(s, "s")]; ok {
-		return 0, fmt.Errorf("%q is a period of the calendar; write the fixed span %s", s, span)
+	if d, ok := calendar[s]; ok {
+		return d, nil
+	}
+	if instead, ok := others[s]; ok {
+		return 0, fmt.Errorf("%q is no period; write %s", s, instead)
 	}
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		n, err := parseCount(days)

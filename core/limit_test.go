@@ -26,6 +26,10 @@ func TestLimit_String(t *testing.T) {
 		"10/s burst 20": core.PerSecond(10).WithBurst(20),
 		"unlimited":     core.Unlimited,
 		"blocked":       core.Blocked,
+		"5":             {Events: 5},
+		"5/day":         core.Daily(5),
+		"5/week":        core.Weekly(5),
+		"5/month":       core.Monthly(5),
 	} {
 		if got := want.String(); got != text {
 			t.Errorf("%#v: got %q, want %q", want, got, text)
@@ -66,10 +70,10 @@ func TestLimit_UnmarshalText_Invalid(t *testing.T) {
 	}
 }
 
-// A word for a period of the calendar is an error with the text to write.
-func TestParseLimit_Calendar(t *testing.T) {
+// Other words for periods are an error with the text to write.
+func TestParseLimit_OtherWords(t *testing.T) {
 	for text, want := range map[string]string{
-		"5/day": `"day" is a period of the calendar; write the fixed span 24h`, "5/days": "24h", "5/week": "7d", "5/month": "30d", "5/years": "365d",
+		"5/days": `"days" is no period; write day`, "5/weeks": "week", "5/months": "month", "5/year": "365d", "5/years": "365d",
 		"5/daily": `"daily" is not a positive duration`, "5/Minute": "not a positive duration", "5/minutes": "not a positive duration",
 	} {
 		if _, err := core.ParseLimit(text); !errors.Is(err, core.ErrInvalidLimit) || !strings.Contains(err.Error(), want) {

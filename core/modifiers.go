@@ -111,6 +111,12 @@ func (r *definition) modifiers() string {
 	if r.Algorithm == driver.InFlight && r.Definition.Hold != DefaultHold {
 		b.WriteString(" hold " + formatDuration(r.Definition.Hold))
 	}
+	if r.location != nil {
+		b.WriteString(" in " + r.location.String())
+	}
+	if r.anchor != nil {
+		b.WriteString(" anchored")
+	}
 	if r.maxHold > 0 {
 		b.WriteString(" max hold " + formatDuration(r.maxHold))
 	}

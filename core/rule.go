@@ -2,6 +2,7 @@ package core
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"sync/atomic"
@@ -36,6 +37,9 @@ type definition struct {
 	label   string   // the name for clients, unless it is empty
 	unit    string   // the unit for clients, unless it is empty
 	maxHold time.Duration
+	// Of a quota.
+	location *time.Location // nil for UTC
+	anchor   func(ctx context.Context, key string) time.Time
 
 	compiled *driver.Compiled // nil if err is set, and for the limits Unlimited and Blocked
 	err      error            // a *RuleError
@@ -48,6 +52,7 @@ type latest struct {
 	// A Store may apply a fraction of the rule (see Divide). All decisions with that fraction share one
 	// Rule.
 	divided atomic.Pointer[definition]
+	periods atomic.Pointer[presentPeriods]
 	counter atomic.Pointer[counterOf]
 }
 
@@ -111,15 +116,18 @@ func newRule(name string, a driver.Algorithm, l Limit) Rule {
 func (d definition) rule() Rule {
 	d.latest = new(latest)
 	d.Text = d.text()
-	if d.err = cmp.Or(d.checkTexts(), d.checkHold()); d.err != nil {
+	if d.err = cmp.Or(d.checkTexts(), d.checkHold(), d.checkCalendar()); d.err != nil {
 		d.compiled = nil
 		return Rule{&d}
 	}
 	if !d.limit().counts() {
 		limited := d // checks everything except the limit
 		limited.setLimit(Limit{Events: 1, Per: time.Second})
-		if d.Algorithm == driver.InFlight {
+		switch d.Algorithm {
+		case driver.InFlight:
 			limited.setLimit(Limit{Events: 1})
+		case driver.Quota:
+			limited.setLimit(Daily(1))
 		}
 		d.compiled, d.err = nil, limited.rule().d.err
 		return Rule{&d}
@@ -133,13 +141,18 @@ func (d definition) rule() Rule {
 // ruleOf returns the Rule of c, which is the compiled form of r, of an equal limit of another plan,
 // or of a fraction of r.
 func (r Rule) ruleOf(c *driver.Compiled) Rule {
-	if c == r.d.compiled || c.Constants == r.d.compiled.Constants {
+	if c == r.d.compiled {
+		return r
+	}
+	k := r.d.compiled.Constants
+	if k.Periods = c.Constants.Periods; c.Constants == k {
 		return r
 	}
 	known := r.d.latest.divided.Load()
 	if known == nil || known.compiled != c {
 		known = &definition{
-			Definition: c.Definition, label: r.d.label, unit: r.d.unit, maxHold: r.d.maxHold, compiled: c, latest: new(latest),
+			Definition: c.Definition, label: r.d.label, unit: r.d.unit, maxHold: r.d.maxHold,
+			location: r.d.location, anchor: r.d.anchor, compiled: c, latest: new(latest),
 		}
 		r.d.latest.divided.Store(known)
 	}
@@ -170,7 +183,7 @@ func (r *definition) invalid(field, reason string) *RuleError {
 func (r Rule) Name() string { return r.def().Name }
 
 // Algorithm returns the algorithm of r. Its String is "token_bucket", "leaky_bucket",
-// "fixed_window", "sliding_log", "sliding_window" or "in_flight".
+// "fixed_window", "sliding_log", "sliding_window", "in_flight" or "quota".
 func (r Rule) Algorithm() driver.Algorithm { return r.def().Algorithm }
 
 // Limit returns the limit of r. For a Rule of a [State], it is the limit that was in force.

@@ -227,6 +227,8 @@ func (s *State) soonest(ahead, n int64) time.Duration {
 		return wait
 	case s.Allowed:
 		return 0
+	case s.Rule.Algorithm() == driver.Quota:
+		return s.Window
 	case total <= capacity:
 		return s.RetryAfter
 	case s.Rule.Algorithm() == driver.TokenBucket:

@@ -13,6 +13,7 @@ const (
 	FixedWindow
 	SlidingWindow
 	InFlight
+	Quota
 )
 
 var algorithmNames = [...]string{
@@ -23,10 +24,11 @@ var algorithmNames = [...]string{
 	FixedWindow:   "fixed_window",
 	SlidingWindow: "sliding_window",
 	InFlight:      "in_flight",
+	Quota:         "quota",
 }
 
 // String returns "token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window",
-// "in_flight", or "none" for an invalid Algorithm.
+// "in_flight", "quota", or "none" for an invalid Algorithm.
 func (a Algorithm) String() string {
 	if int(a) < len(algorithmNames) {
 		return algorithmNames[a]
@@ -41,7 +43,8 @@ func (a Algorithm) IsBucket() bool { return a == TokenBucket || a == LeakyBucket
 // unknown returns the text of the panic in a switch that has no case for the algorithm.
 func (a Algorithm) unknown() string { return fmt.Sprintf("weir: no algorithm has the number %d", a) }
 
-// An engine applies one algorithm with its constants: a *bucket, *window, *log or *places. Spans are in
+// An engine applies one algorithm with its constants: a *bucket, *window, *log, *places or
+// *quota. Spans are in
 // microseconds. A returned State may share memory with s, which must not be used again.
 //
 // The methods that every decision calls are not in the interface, because an interface call would
@@ -70,6 +73,8 @@ func (c *Compiled) read(r *Reading, s State, now, cost int64) {
 		e.read(r, s, now, cost)
 	case *places:
 		e.read(r, s, now)
+	case *quota:
+		e.read(r, s, now)
 	default:
 		panic(c.Algorithm.unknown())
 	}
@@ -87,6 +92,8 @@ func (c *Compiled) fits(r *Reading, cost, maxDelay int64) bool {
 		return e.fits(r, cost)
 	case *places:
 		return e.fits(r)
+	case *quota:
+		return e.fits(r, cost)
 	}
 	panic(c.Algorithm.unknown())
 }
@@ -102,6 +109,8 @@ func (c *Compiled) spend(s State, r *Reading, now, cost int64) State {
 		return e.spend(s, now, cost)
 	case *places:
 		return e.spend(s, r, now)
+	case *quota:
+		return e.spend(r, now, cost)
 	}
 	panic(c.Algorithm.unknown())
 }
@@ -123,6 +132,8 @@ func (c *Compiled) verdict(v *Verdict, r *Reading, cost, maxDelay int64, spent b
 		e.verdict(v, r, cost, spent)
 	case *places:
 		e.verdict(v, r, spent)
+	case *quota:
+		e.verdict(v, r, cost, spent)
 	default:
 		panic(c.Algorithm.unknown())
 	}
@@ -143,6 +154,8 @@ func newEngine(d *Definition, extra int64) engine {
 		return &log{capacity, extra, period, (period + n - 1) / n}
 	case InFlight:
 		return &places{capacity, extra, d.Hold.Microseconds(), false}
+	case Quota:
+		return &quota{capacity, extra, longest(d.Per), Periods{}}
 	}
 	panic(d.Algorithm.unknown())
 }

@@ -7,7 +7,7 @@ import (
 
 // A switch without a case for an algorithm panics.
 func TestAlgorithm_Unknown(t *testing.T) {
-	const unknown = InFlight + 1
+	const unknown = Quota + 1
 	type other struct{ engine }
 	c := &Compiled{Definition: Definition{Algorithm: unknown}, engine: other{}}
 	for name, do := range map[string]func(){
@@ -19,7 +19,7 @@ func TestAlgorithm_Unknown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
-				if got, want := recover(), "weir: no algorithm has the number 7"; got != want {
+				if got, want := recover(), "weir: no algorithm has the number 8"; got != want {
 					t.Errorf("got %v, expected %s", got, want)
 				}
 			}()
@@ -50,7 +50,7 @@ func TestCharge_OpOfTheOtherMethod(t *testing.T) {
 }
 
 func TestAlgorithm_String(t *testing.T) {
-	for a, want := range []string{"none", "token_bucket", "sliding_log", "leaky_bucket", "fixed_window", "sliding_window", "in_flight", "none"} {
+	for a, want := range []string{"none", "token_bucket", "sliding_log", "leaky_bucket", "fixed_window", "sliding_window", "in_flight", "quota", "none"} {
 		if got := Algorithm(a).String(); got != want {
 			t.Errorf("%d: got %s, expected %s", a, got, want)
 		}

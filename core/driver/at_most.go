@@ -39,6 +39,8 @@ func (c *Compiled) room(r *Reading) int64 {
 		return max(0, e.events-r.Count)
 	case *log:
 		return max(0, e.events-r.Count)
+	case *quota:
+		return max(0, e.events-r.Count)
 	}
 	panic(c.Algorithm.unknown())
 }

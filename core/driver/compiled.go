@@ -48,6 +48,8 @@ type Constants struct {
 	// Window, log or places.
 	Period    int64 // in microseconds; of an in-flight rule, Hold
 	SubWindow int64 // in microseconds; 1 for a SlidingLog, zero for a FixedWindow
+
+	Periods Periods // of a Quota: see During; Period is then a bound of their lengths
 }
 
 // A Span is Micros + Frac/Denominator microseconds, with the Denominator of its rule.
@@ -93,6 +95,9 @@ func (c *Compiled) Divide(n int) *Compiled {
 		return latest.part
 	}
 	_, part := c.Definition.divide(n)
+	if part != nil && c.Algorithm == Quota {
+		part = part.During(c.Constants.Periods)
+	}
 	d := division{n, cmp.Or(part, c)}
 	if !c.divided.CompareAndSwap(latest, &d) {
 		return c.Divide(n) // another goroutine has divided c meanwhile

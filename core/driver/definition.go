@@ -15,7 +15,7 @@ type Definition struct {
 	Plan      string // the plan of the callers that have this limit; empty for callers without a plan
 
 	Events int           // the number of events per period, 1 to 2^48-1; InFlight: at the same time, up to 1000
-	Per    time.Duration // the period: whole microseconds, up to 100 years; InFlight: zero
+	Per    time.Duration // the period: whole microseconds, up to 100 years; InFlight: zero; Quota: Daily, Weekly or Monthly
 	Burst  int           // the capacity of a bucket; zero means Events; for windows and logs, zero or Events
 
 	SubWindows int     // SlidingWindow: 1 to MaxSubWindows; other algorithms: zero
@@ -209,7 +209,11 @@ func (d *Definition) check() *RuleError {
 		return d.invalid("hold", fmt.Sprintf("is %v, not whole microseconds from %v to %v", d.Hold, minHold, maxHold))
 	case d.Algorithm != InFlight && d.Hold != 0:
 		return d.invalid("hold", "has a meaning for events at the same time only")
-	case d.Algorithm != InFlight && d.Per <= 0:
+	case d.Algorithm == Quota && calendarNames[d.Per] == "":
+		return d.invalid("per", "is no period of the calendar: use a limit per day, week or month")
+	case d.Algorithm != Quota && calendarNames[d.Per] != "":
+		return d.invalid("per", "is a period of the calendar, which only a quota has: use a fixed span, such as 24h, 7d or 30d")
+	case d.Algorithm != InFlight && d.Algorithm != Quota && d.Per <= 0:
 		return d.invalid("per", fmt.Sprintf("is %v, not positive", d.Per))
 	case d.Per%time.Microsecond != 0:
 		return d.invalid("per", "is not a whole number of microseconds")

@@ -17,6 +17,9 @@ import (
 // client that can choose between them would gain events with every change. As they do not, it gains
 // at most one limit for each length.
 func (d *Definition) length() string {
+	if name := calendarNames[d.Per]; name != "" {
+		return name
+	}
 	us := (d.Per + d.Hold).Microseconds() // one of them is zero
 	switch {
 	case d.Algorithm == SlidingWindow:

@@ -10,9 +10,9 @@ package driver
 // State that was decoded from bytes shares no memory.
 type State struct {
 	// For a store that packs the States of buckets and fixed windows. Other stores use MarshalBinary.
-	Time   int64 // bucket: the time at which it will be full; fixed window: its start
-	Amount int64 // bucket: a fraction of a microsecond, times Denominator, to add to Time; fixed window: its events
-	Debt   int64 // bucket in debt: the time at which the debt was written; else 0
+	Time   int64 // bucket: the time at which it will be full; fixed window: its start; quota: the end of its period
+	Amount int64 // bucket: a fraction of a microsecond, times Denominator, to add to Time; fixed window and quota: their events
+	Debt   int64 // bucket in debt: the time at which the debt was written; quota: the start of its period; else 0
 
 	log *[]run // log or places: see history and places
 }
@@ -53,14 +53,14 @@ type Reading struct {
 	Used Span // bucket: the part that is in use, more than the capacity if it is in debt
 
 	Count int64 // window or log: the events that count; in flight: the places that are taken
-	Left  int64 // FixedWindow: until the window ends, at least 1
+	Left  int64 // FixedWindow and Quota: until the window or period ends, at least 1
 
 	// Log, sliding window or places; meaningless while Count is zero.
 	First, Last int64 // until the first and the last event that counts leave the window, or place lapses
 	Retry       int64 // until the cost fits; zero if it fits now or can never fit
 
 	// SlidingWindow: until the last microsecond of the current sub-window. InFlight: until the number of
-	// the next place.
+	// the next place. Quota: the length of the period.
 	Phase int64
 
 	moved bool // the clock has stepped back: the State must be stored even if nothing is charged

@@ -12,6 +12,7 @@ type Verdict struct {
 	Unknown    bool          // not evaluated, because another rule denied: Allowed is set, Rule may be nil, the rest is zero
 	Soft       bool          // allowed, but beyond the limit itself
 	Found      bool          // Reset: something was in use before; Renew: the place had not lapsed
+	Period     int32         // of a Quota: the length of the present period in seconds, rounded down
 	Remaining  int           // the remaining events of the limit
 	RetryAfter time.Duration // denied: the least wait until the same cost fits, or Never
 	ResetAfter time.Duration // the time until nothing is in use

@@ -1,0 +1,138 @@
+package driver
+
+import "time"
+
+// Periods of the calendar, for the field Per of a [Quota]. Their lengths differ, so they are no durations.
+const (
+	Daily   time.Duration = -3
+	Weekly  time.Duration = -4
+	Monthly time.Duration = -5
+)
+
+// calendarNames are the names of the periods in texts and in lengths of States.
+var calendarNames = map[time.Duration]string{Daily: "day", Weekly: "week", Monthly: "month"}
+
+// longest returns a bound of the length of a period of the calendar in microseconds. A day in which a
+// place changes to another side of the date line has nearly 48 hours.
+func longest(per time.Duration) int64 {
+	days := map[time.Duration]time.Duration{Daily: 2, Weekly: 9, Monthly: 33}[per]
+	return (days * 24 * time.Hour).Microseconds()
+}
+
+// Periods are two periods of the calendar that follow each other: from Start to Boundary, and from
+// Boundary to End, in microseconds since the Unix epoch. The caller of a Store passes the periods around
+// the boundary that is nearest to its own clock, and the clock of the Store says which of them is the
+// present one. Clocks therefore may differ by up to half a period. Beyond End and before Start, periods
+// continue with the same lengths.
+type Periods struct{ Start, Boundary, End int64 }
+
+// present returns the period that contains now.
+func (p Periods) present(now int64) (start, end int64) {
+	switch first, second := p.Boundary-p.Start, p.End-p.Boundary; {
+	case now >= p.End:
+		start = p.End + (now-p.End)/second*second
+		return start, start + second
+	case now >= p.Boundary:
+		return p.Boundary, p.End
+	case now >= p.Start:
+		return p.Start, p.Boundary
+	default:
+		end = p.Start - (p.Start-1-now)/first*first
+		return end - first, end
+	}
+}
+
+// During returns c, a [Quota], in the given periods, which must not be empty. Each charge of a quota has
+// such a rule. All of them share the States of c.
+func (c *Compiled) During(p Periods) *Compiled {
+	q := *c.engine.(*quota)
+	q.periods = p
+	d := &Compiled{Definition: c.Definition, Constants: c.Constants, StateName: c.StateName, ID: c.ID, engine: &q}
+	d.Constants.Periods = p
+	return d
+}
+
+// quota counts the events of a period of the calendar. The State stores the end of the period, the count,
+// and in Debt its start. A period ends as it began, even if the calendar of the key has changed meanwhile:
+// another time zone or day begins no new count before. If the clock has stepped back, the period of the
+// State may begin later than now. It is the present one nevertheless, unless it ends later than any period
+// can: then the events count in the present period of the calendar.
+type quota struct {
+	events  int64 // including extra
+	extra   int64 // the part of events that a soft limit adds
+	longest int64 // the bound of a period, in microseconds
+	periods Periods
+}
+
+func (q *quota) constants() Constants {
+	return Constants{Capacity: q.events, Extra: q.extra, Period: q.longest, Periods: q.periods}
+}
+
+func (q *quota) read(r *Reading, s State, now int64) {
+	start, end := q.periods.present(now)
+	switch left := s.Time - now; {
+	case left <= 0:
+	case left <= q.longest && s.Debt < s.Time:
+		start, end, r.Count = s.Debt, s.Time, s.Amount
+	default:
+		r.Count, r.moved = s.Amount, s.Amount > 0
+	}
+	r.Left, r.Phase = end-now, end-start
+}
+
+func (q *quota) fits(r *Reading, cost int64) bool {
+	return cost <= q.events && r.Count <= q.events-cost
+}
+
+func (q *quota) spend(r *Reading, now, cost int64) State { return q.at(r, r.Count+cost, now) }
+
+func (q *quota) debit(_ State, r Reading, now, n int64) State {
+	return q.at(&r, r.Count+countable(r.Count, n), now)
+}
+
+func (q *quota) credit(_ State, r Reading, now, n int64) State { return q.at(&r, r.Count-n, now) }
+
+// undo forgets n events of the charge of m, unless their period is over or the clock has stepped back
+// since.
+func (q *quota) undo(s State, r Reading, now, n int64, m Receipt) State {
+	if m.At == 0 || m.stepped(now) || m.At < now+r.Left-r.Phase {
+		return s
+	}
+	return q.at(&r, r.Count-n, now)
+}
+
+func (q *quota) rewrite(_ State, r Reading, now int64) State { return q.at(&r, r.Count, now) }
+
+// at returns the State with count events in the period of r: the zero State if there are none.
+func (q *quota) at(r *Reading, count, now int64) State {
+	if count <= 0 {
+		return State{}
+	}
+	return State{Time: now + r.Left, Amount: count, Debt: now + r.Left - r.Phase}
+}
+
+func (q *quota) expiresAt(s State) int64 {
+	if s.Amount == 0 {
+		return 0
+	}
+	return s.Time
+}
+
+func (q *quota) verdict(v *Verdict, r *Reading, cost int64, spent bool) {
+	v.Allowed, v.Window, v.Period = q.fits(r, cost), duration(r.Left), int32(min(r.Phase/1e6, 1<<31-1))
+	count := r.Count
+	if v.Allowed && spent {
+		count += cost
+	}
+	v.remain(q.events-q.extra-count, cost, spent)
+	if count > 0 {
+		v.ResetAfter = v.Window
+	}
+	switch {
+	case v.Allowed:
+	case cost > q.events:
+		v.RetryAfter = Never
+	default:
+		v.RetryAfter = v.Window
+	}
+}

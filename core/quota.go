@@ -1,0 +1,140 @@
+package core
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// Quota returns a rule that admits l.Events in every period of the calendar: l is the result of [Daily],
+// [Weekly] or [Monthly]. Periods begin at midnight UTC, weeks on Monday and months on the first day.
+// [Rule.In] and [Rule.Anchor] change that. It is for what customers have bought, such as 1 000 000 calls a
+// month. A quota does not refill during a period, and does not begin with the first use.
+//
+//	core.Quota("calls", core.Monthly(1_000_000)).In(berlin)
+//
+// # Periods
+//
+// The clock of the Store decides which period it is, so the clocks of processes may be wrong by hours.
+// [State.RetryAfter], [State.ResetAfter] and [State.Window] are the time until the next period, and
+// [State.Period] is the length of the present one. A refund of an event of an earlier period does
+// nothing.
+//
+// A period of a key lasts until the end that it had when its first event was counted. If the zone or the
+// anchor of the key changes meanwhile, the new calendar applies from then on, and the period after the
+// change may be shorter.
+//
+// # Outages
+//
+// The backup of package failover begins at zero, as it does not know the counts of Redis, so each outage
+// may admit one more quota (one n-th of it in each of n processes with failover.Instances). For a quota
+// that must not be exceeded, name the rule in failover.FailClosedFor. A state lives until the end of its
+// period, up to 31 days: Redis must keep it (maxmemory-policy noeviction, and persistence), or the quota
+// begins again. With memstore.Store, it begins again when the process is started. Package lease does not
+// lease quotas, because a process that ends would lose what it holds.
+func Quota(name string, l Limit) Rule { return newRule(name, driver.Quota, l) }
+
+// Daily returns a limit of n events a day, for a [Quota]. Its text is "n/day".
+func Daily(n int) Limit { return Per(n, driver.Daily) }
+
+// Weekly returns a limit of n events a week, for a [Quota]. Its text is "n/week".
+func Weekly(n int) Limit { return Per(n, driver.Weekly) }
+
+// Monthly returns a limit of n events a month, for a [Quota]. Its text is "n/month".
+func Monthly(n int) Limit { return Per(n, driver.Monthly) }
+
+// In returns a copy of r, a [Quota], whose periods are those of the calendar in a place. A nil location is
+// UTC. Days in which the clocks change have 23 or 25 hours.
+func (r Rule) In(location *time.Location) Rule {
+	return r.modify(func(d *definition) { d.location = location })
+}
+
+// Location returns the location of [Rule.In], or UTC.
+func (r Rule) Location() *time.Location {
+	if l := r.def().location; l != nil {
+		return l
+	}
+	return time.UTC
+}
+
+// Anchor returns a copy of r, a [Quota], with a period of its own for each key, which begins at the time
+// that f returns: that day of each month or week, and that time of the day, at the location of [Rule.In].
+// A month without that day begins its period on its last day: the 31st is February 28 or 29. It is for
+// quotas that are renewed when a subscription is. If f returns the zero time, the key has the periods of
+// the calendar.
+//
+// Each decision about the key calls f once, from many goroutines. f must return quickly, and must not call
+// a Limiter. ctx is that of the decision. A nil f removes the anchor.
+func (r Rule) Anchor(f func(ctx context.Context, key string) time.Time) Rule {
+	return r.modify(func(d *definition) { d.anchor = f })
+}
+
+// checkCalendar returns an error if r has a zone or an anchor without a calendar.
+func (r *definition) checkCalendar() error {
+	switch {
+	case r.Algorithm == driver.Quota:
+		return nil
+	case r.location != nil:
+		return r.invalid("location", "has a meaning for quotas only")
+	case r.anchor != nil:
+		return r.invalid("anchor", "has a meaning for quotas only")
+	}
+	return nil
+}
+
+// presentPeriods is the compiled rule of a quota without anchors for decisions from and until some time.
+type presentPeriods struct {
+	compiled    *driver.Compiled
+	from, until int64 // Unix microseconds
+}
+
+// during returns the compiled rule of r, a quota, for an event of key at this moment.
+func (r *definition) during(ctx context.Context, key string) *driver.Compiled {
+	now := time.Now()
+	us := now.UnixMicro()
+	if r.anchor != nil {
+		return r.compiled.During(r.periods(now, r.anchor(ctx, key)))
+	}
+	known := r.latest.periods.Load()
+	if known == nil || us < known.from || us >= known.until {
+		p := r.periods(now, time.Time{})
+		known = &presentPeriods{r.compiled.During(p), p.Start + (p.Boundary-p.Start)/2, p.Boundary + (p.End-p.Boundary)/2}
+		r.latest.periods.Store(known)
+	}
+	return known.compiled
+}
+
+// periods returns the periods before and after the boundary that is nearest to now. anchor is zero for
+// those of the calendar.
+func (r *definition) periods(now, anchor time.Time) driver.Periods {
+	location := Rule{r}.Location()
+	begin := time.Date(2001, time.January, 1, 0, 0, 0, 0, location) // a Monday
+	if !anchor.IsZero() {
+		begin = anchor.In(location)
+	}
+	local := now.In(location)
+	starts := make([]int64, 0, 7)
+	for i := -3; i <= 3; i++ { // one more than necessary on either side, because a place may skip a day
+		year, month, date := local.Date()
+		switch r.Per {
+		case driver.Daily:
+			date += i
+		case driver.Weekly:
+			date += 7*i - int(local.Weekday()-begin.Weekday()+7)%7
+		default:
+			month += time.Month(i)
+			date = min(begin.Day(), time.Date(year, month+1, 0, 0, 0, 0, 0, time.UTC).Day())
+		}
+		start := time.Date(year, month, date, begin.Hour(), begin.Minute(), begin.Second(), begin.Nanosecond(), location)
+		starts = append(starts, start.UnixMicro())
+	}
+	starts = slices.Compact(starts)
+	us := now.UnixMicro()
+	next, _ := slices.BinarySearch(starts, us+1)
+	if us-starts[next-1] < starts[next]-us {
+		next--
+	}
+	return driver.Periods{Start: starts[next-1], Boundary: starts[next], End: starts[next+1]}
+}
