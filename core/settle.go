@@ -108,7 +108,7 @@ func (e *event) settle(ctx context.Context, total func(i, before int) int, begin
 			return err
 		}
 	}
-	charges, raised := e.debits(changes)
+	charges, raised := e.debits(ctx, changes)
 	if len(charges) == 0 {
 		return nil
 	}
@@ -141,10 +141,14 @@ func (e *event) undos(changes []change) (charges []driver.Charge) {
 }
 
 // debits returns a Debit for each change above zero, and their raises.
-func (e *event) debits(changes []change) (charges []driver.Charge, raised []*raise) {
+func (e *event) debits(ctx context.Context, changes []change) (charges []driver.Charge, raised []*raise) {
 	for _, c := range changes {
 		if c.cost > 0 {
-			of := &e.charges()[c.i]
+			of := e.charges()[c.i]
+			if of.Rule.Algorithm == driver.Quota { // another period may have begun
+				line := slices.IndexFunc(e.lines(), func(l line) bool { return int(l.charge) == c.i })
+				of.Rule = e.lines()[line].rule.d.during(ctx, of.Key)
+			}
 			charges = append(charges, driver.Charge{Key: of.Key, Rule: of.Rule, Op: driver.Debit, Cost: c.cost})
 			raised = append(raised, e.raise(c.i, raise{cost: c.cost}))
 		}

@@ -215,7 +215,7 @@ func (d *Definition) check() *RuleError {
 		return d.invalid("per", "is a period of the calendar, which only a quota has: use a fixed span, such as 24h, 7d or 30d")
 	case d.Algorithm != InFlight && d.Algorithm != Quota && d.Per <= 0:
 		return d.invalid("per", fmt.Sprintf("is %v, not positive", d.Per))
-	case d.Per%time.Microsecond != 0:
+	case d.Algorithm != Quota && d.Per%time.Microsecond != 0:
 		return d.invalid("per", "is not a whole number of microseconds")
 	case d.Per.Microseconds() > Horizon:
 		return d.invalid("per", tooLong)

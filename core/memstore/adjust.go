@@ -28,7 +28,7 @@ func (st *chargeState) adjust(c *driver.Charge, now int64) {
 		c.Answer(&st.reading, false)
 		return
 	}
-	if state := c.Apply(st.state, &st.reading, now); state == (driver.State{}) {
+	if state := c.Apply(st.state, &st.reading, st.time(now)); state == (driver.State{}) {
 		st.shard.remove(st.own)
 	} else {
 		st.save(c, state, now)

@@ -5,7 +5,7 @@
 //
 // A Store starts no goroutine and needs no cleaning up: a state that has expired counts as absent,
 // and its memory is reused. A Store reads the monotonic clock with [time.Since], so a change of the
-// wall clock has no effect, and testing/synctest controls the time.
+// wall clock has no effect, except on the periods of quotas, and testing/synctest controls the time.
 //
 // # Memory
 //
@@ -13,7 +13,7 @@
 //
 //	token bucket, leaky bucket   28 to 36 bytes
 //	the same in debt             55 to 72 bytes
-//	fixed window                 55 to 72 bytes
+//	fixed window, quota          55 to 72 bytes
 //	sliding log                  79 to 96 bytes, and 16 to 32 for each event in its window
 //	sliding window               79 to 96 bytes, and 16 to 32 for each sub-window in use
 //	in flight                    79 to 96 bytes, and 16 to 32 for each place, while a place is taken
@@ -125,6 +125,15 @@ func (s *Store) now() int64 {
 		return s.clock()
 	}
 	return s.origin + int64(time.Since(s.start)/time.Microsecond)
+}
+
+// wall returns the time of the wall clock for a quota, whose periods are those of the calendar, and 0 for
+// other charges.
+func (s *Store) wall(c *driver.Charge) int64 {
+	if c.Rule.Algorithm != driver.Quota || s.clock != nil {
+		return 0
+	}
+	return time.Now().UnixMicro()
 }
 
 func (s *Store) hash(key string) uint64 { return maphash.String(s.seed, key) }

@@ -14,8 +14,11 @@ func (s *Store) Take(_ context.Context, charges []driver.Charge) error {
 		return nil
 	}
 	c := &charges[0]
-	now, hash := s.now(), s.hash(c.Key)
-	s.shards[s.shardOf(hash)].take(c, hash, now, s.clock == nil)
+	now, hash, steady := s.now(), s.hash(c.Key), s.clock == nil
+	if wall := s.wall(c); wall != 0 {
+		now, steady = wall, false
+	}
+	s.shards[s.shardOf(hash)].take(c, hash, now, steady)
 	return nil
 }
 
@@ -59,7 +62,7 @@ func (s *Store) takeAll(charges []driver.Charge, states []chargeState, shards []
 		if st.shard.overflowed && admitted {
 			st.load(c, now) // another charge of the decision may share the overflow bucket
 		}
-		if state, changed := c.Commit(st.state, &st.reading, now, admitted); changed {
+		if state, changed := c.Commit(st.state, &st.reading, st.time(now), admitted); changed {
 			st.save(c, state, now)
 		}
 	}
@@ -76,6 +79,7 @@ type chargeState struct {
 	at      uint64 // the hash under which state was stored; 0 if there was none
 	size    int    // the Size of state when it was loaded
 	reading driver.Reading
+	wall    int64 // the time of a quota, or 0
 	sum     int // the cost of the charges up to this one that share an overflow bucket; else 0
 }
 
@@ -94,6 +98,7 @@ func (s *Store) resolve(charges []driver.Charge, room []chargeState) []chargeSta
 		}
 		st.shard = &s.shards[s.shardOf(st.key)]
 		st.hashes = newHashes(st.key, c.Rule.ID)
+		st.wall = s.wall(c)
 	}
 	return states
 }
@@ -101,7 +106,15 @@ func (s *Store) resolve(charges []driver.Charge, room []chargeState) []chargeSta
 func (st *chargeState) load(c *driver.Charge, now int64) {
 	st.state, st.at, _ = st.shard.load(st.hashes, c.Rule, now)
 	st.size = st.state.Size()
-	st.reading = c.Read(st.state, now)
+	st.reading = c.Read(st.state, st.time(now))
+}
+
+// time returns the time of the charge if that of the others is now.
+func (st *chargeState) time(now int64) int64 {
+	if st.wall != 0 {
+		return st.wall
+	}
+	return now
 }
 
 // save stores state in place of the loaded state.
@@ -119,7 +132,7 @@ func (st *chargeState) fits(c *driver.Charge, now int64) bool {
 	}
 	together := *c
 	together.Cost = st.sum
-	st.reading = together.Read(st.state, now)
+	st.reading = together.Read(st.state, st.time(now))
 	return together.Fits(&st.reading)
 }
 
