@@ -144,12 +144,13 @@ func (e *event) undos(changes []change) (charges []driver.Charge) {
 func (e *event) debits(ctx context.Context, changes []change) (charges []driver.Charge, raised []*raise) {
 	for _, c := range changes {
 		if c.cost > 0 {
-			of := e.charges()[c.i]
-			if of.Rule.Algorithm == driver.Quota { // another period may have begun
+			of := &e.charges()[c.i]
+			rule := of.Rule
+			if rule.Algorithm == driver.Quota { // another period may have begun
 				line := slices.IndexFunc(e.lines(), func(l line) bool { return int(l.charge) == c.i })
-				of.Rule = e.lines()[line].rule.d.during(ctx, of.Key)
+				rule = e.lines()[line].rule.d.during(ctx, of.Key)
 			}
-			charges = append(charges, driver.Charge{Key: of.Key, Rule: of.Rule, Op: driver.Debit, Cost: c.cost})
+			charges = append(charges, driver.Charge{Key: of.Key, Rule: rule, Op: driver.Debit, Cost: c.cost})
 			raised = append(raised, e.raise(c.i, raise{cost: c.cost}))
 		}
 	}

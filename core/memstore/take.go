@@ -80,7 +80,7 @@ type chargeState struct {
 	size    int    // the Size of state when it was loaded
 	reading driver.Reading
 	wall    int64 // the time of a quota, or 0
-	sum     int // the cost of the charges up to this one that share an overflow bucket; else 0
+	sum     int   // the cost of the charges up to this one that share an overflow bucket; else 0
 }
 
 // resolve returns the chargeStates of charges, in room if that is large enough.
