@@ -88,7 +88,7 @@ func (r *Rule) checkPeriod(name string) *core.RuleError {
 		case inFlight && l.Per != 0:
 			return fmt.Sprintf("%v has a period, and %v counts events at the same time: write %d", l, r.Algorithm, l.Events)
 		case !inFlight && l.Per == 0:
-			return fmt.Sprintf("%v has no period, as %v/s and %v/15m have", l, l, l)
+			return fmt.Sprintf("%v has no period, unlike %v/s and %v/h", l, l, l)
 		}
 		return ""
 	}

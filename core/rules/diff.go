@@ -146,7 +146,9 @@ func (d *differ) rule(what string, a, b *Rule) {
 	if a.Algorithm == b.Algorithm {
 		x, y := a.subWindows(), b.subWindows()
 		change(d, what+" sub-windows", &x, &y, strconv.Itoa)
-		before, after := a.hold(), b.hold()
+	}
+	if b.Algorithm == driver.InFlight {
+		before, after := cmp.Or(a.Hold, core.DefaultHold), cmp.Or(b.Hold, core.DefaultHold)
 		change(d, what+" hold", &before, &after, duration)
 		change(d, what+" max hold", &a.MaxHold, &b.MaxHold, duration)
 	}
@@ -176,14 +178,6 @@ func (r *Rule) subWindows() int {
 	return 0
 }
 
-// hold returns the lease of an in-flight rule, and zero for other algorithms.
-func (r *Rule) hold() time.Duration {
-	if r.Algorithm == driver.InFlight {
-		return cmp.Or(r.Hold, core.DefaultHold)
-	}
-	return 0
-}
-
 // duration returns the text of d: "none" for zero, and "1h" in place of 1h0m0s.
 func duration(d time.Duration) string {
 	if d == 0 {
@@ -198,8 +192,8 @@ func (r Rule) text() string {
 	if n := r.subWindows(); n != 0 && n != core.DefaultSubWindows {
 		s += fmt.Sprintf(" in %d sub-windows", n)
 	}
-	if d := r.hold(); d != 0 && d != core.DefaultHold {
-		s += " hold " + duration(d)
+	if r.Hold != 0 && r.Hold != core.DefaultHold {
+		s += " hold " + duration(r.Hold)
 	}
 	if r.MaxHold != 0 {
 		s += " max hold " + duration(r.MaxHold)

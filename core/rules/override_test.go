@@ -59,7 +59,7 @@ func TestParseOverride_Errors(t *testing.T) {
 		"name of a plan":  {"{plan: é}", `1:8: plan: plan "é" is not a name of at most 64 characters of printable ASCII`},
 		"empty plan":      {"{plan: ''}", "1:8: plan: plan has no name"},
 		"name of a rule":  {"{limits: {a.b: 1/s}}", `1:11: limits["a.b"]: the name of a rule consists of letters, digits, _ and -`},
-		"limit":           {"{limits: {a: 1}}", "1:14: limits.a: is an integer, expected a text"},
+		"limit":           {"{limits: {a: true}}", "1:14: limits.a: is a boolean, expected a text"},
 		"until":           {"{blocked: true, until: 2027-01-01}", `1:24: until: "2027-01-01" is no time such as 2027-01-01T00:00:00Z`},
 	} {
 		t.Run(name, func(t *testing.T) {
