@@ -28,7 +28,7 @@ type hold struct {
 	cleanup runtime.Cleanup
 
 	due   time.Duration // not local: when the renewer looks at it next
-	index int           // in the heap of the renewer, or -1
+	index int           // in the heap of the renewer, or in the list of local holds; -1 in neither
 	timer *time.Timer   // local: until MaxHold or until the lease ends; or nil
 }
 
@@ -131,8 +131,8 @@ func (h *hold) lapse() {
 	renewers.mu.Lock()
 	lapsed := h.stopped && !h.ended // otherwise detach or end was faster
 	if lapsed {
-		h.ended = true
-		close(h.lost)
+		renewers.end(h)
+		h.lose()
 	}
 	renewers.mu.Unlock()
 	if lapsed {
@@ -168,13 +168,22 @@ func (h *hold) schedule(now time.Duration, failed bool) {
 // which places had not lapsed.
 func (h *hold) answered(sent time.Duration, charges []driver.Charge) {
 	h.renewed = sent
+	i := -1
+	h.keep(func(*driver.Charge) bool {
+		i++
+		return charges[i].Verdict.Found
+	})
+}
+
+// keep forgets the places for which had returns false: they have lapsed.
+func (h *hold) keep(had func(*driver.Charge) bool) {
 	kept := h.places[:0]
-	for i, p := range h.places {
-		if charges[i].Verdict.Found {
-			kept = append(kept, p)
+	for i := range h.places {
+		if had(&h.places[i]) {
+			kept = append(kept, h.places[i])
 		}
 	}
-	if lost := len(kept) < len(h.places); lost {
+	if len(kept) < len(h.places) {
 		h.lose()
 	}
 	h.places = kept

@@ -186,6 +186,9 @@ func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error)
 			return false, err
 		}
 		found = found || some
+		if l.local && slices.ContainsFunc(rules, Rule.isInFlight) {
+			renewers.lose(l.store, key, rules)
+		}
 	}
 	return found, nil
 }

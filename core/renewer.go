@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,7 +35,8 @@ var renewers = renewerList{byStore: make(map[driver.Store]*renewer)}
 type renewerList struct {
 	mu      sync.Mutex
 	byStore map[driver.Store]*renewer
-	garbage []*hold // local, of Reservations that are garbage
+	locals  []*hold // the local ones, at their indexes
+	garbage []*hold // those of them whose Reservations are garbage
 }
 
 // add makes the places of h last until it is removed.
@@ -42,6 +44,8 @@ func (l *renewerList) add(h *hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if h.local {
+		h.index = len(l.locals)
+		l.locals = append(l.locals, h)
 		h.watch(h.renewed)
 		return
 	}
@@ -55,16 +59,42 @@ func (l *renewerList) add(h *hold) {
 	r.push(h)
 }
 
+// end notes that the places of h are freed or have lapsed. It is called with the mutex.
+func (l *renewerList) end(h *hold) {
+	h.ended = true
+	if h.local && h.index >= 0 {
+		last := len(l.locals) - 1
+		l.locals[h.index] = l.locals[last]
+		l.locals[h.index].index = h.index
+		l.locals[last] = nil
+		l.locals, h.index = l.locals[:last], -1
+	}
+}
+
+// lose tells the holders of places of key in the states of rules that these have been reset. s is a local
+// Store: holders in others notice it when they renew their places.
+func (l *renewerList) lose(s driver.Store, key string, rules []Rule) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range l.locals {
+		if h.store == s {
+			h.keep(func(p *driver.Charge) bool {
+				return p.Key != key || !slices.ContainsFunc(rules, func(r Rule) bool { return r.d.compiled.ID == p.Rule.ID })
+			})
+		}
+	}
+}
+
 // remove ends the renewals of h.
 func (l *renewerList) remove(h *hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h.ended = true
+	l.end(h)
 	if h.timer != nil {
 		h.timer.Stop()
 	}
-	if h.index < 0 {
-		return // local, or a renewal is under way
+	if h.local || h.index < 0 {
+		return // a renewal is under way
 	}
 	r := l.byStore[h.store]
 	heap.Remove(&r.holds, h.index)
@@ -79,7 +109,7 @@ func (l *renewerList) sweep() {
 	var abandoned []*hold
 	for _, h := range l.garbage {
 		if !h.ended {
-			h.ended = true
+			l.end(h)
 			abandoned = append(abandoned, h)
 		}
 	}

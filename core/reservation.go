@@ -109,6 +109,16 @@ func (r *Reservation) Lost() <-chan struct{} {
 	return r.more.hold.lost
 }
 
+// hasPlaces reports whether r has places, and whether their Store is local. It ends the effect of the
+// context of the decision on the places: the caller calls Release.
+func (r *Reservation) hasPlaces() (has, local bool) {
+	if !r.holds || r.more == nil || r.more.hold == nil { // of a decision that this goroutine has made
+		return false, false
+	}
+	r.more.hold.detach()
+	return true, r.more.hold.local
+}
+
 // endHold ends the renewals of the places of r, if it has any.
 func (r *Reservation) endHold() {
 	if r.more != nil && r.more.hold != nil {

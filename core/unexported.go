@@ -11,6 +11,7 @@ func init() {
 		SharesStore:         func(l, o *Limiter) bool { return l.store == o.store },
 		Key:                 (*Reservation).key,
 		Forget:              (*Reservation).forget,
+		HasPlaces:           (*Reservation).hasPlaces,
 		LeaveQueue:          (*Reservation).leaveQueue,
 		Attempt:             func(a *Ask) { a.attempt = always },
 		AttemptUnlessDenied: func(a *Ask) { a.attempt = unlessDenied },

@@ -26,6 +26,7 @@
 //   - If an event is admitted and nothing remains, the Store's verdict says when the next event
 //     fits. A denial until then is cached in advance, except for a soft rule.
 //   - A shadow rule denies nothing.
+//   - A denial by an in-flight rule is not cached, because it ends as soon as an event ends.
 //   - A core.Limiter.ReserveAtMost is denied if a denial covers one unit.
 //
 // # Verdicts

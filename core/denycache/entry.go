@@ -42,8 +42,12 @@ type denial struct {
 // remains, newDenial returns the denial that the next event would get. Otherwise ok is false.
 //
 // The denial never ends too late: it is counted from sent, although the Store decided later, and is
-// shorter by a microsecond, because the Store's clock counts whole microseconds.
+// shorter by a microsecond, because the Store's clock counts whole microseconds. A denial of an in-flight
+// rule is none, because it ends when an event ends.
 func newDenial(c *driver.Charge, sent, maxAge int64) (d denial, ok bool) {
+	if c.Rule.Algorithm == driver.InFlight {
+		return d, false
+	}
 	d = denial{rule: c.Rule, cost: int64(c.Cost), maxDelay: maxDelay(c), verdict: c.Verdict}
 	v := &d.verdict
 	if v.Allowed {

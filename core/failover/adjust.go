@@ -10,10 +10,10 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-var errAway = fmt.Errorf("%w: the primary is away, and its charges cannot be refunded", driver.ErrUnavailable)
+var errAway = fmt.Errorf("%w: the primary is away, and its charges cannot be refunded or renewed", driver.ErrUnavailable)
 
-// Adjust implements [driver.Store]. An Undo goes to the store that has the charge, a Reset to both
-// stores, and every other charge to the store that decides now. See the package comment.
+// Adjust implements [driver.Store]. An Undo or a Renew goes to the store that has the charge, a Reset to
+// both stores, and every other charge to the store that decides now. See the package comment.
 func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 	toPrimary := s.breaker.admits(s.now())
 	if toPrimary && onlyPrimary(charges) {
@@ -24,9 +24,9 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 	var primary, backup, resets part
 	for i, c := range charges {
 		switch {
-		case c.Op == driver.Undo && c.Receipt.Origin&1 == byBackup:
+		case readsReceipt(&c) && c.Receipt.Origin&1 == byBackup:
 			backup.add(i, withoutOrigin(c))
-		case c.Op == driver.Undo:
+		case readsReceipt(&c):
 			primary.add(i, withoutOrigin(c))
 		case c.Op == driver.Reset:
 			resets.add(i, c)
@@ -72,11 +72,14 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 // onlyPrimary reports whether all charges go only to the primary while the primary decides.
 func onlyPrimary(charges []driver.Charge) bool {
 	return !slices.ContainsFunc(charges, func(c driver.Charge) bool {
-		return c.Op == driver.Reset || c.Op == driver.Undo && c.Receipt.Origin != 0
+		return c.Op == driver.Reset || readsReceipt(&c) && c.Receipt.Origin != 0
 	})
 }
 
-// withoutOrigin returns a copy of the Undo c, with the receipt as the charged store wrote it.
+// readsReceipt reports whether c belongs to the store that wrote its receipt.
+func readsReceipt(c *driver.Charge) bool { return c.Op == driver.Undo || c.Op == driver.Renew }
+
+// withoutOrigin returns a copy of c, an Undo or a Renew, with the receipt as the charged store wrote it.
 func withoutOrigin(c driver.Charge) driver.Charge {
 	c.Receipt.Origin >>= 1
 	return c
@@ -84,8 +87,8 @@ func withoutOrigin(c driver.Charge) driver.Charge {
 
 // adjustPrimary passes charges to the primary unless the primary is away. It reports whether the
 // primary has executed them. If not, it charges Debits to the backup, because a double charge is
-// safer than none, and returns an error for Credits and Undos, because the backup does not have the
-// charges that they free.
+// safer than none, and returns an error for Credits, Undos and Renews, because the backup does not
+// have their charges. A Renew that fails leaves no cost charged for longer, so it is not lost.
 func (s *Store) adjustPrimary(ctx context.Context, charges []driver.Charge, away bool) (done bool, err error) {
 	failed, cause := true, errAway
 	if !away {
@@ -95,23 +98,27 @@ func (s *Store) adjustPrimary(ctx context.Context, charges []driver.Charge, away
 		return cause == nil, cause
 	}
 	var debits part
-	lost := false
+	kept, lost := false, false
 	for i := range charges {
 		switch charges[i].Op {
 		case driver.Debit:
 			debits.add(i, charges[i])
 		case driver.Credit, driver.Undo:
-			lost = true
+			kept, lost = true, true
+		case driver.Renew:
+			kept = true
 		}
 	}
 	if debits.charges != nil {
 		err = s.callBackup(ctx, driver.Store.Adjust, debits.charges)
 		debits.copyTo(charges)
 	}
-	if !lost {
+	if !kept {
 		return false, err
 	}
-	s.lost.Add(1)
+	if lost {
+		s.lost.Add(1)
+	}
 	if !errors.Is(cause, driver.ErrUnavailable) {
 		cause = fmt.Errorf("%w: %w", driver.ErrUnavailable, cause)
 	}

@@ -182,4 +182,5 @@ func admit(c *driver.Charge) {
 	one := driver.Charge{Rule: c.Rule, Op: driver.Peek, Cost: 1}
 	one.Decide(driver.State{}, time.Now().UnixMicro())
 	c.Verdict = one.Verdict
+	c.Verdict.Found = c.Op == driver.Renew // an event without a place loses none
 }

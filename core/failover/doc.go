@@ -101,14 +101,24 @@
 // expire. If another outage follows soon, they still count, so a primary that flaps does not grant
 // a burst each time.
 //
+// For an in-flight rule, B events may be in flight, and no place is copied either. Places that the
+// primary granted stay taken there until they are freed or lapse, and the backup of each process grants
+// B other places, or its part of B with Instances. With Instances, up to 2·B events are therefore in
+// flight, also after the outage, until the events that the backup admitted have ended. If the outage is
+// longer than the hold of the rule, the places of the primary lapse although their events may go on, and
+// the primary grants them again afterwards: B more events for each such outage.
+//
 // If the result of the primary is lost, the primary may have charged the event. The backup then
 // decides again, so an event is charged once or twice.
 //
-// # Undo, Debit, Credit and Reset
+// # Undo, Renew, Debit, Credit and Reset
 //
 //	Undo    goes to the store that charged the event ([driver.Receipt.Origin]). If the primary
 //	        charged it but cannot be reached, Undo returns core.ErrUnavailable, and the event
 //	        stays charged until it expires.
+//	Renew   goes to the store that has the place of the event, as Undo does. If that is the primary
+//	        and it cannot be reached, Renew returns core.ErrUnavailable, and the place lapses if no
+//	        later renewal is in time.
 //	Debit   goes to the store that decides now, and to the backup if the primary fails.
 //	Credit  goes to the store that decides now. If the primary fails, Credit returns an error,
 //	        and the backup is not called.

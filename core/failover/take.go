@@ -75,7 +75,8 @@ func isFailure(err error) bool {
 		!errors.Is(err, driver.ErrInvalidRule) && !errors.Is(err, driver.ErrRuleConflict)
 }
 
-// callBackup calls the method do on the backup. Undos must have receipts as the backup wrote them.
+// callBackup calls the method do on the backup. Undos and Renews must have receipts as the backup
+// wrote them.
 func (s *Store) callBackup(ctx context.Context, do verb, charges []driver.Charge) error {
 	s.prober.renew(charges)
 	err := s.backup.do(ctx, do, charges)

@@ -33,12 +33,15 @@ func (g *gate) admit(ctx context.Context, h http.Header, r *http.Request, patter
 	rec, rejection := rec.decide(ctx, h, r, g.limiterFor(rec, r, pattern), e)
 	switch {
 	case rejection != nil:
+		rec.endPlaces()
 		return r, nil, rejection
 	case e.Decision.Len() == 0:
+		rec.endPlaces()
 		return g.undecided(r), g.served(nil), nil
 	}
 	r = rec.bind(r)
 	if rejection := rec.apply(h, r, e); rejection != nil {
+		rec.endPlaces()
 		return r, nil, rejection
 	}
 	return r, g.served(rec), nil
@@ -71,13 +74,14 @@ func (g *gate) undecided(r *http.Request) *http.Request {
 // served returns the part of the gate that follows the handler of a request that is let through. rec is
 // nil if the Store could not decide; nothing can be refunded then.
 func (g *gate) served(rec *record) *unexported.Served {
+	end := rec.places()
 	if g.refundIf == nil {
 		rec = nil
 	}
-	if rec == nil && g.countInFlight == nil {
+	if rec == nil && end == nil && g.countInFlight == nil {
 		return nil
 	}
-	s := &unexported.Served{InFlight: g.countInFlight}
+	s := &unexported.Served{InFlight: g.countInFlight, End: end}
 	if rec != nil {
 		s.RefundIf, s.HungUp = rec.refundIf, func() bool { return rec.original.Context().Err() != nil }
 	}

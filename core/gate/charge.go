@@ -55,6 +55,7 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 				*d, failed = rec.chargeWithoutKey(e, known[charged:n], *next, err)
 			}
 			for _, c := range early {
+				c.rec.endPlaces()
 				decided := c.rec.reservation.Decision()
 				g.addExhausted(known[c.from:c.to], &decided, true)
 				if d.Len() == 0 {
@@ -193,7 +194,10 @@ type earlyCharge struct {
 // refund refunds early charges. An error is logged.
 func refund(early []earlyCharge) {
 	for _, e := range early {
-		e.rec.refund(http.StatusTooManyRequests)
+		ctx := e.rec.detached()
+		if err := e.rec.reservation.Refund(ctx); err != nil {
+			e.rec.gate.log.warn(ctx, "weir: the cost of a request could not be refunded", err, http.StatusTooManyRequests)
+		}
 	}
 }
 
@@ -220,9 +224,11 @@ func (rec *record) chargeWithoutKey(e *Event, known []core.Ask, next core.Ask, m
 	}
 	alone := d
 	if !d.Allowed && len(known) > 0 && len(all) > len(known) {
-		if alone, err = newRecord(rec.original, rec.gate).charge(ctx, e, known, inner.Attempt); err != nil {
+		again := newRecord(rec.original, rec.gate)
+		if alone, err = again.charge(ctx, e, known, inner.Attempt); err != nil {
 			return d, err
 		}
+		again.endPlaces()
 	}
 	rec.gate.addExhausted(known, &alone, true)
 	return d, nil

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"reflect"
 
@@ -17,6 +18,10 @@ var (
 	checkPolicies = newPolicies()
 	checkLog      = newFailureLog()
 )
+
+// errCheckPlaces is the error of a check that has taken a place, because the gate of a check does not know
+// when the handler returns.
+var errCheckPlaces = fmt.Errorf("%w: a rule is InFlight, and Check cannot free its place: call Reserve and Release of the limiter, and Deny", core.ErrInvalidAsk)
 
 // check decides about a key that a handler of r has found, for the function of an adapter called name.
 // It writes the header fields to h, and returns a Rejection unless the handler may go on. The request
@@ -37,6 +42,10 @@ func check(name string, ctx context.Context, h http.Header, r *http.Request, l *
 	rec := newRecord(r, g)
 	var e Event
 	rec, rejection := rec.decide(ctx, h, r, l, &e)
+	if end := rec.places(); end != nil {
+		end()
+		e.Decision, rejection = core.Decision{}, g.reject(&e, h, r, errCheckPlaces, storeFailure(r, errCheckPlaces, false))
+	}
 	if rejection == nil && e.Decision.Len() > 0 {
 		r = rec.attach(r)
 		rejection = rec.apply(h, r, &e)

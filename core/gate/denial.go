@@ -58,13 +58,15 @@ func (g *gate) deny(h http.Header, r *http.Request, d core.Decision) *Rejection 
 		p.Type, p.Title = typeQuotaExceeded, quotaTitle
 	}
 	violated := n.violated[:0]
-	named, wait := -1, time.Duration(-1) // the rule with the longest RetryAfter, which the text describes
+	named, wait := -1, time.Duration(-1) // the rule with the longest RetryAfter that is no estimate, which the text describes
 	for i, s := range d.States() {
 		if s.Allowed || s.Rule.IsShadow() {
 			continue
 		}
-		if s.RetryAfter > wait {
-			named, wait = i, s.RetryAfter
+		if after := s.RetryAfter; s.Estimate && named < 0 {
+			named = i
+		} else if !s.Estimate && after > wait {
+			named, wait = i, after
 		}
 		if name := s.Rule.ClientName(); !slices.Contains(violated, name) {
 			violated = append(violated, name)

@@ -110,7 +110,7 @@ type member struct {
 }
 
 // appendMember appends a member of RateLimit, after a comma unless b is empty. t is absent if the
-// cost can never be admitted. With r=0, t is at least 1: otherwise a client that follows t would
+// cost can never be admitted, and for places, which end by an event. With r=0, t is at least 1: otherwise a client that follows t would
 // send its next request at once.
 func appendMember(b []byte, p *policy, s *core.State) []byte {
 	if len(b) > 0 {
@@ -119,7 +119,7 @@ func appendMember(b []byte, p *policy, s *core.State) []byte {
 	b = append(b, p.name...)
 	b = append(b, ";r="...)
 	b = appendInteger(b, int64(s.Remaining))
-	if !s.Allowed && s.RetryAfter == core.Never {
+	if p.places || !s.Allowed && s.RetryAfter == core.Never {
 		return b
 	}
 	t := seconds(s.Window)
@@ -253,7 +253,7 @@ func (rec *record) knownLimits(d *core.Decision) (limits string, ok bool) {
 		}
 		switch {
 		case !p.visible:
-		case len(first) == 1 && !s.Allowed && s.Remaining == 0 && s.RetryAfter != core.Never:
+		case len(first) == 1 && !p.places && !s.Allowed && s.Remaining == 0 && s.RetryAfter != core.Never:
 			return p.denial(max(seconds(s.Window), 1), 0).limits, true
 		default:
 			b = appendMember(b, p, &s)
@@ -277,7 +277,7 @@ func (rec *record) writeLegacy(h http.Header, d *core.Decision) {
 	reset := time.Now().Add(m.state.ResetAfter).Add(time.Second - 1) // rounded up; Unix rounds down
 	h[fieldLegacyLimit] = []string{integer(int64(m.policy.rule.Capacity()))}
 	h[fieldLegacyRemaining] = []string{integer(int64(m.state.Remaining))}
-	if m.policy.rule.Limit() == core.Blocked && m.state.RetryAfter == core.Never {
+	if m.policy.places || m.policy.rule.Limit() == core.Blocked && m.state.RetryAfter == core.Never {
 		h.Del(fieldLegacyReset) // an outer gate may have set it
 	} else {
 		h[fieldLegacyReset] = []string{integer(reset.Unix())}

@@ -14,6 +14,9 @@ type failureLog struct{ *sampler.Sampler }
 
 func newFailureLog() failureLog { return failureLog{sampler.New(1, time.Second)} }
 
+// sent is the status of warn for a response that err does not change.
+const sent = -1
+
 // warn logs err and the status of the response, unless a line was logged less than a second ago.
 func (l *failureLog) warn(ctx context.Context, msg string, err error, status int) {
 	suppressed, ok := l.Pass()
@@ -21,8 +24,11 @@ func (l *failureLog) warn(ctx context.Context, msg string, err error, status int
 		return
 	}
 	answer := strconv.Itoa(status)
-	if status == 0 {
+	switch status {
+	case 0:
 		answer = "let through without a limit"
+	case sent:
+		answer = "not changed"
 	}
 	slog.Default().LogAttrs(ctx, slog.LevelWarn, msg,
 		slog.String("error", err.Error()),

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/memo"
 )
 
@@ -14,6 +15,7 @@ import (
 type policy struct {
 	rule    core.Rule
 	visible bool   // clients see the rule
+	places  bool   // the rule is in flight: neither its window nor the end of a denial is known
 	name    string // as a String of RFC 9651
 	member  string // of RateLimit-Policy
 	// The texts about denials with a Retry-After of n seconds are at n modulo the length.
@@ -39,9 +41,14 @@ type denialTexts struct {
 func newPolicy(rule core.Rule) *policy {
 	name := appendString(nil, rule.ClientName())
 	p := &policy{rule: rule, visible: !rule.IsShadow() && rule.Limit() != core.Unlimited, name: string(name)}
+	p.places = rule.Algorithm() == driver.InFlight && rule.Limit() != core.Blocked
 	member := append(name, ";q="...)
 	member = appendInteger(member, int64(rule.Capacity()))
-	member = append(member, quotaUnits[rule.UnitName()]...)
+	unit := rule.UnitName()
+	if p.places {
+		unit = "concurrent-requests"
+	}
+	member = append(member, quotaUnits[unit]...)
 	if w := fillTime(rule); w >= time.Second {
 		member = append(member, ";w="...)
 		member = appendInteger(member, seconds(w))

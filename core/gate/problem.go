@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // ProblemMediaType is the media type of a [Problem] in JSON.
@@ -73,6 +74,9 @@ func describe(rule core.Rule, retry, end int64) string {
 		return string(appendRetry(b, retry))
 	}
 	b = strconv.AppendInt(b, int64(l.Events), 10)
+	if rule.Algorithm() == driver.InFlight {
+		return string(appendAtOnce(b, l.Events, unit))
+	}
 	switch {
 	case l.Events != 1:
 		b = append(append(append(b, ' '), unit...), " per "...)
@@ -92,6 +96,19 @@ func describe(rule core.Rule, retry, end int64) string {
 		return string(append(b, ". This request costs more than the policy ever allows."...))
 	}
 	return string(appendRetry(b, retry))
+}
+
+// appendAtOnce ends the text about a rule that admits n units at the same time.
+func appendAtOnce(b []byte, n int, unit string) []byte {
+	switch {
+	case n != 1:
+		b = append(append(append(b, ' '), unit...), " at the same time"...)
+	case unit == "requests":
+		b = append(b, " request at a time"...)
+	default: // a plural, whose singular is not known
+		b = append(append(append(b, " at a time ("...), unit...), ')')
+	}
+	return append(b, '.')
 }
 
 // appendRetry ends a sentence, and appends one about Retry-After.

@@ -39,18 +39,14 @@ func RefundIf(f func(status int) bool) Option {
 	return option(func(o *options) { o.refundIf = f })
 }
 
-// refundIf refunds the request if the function of RefundIf returns true for the status of the response.
+// refundIf refunds the request if the function of RefundIf returns true for the status of the response. An
+// error of the Store is logged and does not change the response.
 func (rec *record) refundIf(status int) {
-	if rec.gate.refundIf(status) {
-		rec.refund(status)
+	if !rec.gate.refundIf(status) {
+		return
 	}
-}
-
-// refund refunds the request, whose response has this status. An error of the Store is logged and does
-// not change the response.
-func (rec *record) refund(status int) {
 	ctx := rec.detached()
-	if err := rec.reservation.Refund(ctx); err != nil {
+	if err := rec.reservation.Settle(ctx, 0); err != nil {
 		rec.gate.log.warn(ctx, "weir: the cost of a request could not be refunded", err, status)
 	}
 }

@@ -31,6 +31,7 @@
 //	passed through  SlidingLog and SlidingWindow, whose events count from the moment when they
 //	                happen (a leased event would count from its lease)
 //	                LeakyBucket, which assigns departure times
+//	                in-flight rules, whose places belong to single events
 //	                Soft and Shadow rules; smaller limits; keys longer than 256 bytes
 //	                buckets with a fill time above 2^60/d microseconds, if the refill time of a
 //	                token is n/d microseconds in lowest terms

@@ -126,6 +126,9 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 	return driver.Probe(ctx, s.next, charges)
 }
 
+// Local implements [driver.Local]. It returns the result of the Store behind.
+func (s *Store) Local() bool { return driver.IsLocal(s.next) }
+
 // Behind implements [driver.Wrapper].
 func (s *Store) Behind() []driver.Part { return []driver.Part{{Store: s.next}} }
 

@@ -220,3 +220,19 @@ func TestNew_InvalidArguments(t *testing.T) {
 		testkit.Panics(t, want, f)
 	}
 }
+
+// A Store keeps its states in this process only if the Store behind does.
+func TestStore_Local(t *testing.T) {
+	for _, c := range []struct {
+		behind driver.Store
+		want   bool
+	}{
+		{memstore.New(), true},
+		{observe.New(memstore.New()), true},
+		{new(storetest.Fake), false},
+	} {
+		if got := driver.IsLocal(observe.New(c.behind)); got != c.want {
+			t.Errorf("over a %T, IsLocal returned %t, want %t", c.behind, got, c.want)
+		}
+	}
+}

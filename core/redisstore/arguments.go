@@ -9,7 +9,7 @@ import (
 var (
 	opArguments = [...]any{
 		driver.Spend: "spend", driver.Peek: "peek", driver.Reset: "reset",
-		driver.Credit: "credit", driver.Debit: "debit", driver.Undo: "undo",
+		driver.Credit: "credit", driver.Debit: "debit", driver.Undo: "undo", driver.Renew: "renew",
 	}
 	shadowArguments = [...]any{driver.Spend: "shadow_spend", driver.Peek: "shadow_peek"}
 )
@@ -37,9 +37,10 @@ func costArgument(c *driver.Charge) int64 {
 	return min(int64(c.Cost), maxCount+1) // more than any rule can count
 }
 
-// receiptArguments returns the arguments of m, the receipt of an undo. If the rate was changed
+// receiptArguments returns the arguments of m, the receipt of an undo or a renewal. If the rate was changed
 // since the charge, a fraction >= denominator becomes 0, and the undo frees slightly less. A zero
-// Receipt is sent as the receipt of a charge so long ago that the undo frees nothing.
+// Receipt is sent as the receipt of a charge so long ago that the undo frees nothing, and the
+// renewal finds no place.
 func receiptArguments(m driver.Receipt, denominator int64) []any {
 	if m.At == 0 {
 		m.At = -maxInteger

@@ -64,7 +64,7 @@ func (c *call) undo() *call {
 		if charge.Op != driver.Spend || charge.Rule.Shadow && !charge.Fits(&c.readings[i]) {
 			continue
 		}
-		charge.Op, charge.Receipt = driver.Undo, driver.Receipt{At: c.time, Used: c.readings[i].Used}
+		charge.Op, charge.Receipt = driver.Undo, charge.Rule.Receipt(&c.readings[i], c.time)
 		undo.add(charge, c.keys[i], i)
 	}
 	return undo
@@ -98,9 +98,10 @@ func (c *call) answer(admitted bool) error {
 			charge.MaxDelay = c.maxDelay(i)
 			charge.Answer(r, admitted)
 			charge.MaxDelay = asked
+			charge.Verdict.Found = charge.Op == driver.Renew && r.Phase > 0
 			takes := charge.Op == driver.Spend || charge.Op == driver.Debit
 			if takes && admitted && charge.Verdict.Allowed {
-				charge.Receipt = driver.Receipt{At: c.time, Used: r.Used}
+				charge.Receipt = charge.Rule.Receipt(r, c.time)
 			}
 		}
 		fit = fit && (charge.Verdict.Allowed || charge.Rule.Shadow)

@@ -13,7 +13,12 @@ func Clock(clock func() string) Option { return option(func(c *config) { c.clock
 
 // Key returns the key for the state of a rule of an identity.
 func (s *Store) Key(identity string, r core.Rule) string {
-	return s.router.keys.key(s.router.keys.tag(identity), testkit.Compiled(r))
+	return s.StateKey(identity, testkit.Compiled(r))
+}
+
+// StateKey is Key for a compiled rule.
+func (s *Store) StateKey(identity string, r *driver.Compiled) string {
+	return s.router.keys.key(s.router.keys.tag(identity), r)
 }
 
 // Versions returns the version of the state of each algorithm.

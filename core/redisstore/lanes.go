@@ -2,31 +2,40 @@ package redisstore
 
 import "time"
 
-// lanes contain the requests that wait. Light requests do not wait behind heavy ones: they may take
+// lanes contain the requests that wait. Renewals go first, because places lapse without them: an overload
+// of decisions neither delays nor rejects them. Light requests do not wait behind heavy ones: they may take
 // half of a round trip before heavy ones, and the rest in the order of arrival. The requests of one key
-// stay in their order.
+// stay in their order, except for renewals.
 type lanes struct {
-	light, heavy []*request
-	keys         map[string]int // of the heavy requests, with the number of requests for each
-	work         time.Duration  // of all requests
+	renewals, light, heavy []*request
+	keys                   map[string]int // of the heavy requests, with the number of requests for each
+	work                   time.Duration  // of all requests
 }
 
 const (
 	// maxLight is the greatest work of a light request: a decision about one rule or a few.
 	maxLight = 14 * time.Microsecond
-	// maxWaiting bounds the memory that callers occupy during an outage.
+	// maxWaiting bounds the memory that callers occupy during an outage. Renewals have room for as many more.
 	maxWaiting = 10_000
 )
 
 // add adds r, and reports whether there was room for it.
 func (l *lanes) add(r *request) bool {
-	if l.length() >= maxWaiting {
+	most := maxWaiting
+	if r.renews {
+		most *= 2
+	}
+	if l.length() >= most {
 		l.removeEnded(r.queued)
-		if l.length() >= maxWaiting {
+		if l.length() >= most {
 			return false
 		}
 	}
 	l.work += r.work
+	if r.renews {
+		l.renewals = append(l.renewals, r)
+		return true
+	}
 	if r.work <= maxLight && !l.follows(r) {
 		l.light = append(l.light, r)
 		return true
@@ -79,6 +88,9 @@ func (l *lanes) next(now time.Time, d *distance, underWay time.Duration) (reques
 
 // first returns the lane of the next request of a round trip that already has some work.
 func (l *lanes) first(work time.Duration) *[]*request {
+	if len(l.renewals) > 0 {
+		return &l.renewals
+	}
 	if len(l.light) == 0 || len(l.heavy) > 0 && l.heavy[0].queued.Before(l.light[0].queued) &&
 		(work >= maxWork/2 ||
 			l.heavy[0].work > maxWork/2 || // it needs more than that, and does not wait for it
@@ -106,11 +118,11 @@ func (l *lanes) remove(lane *[]*request) {
 
 // removeEnded removes the first requests of each lane if their callers have left.
 func (l *lanes) removeEnded(now time.Time) {
-	for _, lane := range []*[]*request{&l.light, &l.heavy} {
+	for _, lane := range []*[]*request{&l.renewals, &l.light, &l.heavy} {
 		for len(*lane) > 0 && (*lane)[0].ended(now) {
 			l.remove(lane)
 		}
 	}
 }
 
-func (l *lanes) length() int { return len(l.light) + len(l.heavy) }
+func (l *lanes) length() int { return len(l.renewals) + len(l.light) + len(l.heavy) }

@@ -11,7 +11,7 @@ import (
 )
 
 // waiting returns lanes with requests on keys, one after the other. A key in capitals is that of a
-// heavy request, whose work is maxWork/4.
+// heavy request, whose work is maxWork/4, and one that begins with "renew" is that of a renewal.
 func waiting(keys ...string) *lanes {
 	l := new(lanes)
 	for i, key := range keys {
@@ -19,6 +19,7 @@ func waiting(keys ...string) *lanes {
 			ctx: context.Background(), verb: take, keys: []string{strings.ToLower(key)}, work: maxWork / 40, done: make(chan struct{}, 1),
 			queued: time.Now().Add(time.Duration(i)), at: time.Now().Add(time.Second),
 		}
+		r.renews = strings.HasPrefix(key, "renew")
 		if key != r.keys[0] {
 			r.work = maxWork / 4
 		}
@@ -35,7 +36,8 @@ func repeat(key string, n int) (keys []string) {
 	return keys
 }
 
-// Light requests pass heavy ones, up to half of a round trip. The requests of a key stay in order.
+// Renewals pass all other requests. Light requests pass heavy ones, up to half of a round trip. The requests
+// of a key stay in order.
 func TestLanes_Next(t *testing.T) {
 	for name, c := range map[string]struct {
 		waiting []string
@@ -49,6 +51,10 @@ func TestLanes_Next(t *testing.T) {
 		"heavy and light of a key": {append(repeat("a", 21), "A20", "b"), []string{strings.Join(append(repeat("a", 21), "a20", "b"), " ")}},
 		"many light after heavy": {append([]string{"X", "Y", "Z"}, repeat("a", 30)...), []string{
 			strings.Join(append(repeat("a", 20), "x", "y"), " "), strings.Join(append(repeat("a", 30)[20:], "z"), " "),
+		}},
+		"renewals": {[]string{"a", "B", "renew", "b", "c", "renewed"}, []string{"renew renewed a c b b"}},
+		"renewals after a full round trip": {append(repeat("a", 60), "renew"), []string{
+			strings.Join(append([]string{"renew"}, repeat("a", 39)...), " "), strings.Join(repeat("a", 60)[39:], " "),
 		}},
 		"heavy after many light": {append(repeat("a", 50), "X"), []string{strings.Join(repeat("a", 40), " "), strings.Join(append(repeat("a", 50)[40:], "x"), " ")}},
 	} {
@@ -73,6 +79,30 @@ func TestLanes_Next(t *testing.T) {
 				t.Errorf("at the end the lanes are %+v", l)
 			}
 		})
+	}
+}
+
+// Decisions that wait leave room for renewals, whose number is bounded, too.
+func TestLanes_Add_renewals(t *testing.T) {
+	l := waiting(repeat("a", maxWaiting)...)
+	add := func(key string) bool {
+		requests, _ := waiting(key).next(time.Now(), new(distance), 0)
+		return l.add(requests[0])
+	}
+	if add("b") {
+		t.Errorf("%d requests wait, want at most %d", l.length(), maxWaiting)
+	}
+	for i := range maxWaiting {
+		if !add(fmt.Sprint("renew", i)) {
+			t.Fatalf("renewal %d found no room", i)
+		}
+	}
+	if add("renew") {
+		t.Errorf("%d requests wait, want at most %d", l.length(), 2*maxWaiting)
+	}
+	l.renewals[0].left.Store(true)
+	if !add("renew") {
+		t.Error("a renewal found no room after the caller of another one has left")
 	}
 }
 

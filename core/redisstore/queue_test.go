@@ -517,6 +517,28 @@ func TestQueue_Send_full(t *testing.T) {
 	})
 }
 
+// A renewal is in the next round trip, although as many decisions as possible wait.
+func TestQueue_Send_renewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(time.Millisecond)
+		var wg sync.WaitGroup
+		s.occupy(t, &wg, minRunning)
+		for range maxWaiting {
+			wg.Go(func() { _ = s.ask(t.Context(), time.Hour, light, "k") })
+		}
+		synctest.Wait()
+		begun := time.Now()
+		d := &deadline{ctx: t.Context(), at: begun.Add(time.Hour), timer: time.NewTimer(time.Hour), started: true}
+		r := &request{verb: adjust, keys: []string{"k"}, work: light, renews: true, done: make(chan struct{}, 1)}
+		if err := s.send(d, r); err != nil || time.Since(begun) > 2*time.Millisecond {
+			t.Errorf("the renewal returned %v after %v, want no error after 2 ms", err, time.Since(begun))
+		}
+		wg.Wait()
+		synctest.Wait()
+		s.isIdle(t)
+	})
+}
+
 // A hook that ends the goroutine of a round trip, as T.FailNow does, frees its place.
 func TestQueue_Send_exit(t *testing.T) {
 	for _, inline := range []bool{true, false} {

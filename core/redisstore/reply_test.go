@@ -18,8 +18,11 @@ func FuzzReply(f *testing.F) {
 			continue
 		}
 		d := driver.Definition{Name: "rule", Algorithm: driver.Algorithm(a), Events: 7, Per: time.Hour}
-		if d.Algorithm == driver.SlidingWindow {
+		switch d.Algorithm {
+		case driver.SlidingWindow:
 			d.SubWindows = 60
+		case driver.InFlight:
+			d.Per, d.Hold = 0, time.Hour
 		}
 		rule, err := d.Compile()
 		testkit.Must(f, err)
@@ -31,14 +34,14 @@ func FuzzReply(f *testing.F) {
 		}
 		return data
 	}
-	for i, reading := range [][]int64{{5, 0}, {2, 10, 20, 0}, {5, 0}, {3, 100}, {10, 3, 60, 70, 0}} {
-		for op := range uint8(6) {
+	for i, reading := range [][]int64{{5, 0}, {2, 10, 20, 0}, {5, 0}, {3, 100}, {10, 3, 60, 70, 0}, {7, 60, 70, 60, 1}} {
+		for op := range uint8(driver.Renew + 1) {
 			f.Add(uint8(i), op, uint8(0), integers(append([]int64{1_700_000_000_000_000, 0}, reading...)...))
 		}
 	}
 	f.Add(uint8(0), uint8(0), uint8(0), integers(1_700_000_000_000_000, 1, -1-3_600_000_000, 0))
 	f.Fuzz(func(t *testing.T, rule, op, form uint8, data []byte) {
-		charge := driver.Charge{Key: "k", Rule: rules[int(rule)%len(rules)], Op: driver.Op(op % 6), Cost: 1}
+		charge := driver.Charge{Key: "k", Rule: rules[int(rule)%len(rules)], Op: driver.Op(op % uint8(driver.Renew+1)), Cost: 1}
 		c := call{charges: []driver.Charge{charge}}
 		if form&2 != 0 {
 			c.charges = append(c.charges, charge)

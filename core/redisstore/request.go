@@ -22,6 +22,7 @@ type request struct {
 	set     librarySet    // of all charges
 	values  int           // the number of integers that a script reports
 	work    time.Duration // of all charges, see algorithm
+	renews  bool          // contains a renewal
 
 	// The queue sets these.
 	ctx    context.Context // of the caller
@@ -44,7 +45,7 @@ type chargeArguments struct {
 	library   library
 	op        any
 	algorithm []any // shared by charges with the same rule and cost
-	receipt   []any // of an undo
+	receipt   []any // of an undo or a renewal
 	maxDelay  int64 // of an event of a leaky bucket (us); driver.Never if there is no MaxDelay
 }
 
@@ -79,11 +80,12 @@ func (e *executor) newRequest(c *call) *request {
 		if a.queue {
 			args.maxDelay = charge.MaxDelayMicros()
 		}
-		if charge.Op == driver.Undo {
+		if charge.Op == driver.Undo || charge.Op == driver.Renew {
 			args.receipt = receiptArguments(charge.Receipt, charge.Rule.Constants.Denominator)
 		}
 		r.charges = append(r.charges, args)
 		r.set |= 1 << a.library
+		r.renews = r.renews || charge.Op == driver.Renew
 		r.values += a.reported(&charge.Rule.Constants)
 		if charge.Op.Asks() && charge.Cost <= lightCost {
 			r.work += a.light

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
@@ -107,5 +108,20 @@ func TestExecutor_Exec_left(t *testing.T) {
 	}
 	if len(s.requests) != n {
 		t.Errorf("%d calls had %d requests", n, len(s.requests))
+	}
+}
+
+// A request with a renewal goes ahead of others. Its work is that of every renewal.
+func TestExecutor_NewRequest_renewal(t *testing.T) {
+	rule, err := driver.Definition{Name: "rule", Algorithm: driver.InFlight, Events: 9, Hold: time.Minute}.Compile()
+	testkit.Must(t, err)
+	a := algorithmOf(driver.InFlight)
+	for op, work := range map[driver.Op]time.Duration{
+		driver.Spend: 2 * a.light, driver.Peek: 2 * a.light, driver.Undo: 2 * a.heavy, driver.Reset: 2 * a.heavy, driver.Renew: 2 * a.heavy,
+	} {
+		c := &call{keys: []string{"a", "b"}, charges: []driver.Charge{{Key: "a", Rule: rule, Op: op, Cost: 1}, {Key: "b", Rule: rule, Op: op, Cost: 1}}}
+		if r := new(executor).newRequest(c); r.work != work || r.renews != (op == driver.Renew) {
+			t.Errorf("op %d: the work is %v, renews %t, want %v, %t", op, r.work, r.renews, work, op == driver.Renew)
+		}
 	}
 }

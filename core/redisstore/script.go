@@ -42,6 +42,7 @@ var libraries = [...]any{ // strings, boxed once
 	fixedWindow:   "fixed_window",
 	slidingWindow: "sliding_window",
 	slidingLog:    "sliding_log",
+	inFlight:      "in_flight",
 }
 
 // A library is an index into the array libraries.
@@ -52,6 +53,7 @@ const (
 	fixedWindow
 	slidingWindow
 	slidingLog
+	inFlight
 )
 
 // A scriptCache contains the scripts of a verb.
@@ -74,6 +76,7 @@ func scriptFor(v verb, set librarySet) *script {
 var constants = strings.NewReplacer(
 	"MAX_INTEGER", strconv.FormatInt(maxInteger, 10),
 	"MAX_COUNT", strconv.FormatInt(maxCount, 10),
+	"MAX_PLACES", strconv.FormatInt(maxPlaces, 10),
 	"HORIZON", strconv.FormatInt(driver.Horizon, 10),
 )
 

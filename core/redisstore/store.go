@@ -32,6 +32,9 @@
 // decisions of its round trip; package failover counts that as one failure. The MaxDelay of an
 // event shrinks by the time that the event has waited.
 //
+// Renewals of places of in-flight rules go ahead of decisions that wait, and find room in the queue when
+// decisions do not. A Redis that is overloaded by decisions therefore loses no place.
+//
 // On a Cluster, every node has its own queue. A round trip has a script for each hash slot in it. A
 // *redis.Client may also be connected to a proxy for several servers that sends a script to the
 // server of its first key. The Store therefore tests whether the server has the keys of all slots:
@@ -50,6 +53,10 @@
 // [KeySecret] for identities that can be guessed. Every key has a TTL and expires when its state
 // equals the state of a new key. Probes of package failover write keys that end with a question
 // mark and expire after about a second; the test under Batches writes such keys, too, for 10 s.
+//
+// The places of an in-flight rule are a sorted set of up to 1000 numbers. The key is deleted when the last
+// place is freed, and expires hold after the last renewal. A Redis without free memory renews and frees
+// places, and grants none.
 //
 // During a rolling deployment of two releases, their processes share the states of an algorithm if
 // its version is equal in both. Otherwise the states are separate: until the deployment ends, a key can

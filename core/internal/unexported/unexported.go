@@ -23,6 +23,9 @@ type Methods[Limiter, Reservation, Rule, Ask any] struct {
 	// Forget makes a Reservation forget the charges of the rules of a limiter for a key, which is reset:
 	// they are not refunded any more.
 	Forget func(r Reservation, l Limiter, key string)
+	// HasPlaces reports whether a Reservation has places of in-flight rules, and whether they are freed
+	// without a call of another process. It ends the effect of the context of the decision on the places.
+	HasPlaces func(r Reservation) (has, local bool)
 	// LeaveQueue refunds the event to each LeakyBucket, and leaves it charged to all other rules.
 	LeaveQueue func(r Reservation, ctx context.Context) error
 	// Attempt makes an Ask one that is not the last one about its event, whose decision the Observer

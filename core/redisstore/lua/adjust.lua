@@ -1,9 +1,9 @@
 -- adjust: a decision of decisions.lua that cannot be denied. It applies its charges one after the
 -- other.
 --
--- ARGV     for each charge, its algorithm, its op (debit, credit, undo or reset), the arguments of
---          the algorithm and, for an undo, the receipt:
---            the time of the charge (us)
+-- ARGV     for each charge, its algorithm, its op (debit, credit, undo, renew or reset), the
+--          arguments of the algorithm and, for an undo or a renew, the receipt:
+--            the time of the charge, or the number of its place (us)
 --            the part of a bucket that was in use before the charge (us, fraction)
 --            the age of the charge by the clock of the caller (us). If the server's clock has
 --            stepped back, the age is greater than now minus the time of the charge.

@@ -47,6 +47,8 @@ type Served struct {
 	RefundIf func(status int)
 	// HungUp reports whether the client has hung up, or the deadline of the request has passed.
 	HungUp func() bool
+	// End frees the places of the request. It is nil if there are none.
+	End func()
 	// InFlight counts the request. It is nil without an option CountInFlight.
 	InFlight interface {
 		Begin()

@@ -1,0 +1,33 @@
+package gate
+
+// places returns a function that frees the places of in-flight rules that the request has taken, or nil if
+// there are none. Until then, they are renewed, even if the client hangs up, because the handler may still
+// run. The function does not wait for another process.
+func (rec *record) places() (end func()) {
+	if rec == nil {
+		return nil
+	}
+	has, local := inner.HasPlaces(&rec.reservation)
+	switch {
+	case !has:
+		return nil
+	case local:
+		return rec.release
+	}
+	return func() { go rec.release() }
+}
+
+// endPlaces frees the places of a request whose handler does not run.
+func (rec *record) endPlaces() {
+	if end := rec.places(); end != nil {
+		end()
+	}
+}
+
+// release frees the places of rec. An error is logged; the places then lapse at the end of their lease.
+func (rec *record) release() {
+	ctx := rec.detached()
+	if err := rec.reservation.Release(ctx); err != nil {
+		rec.gate.log.warn(ctx, "weir: the place of a request could not be freed, and lapses", err, sent)
+	}
+}

@@ -1,0 +1,1 @@
+-- in_flight_at_most: empty, because no charge of at_most.lua is one of an in-flight limit.
