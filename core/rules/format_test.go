@@ -29,6 +29,9 @@ func TestConfig_Format(t *testing.T) {
     enforce: 25
     rules:
       - {name: login, algorithm: sliding_window, limit: 5/15m}
+  report:
+    rules:
+      - {name: running, algorithm: in_flight, limit: 2, plans: {gold: 10}, hold: 30s, max_hold: 1h}
 routes:
   /v1/: api
   POST /login: login

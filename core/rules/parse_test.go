@@ -49,7 +49,11 @@ var exampleConfig = &Config{
 				},
 			},
 		},
-		"login":  {Enforce: 25, Rules: []Rule{{Name: "login", Algorithm: driver.SlidingWindow, Limit: core.Per(5, 15*time.Minute)}}},
+		"login": {Enforce: 25, Rules: []Rule{{Name: "login", Algorithm: driver.SlidingWindow, Limit: core.Per(5, 15*time.Minute)}}},
+		"report": {Enforce: 100, Rules: []Rule{{
+			Name: "running", Algorithm: driver.InFlight, Limit: core.Limit{Events: 2},
+			Plans: []Plan{{"gold", core.Limit{Events: 10}}}, Hold: 30 * time.Second, MaxHold: time.Hour,
+		}}},
 		"export": {Enforce: 100, Disabled: true, Rules: []Rule{{Name: "export", Algorithm: driver.FixedWindow, Limit: core.PerDay(3), Unit: "files"}}},
 	},
 	Routes: map[string]string{"POST /login": "login", "/v1/": "api"},
@@ -76,6 +80,26 @@ func TestParse_JSON(t *testing.T) {
 	}}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v (%v), expected %+v", got, err, want)
+	}
+}
+
+// A limit without a period is an integer or a text.
+func TestParse_InFlight(t *testing.T) {
+	c := core.Limit{Events: 5}
+	for _, limit := range []string{"5", `"5"`, "' 5 '", "0x5", "+5"} {
+		rule := "      - {name: r, algorithm: in_flight, limit: " + limit + ", plans: {gold: " + limit + "}, candidate: {algorithm: in_flight, limit: " + limit + "}}"
+		got, err := Parse("limits.yaml", []byte(with(rule, "    keys: {k: {limits: {r: "+limit+"}}}")))
+		want := &Config{Name: "limits.yaml", Policies: map[string]Policy{"api": {
+			Enforce: 100,
+			Rules: []Rule{{
+				Name: "r", Algorithm: driver.InFlight, Limit: c, Plans: []Plan{{"gold", c}},
+				Candidate: &Rule{Algorithm: driver.InFlight, Limit: c},
+			}},
+			Keys: map[string]Override{"k": {Limits: map[string]core.Limit{"r": c}}},
+		}}}
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %+v (%v), expected %+v", limit, got, err, want)
+		}
 	}
 }
 
