@@ -132,8 +132,7 @@ func TestStore_InFlight(t *testing.T) {
 		testkit.Must(t, second.Release(t.Context()))
 		n := s.Snapshot()
 		want := []observe.Series{
-			{Rule: "api", Decisions: observe.Counts{driver.Allowed: 2}},
-			{Rule: "api", Plan: "pro", Decisions: observe.Counts{driver.Allowed: 1}},
+			{Rule: "api", Decisions: observe.Counts{driver.Allowed: 3}}, // by this rule
 			{Rule: "exports", Decisions: observe.Counts{driver.Allowed: 1, driver.Denied: 1}, Requests: observe.Counts{driver.Allowed: 1, driver.Denied: 1}},
 			{Rule: "exports", Plan: "pro", Decisions: observe.Counts{driver.Allowed: 1}, Requests: observe.Counts{driver.Allowed: 1}},
 		}
