@@ -98,7 +98,11 @@ func TestInFlight_AllOrNone(t *testing.T) {
 		if other := reserve(t, l, "other"); !other.Decision().Allowed {
 			t.Errorf("got %v for another key", other.Decision())
 		} else {
-			testkit.Must(t, other.Release(t.Context()))
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			if testkit.Must(t, other.Release(ended)); left(t, l, "other") != 2 {
+				t.Error("a context that has ended prevents the release")
+			}
 		}
 		testkit.Must(t, a.Release(t.Context()))
 		testkit.Must(t, a.Release(t.Context()))
