@@ -89,5 +89,5 @@ func (r *definition) checkHold() error {
 	return nil
 }
 
-// errNoHolder is the error of calls that would take places which nobody could free.
+// errNoHolder is the error of calls that would take places that no caller could free.
 var errNoHolder = invalidAsk("a rule is InFlight, and no caller could free its place: use Reserve or Acquire")
