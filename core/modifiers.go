@@ -123,6 +123,9 @@ func (r *definition) modifiers() string {
 	if r.Soft > 0 {
 		fmt.Fprintf(&b, " soft %v%%", r.Soft)
 	}
+	if r.Definition.Headroom > 0 {
+		fmt.Fprintf(&b, " headroom %v%%", r.Definition.Headroom)
+	}
 	if r.UpTo != 0 {
 		fmt.Fprintf(&b, " elastic up to %v", r.UpTo)
 	}

@@ -35,7 +35,7 @@ const unknownPlan = "unknown"
 // If callers with several plans share a key, a plan with a smaller limit leaves a reserve to the
 // others in a window or log: after 8 events of a plan "sheddable" with 8 a minute, a plan with 10 a
 // minute has 2 left. A bucket has no such reserve, because the plans share the part that is used: once
-// "sheddable" has used 8 of 8, nothing is left for any plan.
+// "sheddable" has used 8 of 8, nothing is left for any plan. [Rule.Headroom] leaves one in every algorithm.
 func (r Rule) Plan(name string, l Limit) Rule {
 	if r.d == nil {
 		return r
@@ -52,6 +52,34 @@ func (r Rule) Plan(name string, l Limit) Rule {
 	d.plans = append(d.plans, planned.rule())
 	return d.rule()
 }
+
+// Headroom returns a copy of r in which the callers of a plan leave percent of their limit to all others:
+// after
+//
+//	core.TokenBucket("api", core.PerMinute(100)).Headroom("sheddable", 20)
+//
+// a caller of the plan "sheddable" is admitted while more than 20 of the 100 tokens are left, and everybody
+// else until none is. It is for callers that share a key, such as the interactive requests and the batch
+// jobs of a customer. The limit of the plan is that of [Rule.Plan], or that of r if it has none. percent is
+// 0 to 99, and 0 removes the headroom. At least one event remains to the plan. Its State, its header fields
+// and its RetryAfter are about the part that it may use. [Rule.Soft] does not apply to the plan.
+func (r Rule) Headroom(plan string, percent float64) Rule {
+	if r.d == nil {
+		return r
+	}
+	has := func(p Rule) bool { return p.PlanName() == plan }
+	if !slices.ContainsFunc(r.d.plans, has) {
+		r = r.Plan(plan, r.Limit())
+	}
+	d := *r.d
+	d.plans = slices.Clone(d.plans)
+	i := slices.IndexFunc(d.plans, has)
+	d.plans[i] = d.plans[i].modify(func(p *definition) { p.Definition.Headroom = percent })
+	return d.rule()
+}
+
+// HeadroomPercent returns the [Rule.Headroom] of r, one of the [Rule.Plans] of a rule.
+func (r Rule) HeadroomPercent() float64 { return r.def().Definition.Headroom }
 
 // Plans returns r with the limit of each plan, in the order of [Rule.Plan]. Their [Rule.PlanName] is the
 // name of the plan.

@@ -189,7 +189,7 @@ func (r Rule) Algorithm() driver.Algorithm { return r.def().Algorithm }
 func (r Rule) Limit() Limit { return r.def().limit() }
 
 // Capacity returns the burst of a bucket, the events of a window or log, or the places of an [InFlight].
-// It ignores [Rule.Soft].
+// It ignores [Rule.Soft], and what a [Rule.Headroom] leaves to others.
 // The capacity is [math.MaxInt] if the limit is [Unlimited], and 0 if it is [Blocked].
 func (r Rule) Capacity() int {
 	switch d := r.def(); d.limit() {
@@ -198,6 +198,9 @@ func (r Rule) Capacity() int {
 	case Blocked:
 		return 0
 	default:
+		if d.Definition.Headroom > 0 && d.compiled != nil {
+			return int(d.compiled.Constants.Capacity)
+		}
 		return cmp.Or(d.Burst, d.Events)
 	}
 }

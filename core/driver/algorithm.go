@@ -142,9 +142,13 @@ func (c *Compiled) verdict(v *Verdict, r *Reading, cost, maxDelay int64, spent b
 // newEngine returns the engine of a valid d. extra is the number of events that a soft limit adds.
 func newEngine(d *Definition, extra int64) engine {
 	period, capacity := d.Per.Microseconds(), int64(d.capacity())+extra
-	switch d.Algorithm {
-	case TokenBucket, LeakyBucket:
+	if d.Algorithm.IsBucket() {
 		return newBucket(int64(d.Events), period, capacity, extra, d.Algorithm == LeakyBucket)
+	}
+	if left := d.left(); left > 0 {
+		capacity, extra = left, 0
+	}
+	switch d.Algorithm {
 	case FixedWindow:
 		return &window{capacity, extra, period}
 	case SlidingLog:

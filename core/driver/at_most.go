@@ -31,10 +31,10 @@ func SetCost(charges []Charge, cost int) {
 func (c *Compiled) room(r *Reading) int64 {
 	switch e := c.engine.(type) {
 	case *bucket:
-		if e.full.less(r.Used) {
+		if e.most.less(r.Used) {
 			return 0
 		}
-		return e.tokens(e.sub(e.full, r.Used))
+		return e.tokens(e.sub(e.most, r.Used))
 	case *window:
 		return max(0, e.events-r.Count)
 	case *log:

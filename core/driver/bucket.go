@@ -22,7 +22,8 @@ type bucket struct {
 	burst int64 // capacity in tokens
 	extra int64 // the part of burst that a soft limit adds
 	unit  Span  // the time in which one token refills
-	full  Span  // the time in which burst tokens refill; after CompileLike, up to one unit longer
+	full  Span  // the time in which the bucket refills; after CompileLike, up to one unit longer than burst tokens
+	most  Span  // the part of full that may be in use; less than full if a plan leaves headroom
 	queue bool  // a leaky bucket: an admitted event is delayed until all earlier events have drained
 
 	// One token refills in num/den microseconds, in lowest terms. den is at most Events, so a
@@ -35,11 +36,21 @@ func newBucket(events, period, burst, extra int64, queue bool) *bucket {
 	g := gcd(events, period)
 	b := &bucket{burst: burst, extra: extra, queue: queue, num: period / g, den: events / g}
 	b.unit, b.full = b.exact(1), b.exact(burst)
+	b.most = b.full
 	return b
 }
 
+// leave makes b one of n tokens in the State of the whole bucket, unless n is 0.
+func (b *bucket) leave(n int64) {
+	if n > 0 {
+		b.burst, b.extra, b.most = n, 0, b.exact(n)
+	}
+}
+
 func (b *bucket) constants() Constants {
-	return Constants{Capacity: b.burst, Extra: b.extra, Unit: b.unit, Full: b.full, Denominator: b.den}
+	return Constants{
+		Capacity: b.burst, Extra: b.extra, Unit: b.unit, Full: b.full, Headroom: b.sub(b.full, b.most), Denominator: b.den,
+	}
 }
 
 // exceeds reports whether a*b/n, rounded down, is more than most.
@@ -68,6 +79,7 @@ func (b *bucket) fillLike(f fill) bool {
 	hi, lo := bits.Mul64(uint64(f.span.Frac), uint64(b.den))
 	frac, _ := bits.Div64(hi, lo, uint64(f.den))
 	b.full = Span{f.span.Micros, int64(frac)}
+	b.most = b.full
 	limit := b.burst - b.extra
 	b.burst = b.tokens(b.full)
 	b.extra = max(0, b.burst-limit)
@@ -197,7 +209,7 @@ func (b *bucket) fits(used Span, cost, maxDelay int64) (after Span, ok bool) {
 		return used, false
 	}
 	after = b.add(used, b.span(cost))
-	return after, !b.full.less(after) && (!b.queue || used.ceil() <= maxDelay)
+	return after, !b.most.less(after) && (!b.queue || used.ceil() <= maxDelay)
 }
 
 func (b *bucket) spend(used Span, now, cost int64) State {
@@ -294,7 +306,7 @@ func (b *bucket) verdict(v *Verdict, used, after Span, cost, maxDelay int64, fit
 	if fits && b.queue {
 		v.Delay = duration(used.ceil())
 	}
-	free, left := b.sub(b.full, after), -b.extra
+	free, left := b.sub(b.most, after), -b.extra
 	if free.Micros >= 0 {
 		left += b.tokens(free)
 	}

@@ -41,9 +41,10 @@ type Constants struct {
 	Capacity  int64 // the largest cost that is ever admitted, including Extra
 	Extra     int64 // the part of Capacity that a soft limit adds
 
-	// Bucket: the times in which one event and the whole bucket refill, and their Denominator.
-	Unit, Full  Span
-	Denominator int64
+	// Bucket: the times in which one event, the whole bucket and its Headroom refill, and their
+	// Denominator.
+	Unit, Full, Headroom Span
+	Denominator          int64
 
 	// Window, log or places.
 	Period    int64 // in microseconds; of an in-flight rule, Hold

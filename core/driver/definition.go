@@ -20,6 +20,7 @@ type Definition struct {
 
 	SubWindows int     // SlidingWindow: 1 to MaxSubWindows; other algorithms: zero
 	Soft       float64 // the percentage that is admitted beyond the limit, 0 to 1000
+	Headroom   float64 // the percentage of the limit that is left to other plans, 0 to 99
 	Shadow     bool    // decisions do not depend on the rule
 	UpTo       float64 // elastic rule: the largest factor by which its limit is multiplied, or for InFlight the least; else zero
 
@@ -42,6 +43,8 @@ const (
 	maxName = 64
 	// maxPercent bounds Soft. A rule that needs more should have a larger limit instead.
 	maxPercent = 1000
+	// maxHeadroom bounds Headroom. Blocked is the limit of a plan that leaves everything.
+	maxHeadroom = 99
 	// maxCount is the largest number of events of a limit or state. It fits into six bytes, and the
 	// sum of two such numbers is far below 2^53.
 	maxCount = 1<<48 - 1
@@ -67,13 +70,17 @@ func (d Definition) Compile() (*Compiled, error) {
 		return nil, err
 	}
 	e := newEngine(&d, portion(int64(d.capacity()), d.Soft))
-	if b, ok := e.(*bucket); ok && d.inherited.den != 0 {
+	b, isBucket := e.(*bucket)
+	if isBucket && d.inherited.den != 0 {
 		// The parts of the limits of one length share States, so they must fill up in the same time,
 		// too. A part that admits one event at once, because it must, may take longer.
 		own := *b
 		if !b.fillLike(d.inherited) || b.burst < own.burst {
 			*b = own
 		}
+	}
+	if isBucket {
+		b.leave(d.left())
 	}
 	return newCompiled(d, e), nil
 }
@@ -126,6 +133,7 @@ func (d Definition) CompileLike(base *Compiled) (*Compiled, error) {
 		if !b.fillLike(fill{like.full, like.den}) { // of a part, it may be longer than d.inherited
 			return nil, d.invalid("limit", tooMany)
 		}
+		b.leave(d.left())
 		c = newCompiled(d, b)
 	}
 	return c, nil
@@ -188,6 +196,15 @@ func (d Definition) Equal(o Definition) bool {
 
 func (d *Definition) capacity() int { return cmp.Or(d.Burst, d.Events) }
 
+// left returns the part of the capacity that Headroom leaves to the plan of d, at least 1, or 0 if d has no
+// Headroom.
+func (d *Definition) left() int64 {
+	if d.Headroom == 0 {
+		return 0
+	}
+	return max(1, portion(int64(d.capacity()), 100-d.Headroom))
+}
+
 // check returns an error if a field of d other than Algorithm is invalid.
 func (d *Definition) check() *RuleError {
 	switch n := d.SubWindows; {
@@ -227,7 +244,9 @@ func (d *Definition) check() *RuleError {
 		return d.invalid("sub-windows", "have a meaning for a sliding window only")
 	case d.Algorithm == SlidingWindow && (n < 1 || n > MaxSubWindows):
 		return d.invalid("sub-windows", fmt.Sprintf("are %d, outside 1 to %d", max(0, n), MaxSubWindows))
-	case !(d.Soft >= 0 && d.Soft <= maxPercent): // NaN is neither
+	case !(d.Headroom >= 0 && d.Headroom <= maxHeadroom): // NaN is neither
+		return d.invalid("headroom", fmt.Sprintf("is %v percent, outside 0 to %d", d.Headroom, maxHeadroom))
+	case !(d.Soft >= 0 && d.Soft <= maxPercent):
 		return d.invalid("soft", fmt.Sprintf("is %v percent, outside 0 to %d", d.Soft, maxPercent))
 	}
 	return nil

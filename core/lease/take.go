@@ -104,7 +104,7 @@ const maxKeyLength = 256
 func leasable(c *driver.Charge) bool {
 	r, a := c.Rule, c.Rule.Algorithm
 	return (a == driver.TokenBucket || a == driver.FixedWindow) && r.Constants.Capacity >= minCapacity &&
-		!r.Shadow && r.Constants.Extra == 0 && len(c.Key) <= maxKeyLength
+		!r.Shadow && r.Constants.Extra == 0 && r.Headroom == 0 && len(c.Key) <= maxKeyLength
 }
 
 // acquire takes the cost of c from a lease, and fills in g, which must be zero, and the
