@@ -51,7 +51,7 @@ func TestRun(t *testing.T) {
 		"  weir init                                  print an example file\n" +
 		"  weir rules COMMAND                         read and change limits in Redis\n"
 	const usageOfDiff = "usage:\n  weir diff A B                              list the changes from file A to file B\n"
-	bad := "bad.yaml:3:54: policies.api.rules[0].limit: is an integer, expected a text\n" +
+	bad := "bad.yaml:3:54: policies.api.rules[0].limit: limit 10 has no period, unlike 10/s and 10/h\n" +
 		"\t    rules: [{name: r, algorithm: sliding_log, limit: 10}]\n" +
 		"\t" + strings.Repeat(" ", 53) + "^\n" +
 		"bad.yaml:4:1: disable: is an unknown field; did you mean \"disabled\"?\n\tdisable: true\n\t^\n"

@@ -355,6 +355,54 @@ func TestRules_Usage(t *testing.T) {
 		step{"usage api x", 1, "", "if the policies are in a file, the flag -config names it"})
 }
 
+// The places of a key are those that running events of a program hold.
+func TestRules_InFlight(t *testing.T) {
+	server := redistest.Shared(t)
+	const config = `policies:
+  api:
+    rules:
+      - {name: exports, algorithm: in_flight, limit: 2, plans: {pro: 20}, unit: exports}
+`
+	files(t)
+	write(t, "api.yaml", config)
+	write(t, "more.yaml", strings.Replace(config, "limit: 2,", `limit: "3", max_hold: 1h,`, 1))
+	parsed, err := rules.Parse("api.yaml", []byte(config))
+	must(t, err)
+	set, err := rules.New(redisstore.New(server.Client(), redisstore.Prefix("places:"), redisstore.Timeout(10*time.Second)), parsed)
+	must(t, err)
+	l, err := set.Limiter("api")
+	must(t, err)
+	var running []*core.Reservation
+	for range 2 {
+		r, err := l.Reserve(t.Context(), "x", 1)
+		must(t, err)
+		running = append(running, r)
+	}
+	const columns = "RULE     LIMIT        "
+	unused := columns + "USED  LEFT  NEXT  UNUSED  MODE\nexports  2 (exports)  0     2     now   now     enforce\n"
+	flags := "-redis redis://" + server.Addr + " -prefix places: -config api.yaml"
+	runSteps(t, flags,
+		step{"usage api y", 0, unused, ""},
+		step{"usage api x", 0, columns + "USED  LEFT  NEXT                UNUSED        MODE\nexports  2 (exports)  2     0     when an event ends  when all end  enforce\n", ""},
+		step{"credit api x 1", 1, "", "weir: the rule exports counts running events, which end by themselves"},
+		step{`override api x {"limits":{"exports":"20/s"}}`, 1, "", `limit 20/s has a period, and in_flight counts events at the same time: write 20`},
+		step{`override api x {"limits":{"exports":"20"}}`, 0, "{limits: {exports: 20}}\n", ""},
+		step{"usage api x", 0, "RULE     LIMIT         USED  LEFT  NEXT  UNUSED        MODE\nexports  20 (exports)  2     18    now   when all end  enforce\n", ""},
+		step{"remove api x", 0, "{}\n", ""},
+		step{"block api x", 0, "{blocked: true}\n", ""},
+		step{"usage api x", 0, "RULE     LIMIT    USED  LEFT  NEXT   UNUSED  MODE\nexports  blocked  -     -     never  now     enforce\n", ""},
+		step{"remove api x", 0, "{}\n", ""},
+		step{"reset api x", 0, unused, ""},
+	)
+	for _, r := range running {
+		must(t, r.Release(t.Context()))
+	}
+	var stdout strings.Builder
+	if status := run([]string{"diff", "api.yaml", "more.yaml"}, &stdout, &stdout); status != 0 || stdout.String() != "api.exports max hold: none to 1h\napi.exports: 2 to 3\n" {
+		t.Errorf("diff: got status %d and %q", status, &stdout)
+	}
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

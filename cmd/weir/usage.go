@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/rules"
 )
@@ -133,11 +134,18 @@ func (r *remote) printUsage(policy string, d core.Decision) error {
 		if l := s.Limit(); l == core.Unlimited || l == core.Blocked {
 			used, left = "-", "-"
 		}
+		next, unused := wait(s.RetryAfter), wait(s.ResetAfter)
+		if s.Estimate {
+			next = "when an event ends"
+		}
+		if s.Rule.Algorithm() == driver.InFlight && s.Used() > 0 && used != "-" {
+			unused = "when all end"
+		}
 		if s.Rule.IsShadow() {
 			mode = "shadow"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", strings.TrimPrefix(s.Rule.Name(), policy+"."), unitOf(s),
-			used, left, wait(s.RetryAfter), wait(s.ResetAfter), mode)
+			used, left, next, unused, mode)
 	}
 	return w.Flush()
 }
@@ -167,6 +175,11 @@ func credit(ctx context.Context, l *core.Limiter, key string, args []string) err
 	n, err := strconv.Atoi(args[0])
 	if err != nil || n < 1 {
 		return fmt.Errorf("the number of events is not 1 or more: %q", args[0])
+	}
+	for _, r := range l.Rules() {
+		if r.Algorithm() == driver.InFlight {
+			return fmt.Errorf("the rule %s counts running events, which end by themselves: name another one with -rule, or use reset", r.ClientName())
+		}
 	}
 	return l.Credit(ctx, key, n)
 }

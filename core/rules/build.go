@@ -3,6 +3,7 @@ package rules
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/weir-go/weir/core"
@@ -22,6 +23,12 @@ var constructors = map[driver.Algorithm]func(string, core.Limit) core.Rule{
 	driver.FixedWindow:   core.FixedWindow,
 	driver.SlidingLog:    core.SlidingLog,
 	driver.SlidingWindow: core.SlidingWindow,
+	driver.InFlight:      inFlight,
+}
+
+// inFlight returns a [core.InFlight] with any limit, also Unlimited and Blocked.
+func inFlight(name string, l core.Limit) core.Rule {
+	return core.InFlight(name, 1).Plan("", l).Plans()[0] // the rule with that limit
 }
 
 // algorithmNames has every algorithm under its name in a file.
@@ -46,6 +53,12 @@ func (r *Rule) build(name string) core.Rule {
 	if r.SubWindows != 0 {
 		c = c.SubWindows(r.SubWindows)
 	}
+	if r.Hold != 0 {
+		c = c.Hold(r.Hold)
+	}
+	if r.MaxHold != 0 {
+		c = c.MaxHold(r.MaxHold)
+	}
 	if r.Shadow {
 		c = c.Shadow()
 	}
@@ -55,12 +68,39 @@ func (r *Rule) build(name string) core.Rule {
 	return c
 }
 
-// check returns the error of package core for a rule.
+// check returns the error of package core for a rule, or that of checkPeriod.
 func (r *Rule) check(name string) *core.RuleError {
+	if err := r.checkPeriod(name); err != nil {
+		return err
+	}
 	_, err := core.New(noStore{}, r.build(name))
 	var e *core.RuleError
 	errors.As(err, &e)
 	return e
+}
+
+// checkPeriod returns an error if a limit of r has a period, although its algorithm counts events at the
+// same time, or has none with another algorithm.
+func (r *Rule) checkPeriod(name string) *core.RuleError {
+	reason := func(l core.Limit) string {
+		switch inFlight := r.Algorithm == driver.InFlight; {
+		case l.Events <= 0: // Unlimited, Blocked or invalid
+		case inFlight && l.Per != 0:
+			return fmt.Sprintf("%v has a period, and %v counts events at the same time: write %d", l, r.Algorithm, l.Events)
+		case !inFlight && l.Per == 0:
+			return fmt.Sprintf("%v has no period, unlike %v/s and %v/h", l, l, l)
+		}
+		return ""
+	}
+	if text := reason(r.Limit); text != "" {
+		return &core.RuleError{Rule: name, Field: "limit", Reason: text, Category: core.ErrInvalidRule}
+	}
+	for _, p := range r.Plans {
+		if text := reason(p.Limit); text != "" {
+			return &core.RuleError{Rule: name, Field: "plan", Reason: fmt.Sprintf("%q: limit %s", p.Name, text), Category: core.ErrInvalidRule}
+		}
+	}
+	return nil
 }
 
 // with returns r with the limit l for all plans.

@@ -36,6 +36,8 @@ type Rule struct {
 	Plans      []Plan // in the order of the file
 	Soft       float64
 	SubWindows int
+	Hold       time.Duration // of an in-flight rule: as of core.Rule.Hold; zero means core.DefaultHold
+	MaxHold    time.Duration // of an in-flight rule: as of core.Rule.MaxHold
 	Shadow     bool
 	Unit       string // as of core.Rule.Unit; empty means requests
 	Candidate  *Rule  // evaluated as a shadow rule beside this one, with states of its own

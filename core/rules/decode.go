@@ -8,8 +8,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/weir-go/weir/core"
 )
 
 // A value is a part of a file. The zero value is a field that is absent.
@@ -157,6 +160,33 @@ func (d *decoder) text(v value, to encoding.TextUnmarshaler) bool {
 		return false
 	}
 	return true
+}
+
+// limit decodes a limit, whose text may be an integer if it has no period.
+func (d *decoder) limit(v value, to *core.Limit) bool {
+	if v.node == nil || v.node.Tag != "!!int" {
+		return d.text(v, to)
+	}
+	var n int
+	if !d.number(v, &n, "!!int") {
+		return false
+	}
+	decimal := *v.node
+	decimal.Tag, decimal.Value = "!!str", strconv.Itoa(n)
+	return d.text(value{&decimal, v.path}, to)
+}
+
+// duration decodes a positive duration. It returns zero for an invalid or absent value.
+func (d *decoder) duration(v value) time.Duration {
+	if !d.is(v, "!!str") {
+		return 0
+	}
+	t, err := time.ParseDuration(v.node.Value)
+	if err != nil || t <= 0 {
+		d.fail(v, "%q is no positive duration such as 30s or 1h30m", v.node.Value)
+		return 0
+	}
+	return t
 }
 
 // choice decodes a text that is one of the keys of choices.

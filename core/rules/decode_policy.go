@@ -14,7 +14,7 @@ var (
 	fileFields      = []string{"policies", "routes", "disabled"}
 	policyFields    = []string{"rules", "keys", "enforce", "disabled"}
 	ruleFields      = append([]string{"name", "plans", "mode", "unit", "candidate"}, candidateFields...)
-	candidateFields = []string{"algorithm", "limit", "soft", "sub_windows"}
+	candidateFields = []string{"algorithm", "limit", "soft", "sub_windows", "hold", "max_hold"}
 	overrideFields  = []string{"blocked", "plan", "limits", "until"}
 )
 
@@ -138,7 +138,7 @@ func (d *decoder) override(v value, known knownNames) (o Override) {
 			names := slices.Sorted(maps.Keys(known.rules))
 			d.fail(e.key, "the policy has no rule %q%s", e.name, nearest(e.name, names, ""))
 		}
-		if !d.text(e.value, &r.Limit) {
+		if !d.limit(e.value, &r.Limit) {
 			continue
 		}
 		if o.Limits == nil {
@@ -184,8 +184,8 @@ func (d *decoder) rule(policy string, v value) (r Rule, ok bool) {
 		return r, false
 	}
 	for _, e := range plans {
-		p := Plan{e.name, core.Unlimited} // which is valid, in case the text is not
-		d.text(e.value, &p.Limit)
+		p := Plan{e.name, core.Unlimited} // which is valid, in case the value is not
+		d.limit(e.value, &p.Limit)
 		r.Plans = append(r.Plans, p)
 	}
 	r.Shadow, _ = choice(d, f["mode"], "mode", modes)
@@ -228,12 +228,13 @@ func (d *decoder) candidate(name string, v value) *Rule {
 func (d *decoder) limited(v value, f map[string]value, r *Rule) {
 	d.required(v, f, "algorithm", "limit")
 	r.Algorithm, _ = choice(d, f["algorithm"], "algorithm", algorithmNames)
-	r.Limit = core.Unlimited // which is valid, in case the text is not
-	d.text(f["limit"], &r.Limit)
+	r.Limit = core.Unlimited // which is valid, in case the value is not
+	d.limit(f["limit"], &r.Limit)
 	d.number(f["soft"], &r.Soft, "!!float", "!!int")
 	if d.number(f["sub_windows"], &r.SubWindows, "!!int") && r.SubWindows == 0 {
 		r.SubWindows = -1 // zero means the default, and a file can leave the field out
 	}
+	r.Hold, r.MaxHold = d.duration(f["hold"]), d.duration(f["max_hold"])
 }
 
 // check reports the errors of a rule that package core finds. name is its name on a store.
@@ -243,15 +244,17 @@ func (d *decoder) check(name string, v value, f map[string]value, r Rule, plans 
 	}
 	// Package core reports one error, so this checks each field in a rule that is valid otherwise.
 	before := len(d.errors)
-	valid := Rule{Algorithm: r.Algorithm, Limit: core.PerSecond(1)}
+	valid := Rule{Algorithm: r.Algorithm, Limit: core.Unlimited}
 	if err := valid.check(name); err != nil {
 		d.fail(v, "%q is its name on a store: %s %s", name, err.Field, err.Reason)
 	}
-	limit, soft, windows, unit := valid, valid, valid, valid
-	limit.Limit, soft.Soft, windows.SubWindows, unit.Unit = r.Limit, r.Soft, r.SubWindows, r.Unit
+	limit, soft, windows, hold, maxHold, unit := valid, valid, valid, valid, valid, valid
+	limit.Limit, soft.Soft, windows.SubWindows, hold.Hold, maxHold.MaxHold, unit.Unit = r.Limit, r.Soft, r.SubWindows, r.Hold, r.MaxHold, r.Unit
 	d.reject(f["limit"], limit.check("rule"))
 	d.reject(f["soft"], soft.check("rule"))
 	d.reject(f["sub_windows"], windows.check("rule"))
+	d.reject(f["hold"], hold.check("rule"))
+	d.reject(f["max_hold"], maxHold.check("rule"))
 	d.reject(f["unit"], unit.check("rule"))
 	for i, e := range plans {
 		plan := valid

@@ -135,7 +135,7 @@ func (d *differ) rule(what string, a, b *Rule) {
 		return
 	}
 	if a == nil {
-		a = &Rule{Algorithm: b.Algorithm, Limit: b.Limit, Soft: b.Soft, SubWindows: b.SubWindows, Shadow: b.Shadow, Unit: b.Unit}
+		a = &Rule{Algorithm: b.Algorithm, Limit: b.Limit, Soft: b.Soft, SubWindows: b.SubWindows, Hold: b.Hold, MaxHold: b.MaxHold, Shadow: b.Shadow, Unit: b.Unit}
 	}
 	change(d, what+" algorithm", &a.Algorithm, &b.Algorithm, driver.Algorithm.String)
 	change(d, what, &a.Limit, &b.Limit, core.Limit.String)
@@ -146,6 +146,11 @@ func (d *differ) rule(what string, a, b *Rule) {
 	if a.Algorithm == b.Algorithm {
 		x, y := a.subWindows(), b.subWindows()
 		change(d, what+" sub-windows", &x, &y, strconv.Itoa)
+	}
+	if b.Algorithm == driver.InFlight {
+		before, after := cmp.Or(a.Hold, core.DefaultHold), cmp.Or(b.Hold, core.DefaultHold)
+		change(d, what+" hold", &before, &after, duration)
+		change(d, what+" max hold", &a.MaxHold, &b.MaxHold, duration)
 	}
 	change(d, what+" mode", &a.Shadow, &b.Shadow, mode)
 	change(d, what+" unit", &a.Unit, &b.Unit, unitName)
@@ -173,11 +178,25 @@ func (r *Rule) subWindows() int {
 	return 0
 }
 
+// duration returns the text of d: "none" for zero, and "1h" in place of 1h0m0s.
+func duration(d time.Duration) string {
+	if d == 0 {
+		return "none"
+	}
+	return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(d.String())
+}
+
 // text describes the rule without its plans and candidate: "sliding_log 500/h soft 10% unit tokens".
 func (r Rule) text() string {
 	s := r.Algorithm.String() + " " + r.Limit.String()
 	if n := r.subWindows(); n != 0 && n != core.DefaultSubWindows {
 		s += fmt.Sprintf(" in %d sub-windows", n)
+	}
+	if r.Hold != 0 && r.Hold != core.DefaultHold {
+		s += " hold " + duration(r.Hold)
+	}
+	if r.MaxHold != 0 {
+		s += " max hold " + duration(r.MaxHold)
 	}
 	if r.Soft != 0 {
 		s += " soft " + percent(r.Soft)

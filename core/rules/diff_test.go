@@ -62,6 +62,16 @@ func TestDiff(t *testing.T) {
 			"policies: {a: {rules: [" + second + "]}}", "policies: {b: {enforce: 1, rules: [" + first + "soft: 10, mode: shadow, plans: {p: 1/s}}]}}",
 			[]string{"b.r plan p: added (1/s)", "b.r: added (sliding_window 10/s soft 10% shadow)", "policy a: removed", "policy b enforce: 100% to 1%", "policy b: added"},
 		},
+		"in flight": {
+			rules("{name: r, algorithm: in_flight, limit: 5, plans: {gold: 10}, max_hold: 1h}"), rules("{name: r, algorithm: in_flight, limit: 8, plans: {gold: 20}, hold: 90s}"),
+			[]string{"api.r hold: 30s to 1m30s", "api.r max hold: 1h to none", "api.r plan gold: 10 to 20", "api.r: 5 to 8"},
+		},
+		"default hold":  {rules("{name: r, algorithm: in_flight, limit: 5}"), rules("{name: r, algorithm: in_flight, limit: \"5\", hold: 30s}"), nil},
+		"new in flight": {rules(second), rules(second + ", {name: r, algorithm: in_flight, limit: 5, hold: 2m, max_hold: 1h}"), []string{"api.r: added (in_flight 5 hold 2m max hold 1h)"}},
+		"to in flight": {
+			rules(first + "}"), rules("{name: r, algorithm: in_flight, limit: 5, hold: 2m, max_hold: 1h}"),
+			[]string{"api.r algorithm: sliding_window to in_flight", "api.r hold: 30s to 2m", "api.r max hold: none to 1h", "api.r: 10/s to 5"},
+		},
 		"keys": {
 			api(", keys: {a: {plan: gold}, b: {plan: gold}, c: {plan: gold}, d: {blocked: true, until: 2027-01-01T00:00:00Z}, e: {plan: gold}}"),
 			api(`, keys: {a: {plan: gold, limits: {r: 5/s}, until: 2027-01-01T01:00:00+01:00}, c: {plan: gold}, d: {blocked: true}, e: {blocked: true, plan: gold}, "x y\n": {limits: {r: blocked}}}`),
@@ -105,7 +115,7 @@ func TestDiff_Nil(t *testing.T) {
 // A change of any field is in the result.
 func TestDiff_EveryField(t *testing.T) {
 	for _, typ := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[Policy](), reflect.TypeFor[Rule](), reflect.TypeFor[Plan](), reflect.TypeFor[Override]()} {
-		want := map[string]int{"Config": 4, "Policy": 4, "Rule": 9, "Plan": 2, "Override": 4}[typ.Name()]
+		want := map[string]int{"Config": 4, "Policy": 4, "Rule": 11, "Plan": 2, "Override": 4}[typ.Name()]
 		if got := typ.NumField(); got != want {
 			t.Errorf("%s has %d fields: Diff, Format and TestDiff know %d", typ, got, want)
 		}

@@ -35,6 +35,14 @@
 //	      "user:7": {blocked: true}
 //	      "user:241531": {plan: gold}
 //	      "user:99": {limits: {second: 5/s}, until: 2027-01-01T00:00:00Z}
+//	  report:
+//	    rules:
+//	      - name: running
+//	        algorithm: in_flight
+//	        limit: 5               # events at the same time: a number without a period
+//	        plans: {gold: 20}
+//	        hold: 30s              # the lease, from 1s to 24h; default: 30s
+//	        max_hold: 1h           # the bound of renewals (core.Rule.MaxHold); default: none
 //	  login:
 //	    enforce: 25                # percent of the keys (see InPercent); default: 100
 //	    disabled: true             # neither enforced nor counted; default: false
@@ -47,7 +55,8 @@
 //
 // A policy needs rules, and a rule needs a name, an algorithm and a limit. All other fields are
 // optional. [core.ParseLimit] describes the text of a limit, and [core.Rule] the algorithms, plans,
-// units, soft and shadow rules. An override with limits has precedence over plans, and its plan has
+// units, soft and shadow rules. A policy with a rule or a candidate that is in_flight is for middlewares, and
+// for Reserve and Acquire: core.Limiter.Allow returns an error for it (core.InFlight). An override with limits has precedence over plans, and its plan has
 // precedence over the plan of the event. With blocked: true, every rule denies every event of the
 // key without a call of the store. An override ends at the time until (RFC 3339). [ParseOverride]
 // reads a single override. The rules are enforced as follows:

@@ -12,8 +12,8 @@ func ExampleParse() {
 policies:
   api:
     rules:
-      - {name: second, algorithm: token_bucket, limit: 10/s burst 20}
-      - {name: hour, algorithm: sliding_logs, limit: 500}
+      - {name: second, algorithm: token_buckets, limit: 10/s burst 20}
+      - {name: hour, algorithm: sliding_log, limit: 500}
 `
 	_, err := rules.Parse("limits.yaml", []byte(file))
 	var all rules.Errors
@@ -22,10 +22,10 @@ policies:
 		fmt.Println(all[1].Excerpt)
 	}
 	// Output:
-	// limits.yaml:6:33: policies.api.rules[1].algorithm: "sliding_logs" is no algorithm; did you mean "sliding_log"?
-	// limits.yaml:6:54: policies.api.rules[1].limit: is an integer, expected a text
-	//       - {name: hour, algorithm: sliding_logs, limit: 500}
-	//                                                      ^
+	// limits.yaml:5:35: policies.api.rules[0].algorithm: "token_buckets" is no algorithm; did you mean "token_bucket"?
+	// limits.yaml:6:53: policies.api.rules[1].limit: limit 500 has no period, unlike 500/s and 500/h
+	//       - {name: hour, algorithm: sliding_log, limit: 500}
+	//                                                     ^
 }
 
 func ExampleDiff() {

@@ -81,6 +81,14 @@ func number(tag string, f float64) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: strconv.FormatFloat(f, 'f', -1, 64)}
 }
 
+// limit returns the text of l, or an integer if it has no period.
+func limit(l core.Limit) *yaml.Node {
+	if l.Events > 0 && l == (core.Limit{Events: l.Events}) {
+		return number("!!int", float64(l.Events))
+	}
+	return text(l.String())
+}
+
 func (p Policy) node() *yaml.Node {
 	m := new(mapping)
 	if p.Enforce != 100 {
@@ -102,11 +110,11 @@ func (r *Rule) node() *yaml.Node {
 		m.add("name", text(r.Name))
 	}
 	m.add("algorithm", text(r.Algorithm.String()))
-	m.add("limit", text(r.Limit.String()))
+	m.add("limit", limit(r.Limit))
 	if len(r.Plans) > 0 {
 		plans := new(mapping)
 		for _, p := range r.Plans {
-			plans.add(p.Name, text(p.Limit.String()))
+			plans.add(p.Name, limit(p.Limit))
 		}
 		m.add("plans", plans.node(yaml.FlowStyle))
 	}
@@ -115,6 +123,12 @@ func (r *Rule) node() *yaml.Node {
 	}
 	if r.SubWindows != 0 {
 		m.add("sub_windows", number("!!int", float64(r.SubWindows)))
+	}
+	if r.Hold != 0 {
+		m.add("hold", text(duration(r.Hold)))
+	}
+	if r.MaxHold != 0 {
+		m.add("max_hold", text(duration(r.MaxHold)))
 	}
 	if r.Shadow {
 		m.add("mode", text("shadow"))
@@ -134,7 +148,7 @@ func (o Override) node() *yaml.Node {
 	if o.Plan != "" {
 		m.add("plan", text(o.Plan))
 	}
-	addSorted(m, "limits", o.Limits, yaml.FlowStyle, func(l core.Limit) *yaml.Node { return text(l.String()) })
+	addSorted(m, "limits", o.Limits, yaml.FlowStyle, limit)
 	if !o.Until.IsZero() {
 		m.add("until", text(o.Until.UTC().Format(time.RFC3339Nano)))
 	}

@@ -29,6 +29,9 @@ func TestConfig_Format(t *testing.T) {
     enforce: 25
     rules:
       - {name: login, algorithm: sliding_window, limit: 5/15m}
+  report:
+    rules:
+      - {name: running, algorithm: in_flight, limit: 2, plans: {gold: 10}, hold: 30s, max_hold: 1h}
 routes:
   /v1/: api
   POST /login: login
@@ -62,6 +65,11 @@ func TestConfig_FormatRoundTrip(t *testing.T) {
 			r.Plans = []Plan{{"z", core.Per(7, 36*time.Hour+time.Minute)}, {"1 ", core.Per(5, 48*time.Hour)}}
 			r.Unit = `a "unit": #1 \ ~`
 			r.Soft, r.Candidate = 0.5, &Rule{Algorithm: driver.LeakyBucket, Limit: core.Unlimited}
+		}),
+		"in flight": with(func(r *Rule) {
+			r.Algorithm, r.Limit, r.Hold, r.MaxHold = driver.InFlight, core.Limit{Events: 5}, 90*time.Second, 36*time.Hour
+			r.Plans = []Plan{{"gold", core.Limit{Events: 1000}}, {"staff", core.Unlimited}}
+			r.Candidate = &Rule{Algorithm: driver.InFlight, Limit: core.Blocked, Hold: 1500 * time.Microsecond * 1001}
 		}),
 		"time": {Policies: map[string]Policy{"api": {Rules: []Rule{rule}, Keys: map[string]Override{
 			"a": {Limits: map[string]core.Limit{"r": core.PerSecond(1)}, Until: time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC)},

@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -26,6 +27,7 @@ type model struct {
 	store    core.Store
 	written  map[[2]string]rules.Override // by policy and key
 	blocked  map[[2]string]bool
+	running  [][2]*core.Reservation // of the Set and of the model: events that have not ended
 }
 
 func newModel(s core.Store) *model {
@@ -37,6 +39,8 @@ func newModel(s core.Store) *model {
 
 // An undeclared store does not know the rules of its limiters, so it accepts any.
 type undeclared struct{ core.Store }
+
+func (u undeclared) Local() bool { return driver.IsLocal(u.Store) }
 
 func (m *model) apply(c *rules.Config) {
 	m.off = c.Disabled
@@ -63,7 +67,7 @@ func (m *model) rules(policy, key, plan string) (all []core.Rule) {
 	}
 	for _, r := range p.Rules {
 		l, shadow := limitOf(r, plan), r.Shadow || !rules.InPercent(policy, key, p.Enforce)
-		if own, ok := o.Limits[r.Name]; ok {
+		if own, ok := o.Limits[r.Name]; ok && suits(own, r.Algorithm) { // a later configuration may have another algorithm
 			l = own
 		}
 		if o.Blocked {
@@ -107,6 +111,11 @@ func (m *model) retryAfter(policy, key, plan string, rule core.Rule) time.Durati
 	return time.Until(o.Until)
 }
 
+// suits reports whether a rule with the algorithm can have the limit.
+func suits(l core.Limit, a driver.Algorithm) bool {
+	return l.Events < 0 || (l.Per == 0) == (a == driver.InFlight)
+}
+
 func limitOf(r rules.Rule, plan string) core.Limit {
 	for _, p := range r.Plans {
 		if p.Name == plan {
@@ -118,10 +127,17 @@ func limitOf(r rules.Rule, plan string) core.Limit {
 
 func (m *model) rule(p rules.Policy, name string, r rules.Rule, l core.Limit, shadow bool) core.Rule {
 	at := slices.IndexFunc(testkit.Algorithms, func(a testkit.Algorithm) bool { return a.Name == r.Algorithm.String() })
-	if p.Disabled || m.off {
-		return testkit.Algorithms[at].Rule(name, core.Unlimited)
+	var rule core.Rule
+	switch {
+	case p.Disabled || m.off:
+		return core.TokenBucket(name, core.Unlimited)
+	case at >= 0:
+		rule = testkit.Algorithms[at].Rule(name, l).Soft(r.Soft)
+	case l.Events < 0: // the same for all algorithms
+		rule = core.TokenBucket(name, l)
+	default:
+		rule = core.InFlight(name, l.Events).Hold(cmp.Or(r.Hold, core.DefaultHold)).MaxHold(r.MaxHold).Soft(r.Soft)
 	}
-	rule := testkit.Algorithms[at].Rule(name, l).Soft(r.Soft)
 	if r.SubWindows > 0 {
 		rule = rule.SubWindows(r.SubWindows)
 	}
@@ -141,9 +157,12 @@ func (h history) one(n int) bool { return h.IntN(n) == 0 }
 
 func draw[T any](h history, from ...T) T { return from[h.IntN(len(from))] }
 
-func (h history) limit() core.Limit {
+func (h history) limit(a driver.Algorithm) core.Limit {
 	if h.one(10) {
 		return draw(h, core.Unlimited, core.Blocked)
+	}
+	if a == driver.InFlight {
+		return core.Limit{Events: draw(h, 1, 2, 3, 7, 20)}
 	}
 	if h.real { // nothing is restored during the test
 		return core.Per(draw(h, 1, 2, 3, 7, 20), draw(h, 1000*time.Hour, 2000*time.Hour))
@@ -153,15 +172,21 @@ func (h history) limit() core.Limit {
 
 func (h history) rule(name string) rules.Rule {
 	r := rules.Rule{
-		Name: name, Limit: h.limit(), Shadow: h.one(6), Soft: draw[float64](h, 0, 0, 50),
-		Algorithm: draw(h, driver.TokenBucket, driver.TokenBucket, driver.LeakyBucket, driver.FixedWindow, driver.SlidingLog, driver.SlidingWindow),
+		Name: name, Shadow: h.one(6), Soft: draw[float64](h, 0, 0, 50),
+		Algorithm: draw(h, driver.TokenBucket, driver.TokenBucket, driver.LeakyBucket, driver.FixedWindow, driver.SlidingLog, driver.SlidingWindow, driver.InFlight, driver.InFlight),
 	}
-	if r.Algorithm == driver.SlidingWindow {
+	r.Limit = h.limit(r.Algorithm)
+	switch {
+	case r.Algorithm == driver.SlidingWindow:
 		r.SubWindows = draw(h, 0, 5)
+	case r.Algorithm == driver.InFlight && h.real:
+		r.Hold = draw(h, time.Hour, 2*time.Hour)
+	case r.Algorithm == driver.InFlight: // the places lapse between two events of the history
+		r.Hold, r.MaxHold = draw(h, 0, 2*time.Second), draw(h, 0, 5*time.Second+time.Microsecond)
 	}
 	for _, plan := range []string{"gold", "free"} {
 		if h.one(2) {
-			r.Plans = append(r.Plans, rules.Plan{Name: plan, Limit: h.limit()})
+			r.Plans = append(r.Plans, rules.Plan{Name: plan, Limit: h.limit(r.Algorithm)})
 		}
 	}
 	return r
@@ -204,7 +229,7 @@ func (h history) override(p rules.Policy, plans []string) rules.Override {
 	o := rules.Override{Blocked: h.one(6), Plan: draw(h, plans...), Limits: make(map[string]core.Limit)}
 	for _, r := range p.Rules {
 		if h.one(2) {
-			o.Limits[r.Name] = h.limit()
+			o.Limits[r.Name] = h.limit(r.Algorithm)
 		}
 	}
 	return o
@@ -235,6 +260,8 @@ func TestSet_Histories(t *testing.T) {
 				switch {
 				case h.one(15):
 					h.change(t, s, m, occurred)
+				case h.one(5):
+					h.end(t, m, occurred)
 				case h.one(3):
 					time.Sleep(time.Duration(h.IntN(5000)) * time.Millisecond)
 				default:
@@ -243,7 +270,7 @@ func TestSet_Histories(t *testing.T) {
 			}
 		})
 	}
-	for _, name := range []string{"allowed", "denied", "shadow", "unlimited", "blocked", "block with an end", "invalid", "soft", "delay", "candidate"} {
+	for _, name := range []string{"allowed", "denied", "shadow", "unlimited", "blocked", "block with an end", "invalid", "soft", "delay", "candidate", "places denied", "lost"} {
 		if occurred[name] == 0 {
 			t.Errorf("%s never occurred: %v", name, occurred)
 		}
@@ -268,9 +295,11 @@ func TestSet_Histories_Redis(t *testing.T) {
 			name, key := draw(h, "a", "b", "c"), fmt.Sprint("k", h.IntN(6))
 			at := [2]string{name, key}
 			_, inForce := s.OverrideOf(ctx, name, key)
-			switch n := h.IntN(12); {
+			switch n := h.IntN(14); {
 			case n == 0:
 				h.change(t, s, m, occurred)
+			case n > 11:
+				h.end(t, m, occurred)
 			case n > 3 || inForce != nil: // the configuration has no such policy
 				h.ask(t, s, m, occurred)
 			case n == 1:
@@ -295,11 +324,34 @@ func TestSet_Histories_Redis(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"allowed", "denied", "shadow", "unlimited", "blocked", "soft", "candidate", "written"} {
+	for _, name := range []string{"allowed", "denied", "shadow", "unlimited", "blocked", "soft", "candidate", "written", "places denied"} {
 		if occurred[name] == 0 {
 			t.Errorf("%s never occurred: %v", name, occurred)
 		}
 	}
+}
+
+// end ends a running event. It has lost its place, or not, as with plain limiters.
+func (h history) end(t *testing.T, m *model, occurred map[string]int) {
+	t.Helper()
+	if len(m.running) == 0 {
+		return
+	}
+	at := h.IntN(len(m.running))
+	var lost [2]bool
+	for i, r := range m.running[at] {
+		select {
+		case <-r.Lost():
+			lost[i] = true
+			occurred["lost"]++
+		default:
+		}
+		testkit.Must(t, r.Release(t.Context()))
+	}
+	if lost[0] != lost[1] {
+		t.Fatalf("an event has lost its place: %t, with plain limiters %t", lost[0], lost[1])
+	}
+	m.running = slices.Delete(m.running, at, at+1)
 }
 
 // change applies another configuration, or an invalid one.
@@ -329,10 +381,15 @@ func (h history) ask(t *testing.T, s *rules.Set, m *model, occurred map[string]i
 
 func (h history) compare(t *testing.T, m *model, l *core.Limiter, policy, key, plan string, cost int, occurred map[string]int) {
 	t.Helper()
-	got, err := core.AllowTogether(context.Background(), core.Ask{Limiter: l, Key: key, Plan: plan, Cost: cost})
+	event, err := core.ReserveTogether(context.Background(), core.Ask{Limiter: l, Key: key, Plan: plan, Cost: cost})
 	testkit.Must(t, err)
 	all := m.rules(policy, key, plan)
-	want := testkit.Ask(t, testkit.Limiter(t, m.store, all...), key, cost)
+	like, err := core.ReserveTogether(context.Background(), core.Ask{Limiter: testkit.Limiter(t, m.store, all...), Key: key, Cost: cost})
+	testkit.Must(t, err)
+	got, want := event.Decision(), like.Decision()
+	if event.Lost() != nil {
+		m.running = append(m.running, [2]*core.Reservation{event, like})
+	}
 	if want.Blocked() {
 		want.RetryAfter = 0
 		for _, w := range want.States() {
@@ -356,6 +413,7 @@ func (h history) compare(t *testing.T, m *model, l *core.Limiter, policy, key, p
 		for name, is := range map[string]bool{
 			"shadow": g.Rule.IsShadow(), "unlimited": g.Limit() == core.Unlimited, "blocked": g.Limit() == core.Blocked,
 			"soft": g.Soft, "delay": g.Delay > 0, "candidate": len(g.Rule.Name()) > 5,
+			"places denied": g.Rule.Algorithm() == driver.InFlight && g.Estimate,
 		} {
 			if is {
 				occurred[name]++

@@ -14,9 +14,10 @@ import (
 func TestOverride_Format(t *testing.T) {
 	until := time.Date(2027, 1, 1, 0, 0, 0, 1000, time.UTC)
 	for want, o := range map[string]Override{
-		"{blocked: true}": {Blocked: true},
-		"{plan: gold}":    {Plan: "gold"},
-		"{plan: '1: #'}":  {Plan: "1: #"},
+		"{blocked: true}":         {Blocked: true},
+		"{limits: {exports: 20}}": {Limits: map[string]core.Limit{"exports": {Events: 20}}},
+		"{plan: gold}":            {Plan: "gold"},
+		"{plan: '1: #'}":          {Plan: "1: #"},
 		"{limits: {hour: unlimited, second: 5/s burst 9}}":               {Limits: map[string]core.Limit{"second": core.PerSecond(5).WithBurst(9), "hour": core.Unlimited}},
 		"{blocked: true, plan: p, until: '2027-01-01T00:00:00.000001Z'}": {Blocked: true, Plan: "p", Until: until},
 		"{plan: " + strings.Repeat("a b ", 15) + "c}":                    {Plan: strings.Repeat("a b ", 15) + "c"},
@@ -59,7 +60,7 @@ func TestParseOverride_Errors(t *testing.T) {
 		"name of a plan":  {"{plan: é}", `1:8: plan: plan "é" is not a name of at most 64 characters of printable ASCII`},
 		"empty plan":      {"{plan: ''}", "1:8: plan: plan has no name"},
 		"name of a rule":  {"{limits: {a.b: 1/s}}", `1:11: limits["a.b"]: the name of a rule consists of letters, digits, _ and -`},
-		"limit":           {"{limits: {a: 1}}", "1:14: limits.a: is an integer, expected a text"},
+		"limit":           {"{limits: {a: true}}", "1:14: limits.a: is a boolean, expected a text"},
 		"until":           {"{blocked: true, until: 2027-01-01}", `1:24: until: "2027-01-01" is no time such as 2027-01-01T00:00:00Z`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -49,7 +49,11 @@ var exampleConfig = &Config{
 				},
 			},
 		},
-		"login":  {Enforce: 25, Rules: []Rule{{Name: "login", Algorithm: driver.SlidingWindow, Limit: core.Per(5, 15*time.Minute)}}},
+		"login": {Enforce: 25, Rules: []Rule{{Name: "login", Algorithm: driver.SlidingWindow, Limit: core.Per(5, 15*time.Minute)}}},
+		"report": {Enforce: 100, Rules: []Rule{{
+			Name: "running", Algorithm: driver.InFlight, Limit: core.Limit{Events: 2},
+			Plans: []Plan{{"gold", core.Limit{Events: 10}}}, Hold: 30 * time.Second, MaxHold: time.Hour,
+		}}},
 		"export": {Enforce: 100, Disabled: true, Rules: []Rule{{Name: "export", Algorithm: driver.FixedWindow, Limit: core.PerDay(3), Unit: "files"}}},
 	},
 	Routes: map[string]string{"POST /login": "login", "/v1/": "api"},
@@ -76,6 +80,26 @@ func TestParse_JSON(t *testing.T) {
 	}}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v (%v), expected %+v", got, err, want)
+	}
+}
+
+// A limit without a period is an integer or a text.
+func TestParse_InFlight(t *testing.T) {
+	c := core.Limit{Events: 5}
+	for _, limit := range []string{"5", `"5"`, "' 5 '", "0x5", "+5"} {
+		rule := "      - {name: r, algorithm: in_flight, limit: " + limit + ", plans: {gold: " + limit + "}, candidate: {algorithm: in_flight, limit: " + limit + "}}"
+		got, err := Parse("limits.yaml", []byte(with(rule, "    keys: {k: {limits: {r: "+limit+"}}}")))
+		want := &Config{Name: "limits.yaml", Policies: map[string]Policy{"api": {
+			Enforce: 100,
+			Rules: []Rule{{
+				Name: "r", Algorithm: driver.InFlight, Limit: c, Plans: []Plan{{"gold", c}},
+				Candidate: &Rule{Algorithm: driver.InFlight, Limit: c},
+			}},
+			Keys: map[string]Override{"k": {Limits: map[string]core.Limit{"r": c}}},
+		}}}
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %+v (%v), expected %+v", limit, got, err, want)
+		}
 	}
 }
 
@@ -160,9 +184,9 @@ var invalidFiles = map[string]struct {
 	"long name":           {with("      - {name: "+strings.Repeat("r", 61)+", algorithm: sliding_log, limit: 5/m}", ""), []string{`4:9: policies.api.rules[0]: "api.` + strings.Repeat("r", 61) + `" is its name on a store: name is 65 bytes long, more than 64`}, true},
 	"long candidate":      {with("      - {name: "+strings.Repeat("r", 51)+", algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m}}", ""), []string{`4:116: policies.api.rules[0].candidate: "api.` + strings.Repeat("r", 51) + `.candidate" is its name on a store: name is 65 bytes long, more than 64`}, true},
 	"algorithm":           {with("      - {name: r, algorithm: sliding_logs, limit: 5/m}", ""), []string{`4:30: policies.api.rules[0].algorithm: "sliding_logs" is no algorithm; did you mean "sliding_log"?`}, false},
-	"algorithm none":      {with("      - {name: r, algorithm: none, limit: 5/m}", ""), []string{`4:30: policies.api.rules[0].algorithm: "none" is no algorithm: use fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket`}, false},
-	"limit is a number":   {with("      - {name: r, algorithm: sliding_log, limit: 5}", ""), []string{"4:50: policies.api.rules[0].limit: is an integer, expected a text"}, false},
-	"limit":               {with("      - {name: r, algorithm: sliding_log, limit: 5 per m}", ""), []string{`4:50: policies.api.rules[0].limit: invalid limit "5 per m": has no "/" (expected "10/s", "500/h", "10/s burst 20", "unlimited" or "blocked")`}, false},
+	"algorithm none":      {with("      - {name: r, algorithm: none, limit: 5/m}", ""), []string{`4:30: policies.api.rules[0].algorithm: "none" is no algorithm: use fixed_window, in_flight, leaky_bucket, sliding_log, sliding_window, token_bucket`}, false},
+	"limit is a number":   {with("      - {name: r, algorithm: sliding_log, limit: 5}", ""), []string{"4:50: policies.api.rules[0].limit: limit 5 has no period, unlike 5/s and 5/h"}, false},
+	"limit":               {with("      - {name: r, algorithm: sliding_log, limit: 5 per m}", ""), []string{`4:50: policies.api.rules[0].limit: invalid limit "5 per m": events: "5 per m" is not a positive integer (expected "10/s", "500/h", "10/s burst 20", "5", "unlimited" or "blocked")`}, false},
 	"limit of a log":      {with("      - {name: r, algorithm: sliding_log, limit: 5/m burst 6}", ""), []string{"4:50: policies.api.rules[0].limit: burst has a meaning for buckets only: leave it zero"}, true},
 	"many fields": {
 		with("      - {name: r, algorithm: token_bucket, limit: 5/1ns, soft: -1, sub_windows: 0, plans: {unknown: 5/m, gold: 1/1ns}, mode: off}", ""),
@@ -181,13 +205,27 @@ var invalidFiles = map[string]struct {
 	"unit is long":          {with("      - {name: r, algorithm: sliding_log, limit: 5/m, unit: "+strings.Repeat("x", 33)+"}", ""), []string{"4:61: policies.api.rules[0].unit: unit is 33 bytes long, more than 32"}, false},
 	"unit is not ASCII":     {with("      - {name: r, algorithm: sliding_log, limit: 5/m, unit: jetons é}", ""), []string{"4:61: policies.api.rules[0].unit: unit is not printable ASCII, so it cannot be sent in a RateLimit field"}, false},
 	"unit is a number":      {with("      - {name: r, algorithm: sliding_log, limit: 5/m, unit: 1}", ""), []string{"4:61: policies.api.rules[0].unit: is an integer, expected a text"}, false},
-	"unit of a candidate":   {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m, unit: tokens}}", ""), []string{"4:103: policies.api.rules[0].candidate.unit: is an unknown field; known are algorithm, limit, soft, sub_windows"}, false},
+	"unit of a candidate":   {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m, unit: tokens}}", ""), []string{"4:103: policies.api.rules[0].candidate.unit: is an unknown field; known are algorithm, limit, soft, sub_windows, hold, max_hold"}, false},
 	"sub-windows are 1.5":   {with("      - {name: r, algorithm: sliding_window, limit: 5/m, sub_windows: 1.5}", ""), []string{"4:71: policies.api.rules[0].sub_windows: is a number, expected an integer"}, false},
 	"plan with soft":        {with("      - {name: r, algorithm: token_bucket, limit: 1/s, soft: 100, plans: {gold: 1/36000d}}", ""), []string{`4:74: policies.api.rules[0].plans: plan "gold": limit reaches over more than 100 years`}, true},
+	"places with a period":  {with("      - {name: r, algorithm: in_flight, limit: 5/s, plans: {gold: 9/m}}", ""), []string{`4:48: policies.api.rules[0].limit: limit 5/s has a period, and in_flight counts events at the same time: write 5`, `4:67: policies.api.rules[0].plans.gold: plan "gold": limit 9/m has a period, and in_flight counts events at the same time: write 9`}, false},
+	"places with a burst":   {with("      - {name: r, algorithm: in_flight, limit: 5 burst 9}", ""), []string{`4:48: policies.api.rules[0].limit: invalid limit "5 burst 9": has no "/" (expected "10/s", "500/h", "10/s burst 20", "5", "unlimited" or "blocked")`}, false},
+	"too many places":       {with("      - {name: r, algorithm: in_flight, limit: 1001}", ""), []string{`4:48: policies.api.rules[0].limit: limit has more than 1000 places`}, false},
+	"many with soft":        {with("      - {name: r, algorithm: in_flight, limit: 1000, soft: 10}", ""), []string{`4:48: policies.api.rules[0].limit: limit has more than 1000 places`}, true},
+	"no places":             {with("      - {name: r, algorithm: in_flight, limit: 0}", ""), []string{`4:48: policies.api.rules[0].limit: invalid limit "0": events: "0" is not a positive integer (expected "10/s", "500/h", "10/s burst 20", "5", "unlimited" or "blocked")`}, false},
+	"huge limit":            {with("      - {name: r, algorithm: in_flight, limit: 9999999999999999999}", ""), []string{`4:48: policies.api.rules[0].limit: "9999999999999999999" is too large`}, false},
+	"half a place":          {with("      - {name: r, algorithm: in_flight, limit: 1.5}", ""), []string{`4:48: policies.api.rules[0].limit: is a number, expected a text`}, false},
+	"plan without a period": {with("      - {name: r, algorithm: sliding_log, limit: 5/m, plans: {gold: 9}}", ""), []string{`4:69: policies.api.rules[0].plans.gold: plan "gold": limit 9 has no period, unlike 9/s and 9/h`}, false},
+	"limit of a key":        {with("      - {name: r, algorithm: in_flight, limit: 5}", "    keys: {a: {limits: {r: 5/s}}}"), []string{`5:28: policies.api.keys.a.limits.r: limit 5/s has a period, and in_flight counts events at the same time: write 5`}, true},
+	"integer for a key":     {with("      - {name: r, algorithm: sliding_log, limit: 5/m}", "    keys: {a: {limits: {r: 5}}}"), []string{`5:28: policies.api.keys.a.limits.r: limit 5 has no period, unlike 5/s and 5/h`}, true},
+	"hold is a number":      {with("      - {name: r, algorithm: in_flight, limit: 5, hold: 30}", ""), []string{`4:57: policies.api.rules[0].hold: is an integer, expected a text`}, false},
+	"hold is none":          {with("      - {name: r, algorithm: in_flight, limit: 5, hold: 0s, max_hold: 1 h}", ""), []string{`4:57: policies.api.rules[0].hold: "0s" is no positive duration such as 30s or 1h30m`, `4:71: policies.api.rules[0].max_hold: "1 h" is no positive duration such as 30s or 1h30m`}, true},
+	"hold is short":         {with("      - {name: r, algorithm: in_flight, limit: 5, hold: 10ms}", ""), []string{`4:57: policies.api.rules[0].hold: hold is 10ms, not whole microseconds from 1s to 24h0m0s`}, true},
+	"hold of a window":      {with("      - {name: r, algorithm: sliding_log, limit: 5/m, hold: 30s, max_hold: 1h}", ""), []string{`4:61: policies.api.rules[0].hold: hold has a meaning for events at the same time only`, `4:76: policies.api.rules[0].max_hold: max hold has a meaning for events at the same time only`}, false},
 	"limit with soft":       {with("      - {name: r, algorithm: token_bucket, limit: 1/36000d, soft: 100}", ""), []string{"4:51: policies.api.rules[0].limit: limit reaches over more than 100 years"}, true},
 	"mode":                  {with("      - {name: r, algorithm: sliding_log, limit: 5/m, mode: off}", ""), []string{`4:61: policies.api.rules[0].mode: "off" is no mode: use enforce, shadow`}, false},
 	"name of a plan":        {with("      - {name: r, algorithm: sliding_log, limit: 5/m, plans: {é: 5/m}}", ""), []string{`4:66: policies.api.rules[0].plans["é"]: plan "é" is not a name of at most 64 characters of printable ASCII`}, false},
-	"candidate":             {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {mode: shadow, limit: 5/m}}", ""), []string{"4:66: policies.api.rules[0].candidate: the field algorithm is missing", `4:67: policies.api.rules[0].candidate.mode: is an unknown field; known are algorithm, limit, soft, sub_windows`}, false},
+	"candidate":             {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {mode: shadow, limit: 5/m}}", ""), []string{"4:66: policies.api.rules[0].candidate: the field algorithm is missing", `4:67: policies.api.rules[0].candidate.mode: is an unknown field; known are algorithm, limit, soft, sub_windows, hold, max_hold`}, false},
 	"limit of a candidate":  {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m, soft: 2000}}", ""), []string{"4:109: policies.api.rules[0].candidate.soft: soft is 2000 percent, outside 0 to 1000"}, false},
 	"empty override":        {with(valid, "    keys: {a: {}}"), []string{"5:15: policies.api.keys.a: an override needs a plan, limits or blocked: true"}, false},
 	"override without":      {with(valid, "    keys: {a: {limits: {}, until: 2026-01-01T00:00:00Z}}"), []string{"5:15: policies.api.keys.a: an override needs a plan, limits or blocked: true"}, false},
@@ -203,7 +241,7 @@ var invalidFiles = map[string]struct {
 	"until is a date":       {with(valid, "    keys: {a: {plan: gold, until: 2026-01-01}}"), []string{`5:35: policies.api.keys.a.until: "2026-01-01" is no time such as 2027-01-01T00:00:00Z`}, false},
 	"until is year 10000":   {with(valid, "    keys: {a: {plan: gold, until: '9999-12-31T23:59:59-01:00'}}"), []string{"5:35: policies.api.keys.a.until: is not a time of the years 1 to 9999 in UTC"}, true},
 	"until is the zero":     {with(valid, "    keys: {a: {plan: gold, until: '0001-01-01T00:00:00Z'}}"), []string{"5:35: policies.api.keys.a.until: is not a time of the years 1 to 9999 in UTC"}, true},
-	"invalid rule of a key": {with("      - {name: r, algorithm: none, limit: 5/m}", "    keys: {a: {limits: {r: 5/m burst 6}}}"), []string{`4:30: policies.api.rules[0].algorithm: "none" is no algorithm: use fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket`}, false},
+	"invalid rule of a key": {with("      - {name: r, algorithm: none, limit: 5/m}", "    keys: {a: {limits: {r: 5/m burst 6}}}"), []string{`4:30: policies.api.rules[0].algorithm: "none" is no algorithm: use fixed_window, in_flight, leaky_bucket, sliding_log, sliding_window, token_bucket`}, false},
 	"route":                 {with(valid, "routes: {/: apo}"), []string{`5:13: routes["/"]: there is no policy "apo"; did you mean "api"?`}, true},
 	"route to a number":     {with(valid, "routes: {/: 1}"), []string{`5:13: routes["/"]: is an integer, expected a text`}, false},
 	"invalid pattern":       {with(valid, `routes: {"GET /{": api}`), []string{`5:10: routes["GET /{"]: is an invalid pattern: parsing "GET /{": at offset 5: bad wildcard segment (must end with '}')`}, true},
