@@ -169,12 +169,12 @@ func TestHandler_Key(t *testing.T) {
 		testkit.Allow(t, api, "used up")
 	}
 	for _, c := range []struct{ key, plan, decision, state, override string }{
-		{"new", "", "Admitted.", "{api.s 2/d  enforced 0 2 now now false}", ""},
+		{"new", "", "Admitted.", "{api.s 2/d  enforced 0 2 now now false }", ""},
 		{"used up", "", "Denied: the next event is admitted in 24h0m0s.", "", ""},
 		{"used up", "gold", "Admitted.", "", ""},
 		{"used up", "none such", "Denied: the next event is admitted in 24h0m0s.", "", ""},
-		{"blocked", "", "Blocked: every event is denied.", "{api.s blocked  enforced   never now true}", "{blocked: true} the configuration"},
-		{"other", "", "Admitted.", "{api.s 9/d  enforced 0 9 now now false}", "{limits: {s: 9/d}} the configuration"},
+		{"blocked", "", "Blocked: every event is denied.", "{api.s blocked  enforced   never now true }", "{blocked: true} the configuration"},
+		{"other", "", "Admitted.", "{api.s 9/d  enforced 0 9 now now false }", "{limits: {s: 9/d}} the configuration"},
 	} {
 		d := reportOf(t, h, url.Values{"key": {c.key}, "plan": {c.plan}})
 		l, off := d.Key.Limits[0], d.Key.Limits[1]
@@ -188,6 +188,53 @@ func TestHandler_Key(t *testing.T) {
 	if n := store.Snapshot(); n.Total().Total() != 2 {
 		t.Errorf("questions are counted as decisions: %v", n.Total())
 	}
+}
+
+// The places of an in-flight rule are free when events end, which nobody can predict.
+func TestHandler_InFlight(t *testing.T) {
+	store := observe.New(memstore.New())
+	config, err := rules.Parse("limits.yaml", []byte(`{policies: {api: {rules: [
+		{name: exports, algorithm: in_flight, limit: 3, plans: {pro: 20}, max_hold: 1h}, {name: day, algorithm: sliding_log, limit: 4/d}]}}}`))
+	testkit.Must(t, err)
+	set, err := rules.New(store, config)
+	testkit.Must(t, err)
+	h := newHandler(t, everybody, store, Rules(set))
+	api, err := set.Limiter("api")
+	testkit.Must(t, err)
+	if got := fmt.Sprint(reportOf(t, h, nil).Rules[0]); got != "{api.exports in_flight 3 hold 30s max hold 1h [pro 20] enforced limits.yaml}" {
+		t.Errorf("got the rule %s", got)
+	}
+	reserve := func(l *core.Limiter) *core.Reservation {
+		r, err := l.Reserve(t.Context(), "k", 1)
+		testkit.Must(t, err)
+		return r
+	}
+	look := func(name, decision, state, page string) {
+		t.Helper()
+		l := reportOf(t, h, url.Values{"key": {"k"}}).Key.Limits[0]
+		if got := fmt.Sprint(l.States[0]); l.Decision != decision || got != state {
+			t.Errorf("%s: got %q and %s", name, l.Decision, got)
+		}
+		if body := ask(h, "POST", "/", url.Values{"key": {"k"}}).Body.String(); !strings.Contains(body, page) {
+			t.Errorf("%s: the page does not contain %q", name, page)
+		}
+	}
+	look("unused", "Admitted.", "{api.exports 3  enforced 0 3 now now false 30s}", `<td class="n">0 of 3 taken</td>`)
+	first := reserve(api)
+	look("a place", "Admitted.", "{api.exports 3  enforced 1 2 now when all events end false 30s}", "<td>3 at the same time, lease 30s</td>")
+	second, third := reserve(api), reserve(api)
+	look("all places", "Denied: all places are taken. The next event is admitted when a running one ends.",
+		"{api.exports 3  enforced 3 0 when an event ends when all events end true 30s}", `<td class="n">3 of 3 taken</td>`)
+	if total := reportOf(t, h, nil).Requests; reserve(api).Decision().Allowed || reportOf(t, h, nil).Requests["denied"] != total["denied"]+1 {
+		t.Error("a denial by places is not counted")
+	}
+	fourth := reserve(api.Plan("pro"))
+	look("a limit per day, too", "Denied: the next event is admitted when a running one has ended, in 24h0m0s at the earliest.",
+		"{api.exports 3  enforced 3 0 when an event ends when all events end true 30s}", `<td class="n">3 of 3 taken</td>`)
+	for _, r := range []*core.Reservation{first, second, third, fourth} {
+		testkit.Must(t, r.Release(t.Context()))
+	}
+	look("ended", "Denied: the next event is admitted in 24h0m0s.", "{api.exports 3  enforced 0 3 now now false 30s}", `<td class="n">0 of 3 taken</td>`)
 }
 
 // A key that is not used may be the name without the word before it, or the tag of a top key.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/rules"
 )
 
@@ -58,6 +59,7 @@ type state struct {
 	RetryAfter string `json:"retry_after"`
 	ResetAfter string `json:"reset_after"`
 	Denies     bool   `json:"denies"`
+	Lease      string `json:"lease,omitempty"` // of an in-flight rule, whose Used and Left are places
 }
 
 // A command is a line for a shell, and its effect.
@@ -187,7 +189,11 @@ func (h *Handler) addCommands(all *limitsOfKey, g *group, key string, o rules.Ov
 		}
 	}
 	if all.Error == "" && !all.Allowed && !d.Blocked() {
-		add("Let the key in: forget its events", "reset", g.policy, key)
+		effect := "Let the key in: forget its events"
+		if denial, _ := placesOf(d); denial {
+			effect += "; those that still run lose their places"
+		}
+		add(effect, "reset", g.policy, key)
 	}
 	if all.Unread == "" && (!o.Blocked || ofConfig) {
 		rule, limit := g.example(d)
@@ -230,8 +236,20 @@ func hasPlan(l *core.Limiter, plan string) bool {
 	})
 }
 
+// placesOf reports whether an enforced in-flight rule denies d, and whether no other rule does.
+func placesOf(d core.Decision) (denies, alone bool) {
+	alone = true
+	for _, s := range d.States() {
+		if !s.Allowed && !s.Rule.IsShadow() {
+			denies, alone = denies || s.Estimate, alone && s.Estimate
+		}
+	}
+	return denies, denies && alone
+}
+
 // decisionOf describes the decision about an event of cost 1.
 func decisionOf(d core.Decision) string {
+	places, alone := placesOf(d)
 	switch {
 	case d.Blocked() && d.RetryAfter == core.Never:
 		return "Blocked: every event is denied."
@@ -239,6 +257,10 @@ func decisionOf(d core.Decision) string {
 		return "Blocked: every event is denied for " + text(d.RetryAfter) + "."
 	case !d.Allowed && d.RetryAfter == core.Never:
 		return "Denied: the limit is smaller than one event."
+	case alone:
+		return "Denied: all places are taken. The next event is admitted when a running one ends."
+	case places:
+		return "Denied: the next event is admitted when a running one has ended, in " + text(d.RetryAfter) + " at the earliest."
 	case !d.Allowed:
 		return "Denied: the next event is admitted in " + text(d.RetryAfter) + "."
 	case d.Delay > 0:
@@ -268,6 +290,16 @@ func stateOf(s core.State, g *group) state {
 		r.RetryAfter, r.ResetAfter = "not decided", ""
 	case l != core.Blocked && l != core.Unlimited:
 		r.Used, r.Left = strconv.Itoa(s.Used()), strconv.Itoa(s.Remaining)
+		if s.Rule.Algorithm() != driver.InFlight {
+			break
+		}
+		r.Lease = s.Rule.HoldTime().String()
+		if s.Estimate {
+			r.RetryAfter = "when an event ends"
+		}
+		if s.Used() > 0 {
+			r.ResetAfter = "when all events end"
+		}
 	}
 	return r
 }

@@ -54,6 +54,27 @@ func TestHandler_Commands(t *testing.T) {
 	}
 }
 
+// A Reset of an in-flight rule takes the places of running events away.
+func TestHandler_ResetInFlight(t *testing.T) {
+	config, err := rules.Parse("Redis", []byte(`{policies: {api: {rules: [{name: running, algorithm: in_flight, limit: 1}]}}}`))
+	testkit.Must(t, err)
+	store := observe.New(memstore.New())
+	set, err := rules.New(store, config, rules.Overrides(rules.Redis(redistest.Shared(t).Client(), rules.Prefix("places:"))))
+	testkit.Must(t, err)
+	api, err := set.Limiter("api")
+	testkit.Must(t, err)
+	r, err := api.Reserve(t.Context(), "k", 1)
+	testkit.Must(t, err)
+	commands := reportOf(t, newHandler(t, everybody, store, Rules(set)), url.Values{"key": {"k"}}).Key.Limits[0].Commands
+	testkit.Must(t, r.Release(t.Context()))
+	if got := commands[0]; got.Effect != "Let the key in: forget its events; those that still run lose their places" || !strings.HasSuffix(got.Line, " reset api k") {
+		t.Errorf("got %+v", got)
+	}
+	if got := commands[1]; got.Effect != "Give the key another limit until the time in the line: change 1 there" || !strings.Contains(got.Line, "{limits: {running: 1}, until: ") {
+		t.Errorf("got %+v", got)
+	}
+}
+
 // During an outage the page says that overrides cannot be read, and still answers in time.
 func TestHandler_Outage(t *testing.T) {
 	server := redistest.NewServer(t)

@@ -75,7 +75,7 @@ type minute struct {
 type rule struct {
 	Name      string   `json:"name"`
 	Algorithm string   `json:"algorithm"`
-	Limit     string   `json:"limit"` // with soft and elastic, as in core.Rule.String
+	Limit     string   `json:"limit"` // with soft, elastic and hold, as in core.Rule.String
 	Plans     []string `json:"plans,omitempty"`
 	Mode      string   `json:"mode"`
 	Origin    string   `json:"origin"`
@@ -251,8 +251,12 @@ func (r *report) addRules(g *group) {
 	}
 }
 
-// limitOf returns the limit of r and its modifiers, without that of a shadow rule.
+// limitOf returns the limit of r and its modifiers, with the lease of an in-flight rule, and without the
+// modifier of a shadow rule.
 func limitOf(r core.Rule) string {
 	text := strings.TrimPrefix(r.String(), fmt.Sprintf("%s %q ", r.Algorithm(), r.Name()))
+	if limit := r.Limit().String(); r.HoldTime() == core.DefaultHold {
+		text = limit + " hold " + core.DefaultHold.String() + strings.TrimPrefix(text, limit)
+	}
 	return strings.TrimSuffix(text, " shadow")
 }

@@ -9,7 +9,8 @@
 //
 // A [Store] belongs around the outermost store of an application. The stores of package resilient
 // contain one. Limiters tell it their decisions, including those without a call of a store, such as about
-// a caller who is blocked. Other methods of limiters, such as Debit and Settle, are not counted.
+// a caller who is blocked. Other methods of limiters, such as Debit and Settle, are not counted,
+// nor are the renewals and the ends of events of a core.InFlight.
 //
 // The modules core/observe/prometheus and core/observe/otel export all figures, one line each. Their
 // metrics are those of METRICS.md in this folder.

@@ -113,6 +113,39 @@ func TestStore_Calls(t *testing.T) {
 	})
 }
 
+// Places are renewed by calls of the Store behind, which are no decisions.
+func TestStore_InFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := observe.New(deadlined{memstore.New()})
+		l := testkit.Limiter(t, s, core.InFlight("exports", 1).Plan("pro", core.Limit{Events: 2}), hour("api", 5))
+		reserve := func(l *core.Limiter) *core.Reservation {
+			r, err := l.Reserve(t.Context(), "k", 1)
+			testkit.Must(t, err)
+			return r
+		}
+		first, denied, second := reserve(l), reserve(l), reserve(l.Plan("pro"))
+		if !first.Decision().Allowed || denied.Decision().Allowed || !second.Decision().Allowed {
+			t.Fatalf("got %v, %v and %v", first.Decision(), denied.Decision(), second.Decision())
+		}
+		time.Sleep(time.Hour)
+		testkit.Must(t, first.Release(t.Context()))
+		testkit.Must(t, second.Release(t.Context()))
+		n := s.Snapshot()
+		want := []observe.Series{
+			{Rule: "api", Decisions: observe.Counts{driver.Allowed: 3}}, // by this rule
+			{Rule: "exports", Decisions: observe.Counts{driver.Allowed: 1, driver.Denied: 1}, Requests: observe.Counts{driver.Allowed: 1, driver.Denied: 1}},
+			{Rule: "exports", Plan: "pro", Decisions: observe.Counts{driver.Allowed: 1}, Requests: observe.Counts{driver.Allowed: 1}},
+		}
+		if fmt.Sprint(n.Series) != fmt.Sprint(want) {
+			t.Errorf("got  %v\nwant %v", n.Series, want)
+		}
+		// 3 decisions, 2 ends, and a renewal of both places each 7.5 to 10 s
+		if n.Calls.Count < 5+360 || n.Calls.Count > 5+2*480 {
+			t.Errorf("got %d calls in an hour", n.Calls.Count)
+		}
+	})
+}
+
 // A part reports two measures, and logs.
 type part struct {
 	core.Store
