@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/rules"
 )
@@ -138,7 +137,7 @@ func (r *remote) printUsage(policy string, d core.Decision) error {
 		if s.Estimate {
 			next = "when an event ends"
 		}
-		if s.Rule.Algorithm() == driver.InFlight && s.Used() > 0 && used != "-" {
+		if s.Rule.HoldTime() > 0 && s.Used() > 0 && used != "-" {
 			unused = "when all end"
 		}
 		if s.Rule.IsShadow() {
@@ -177,7 +176,7 @@ func credit(ctx context.Context, l *core.Limiter, key string, args []string) err
 		return fmt.Errorf("the number of events is not 1 or more: %q", args[0])
 	}
 	for _, r := range l.Rules() {
-		if r.Algorithm() == driver.InFlight {
+		if r.HoldTime() > 0 {
 			return fmt.Errorf("the rule %s counts running events, which end by themselves: name another one with -rule, or use reset", r.ClientName())
 		}
 	}

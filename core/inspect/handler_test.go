@@ -190,7 +190,7 @@ func TestHandler_Key(t *testing.T) {
 	}
 }
 
-// The places of an in-flight rule are free when events end, which nobody can predict.
+// The places of an in-flight rule are free when events end, which has no known time.
 func TestHandler_InFlight(t *testing.T) {
 	store := observe.New(memstore.New())
 	config, err := rules.Parse("limits.yaml", []byte(`{policies: {api: {rules: [

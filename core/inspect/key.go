@@ -190,8 +190,8 @@ func (h *Handler) addCommands(all *limitsOfKey, g *group, key string, o rules.Ov
 	}
 	if all.Error == "" && !all.Allowed && !d.Blocked() {
 		effect := "Let the key in: forget its events"
-		if denial, _ := placesOf(d); denial {
-			effect += "; those that still run lose their places"
+		if slices.ContainsFunc(g.limiter.Rules(), func(r core.Rule) bool { return r.Algorithm() == driver.InFlight }) {
+			effect += "; those that run lose their places"
 		}
 		add(effect, "reset", g.policy, key)
 	}

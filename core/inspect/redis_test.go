@@ -67,7 +67,7 @@ func TestHandler_ResetInFlight(t *testing.T) {
 	testkit.Must(t, err)
 	commands := reportOf(t, newHandler(t, everybody, store, Rules(set)), url.Values{"key": {"k"}}).Key.Limits[0].Commands
 	testkit.Must(t, r.Release(t.Context()))
-	if got := commands[0]; got.Effect != "Let the key in: forget its events; those that still run lose their places" || !strings.HasSuffix(got.Line, " reset api k") {
+	if got := commands[0]; got.Effect != "Let the key in: forget its events; those that run lose their places" || !strings.HasSuffix(got.Line, " reset api k") {
 		t.Errorf("got %+v", got)
 	}
 	if got := commands[1]; got.Effect != "Give the key another limit until the time in the line: change 1 there" || !strings.Contains(got.Line, "{limits: {running: 1}, until: ") {

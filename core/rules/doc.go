@@ -55,11 +55,12 @@
 //
 // A policy needs rules, and a rule needs a name, an algorithm and a limit. All other fields are
 // optional. [core.ParseLimit] describes the text of a limit, and [core.Rule] the algorithms, plans,
-// units, soft and shadow rules. A policy with a rule or a candidate that is in_flight is for middlewares, and
-// for Reserve and Acquire: core.Limiter.Allow returns an error for it (core.InFlight). An override with limits has precedence over plans, and its plan has
-// precedence over the plan of the event. With blocked: true, every rule denies every event of the
-// key without a call of the store. An override ends at the time until (RFC 3339). [ParseOverride]
-// reads a single override. The rules are enforced as follows:
+// units, soft and shadow rules. A policy with a rule or a candidate that is in_flight is for
+// middlewares, and for Reserve and Acquire: core.Limiter.Allow returns an error for it
+// (core.InFlight). An override with limits has precedence over plans, and its plan has precedence
+// over the plan of the event. With blocked: true, every rule denies every event of the key without a
+// call of the store. An override ends at the time until (RFC 3339). [ParseOverride] reads a single
+// override. The rules are enforced as follows:
 //
 //	                               a rule    mode: shadow   candidate
 //	a key that enforce includes    enforced  shadow         shadow
