@@ -28,13 +28,14 @@ var (
 	//   - an Ask without a Limiter, or with a negative MaxDelay
 	//   - a function of Choose that returns an error, or no view of its limiter
 	//   - a limiter that a call cannot settle or replace
+	//   - an [InFlight] rule in a call that could not free its place, such as Allow
 	ErrInvalidAsk = errors.New("weir: invalid ask")
-	// ErrNeverAdmitted reports that the cost of a Wait is above the capacity of a rule. The
+	// ErrNeverAdmitted reports that the cost of a Wait or an Acquire is above the capacity of a rule. The
 	// capacity of [Blocked] is zero, unless the block ends.
 	ErrNeverAdmitted = errors.New("weir: costs more than a rule can ever admit")
-	// ErrDeadlineTooNear reports that a Wait cannot end before the deadline of its context.
+	// ErrDeadlineTooNear reports that a Wait or an Acquire cannot end before the deadline of its context.
 	ErrDeadlineTooNear = errors.New("weir: the deadline is nearer than the wait")
-	// ErrTooManyWaiters reports that 10 000 calls of Wait of one Limiter are waiting already.
+	// ErrTooManyWaiters reports that 10 000 calls of Wait and Acquire of one Limiter are waiting already.
 	ErrTooManyWaiters = errors.New("weir: too many waiters")
 	// ErrUnavailable reports that the Store is down, or did not reply within its own timeout. If
 	// the context ends first, the error is that of the context.

@@ -17,16 +17,16 @@ import (
 //	if err != nil {
 //		return err
 //	}
-//	defer r.Release(context.Background())
+//	defer r.Release(ctx)
 //
 // A decision about such a rule and rates takes a place and charges the rates, or does neither. Calls whose
-// events nobody could end are an [ErrInvalidAsk]: Allow, AllowN, AllowTogether, Wait and ReserveAtMost,
+// events no caller could end are an [ErrInvalidAsk]: Allow, AllowN, AllowTogether, Wait and ReserveAtMost,
 // and Debit and Credit. [Limiter.Peek] and [Limiter.Reset] are allowed. After a Reset, the events that
 // still run have no place.
 //
 // # Leases
 //
-// A place that nobody frees lapses at the end of its lease, [Rule.Hold], so a process that has crashed
+// A place that is not freed lapses at the end of its lease, [Rule.Hold], so a process that has crashed
 // takes no place for longer. While an event runs, this package renews its lease, in one goroutine for each
 // Store with held places, until
 //
@@ -42,7 +42,7 @@ import (
 //
 // # Denials
 //
-// Nobody knows when an event ends. The RetryAfter of a denial is the rest of the oldest lease, an
+// It is not known when an event ends. The RetryAfter of a denial is the rest of the oldest lease, an
 // estimate, and [State.Estimate] is true. It is never zero or [Never]. If another rule denies, too, the
 // RetryAfter of the Decision is that of the other rule. A gate sends no Retry-After for an estimate.
 //
@@ -90,4 +90,4 @@ func (r *definition) checkHold() error {
 }
 
 // errNoHolder is the error of calls that would take places which nobody could free.
-var errNoHolder = invalidAsk("a rule is InFlight, and nobody could free its place: use Reserve or Acquire")
+var errNoHolder = invalidAsk("a rule is InFlight, and no caller could free its place: use Reserve or Acquire")

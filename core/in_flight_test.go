@@ -98,7 +98,11 @@ func TestInFlight_AllOrNone(t *testing.T) {
 		if other := reserve(t, l, "other"); !other.Decision().Allowed {
 			t.Errorf("got %v for another key", other.Decision())
 		} else {
-			testkit.Must(t, other.Release(t.Context()))
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			if testkit.Must(t, other.Release(ended)); left(t, l, "other") != 2 {
+				t.Error("a context that has ended prevents the release")
+			}
 		}
 		testkit.Must(t, a.Release(t.Context()))
 		testkit.Must(t, a.Release(t.Context()))
@@ -146,7 +150,7 @@ func TestInFlight_OnePlace(t *testing.T) {
 	})
 }
 
-// Calls that would take places which nobody could free are errors, and take none.
+// Calls that would take places which no caller could free are errors, and take none.
 func TestInFlight_ErrInvalidAsk(t *testing.T) {
 	s := memstore.New()
 	l := testkit.Limiter(t, s, core.TokenBucket("rate", core.PerHour(5)), core.InFlight("exports", 2))
@@ -194,7 +198,7 @@ func TestInFlight_Estimate(t *testing.T) {
 	})
 }
 
-// An event keeps its place for as long as it runs, and a place whose event nobody can end is free after a
+// An event keeps its place for as long as it runs, and a place whose event no caller can end is free after a
 // lease.
 func TestInFlight_Ends(t *testing.T) {
 	const hold = 12 * time.Second

@@ -77,9 +77,8 @@ func (r *Reservation) Refund(ctx context.Context) error {
 // Release frees the places that the event has taken of [InFlight] rules, because it has ended. The
 // charges of other rules stay. A second Release does nothing, as does one after Refund.
 //
-// Release ends the renewals in any case. If it returns an error, the places may stay taken until they
-// lapse. That includes the error of a ctx that has ended, so do not pass the context of an event that was
-// cancelled, but [context.WithoutCancel] of it.
+// The end of ctx does not matter: an event that was cancelled frees its places, too. The Store bounds the
+// time that Release takes. If it returns an error, the places may stay taken until they lapse.
 func (r *Reservation) Release(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,16 +89,20 @@ func (r *Reservation) Release(ctx context.Context) error {
 		return before
 	}
 	r.endHold()
-	err := r.settle(ctx, total, func() {})
+	err := r.settle(context.WithoutCancel(ctx), total, func() {})
 	r.wakeWaiters()
 	return err
 }
 
 // Lost returns a channel that is closed when a place of the event has lapsed although the event has not
-// ended: another event may have the place now. That happens after [Rule.MaxHold] and when the context of
-// the decision has ended, one lease later at most; after a [Limiter.Reset]; and if the place could not be
-// renewed for the length of its lease, because the Store was down or the process was stopped. Work that
-// must not run beside n others has to end then. The channel is nil if the event has no place.
+// ended: another event may have the place now. A place lapses
+//
+//   - at most one lease after [Rule.MaxHold], or after the end of the context of its decision,
+//   - after a [Limiter.Reset], and
+//   - if it was not renewed for the length of its lease, because the Store was down or the process was
+//     stopped.
+//
+// Work that must not run beside n others has to end then. The channel is nil if the event has no place.
 func (r *Reservation) Lost() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

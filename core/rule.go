@@ -18,10 +18,9 @@ import (
 // [ErrRuleConflict]. A name consists of 1 to 64 characters of printable ASCII, and is sent to clients
 // in the header field RateLimit-Policy, unless [Rule.Label] sets another name for them.
 //
-// The length of a window or log is its period, together with the number of sub-windows. That of an
-// [InFlight] is its [Rule.Hold]. The length
-// of a bucket is the time in which it fills up: a minute for "10/m", "100/m" and "20/m burst 20", but
-// two minutes for "10/m burst 20". The extra events of [Rule.Soft] count: "10/m" with 10 percent
+// The length of a window or log is its period, together with the number of sub-windows, and that of an
+// [InFlight] its [Rule.Hold]. The length of a bucket is the time in which it fills up: a minute for "10/m",
+// "100/m" and "20/m burst 20", but two minutes for "10/m burst 20". The extra events of [Rule.Soft] count: "10/m" with 10 percent
 // holds 11 events, and has a length of 66 s.
 //
 // Limits of one length share the states of a name: the limits of its plans and variants, and those

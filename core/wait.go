@@ -193,7 +193,7 @@ func tooLate(ctx context.Context, d Decision, ahead, n int) error {
 			continue
 		}
 		switch blocked := s.Rule.Limit() == Blocked; {
-		case s.Rule.isInFlight() && !blocked: // nobody knows
+		case s.Rule.isInFlight() && !blocked: // it is not known
 		case blocked && s.RetryAfter != Never: // the block ends
 			wait = max(wait, s.RetryAfter)
 		case blocked || int64(n) > s.Rule.d.compiled.Constants.Capacity:

@@ -237,6 +237,9 @@ func (b *bucket) undo(s State, r Reading, now, n int64, m Receipt) State {
 		return s
 	}
 	m, back := b.convert(m), b.price(n)
+	if counted := b.sub(Span{Horizon, 0}, m.Used); counted.less(back) { // see debit
+		back = counted
+	}
 	if b.queue {
 		after := b.add(m.Used, back)
 		if (Span{now + r.Used.Micros, r.Used.Frac}) != (Span{m.At + after.Micros, after.Frac}) {

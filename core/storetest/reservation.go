@@ -24,6 +24,10 @@ func reservations(s *subject, a algorithm) {
 		s.settle(r, step.cost)
 		s.remain(l, "k", step.left, 10+step.left)
 	}
+	// A debt of more than 100 years is not counted, so it is not freed.
+	s.settle(r, 1<<45)
+	s.settle(r, 0)
+	s.remain(l, "k", 7, 17)
 	for range 20 {
 		s.settle(r, 1)
 		s.settle(r, 0)

@@ -32,6 +32,10 @@ function algorithms.bucket(key, at, op)
     if op == 'undo' then
       local time, before, before_fraction, age = ARGV[next] + 0, ARGV[next + 1] + 0, ARGV[next + 2] + 0, ARGV[next + 3] + 0
       behind = next + 4
+      local counted, counted_fraction = bucket_subtract(HORIZON, 0, before, before_fraction, den) -- by a debit
+      if counted < back or counted == back and counted_fraction < back_fraction then
+        back, back_fraction = counted, counted_fraction
+      end
       if max_delay >= 0 then
         -- Later events of a leaky bucket already have departure times, so a place in the queue can be
         -- freed only while it is the last.

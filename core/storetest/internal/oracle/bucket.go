@@ -145,10 +145,13 @@ func (b bucket) undo(cost int64, m Receipt) (state, bool) {
 		return b, false
 	}
 	m.Used = b.rule.reread(m.Used, m.Rule, 0)
-	if b.rule.isQueue() && !b.isLast(cost, m) {
+	back := b.rule.units(cost)
+	if counted := mul(b.rule.rate(), sub(whole(Horizon), m.Used)); counted.Cmp(back) < 0 {
+		back = counted // RULE: a debit beyond the horizon was not counted
+	}
+	if b.rule.isQueue() && !b.isLast(back, m) {
 		return b, false
 	}
-	back := b.rule.units(cost)
 	if full := sub(whole(max(b.time-m.At, m.Age)), m.Used); full.Sign() > 0 {
 		back = sub(back, mul(b.rule.rate(), full))
 	}
@@ -168,9 +171,9 @@ func (b bucket) delay() int64 {
 
 // isLast reports whether the cost of the charge of m is last in the queue. RULE: an Undo frees only
 // the last cost, because the departures of events in the queue are fixed.
-func (b bucket) isLast(cost int64, m Receipt) bool {
+func (b bucket) isLast(cost *big.Rat, m Receipt) bool {
 	end := add(whole(b.time), b.used())
-	return end.Cmp(add(add(whole(m.At), m.Used), b.rule.refill(b.rule.units(cost)))) == 0
+	return end.Cmp(add(add(whole(m.At), m.Used), b.rule.refill(cost))) == 0
 }
 
 func whole(n int64) *big.Rat     { return new(big.Rat).SetInt64(n) }
