@@ -1,7 +1,8 @@
 // Package core decides whether an event, such as a request or a login, may happen now.
 //
-// A [Limit] is a number of events per period, or at the same time. A [Rule] is a named algorithm with a Limit. A
-// [Limiter] applies one or more Rules, keeps its state in a [Store], and returns a [Decision]:
+// A [Limit] is a number of events per period, or at the same time. A [Rule] is a named algorithm with
+// a Limit. A [Limiter] applies one or more Rules, keeps its state in a [Store], and returns a
+// [Decision]:
 //
 //	            key, cost               charges
 //	caller ───────────────▶ Limiter ───────────────▶ Store

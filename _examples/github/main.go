@@ -6,7 +6,8 @@
 //	go run -C _examples ./github
 //
 // IN_FLIGHT is the number of requests at the same time, 100 by default. If REDIS_URL is set, all
-// processes share the limits.
+// processes share the limits, and REDIS_TIMEOUT is the longest time that a decision may take, 100ms by
+// default.
 package main
 
 import (
@@ -90,7 +91,7 @@ func archive(w http.ResponseWriter, r *http.Request) {
 const try = `
   curl -i http://ADDR/issues
   # PLACES slow requests at the same time: another request is denied, without Retry-After, as it is not known when one ends
-  for i in $(seq PLACES); do curl -s -o /dev/null http://ADDR/archive & done; sleep 2; curl -i http://ADDR/issues; wait
+  curl -s -o /dev/null -Z --parallel-immediate --parallel-max PLACES "http://ADDR/archive?[1-PLACES]" & sleep 2; curl -i http://ADDR/issues; wait
   # they have ended, so their places are free; the denied request has cost no point
   curl -si http://ADDR/issues | grep -i -e http -e ratelimit:
   # content: 80 a minute, then a denial with Retry-After
