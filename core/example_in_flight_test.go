@@ -53,8 +53,7 @@ func ExampleLimiter_Acquire() {
 		if err != nil {
 			return err
 		}
-		// The place must be freed, even if ctx has ended meanwhile.
-		defer r.Release(context.WithoutCancel(ctx))
+		defer r.Release(ctx) // also after ctx has ended
 		job()
 		return nil
 	}
