@@ -36,7 +36,7 @@ func ExampleInFlight() {
 	// Output:
 	// allowed: "running" 1 of 2 left, "minute" 9 of 10 left
 	// allowed: "running" 0 of 2 left, "minute" 8 of 10 left
-	// denied, retry after 30s: "running" 0 of 2 left, "minute" 8 of 10 left
+	// denied, retry after about 30s: "running" 0 of 2 left, "minute" 8 of 10 left
 	// an estimate: true
 	// allowed: "running" 1 of 2 left, "minute" 8 of 10 left <nil>
 }

@@ -9,8 +9,8 @@ import (
 
 // InFlight returns a rule that admits at most n events of a key at the same time, in all processes that
 // share a Store. n is 1 to 1000. An event takes one place, whatever it costs (none if it costs nothing),
-// and the place is free again when the event has ended: a gate ends the events of its requests when their handlers have returned, and
-// [Reservation.Release] ends others.
+// and the place is free again when the event has ended: a gate ends the events of its requests when their
+// handlers have returned, and [Reservation.Release] ends others.
 //
 //	exports := core.Must(core.New(store, core.InFlight("exports", 5)))
 //	r, err := exports.Acquire(ctx, key) // waits for a place
