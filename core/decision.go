@@ -75,6 +75,7 @@ func (s State) Used() int { return s.Rule.Capacity() - s.Remaining }
 //	denied, retry after 6s: "page" 0 of 10 left
 //	denied for ever: "page" 9 of 10 left
 //	denied, retry after 6s: "page" 0 of 10 left, "hour" unknown
+//	denied, retry after about 30s: "exports" 0 of 5 left
 //	denied for ever: "page" blocked, "hour" unlimited
 //	no decision
 func (d Decision) String() string {
@@ -108,6 +109,9 @@ func (d Decision) verdict() string {
 		return "denied for ever"
 	case d.n == 0:
 		return "no decision"
+	}
+	if d.estimated() {
+		return "denied, retry after about " + d.RetryAfter.String()
 	}
 	return "denied, retry after " + d.RetryAfter.String()
 }

@@ -1,7 +1,8 @@
 // Package core decides whether an event, such as a request or a login, may happen now.
 //
-// A [Limit] is a number of events per period. A [Rule] is a named algorithm with a Limit. A
-// [Limiter] applies one or more Rules, keeps its state in a [Store], and returns a [Decision]:
+// A [Limit] is a number of events per period, or at the same time. A [Rule] is a named algorithm with
+// a Limit. A [Limiter] applies one or more Rules, keeps its state in a [Store], and returns a
+// [Decision]:
 //
 //	            key, cost               charges
 //	caller ───────────────▶ Limiter ───────────────▶ Store
@@ -33,6 +34,8 @@
 //     an event of a one-minute limit counts for up to a second longer. Use it for large limits.
 //   - [FixedWindow] restarts its count at fixed times, for example every full hour, and admits up
 //     to twice the limit around such a time. Use it for quotas that must restart, such as daily.
+//   - [InFlight] has no period: it bounds the events that run at the same time, in all processes. Use it
+//     for exports, streams, jobs and slow requests, alone or beside a rate.
 //
 // # Limits that depend on the caller, and limits that change
 //

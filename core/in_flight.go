@@ -8,9 +8,9 @@ import (
 )
 
 // InFlight returns a rule that admits at most n events of a key at the same time, in all processes that
-// share a Store. n is 1 to 1000. An event takes one place, whatever it costs, and the place is free again
-// when the event has ended: a gate ends the events of its requests when their handlers have returned, and
-// [Reservation.Release] ends others.
+// share a Store. n is 1 to 1000. An event takes one place, whatever it costs (none if it costs nothing),
+// and the place is free again when the event has ended: a gate ends the events of its requests when their
+// handlers have returned, and [Reservation.Release] ends others.
 //
 //	exports := core.Must(core.New(store, core.InFlight("exports", 5)))
 //	r, err := exports.Acquire(ctx, key) // waits for a place
@@ -42,8 +42,8 @@ import (
 //
 // # Denials
 //
-// It is not known when an event ends. The RetryAfter of a denial is the rest of the oldest lease, an
-// estimate, and [State.Estimate] is true. It is never zero or [Never]. If another rule denies, too, the
+// It is not known when an event ends. The RetryAfter of a denial is an estimate, and [State.Estimate] is
+// true: the rest of the oldest lease, or in a memstore.Store the whole lease. It is never zero or [Never]. If another rule denies, too, the
 // RetryAfter of the Decision is that of the other rule. A gate sends no Retry-After for an estimate.
 //
 // # Limits

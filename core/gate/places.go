@@ -1,5 +1,20 @@
 package gate
 
+import "context"
+
+// Lost returns a channel that is closed when the request has lost a place of a [core.InFlight] rule,
+// although its handler still runs: see [core.Reservation.Lost]. The gate does not cancel the request. ctx
+// is as for [FromContext]. If gates around each other have such rules, the channel is that of the
+// innermost one. It is nil if no gate has taken a place for the request, and blocks then for ever.
+func Lost(ctx context.Context) <-chan struct{} {
+	for rec := recordFrom(ctx); rec != nil; rec = rec.outer {
+		if lost := rec.reservation.Lost(); lost != nil {
+			return lost
+		}
+	}
+	return nil
+}
+
 // places returns a function that frees the places of in-flight rules that the request has taken, or nil if
 // there are none. Until then, they are renewed, even if the client hangs up, because the handler may still
 // run. The function does not wait for another process.
