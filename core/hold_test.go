@@ -209,11 +209,11 @@ func TestInFlight_Embedded(t *testing.T) {
 	eachStore(t, func(t *testing.T, s core.Store) {
 		l := testkit.Limiter(t, s, core.InFlight("exports", 2))
 		type request struct {
-			before [40]int
+			path string
 			core.Reservation
-			after [100]byte
+			body []byte
 		}
-		kept, forgotten := new(request), new(request)
+		kept, forgotten := &request{path: "/kept"}, &request{body: make([]byte, 100)}
 		for _, r := range []*request{kept, forgotten} {
 			_, err := r.Reserve(t.Context(), core.Ask{Limiter: l, Key: "k"})
 			testkit.Must(t, err)

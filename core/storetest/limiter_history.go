@@ -51,7 +51,7 @@ type limiterHistory struct {
 	occurred map[string]int // the number of times that each situation occurred
 }
 
-// A heldReservation is a Reservation that can be settled.
+// A heldReservation is a Reservation that can be settled and released.
 type heldReservation struct {
 	*core.Reservation
 	model *modelDecision
