@@ -148,6 +148,9 @@ func (e *event) decide(ctx context.Context, asks []Ask, reserved bool) error {
 			charges[i].Verdict = driver.Verdict{Allowed: true, Unknown: true}
 		}
 		return nil
+	case e.takes:
+		// If the end of ctx ended the call, the Store might take places that no caller knows: see Reserve.
+		ctx = context.WithoutCancel(ctx)
 	}
 	return asks[0].Limiter.store.Take(ctx, charges)
 }

@@ -19,6 +19,7 @@ type hold struct {
 	lost  chan struct{} // closed when the place has lapsed; that of the Reservation, unless the rule is a shadow
 
 	renewed time.Duration // when the last renewal, or the decision, was sent
+	kept    bool          // the end of the context does not matter: see holds.detach
 	stopped bool          // the place is not renewed any more
 	ended   bool          // the place is freed or has lapsed
 
@@ -66,14 +67,14 @@ func (r *Reservation) hold(ctx context.Context) {
 	all.cleanup = runtime.AddCleanup(r, renewers.abandon, all.places)
 	if ctx.Done() != nil {
 		places := all.places
-		all.unbind = context.AfterFunc(ctx, func() { renewers.stop(places) })
+		all.unbind = context.AfterFunc(ctx, func() { renewers.contextEnded(places) })
 	}
 }
 
 // detach undoes the effect of the context of the decision.
 func (a *holds) detach() {
-	if a.unbind != nil && !a.unbind() {
-		renewers.resume(a.places)
+	if a.unbind != nil && !a.unbind() { // the context has ended, and contextEnded may not have begun
+		renewers.keep(a.places)
 	}
 	a.unbind = nil
 }
@@ -90,6 +91,11 @@ func (a *holds) end() (ended bool) {
 // lease returns the time for which the place lasts without a renewal.
 func (h *hold) lease() time.Duration { return h.renew.Rule.Hold }
 
+// sharesState reports whether h and o are places of one key and rule.
+func (h *hold) sharesState(o *hold) bool {
+	return h.renew.Key == o.renew.Key && h.renew.Rule.ID == o.renew.Rule.ID
+}
+
 // watch sets the timer of a local place. It is called with the mutex, as are the following methods.
 func (h *hold) watch(now time.Duration) {
 	if h.timer != nil {
@@ -99,7 +105,7 @@ func (h *hold) watch(now time.Duration) {
 	case h.stopped:
 		h.timer = time.AfterFunc(h.lease(), func() { renewers.lapse(h) })
 	case h.ends != driver.Never:
-		h.timer = time.AfterFunc(h.ends-now, func() { renewers.stop([]*hold{h}) })
+		h.timer = time.AfterFunc(h.ends-now, func() { renewers.stop(h) })
 	}
 }
 

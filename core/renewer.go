@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
@@ -84,9 +85,15 @@ func (r *renewer) renewDue() (wait time.Duration, done bool) {
 	return 0, true
 }
 
-// takeDue takes places that have to be renewed, for one call. If one is due, others are that will be due
-// soon. It drops places whose leases have ended.
+// takeDue takes places that have to be renewed, for one call: one place of a key and rule at most, see
+// [driver.Store]. If one is due, others are that will be due soon. It drops places whose leases have ended.
 func (r *renewer) takeDue(now time.Duration) (batch []*hold) {
+	var others []*hold // whose key and rule are in batch
+	defer func() {
+		for _, h := range others {
+			heap.Push(&r.holds, h)
+		}
+	}()
 	for soon := now; len(r.holds) > 0 && len(batch) < maxRenewals && r.holds[0].due <= soon; {
 		h := r.holds[0]
 		switch ending := h.stopped || now >= h.ends; {
@@ -98,6 +105,10 @@ func (r *renewer) takeDue(now time.Duration) (batch []*hold) {
 		case ending:
 			h.schedule(now, false)
 			heap.Fix(&r.holds, 0)
+		case slices.ContainsFunc(batch, h.sharesState):
+			if others = append(others, heap.Pop(&r.holds).(*hold)); len(others) == maxRenewals {
+				return batch
+			}
 		default:
 			batch, soon = append(batch, h), now+h.lease()/100
 			heap.Pop(&r.holds)

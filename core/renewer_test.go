@@ -235,18 +235,35 @@ func (s *slow) Take(ctx context.Context, charges []driver.Charge) error {
 	return err
 }
 
-// The place of a request whose client hangs up during a slow decision is renewed while its handler runs.
-func TestReservation_HasPlaces_SlowDecision(t *testing.T) {
+// A decision that its caller does not wait for takes no place, although the Store has not noticed that.
+func TestReservation_Reserve_EndedDuringDecision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := testkit.Limiter(t, &slow{newRemote(), 500 * time.Millisecond}, core.InFlight("exports", 1).Hold(time.Second))
+		l := testkit.Limiter(t, &slow{newRemote(), 500 * time.Millisecond}, core.InFlight("exports", 1))
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(100*time.Millisecond, cancel)
+		if r, err := l.Reserve(ctx, "k", 1); r != nil || !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, %v", r, err)
+		}
+		if left(t, l, "k") != 1 {
+			t.Error("the place is taken")
+		}
+	})
+}
+
+// A gate keeps the places of a request whose context ends at the same time.
+func TestReservation_HasPlaces_Ending(t *testing.T) {
+	inner := unexported.Get[*core.Limiter, *core.Reservation, core.Rule, core.Ask]()
+	eachStore(t, func(t *testing.T, s core.Store) {
+		l := testkit.Limiter(t, s, core.InFlight("exports", 1))
+		ctx, cancel := context.WithCancel(t.Context())
 		r, err := l.Reserve(ctx, "k", 1)
 		testkit.Must(t, err)
-		synctest.Wait() // the renewer has looked at the place
-		unexported.Get[*core.Limiter, *core.Reservation, core.Rule, core.Ask]().HasPlaces(r)
-		if time.Sleep(time.Minute); isLost(r) {
-			t.Error("the place is lost")
+		cancel()
+		if has, _ := inner.HasPlaces(r); !has {
+			t.Error("the event has no place")
+		}
+		if time.Sleep(time.Hour); isLost(r) || left(t, l, "k") != 0 {
+			t.Errorf("got lost %t, and %d places left", isLost(r), left(t, l, "k"))
 		}
 		testkit.Must(t, r.Release(t.Context()))
 	})

@@ -78,28 +78,44 @@ func (l *renewerList) endLocal(h *hold) {
 	}
 }
 
-// stop ends the renewals of places, so that they lapse at the end of their lease.
-func (l *renewerList) stop(places []*hold) { l.setStopped(places, true) }
+// stop ends the renewals of h, which lapses at the end of its lease.
+func (l *renewerList) stop(h *hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.setStopped(h, true)
+}
 
-// resume undoes stop.
-func (l *renewerList) resume(places []*hold) { l.setStopped(places, false) }
-
-func (l *renewerList) setStopped(places []*hold, stopped bool) {
+// contextEnded ends the renewals of places, unless keep was faster.
+func (l *renewerList) contextEnded(places []*hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range places {
-		if h.ended || h.stopped == stopped {
-			continue
-		}
-		now := sinceStart()
-		if h.stopped = stopped; h.local {
-			h.watch(now)
-		} else if h.index >= 0 {
-			r := l.byStore[h.store]
-			h.schedule(now, false)
-			heap.Fix(&r.holds, h.index)
-			r.look()
-		}
+		l.setStopped(h, !h.kept)
+	}
+}
+
+// keep undoes contextEnded.
+func (l *renewerList) keep(places []*hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range places {
+		h.kept = true
+		l.setStopped(h, false)
+	}
+}
+
+func (l *renewerList) setStopped(h *hold, stopped bool) {
+	if h.ended || h.stopped == stopped {
+		return
+	}
+	now := sinceStart()
+	if h.stopped = stopped; h.local {
+		h.watch(now)
+	} else if h.index >= 0 {
+		r := l.byStore[h.store]
+		h.schedule(now, false)
+		heap.Fix(&r.holds, h.index)
+		r.look()
 	}
 }
 

@@ -36,6 +36,12 @@ func (r *Reservation) Reserve(ctx context.Context, asks ...Ask) (d Decision, err
 	r.reserve(d.Allowed)
 	if r.takes && d.Allowed {
 		r.hold(ctx)
+		if err := ctx.Err(); err != nil {
+			_ = r.release(ctx) // after an error, the places lapse
+			r.observe(asks, &d, err)
+			r.event = event{}
+			return Decision{}, err
+		}
 	}
 	r.observe(asks, &d, nil)
 	return d, nil
@@ -84,6 +90,11 @@ func (r *Reservation) Refund(ctx context.Context) error {
 func (r *Reservation) Release(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.release(ctx)
+}
+
+// release is Release with the mutex.
+func (r *Reservation) release(ctx context.Context) error {
 	total := func(i, before int) int {
 		if r.charges()[i].Rule.Algorithm == driver.InFlight {
 			return 0
