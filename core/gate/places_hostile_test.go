@@ -39,7 +39,7 @@ func TestPlaces_HostileClients(t *testing.T) {
 }
 
 func testHostileClients(t *testing.T, store core.Store, http2 bool) {
-	const places, clients, each = 8, 64, 12
+	const places, clients, each = 8, 64, 6
 	l := testkit.Limiter(t, store, core.InFlight("exports", places).Hold(time.Minute)) // no lease ends during the test
 	var running, most, ran atomic.Int64
 	var handlers sync.WaitGroup
@@ -63,9 +63,15 @@ func testHostileClients(t *testing.T, store core.Store, http2 bool) {
 	for range clients {
 		wg.Go(func() {
 			for range each {
-				if http2 {
+				switch {
+				case rand.N(8) == 0: // a client that waits
+					if resp, err := server.Client().Get(server.URL); err == nil {
+						_, _ = io.Copy(io.Discard, resp.Body)
+						resp.Body.Close()
+					}
+				case http2:
 					abuse2(server)
-				} else {
+				default:
 					abuse1(server.Listener.Addr().String())
 				}
 			}
@@ -144,7 +150,7 @@ func abuse1(addr string) {
 		for range 100 {
 			send("x")
 		}
-	case 4: // several requests at once
+	case 4: // requests in a pipeline
 		send(strings.Repeat(get, 1+rand.N(5)))
 	case 5:
 		send("GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\nhello")
