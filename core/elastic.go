@@ -24,7 +24,7 @@ import (
 // half used at every size. After the limit of a window or log has shrunk, surplus events expire as
 // usual, so no key is denied for longer than Per.
 //
-// The limit of an [InFlight] only shrinks, because its places are few: upTo is a factor from 0 to 1. At 1
+// The limit of an [InFlight] only shrinks, because its places are few: upTo is a factor above 0, up to 1. At 1
 // or more of spare, the limit is that of r, at 0 or less upTo times as large, and at least 1. Running
 // events keep their places.
 func (r Rule) Elastic(spare func() float64, upTo float64) Rule {
@@ -52,8 +52,8 @@ func (r *definition) compileSteps() {
 	case r.elastic.spare == nil:
 		fail("has no signal: the function is nil")
 		return
-	case r.Algorithm == driver.InFlight && !(r.UpTo >= 0 && r.UpTo <= 1): // NaN is neither
-		fail(fmt.Sprintf("is up to %v, outside 0 to 1", r.UpTo))
+	case r.Algorithm == driver.InFlight && !(r.UpTo > 0 && r.UpTo <= 1): // NaN is neither
+		fail(fmt.Sprintf("is up to %v, not above 0 and up to 1", r.UpTo))
 		return
 	case r.Algorithm != driver.InFlight && !(r.UpTo >= 1 && r.UpTo <= maxElastic):
 		fail(fmt.Sprintf("is up to %v, outside 1 to %d", r.UpTo, maxElastic))

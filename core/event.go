@@ -25,7 +25,7 @@ type event struct {
 	several  bool  // the lines, charges and asks are those of more
 	blocked  bool  // the limit of an enforced rule is Blocked: the Store is not asked
 	denied   bool  // of a Reservation: nothing is charged
-	holds    bool  // a charge takes a place of an in-flight rule
+	takes    bool  // a charge takes a place of an in-flight rule
 	nLines   int8  // the number of lines and asks in the event itself: 0 or 1
 	nCharges int8  // the number of charges there: 0 or 1
 }
@@ -40,7 +40,7 @@ type more struct {
 
 	rest  []State       // of a Reservation: the States of all lines but the first, once they are made
 	later []raises      // of a Reservation, for each charge; nil until the cost is raised
-	hold  *hold         // of a Reservation: its places; nil if it has none
+	holds *holds        // of a Reservation: its places; nil if it has none
 	begun time.Duration // when its decision was sent, if it has places
 
 	room struct { // so that an event of two rules takes one allocation
@@ -80,7 +80,7 @@ func (e *event) free() {
 	if e.several && max(cap(e.more.charges), cap(e.more.lines), cap(e.more.asks)) > 64 {
 		return
 	}
-	e.several, e.blocked, e.holds, e.nLines = false, false, false, 0
+	e.several, e.blocked, e.takes, e.nLines = false, false, false, 0
 	events.Put(e)
 }
 
@@ -128,7 +128,7 @@ func (e *event) decide(ctx context.Context, asks []Ask, reserved bool) error {
 		return err
 	}
 	charges := e.charges()
-	if e.holds {
+	if e.takes {
 		if !reserved || charges[0].AtMost {
 			return errNoHolder
 		}
@@ -136,7 +136,9 @@ func (e *event) decide(ctx context.Context, asks []Ask, reserved bool) error {
 			e.more = new(more)
 		}
 		e.more.begun = sinceStart()
-		renewers.sweep()
+		if asks[0].Limiter.local {
+			renewers.sweep(asks[0].Limiter.store)
+		}
 	}
 	switch {
 	case len(charges) == 0:
@@ -146,6 +148,9 @@ func (e *event) decide(ctx context.Context, asks []Ask, reserved bool) error {
 			charges[i].Verdict = driver.Verdict{Allowed: true, Unknown: true}
 		}
 		return nil
+	case e.takes:
+		// If the end of ctx ended the call, the Store might take places that no caller knows: see Reserve.
+		ctx = context.WithoutCancel(ctx)
 	}
 	return asks[0].Limiter.store.Take(ctx, charges)
 }
@@ -292,7 +297,7 @@ func (e *event) fill(ctx context.Context, c *driver.Charge, a *Ask, rule Rule, o
 		c.Rule = rule.d.during(ctx, a.Key)
 	case driver.InFlight:
 		c.Cost = 1
-		e.holds = e.holds || op == driver.Spend
+		e.takes = e.takes || op == driver.Spend
 		if a.Limiter.local {
 			c.Rule = c.Rule.Lasting
 		}

@@ -4,196 +4,142 @@ import (
 	"context"
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A hold is the places that a Reservation has taken, apart from the Reservation, which may become garbage.
+// A hold is a place that a Reservation has taken, apart from the Reservation, which may become garbage.
 // The mutex of renewers guards the fields that change. All times are those of sinceStart.
 type hold struct {
-	store  driver.Store
-	local  bool            // the places do not lapse, see driver.Local
-	places []driver.Charge // Renews of the places that are not lost
-	lease  time.Duration   // the shortest Hold
-	ends   time.Duration   // after which the places are not renewed: see MaxHold
-	lost   chan struct{}   // closed when a place has lapsed
+	store driver.Store
+	local bool          // the place does not lapse, see driver.Local
+	renew driver.Charge // a Renew of the place
+	ends  time.Duration // after which the place is not renewed: see MaxHold
+	lost  chan struct{} // closed when the place has lapsed; that of the Reservation, unless the rule is a shadow
 
 	renewed time.Duration // when the last renewal, or the decision, was sent
-	stopped bool          // the places are not renewed any more
-	ended   bool          // the places are freed, or all have lapsed
-
-	unbind  func() bool // ends the effect of the context
-	cleanup runtime.Cleanup
+	kept    bool          // the end of the context does not matter: see holds.detach
+	stopped bool          // the place is not renewed any more
+	ended   bool          // the place is freed or has lapsed
 
 	due   time.Duration // not local: when the renewer looks at it next
 	index int           // in the heap of the renewer, or in the list of local holds; -1 in neither
 	timer *time.Timer   // local: until MaxHold or until the lease ends; or nil
 }
 
-// hold holds the places of r, an admitted event. The places are not renewed any more when ctx has ended.
+// holds are the places of a Reservation.
+type holds struct {
+	places  []*hold
+	lost    chan struct{} // closed when a place of an enforced rule has lapsed
+	unbind  func() bool   // ends the effect of the context
+	cleanup runtime.Cleanup
+}
+
+// hold holds the places of r, an admitted event. They are not renewed any more when ctx has ended.
 func (r *Reservation) hold(ctx context.Context) {
 	shared, begun := r.asks()[0].limiter, r.more.begun
-	h := &hold{store: shared.store, local: shared.local, lost: make(chan struct{}), renewed: begun, ends: driver.Never, index: -1}
+	all := &holds{lost: make(chan struct{})}
 	for i := range r.charges() {
 		c := &r.charges()[i]
-		if c.Rule.Algorithm != driver.InFlight || c.Cost == 0 {
+		if c.Rule.Algorithm != driver.InFlight || c.Cost == 0 { // a shadow that does not fit
 			continue
 		}
-		renew := driver.Charge{Key: c.Key, Rule: c.Rule, Op: driver.Renew, Cost: 1, Receipt: c.Receipt}
-		renew.Receipt.Age = 0
-		h.places = append(h.places, renew)
-		if lease := c.Rule.Hold; h.lease == 0 || lease < h.lease {
-			h.lease = lease
+		h := &hold{
+			store: shared.store, local: shared.local, lost: all.lost, renewed: begun, ends: driver.Never, index: -1,
+			renew: driver.Charge{Key: c.Key, Rule: c.Rule, Op: driver.Renew, Cost: 1, Receipt: c.Receipt},
 		}
-	}
-	for _, l := range r.lines() {
-		if most := l.rule.MaxHoldTime(); l.charge >= 0 && most > 0 {
-			h.ends = min(h.ends, begun+most)
+		if h.renew.Receipt.Age = 0; c.Rule.Shadow {
+			h.lost = make(chan struct{})
 		}
+		for _, l := range r.lines() {
+			if most := l.rule.MaxHoldTime(); int(l.charge) == i && most > 0 && most < driver.Never/2 {
+				h.ends = min(h.ends, begun+most)
+			}
+		}
+		all.places = append(all.places, h)
 	}
-	if len(h.places) == 0 {
-		return // a shadow that does not fit
+	if len(all.places) == 0 {
+		return
 	}
-	r.more.hold = h
-	renewers.add(h)
-	h.cleanup = runtime.AddCleanup(r, (*hold).abandon, h)
+	r.more.holds = all
+	renewers.add(all.places)
+	all.cleanup = runtime.AddCleanup(r, renewers.abandon, all.places)
 	if ctx.Done() != nil {
-		h.unbind = context.AfterFunc(ctx, h.stop)
+		places := all.places
+		all.unbind = context.AfterFunc(ctx, func() { renewers.contextEnded(places) })
 	}
 }
 
-// stop ends the renewals, so that the places lapse with their lease.
-func (h *hold) stop() {
-	renewers.mu.Lock()
-	defer renewers.mu.Unlock()
-	if h.stopped || h.ended {
-		return
+// detach undoes the effect of the context of the decision.
+func (a *holds) detach() {
+	if a.unbind != nil && !a.unbind() { // the context has ended, and contextEnded may not have begun
+		renewers.keep(a.places)
 	}
-	h.stopped = true
-	if h.local {
-		h.after(h.lease, h.lapse)
-	}
+	a.unbind = nil
 }
 
-// abandon ends h after its Reservation has become garbage. It runs outside of the bubble of testing/synctest
-// that h may belong to, so it uses no timer, no channel and no Store.
-func (h *hold) abandon() {
-	renewers.mu.Lock()
-	defer renewers.mu.Unlock()
-	if h.stopped = true; h.local && !h.ended {
-		renewers.garbage = append(renewers.garbage, h)
+// end ends the renewals of places that are about to be freed. It reports whether they have not ended before.
+func (a *holds) end() (ended bool) {
+	if a.unbind != nil {
+		a.unbind()
 	}
+	a.cleanup.Stop()
+	return renewers.remove(a.places)
 }
 
-// detach undoes the effect of the context of the decision on h.
-func (h *hold) detach() {
-	if h.unbind == nil || h.unbind() {
-		return
-	}
-	renewers.mu.Lock()
-	defer renewers.mu.Unlock()
-	h.stopped = false // the context had ended
-	if h.local {
-		h.watch(sinceStart())
-	}
+// lease returns the time for which the place lasts without a renewal.
+func (h *hold) lease() time.Duration { return h.renew.Rule.Hold }
+
+// sharesState reports whether h and o are places of one key and rule.
+func (h *hold) sharesState(o *hold) bool {
+	return h.renew.Key == o.renew.Key && h.renew.Rule.ID == o.renew.Rule.ID
 }
 
-// end ends h, whose places are about to be freed.
-func (h *hold) end() {
-	if h.unbind != nil {
-		h.unbind()
-	}
-	h.cleanup.Stop()
-	renewers.remove(h)
-}
-
-// watch makes local places lapse some time after MaxHold. It is called with the mutex of renewers.
+// watch sets the timer of a local place. It is called with the mutex, as are the following methods.
 func (h *hold) watch(now time.Duration) {
 	if h.timer != nil {
 		h.timer.Stop()
 	}
-	if h.ends != driver.Never {
-		h.after(h.ends-now, h.stop)
+	switch {
+	case h.stopped:
+		h.timer = time.AfterFunc(h.lease(), func() { renewers.lapse(h) })
+	case h.ends != driver.Never:
+		h.timer = time.AfterFunc(h.ends-now, func() { renewers.stop(h) })
 	}
-}
-
-func (h *hold) after(d time.Duration, f func()) {
-	if h.timer != nil {
-		h.timer.Stop()
-	}
-	h.timer = time.AfterFunc(d, f)
-}
-
-// lapse frees local places whose lease has ended.
-func (h *hold) lapse() {
-	renewers.mu.Lock()
-	lapsed := h.stopped && !h.ended // otherwise detach or end was faster
-	if lapsed {
-		renewers.end(h)
-		h.lose()
-	}
-	renewers.mu.Unlock()
-	if lapsed {
-		h.free()
-	}
-}
-
-// free frees local places.
-func (h *hold) free() {
-	undos := slices.Clone(h.places)
-	for i := range undos {
-		undos[i].Op = driver.Undo
-	}
-	_ = h.store.Adjust(context.Background(), undos) // of a memory store, which does not fail
 }
 
 // schedule sets when the renewer looks at h next: after a quarter to a third of its lease, so that places
 // that were taken at one moment are not renewed at one moment; sooner after a renewal that failed; or at
 // the end of the lease.
 func (h *hold) schedule(now time.Duration, failed bool) {
-	end, step := h.renewed+h.lease, h.lease/12
+	step := h.lease() / 12
 	switch {
 	case h.stopped || now >= h.ends:
-		h.due = end
+		h.due = h.end()
 	case failed:
-		h.due = min(now+step, end)
+		h.due = min(now+step, h.end())
 	default:
-		h.due = min(h.renewed+3*step+rand.N(step), end)
+		h.due = min(h.renewed+3*step+rand.N(step), h.end())
 	}
 }
 
-// answered notes that the Store has answered the renewals of h, which were sent at a time. found tells
-// which places had not lapsed.
-func (h *hold) answered(sent time.Duration, charges []driver.Charge) {
-	h.renewed = sent
-	i := -1
-	h.keep(func(*driver.Charge) bool {
-		i++
-		return charges[i].Verdict.Found
-	})
-}
+// end returns the time at which the place lapses unless it is renewed. It does not lapse before.
+func (h *hold) end() time.Duration { return h.renewed + h.lease() }
 
-// keep forgets the places for which had returns false: they have lapsed.
-func (h *hold) keep(had func(*driver.Charge) bool) {
-	kept := h.places[:0]
-	for i := range h.places {
-		if had(&h.places[i]) {
-			kept = append(kept, h.places[i])
-		}
-	}
-	if len(kept) < len(h.places) {
-		h.lose()
-	}
-	h.places = kept
-}
-
-// lose reports that a place has lapsed.
-func (h *hold) lose() {
+// lapsed notes that the place has lapsed.
+func (h *hold) lapsed() {
+	h.ended = true
 	select {
-	case <-h.lost:
+	case <-h.lost: // with another place of the Reservation
 	default:
 		close(h.lost)
 	}
+}
+
+// free frees a local place. It is called without the mutex.
+func (h *hold) free() {
+	undo := h.renew
+	undo.Op = driver.Undo
+	_ = h.store.Adjust(context.Background(), []driver.Charge{undo}) // in this process, so it does not fail
 }

@@ -181,14 +181,16 @@ func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error)
 		return false, err
 	}
 	for rules := range slices.Chunk(c.states(), maxResets) {
+		var held []*hold
+		if l.local && slices.ContainsFunc(rules, Rule.isInFlight) {
+			held = renewers.held(l.store, key, rules)
+		}
 		some, err := adjust(ctx, driver.Reset, Ask{Limiter: l, Key: key, Cost: 1}, rules)
 		if err != nil {
 			return false, err
 		}
+		renewers.lose(held)
 		found = found || some
-		if l.local && slices.ContainsFunc(rules, Rule.isInFlight) {
-			renewers.lose(l.store, key, rules)
-		}
 	}
 	return found, nil
 }

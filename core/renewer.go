@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
@@ -13,10 +12,10 @@ import (
 )
 
 // A renewer renews the places that this process holds in one Store. Its goroutine runs while there are
-// any.
+// any. The mutex of renewers guards it.
 type renewer struct {
 	store   driver.Store
-	holds   holdHeap
+	holds   holdHeap      // without those in calls
 	calling int           // calls under way
 	wake    chan struct{} // receives a value when the goroutine has to look again
 }
@@ -29,98 +28,7 @@ const (
 	maxCalls = 8
 )
 
-// renewers are the renewers of all Stores with held places.
-var renewers = renewerList{byStore: make(map[driver.Store]*renewer)}
-
-type renewerList struct {
-	mu      sync.Mutex
-	byStore map[driver.Store]*renewer
-	locals  []*hold // the local ones, at their indexes
-	garbage []*hold // those of them whose Reservations are garbage
-}
-
-// add makes the places of h last until it is removed.
-func (l *renewerList) add(h *hold) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if h.local {
-		h.index = len(l.locals)
-		l.locals = append(l.locals, h)
-		h.watch(h.renewed)
-		return
-	}
-	r := l.byStore[h.store]
-	if r == nil {
-		r = &renewer{store: h.store, wake: make(chan struct{}, 1)}
-		l.byStore[h.store] = r
-		go r.run()
-	}
-	h.schedule(h.renewed, false)
-	r.push(h)
-}
-
-// end notes that the places of h are freed or have lapsed. It is called with the mutex.
-func (l *renewerList) end(h *hold) {
-	h.ended = true
-	if h.local && h.index >= 0 {
-		last := len(l.locals) - 1
-		l.locals[h.index] = l.locals[last]
-		l.locals[h.index].index = h.index
-		l.locals[last] = nil
-		l.locals, h.index = l.locals[:last], -1
-	}
-}
-
-// lose tells the holders of places of key in the states of rules that these have been reset. s is a local
-// Store: holders in others notice it when they renew their places.
-func (l *renewerList) lose(s driver.Store, key string, rules []Rule) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, h := range l.locals {
-		if h.store == s {
-			h.keep(func(p *driver.Charge) bool {
-				return p.Key != key || !slices.ContainsFunc(rules, func(r Rule) bool { return r.d.compiled.ID == p.Rule.ID })
-			})
-		}
-	}
-}
-
-// remove ends the renewals of h.
-func (l *renewerList) remove(h *hold) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.end(h)
-	if h.timer != nil {
-		h.timer.Stop()
-	}
-	if h.local || h.index < 0 {
-		return // a renewal is under way
-	}
-	r := l.byStore[h.store]
-	heap.Remove(&r.holds, h.index)
-	if len(r.holds) == 0 {
-		r.look()
-	}
-}
-
-// sweep frees the local places of Reservations that are garbage.
-func (l *renewerList) sweep() {
-	l.mu.Lock()
-	var abandoned []*hold
-	for _, h := range l.garbage {
-		if !h.ended {
-			l.end(h)
-			abandoned = append(abandoned, h)
-		}
-	}
-	l.garbage = nil
-	l.mu.Unlock()
-	for _, h := range abandoned {
-		h.free()
-	}
-}
-
-// push adds h, and lets the goroutine look if h is due first. It is called with the mutex.
+// push adds h, and lets the goroutine look if h is due first.
 func (r *renewer) push(h *hold) {
 	if heap.Push(&r.holds, h); h.index == 0 {
 		r.look()
@@ -156,81 +64,110 @@ func (r *renewer) run() {
 func (r *renewer) renewDue() (wait time.Duration, done bool) {
 	renewers.mu.Lock()
 	defer renewers.mu.Unlock()
-	for now := sinceStart(); r.calling < maxCalls; {
+	now := sinceStart()
+	for r.calling < maxCalls {
 		batch := r.takeDue(now)
 		if len(batch) == 0 {
 			break
 		}
 		r.calling++
-		go r.renew(batch)
+		go r.renew(batch, now)
 	}
 	switch {
-	case len(r.holds) > 0 && r.calling < maxCalls:
-		return r.holds[0].due - sinceStart(), false
-	case len(r.holds) > 0 || r.calling > 0:
+	case r.calling == maxCalls:
+		return r.dropLapsed(now), false
+	case len(r.holds) > 0:
+		return r.holds[0].due - now, false
+	case r.calling > 0:
 		return driver.Never, false // until a call ends
 	}
 	delete(renewers.byStore, r.store)
 	return 0, true
 }
 
-// takeDue takes holds whose places have to be renewed in one call. If one is due, others are that will be
-// due soon. takeDue drops holds whose leases have ended.
+// takeDue takes places that have to be renewed, for one call: one place of a key and rule at most, see
+// [driver.Store]. If one is due, others are that will be due soon. It drops places whose leases have ended.
 func (r *renewer) takeDue(now time.Duration) (batch []*hold) {
-	places := 0
-	soon := now
-	for len(r.holds) > 0 && r.holds[0].due <= soon {
+	var others []*hold // whose key and rule are in batch
+	defer func() {
+		for _, h := range others {
+			heap.Push(&r.holds, h)
+		}
+	}()
+	for soon := now; len(r.holds) > 0 && len(batch) < maxRenewals && r.holds[0].due <= soon; {
 		h := r.holds[0]
-		switch {
-		case now >= h.renewed+h.lease:
-			h.ended = true
-			h.lose()
-		case h.stopped || now >= h.ends:
+		switch ending := h.stopped || now >= h.ends; {
+		case now >= h.end():
+			heap.Pop(&r.holds)
+			h.lapsed()
+		case ending && h.due == h.end(): // soon
+			return batch
+		case ending:
 			h.schedule(now, false)
 			heap.Fix(&r.holds, 0)
-			continue
-		case len(batch) > 0 && places+len(h.places) > maxRenewals:
-			return batch
+		case slices.ContainsFunc(batch, h.sharesState):
+			if others = append(others, heap.Pop(&r.holds).(*hold)); len(others) == maxRenewals {
+				return batch
+			}
 		default:
-			batch, places = append(batch, h), places+len(h.places)
-			soon = now + h.lease/100
+			batch, soon = append(batch, h), now+h.lease()/100
+			heap.Pop(&r.holds)
 		}
-		heap.Pop(&r.holds)
 	}
 	return batch
 }
 
+// dropLapsed drops the places whose leases have ended, while no call can begin. It returns the time until
+// the next lease ends.
+func (r *renewer) dropLapsed(now time.Duration) time.Duration {
+	wait, kept := time.Duration(driver.Never), r.holds[:0]
+	for _, h := range r.holds {
+		if left := h.end() - now; left > 0 {
+			wait, h.index, kept = min(wait, left), len(kept), append(kept, h)
+		} else {
+			h.index = -1
+			h.lapsed()
+		}
+	}
+	clear(r.holds[len(kept):])
+	r.holds = kept
+	heap.Init(&r.holds)
+	return wait
+}
+
 var errStore = errors.New("the store")
 
-// renew renews the places of batch in one call.
-func (r *renewer) renew(batch []*hold) {
-	var charges []driver.Charge
+// renew renews the places of batch in one call, which ends before their leases.
+func (r *renewer) renew(batch []*hold, now time.Duration) {
+	charges := make([]driver.Charge, len(batch))
 	timeout := time.Duration(driver.Never)
-	for _, h := range batch {
-		charges = append(charges, h.places...)
-		timeout = min(timeout, h.lease/3)
+	for i, h := range batch {
+		charges[i] = h.renew
+		timeout = min(timeout, h.lease()/3, h.end()-now)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	sent := sinceStart()
-	err := call.Recover(errStore, func() error { return r.store.Adjust(ctx, charges) })
+	_, err := call.Detached(ctx, errStore, nil, func() (struct{}, error) {
+		return struct{}{}, r.store.Adjust(ctx, charges)
+	})
 	cancel()
 	renewers.mu.Lock()
 	defer renewers.mu.Unlock()
-	now := sinceStart()
-	for _, h := range batch {
-		n := len(h.places)
-		if err == nil && !h.ended {
-			h.answered(sent, charges[:n])
-		}
-		charges = charges[n:]
-		if h.ended || len(h.places) == 0 {
-			h.ended = true
+	r.calling--
+	now = sinceStart()
+	for i, h := range batch {
+		switch {
+		case h.ended:
 			continue
+		case err == nil && !charges[i].Verdict.Found:
+			h.lapsed()
+			continue
+		case err == nil:
+			h.renewed = sent
 		}
 		h.schedule(now, err != nil)
 		r.push(h)
 	}
-	r.calling--
 	r.look()
 }
 

@@ -33,11 +33,17 @@ func (r *Reservation) Reserve(ctx context.Context, asks ...Ask) (d Decision, err
 		return d, err
 	}
 	r.conclude(&d, true)
-	r.observe(asks, &d, nil)
 	r.reserve(d.Allowed)
-	if r.holds && d.Allowed {
+	if r.takes && d.Allowed {
 		r.hold(ctx)
+		if err := ctx.Err(); err != nil {
+			_ = r.release(ctx) // after an error, the places lapse
+			r.observe(asks, &d, err)
+			r.event = event{}
+			return Decision{}, err
+		}
 	}
+	r.observe(asks, &d, nil)
 	return d, nil
 }
 
@@ -79,19 +85,49 @@ func (r *Reservation) Refund(ctx context.Context) error {
 // charges of other rules stay. A second Release does nothing, as does one after Refund.
 //
 // The end of ctx does not matter: an event that was cancelled frees its places, too. The Store bounds the
-// time that Release takes. If it returns an error, the places may stay taken until they lapse.
+// time that Release takes. If it returns an error, the places may stay taken until they lapse, and Release
+// may be called again.
 func (r *Reservation) Release(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.release(ctx)
+}
+
+// release is Release with the mutex.
+func (r *Reservation) release(ctx context.Context) error {
 	total := func(i, before int) int {
 		if r.charges()[i].Rule.Algorithm == driver.InFlight {
 			return 0
 		}
 		return before
 	}
-	r.endHold()
-	err := r.settle(context.WithoutCancel(ctx), total, func() {})
-	r.wakeWaiters()
+	return r.end(func() error { return r.settle(context.WithoutCancel(ctx), total, func() {}) })
+}
+
+// end ends the renewals of the places of r, and calls free, which must free them. It wakes callers that
+// wait for them. If free fails, the places can be freed again.
+func (r *Reservation) end(free func() error) error {
+	if r.more == nil || r.more.holds == nil {
+		return free()
+	}
+	ended := r.more.holds.end()
+	var places []*driver.Charge
+	for i := range r.charges() {
+		if c := &r.charges()[i]; c.Rule.Algorithm == driver.InFlight && c.Cost > 0 {
+			places = append(places, c)
+		}
+	}
+	err := free()
+	for _, c := range places {
+		if err != nil {
+			c.Cost = 1
+		}
+	}
+	for _, l := range r.lines() {
+		if ended && l.charge >= 0 && l.rule.isInFlight() {
+			r.asks()[l.ask].limiter.waiters.wake(r.charges()[l.charge].Key)
+		}
+	}
 	return err
 }
 
@@ -107,36 +143,20 @@ func (r *Reservation) Release(ctx context.Context) error {
 func (r *Reservation) Lost() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.more == nil || r.more.hold == nil {
+	if r.more == nil || r.more.holds == nil {
 		return nil
 	}
-	return r.more.hold.lost
+	return r.more.holds.lost
 }
 
 // hasPlaces reports whether r has places, and whether their Store is local. It ends the effect of the
 // context of the decision on the places: the caller calls Release.
 func (r *Reservation) hasPlaces() (has, local bool) {
-	if !r.holds || r.more == nil || r.more.hold == nil { // of a decision that this goroutine has made
+	if !r.takes || r.more == nil || r.more.holds == nil { // of a decision that this goroutine has made
 		return false, false
 	}
-	r.more.hold.detach()
-	return true, r.more.hold.local
-}
-
-// endHold ends the renewals of the places of r, if it has any.
-func (r *Reservation) endHold() {
-	if r.more != nil && r.more.hold != nil {
-		r.more.hold.end()
-	}
-}
-
-// wakeWaiters wakes callers that wait for the places of r, which are free now.
-func (r *Reservation) wakeWaiters() {
-	for _, l := range r.lines() {
-		if l.charge >= 0 && l.rule.Algorithm() == driver.InFlight {
-			r.asks()[l.ask].limiter.waiters.wake(r.charges()[l.charge].Key)
-		}
-	}
+	r.more.holds.detach()
+	return true, r.asks()[0].limiter.local
 }
 
 // Settle sets the total cost of the event, the same for every ask of a [ReserveTogether], except for
@@ -198,17 +218,23 @@ func (r *Reservation) settleAsks(ctx context.Context, cost int, ends bool, is fu
 		}
 		return sum
 	}
-	if ends {
-		r.endHold()
-		defer r.wakeWaiters()
-	}
-	return r.settle(ctx, total, func() {
-		for i := range asks {
-			if settled(int32(i)) {
-				asks[i].cost = cost
+	settle := func() error {
+		return r.settle(ctx, total, func() {
+			for i := range asks {
+				if settled(int32(i)) {
+					asks[i].cost = cost
+				}
 			}
-		}
-	})
+		})
+	}
+	if !ends || r.more == nil || r.more.holds == nil {
+		return settle()
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx) // the places are freed with the rest, or would stay taken
+	return r.end(settle)
 }
 
 // key returns the key of the charges of l, or of the limiter that l is a view of, and the number of such

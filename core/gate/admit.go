@@ -13,7 +13,16 @@ import (
 func (g *gate) Admit(ctx context.Context, h http.Header, r *http.Request, pattern string) (*http.Request, *unexported.Served, *Rejection) {
 	var e Event
 	next, served, rejection := g.admit(ctx, h, r, pattern, &e)
+	reported := false
+	if g.onDecision != nil && served != nil && served.End != nil {
+		defer func() {
+			if !reported { // OnDecision panics
+				served.End()
+			}
+		}()
+	}
 	g.report(ctx, &e, cmp.Or(pattern, r.Pattern), rejection)
+	reported = true
 	return next, served, rejection
 }
 
@@ -33,22 +42,19 @@ func (g *gate) admit(ctx context.Context, h http.Header, r *http.Request, patter
 	rec, rejection := rec.decide(ctx, h, r, g.limiterFor(rec, r, pattern), e)
 	switch {
 	case rejection != nil:
-		rec.endPlaces()
 		return r, nil, rejection
 	case e.Decision.Len() == 0:
-		rec.endPlaces()
 		return g.undecided(r), g.served(nil), nil
 	}
 	r = rec.bind(r)
 	if rejection := rec.apply(h, r, e); rejection != nil {
-		rec.endPlaces()
 		return r, nil, rejection
 	}
 	return r, g.served(rec), nil
 }
 
 // apply writes the header fields of the decision of e about r, and holds r if it is delayed. It returns
-// the Rejection of a request whose handler must not run.
+// the Rejection of a request whose handler must not run, which has no places then.
 func (rec *record) apply(h http.Header, r *http.Request, e *Event) *Rejection {
 	rec.writeFields(h, &e.Decision)
 	if !e.Decision.Allowed {
@@ -56,6 +62,7 @@ func (rec *record) apply(h http.Header, r *http.Request, e *Event) *Rejection {
 	}
 	if err := hold(r.Context(), e.Decision.Delay); err != nil {
 		rec.leaveQueue()
+		rec.endPlaces()
 		return rec.gate.reject(e, h, r, err, ended)
 	}
 	return nil

@@ -17,10 +17,12 @@ import (
 // limiter of the first key function. A decision without States lets the request through unless there
 // is a Rejection. The record, which is rec or another one in its place, has the decision.
 //
+// The record has places only if the request is admitted.
+//
 // If a known key is exhausted, decide charges the known keys before the next key function runs, so that
 // no token is verified for a request that these keys deny. When all keys are known, it refunds these
 // charges, and decides about all keys together.
-func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, first *core.Limiter, e *Event) (*record, *Rejection) {
+func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, first *core.Limiter, e *Event) (last *record, rejection *Rejection) {
 	g, d, cost := rec.gate, &e.Decision, 1
 	if g.cost != nil {
 		cost = g.cost(ctx, r)
@@ -32,6 +34,13 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 		charged int   // the number of known keys that these have charged
 		failed  error // of the Store, which is not called again after an error
 	)
+	defer func() {
+		if last == nil { // a function of the application panics
+			for _, c := range early {
+				c.rec.endPlaces()
+			}
+		}
+	}()
 	for i := range g.asks {
 		known = append(known, core.Ask{})
 		n := len(known) - 1
@@ -62,6 +71,7 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 					rec, *d = c.rec, decided
 				}
 			}
+			rec.endPlaces()
 			if d.Len() > 0 && !d.Allowed {
 				return rec, nil
 			}

@@ -26,7 +26,8 @@
 // The response to a denied request has the status 429 (RFC 6585) or that of [DeniedStatus],
 // Retry-After (RFC 9110 section 10.2.3) and a problem document (RFC 9457, see [Problem]). A client
 // that waits for Retry-After seconds is admitted unless other requests use the same key in the
-// meantime. Retry-After is absent if the cost can never be admitted. The responses of the gate
+// meantime. Retry-After is absent if the cost can never be admitted, and if all places of a [core.InFlight]
+// are taken. The responses of the gate
 // itself (by default 400, 401, 429, 500 and 503) forbid caches to store them (Cache-Control:
 // no-store) and clients to guess their type (X-Content-Type-Options: nosniff).
 //
@@ -82,6 +83,37 @@
 //	limit := nethttplimit.New(requests, user, gate.And(tokens, user, gate.Cost(estimate)))
 //
 //	err := gate.SettleFor(r.Context(), tokens, used) // in the handler
+//
+// # Requests at the same time
+//
+// A [core.InFlight] limits the requests of a key that run at the same time. An admitted request takes a
+// place and has it until its handler has returned, panicked or returned an error, even if the client has
+// hung up. A leaky bucket delays a request that has its place already.
+//
+//	exports := core.Must(core.New(store, core.InFlight("exports", 5)))
+//	limit := nethttplimit.New(exports, user)
+//
+// [Refund], [Settle] and RefundIf change the costs of other rules and leave the place taken. [Reset] frees
+// all places of the key: the requests that run have none from then on, and their ends free none.
+//
+// The end of the handler counts, not that of the connection. A handler that hijacks its connection must
+// serve it before it returns. A [net/http.TimeoutHandler] inside a gate returns at the timeout while the
+// handler behind it may still run without a place: put the gate inside. The function Check of an adapter
+// does not know when its handler returns. With an InFlight it responds with 500, and logs the reason; call
+// core.Limiter.Reserve, defer core.Reservation.Release, and respond with Deny of the adapter.
+//
+// In a memory store, the place is free when the gate returns, before a short response that was not flushed
+// is complete. A long or flushed response can be complete earlier. For other stores, the gate frees the
+// place in another goroutine, and no response waits for it: the next request of the client, if it comes at
+// once, may find the place taken. If the call fails, the error is logged, and the place lapses after
+// [core.Rule.Hold]. The place of a process that exits before the call lapses, too: Shutdown of
+// [net/http.Server] waits only for the handlers.
+//
+// The header fields have no time, because a place ends by an event. The problem document has none either,
+// and there is no Retry-After unless another rule denies the request, too. OnDenied can set one.
+//
+//	RateLimit-Policy: "exports";q=5;qu="concurrent-requests"
+//	RateLimit: "exports";r=4
 //
 // # Plans
 //

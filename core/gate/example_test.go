@@ -476,3 +476,26 @@ func ExampleFromContext() {
 	// api has 2 left
 	// api has 1 left
 }
+
+// Each user may run one export at a time. The place is free when the handler has returned.
+func Example_sameTime() {
+	store := memstore.New()
+	exports := core.Must(core.New(store, core.InFlight("exports", 1)))
+	var h http.Handler
+	export := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/export/all" { // meanwhile, the same user asks for another export
+			second := do(h, "GET", "/export/one", "Accept", "text/plain")
+			fmt.Print(second.Code, " ", second.Body)
+		}
+	})
+	h = nethttplimit.New(exports, keyfunc.RemoteIP())(export)
+
+	first := do(h, "GET", "/export/all")
+	fmt.Println(first.Code, first.Header().Get("RateLimit-Policy"))
+	third := do(h, "GET", "/export/one")
+	fmt.Println(third.Code, third.Header().Get("RateLimit"))
+	// Output:
+	// 429 Policy "exports" allows 1 request at a time.
+	// 200 "exports";q=1;qu="concurrent-requests"
+	// 200 "exports";r=0
+}

@@ -29,10 +29,12 @@ const (
 	//	t   if r is above 0: the period that r refers to (core.State.Window)
 	//	    if r is 0: the time until the next event is available
 	//	    if the rule denied the request: the time until it admits the same cost, if it ever does
+	//
+	// For a [core.InFlight], qu is concurrent-requests, and there is neither w nor t.
 	IETFDraft HeaderVersion = iota + 1
 	// XRateLimit selects X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset, for the
 	// rule that has the smallest part of its capacity left. Reset is the time at which the whole
-	// capacity is restored, in Unix seconds, rounded up.
+	// capacity is restored, in Unix seconds, rounded up. A [core.InFlight] has no Reset.
 	XRateLimit
 
 	endOfVersions
@@ -110,8 +112,8 @@ type member struct {
 }
 
 // appendMember appends a member of RateLimit, after a comma unless b is empty. t is absent if the
-// cost can never be admitted, and for places, which end by an event. With r=0, t is at least 1: otherwise a client that follows t would
-// send its next request at once.
+// cost can never be admitted, and for places, which end by an event. With r=0, t is at least 1:
+// otherwise a client that follows t would send its next request at once.
 func appendMember(b []byte, p *policy, s *core.State) []byte {
 	if len(b) > 0 {
 		b = append(b, ", "...)

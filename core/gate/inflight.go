@@ -10,6 +10,9 @@ import (
 // the option for a limit that depends on the load, such as one with [core.Rule.Elastic]. If a
 // request passes several gates, give the option to one of them.
 //
+// CountInFlight counts the requests of all keys in this process and denies none. A [core.InFlight] limits
+// the requests of each key, in all processes that share a store.
+//
 // CountInFlight panics if c is nil.
 func CountInFlight(c InFlightCounter) Option {
 	argument.NotNil("gate: CountInFlight", "counter", c)

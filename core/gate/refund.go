@@ -11,7 +11,7 @@ import (
 // for which the server has failed (500 and above).
 //
 // The refund includes changes of the cost by [Settle]. f is called concurrently. RefundIf panics if f
-// is nil.
+// is nil. A place of a [core.InFlight] is not refunded, and is freed after the refund.
 //
 // While its handler runs, the request is counted, so concurrent requests cannot exceed the limit. The
 // header fields of the response count the request, too. The refund takes another call of the Store

@@ -9,7 +9,7 @@ import (
 // RetryAfter returns the Retry-After of the denied decision d in seconds, for an OnDenied function
 // that writes the wait in its own words. The result is at least 1, and at least the parameter t of
 // the RateLimit field for every rule that denied. RetryAfter returns false if d is admitted, if its cost
-// can never be admitted, or if the wait is not known ([core.State.Estimate]).
+// can never be admitted, or if the wait is unknown ([core.State.Estimate]).
 func RetryAfter(d core.Decision) (seconds int64, ok bool) {
 	if d.Allowed || d.RetryAfter == core.Never {
 		return 0, false

@@ -22,7 +22,8 @@ var (
 // Settle debits or refunds the difference for every limiter of the innermost gate, as
 // [core.Reservation.Settle] does. A debit puts a key into debt if necessary. Settling the same cost
 // again does nothing. If a limiter of the gate has a cost of its own (see [And]) and cost is not zero,
-// Settle returns [ErrSeveralCosts].
+// Settle returns [ErrSeveralCosts]. A place of a [core.InFlight] has no cost: it is free when the handler has
+// returned, and not before, whatever Settle, [SettleFor] and [Refund] do.
 //
 // If the innermost gate has not admitted the request, Settle returns [ErrNotAdmitted], even if an
 // outer gate has admitted the request. If cost is negative, Settle returns [core.ErrNegativeCost].

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/storetest/internal/oracle"
 )
 
@@ -27,6 +26,9 @@ func compareLimiters(s *subject, n int) (occurred map[string]int) {
 		for range 100 {
 			h.step()
 		}
+		for _, r := range h.held {
+			h.release(r)
+		}
 	}
 	return occurred
 }
@@ -42,13 +44,14 @@ type limiterHistory struct {
 	oracle   oracle.Oracle
 	limiters [2]*modelLimiter
 	held     []*heldReservation
+	spare    float64       // the signal of elastic rules, 0 or 1
 	left     int           // the last Remaining
 	wait     time.Duration // the last RetryAfter
 	trace    []string
 	occurred map[string]int // the number of times that each situation occurred
 }
 
-// A heldReservation is a Reservation that can be settled.
+// A heldReservation is a Reservation that can be settled and released.
 type heldReservation struct {
 	*core.Reservation
 	model *modelDecision
@@ -89,10 +92,13 @@ func (h *limiterHistory) must(err error) {
 
 // limit returns a random limit of a rule of the algorithm. It often has the length of one of like.
 func (h *limiterHistory) limit(algorithm int, like map[string]core.Limit) (l core.Limit) {
-	bucket := isBucket(testkit.Algorithms[algorithm])
+	bucket := isBucket(modelAlgorithms[algorithm])
 	l = core.Per(draw(h, 1, 2, 3, 7, 10, 50), draw(h, 700*time.Millisecond, time.Second, 3*time.Second, time.Minute))
 	if h.fine {
 		l = core.Per(1+h.rng.IntN(12), time.Duration(1+h.rng.IntN(100))*time.Microsecond)
+	}
+	if isInFlight(algorithm) {
+		l = core.Limit{Events: draw(h, 1, 2, 3, 5)}
 	}
 	if bucket && h.one(2) {
 		l.Burst = draw(h, 1, 2, 5, 20)
@@ -100,6 +106,9 @@ func (h *limiterHistory) limit(algorithm int, like map[string]core.Limit) (l cor
 	if old := like[draw(h, append(planNames, "")...)]; old.Events > 0 && !h.one(3) {
 		times := draw(h, 1, 2, 3, 7)
 		l = core.Limit{Events: old.Events * times, Per: old.Per, Burst: old.Burst * times}
+	}
+	if isInFlight(algorithm) {
+		l.Events = min(l.Events, 20)
 	}
 	if h.one(12) {
 		l = draw(h, core.Unlimited, core.Blocked)
@@ -114,10 +123,19 @@ func (h *limiterHistory) rule(name string, like *modelRule) *modelRule {
 	if like != nil && !h.one(6) {
 		*r, limits = *like, like.limits
 		r.limits = make(map[string]core.Limit)
-	} else if r.algorithm = h.rng.IntN(len(testkit.Algorithms)); testkit.Algorithms[r.algorithm].Name == "sliding_window" {
-		r.subWindows = draw(h, 1, 3, 10, 60)
+	} else {
+		r.algorithm = h.rng.IntN(len(modelAlgorithms))
+		switch modelAlgorithms[r.algorithm].Name {
+		case "sliding_window":
+			r.subWindows = draw(h, 1, 3, 10, 60)
+		case "in_flight":
+			r.places = h.places()
+		}
 	}
 	r.limits[""] = h.limit(r.algorithm, limits)
+	if isInFlight(r.algorithm) && r.limits[""].Events < 0 { // only plans can be Unlimited or Blocked
+		r.limits[""] = core.Limit{Events: 2}
+	}
 	for _, plan := range planNames[:h.rng.IntN(len(planNames)+1)] {
 		if !h.one(4) {
 			r.limits[plan] = h.limit(r.algorithm, r.limits)
@@ -212,7 +230,10 @@ func (h *limiterHistory) ask() modelAsk {
 func (h *limiterHistory) step() {
 	h.Helper()
 	h.advance()
-	switch h.rng.IntN(20) {
+	if h.one(4) {
+		h.spare = float64(h.rng.IntN(2))
+	}
+	switch h.rng.IntN(23) {
 	case 0:
 		h.replace(h.one(2))
 	case 1:
@@ -224,11 +245,19 @@ func (h *limiterHistory) step() {
 	case 5, 6, 7:
 		h.settle()
 	case 8, 9, 10:
-		h.decide(h.ask(), h.ask())
+		h.decide(draw(h, core.ReserveTogether, core.ReserveTogether, nil), h.ask(), h.ask())
 	case 11, 12:
-		h.decide(modelAsk{view: h.view(), key: h.key(), cost: h.cost() * draw(h, 1, 10), atMost: true})
+		h.decide(reserveAtMost, modelAsk{view: h.view(), key: h.key(), cost: h.cost() * draw(h, 1, 10), atMost: true})
+	case 13:
+		h.acquire()
+	case 14, 15:
+		h.end()
 	default:
-		h.decide(h.ask())
+		if a := h.ask(); a.plan == "" && h.one(2) {
+			h.decide(nil, a)
+		} else {
+			h.decide(core.ReserveTogether, a)
+		}
 	}
 }
 
@@ -255,73 +284,6 @@ func (h *limiterHistory) advance() {
 	h.Advance(d.Truncate(time.Microsecond))
 }
 
-// decide compares the decision about asks, which is sometimes reserved, with that of the model.
-func (h *limiterHistory) decide(asks ...modelAsk) {
-	h.Helper()
-	most := asks[0].cost
-	want := decide(&h.oracle, h.now(), asks...)
-	h.note("decide %v: %v", asks, want.allowed)
-	coreAsks := make([]core.Ask, len(asks))
-	for i := range asks {
-		coreAsks[i] = asks[i].ask()
-	}
-	coreAsks[0].Cost = most
-	r, got, err := h.reserve(coreAsks, asks[0].atMost)
-	if want.invalid {
-		if h.occurred["invalid"]++; !errors.Is(err, core.ErrInvalidAsk) {
-			h.differ("got error %v, want ErrInvalidAsk", err)
-		}
-		return
-	}
-	h.must(err)
-	if slices.ContainsFunc(want.charges, func(c modelCharge) bool { return len(c.asks) > 1 }) {
-		h.occurred["merged"]++
-	}
-	retryAfter, delay := want.wait()
-	if got.Allowed != want.allowed || got.RetryAfter != retryAfter || got.Delay != delay || got.Len() != len(want.states) {
-		h.differ("got %v with RetryAfter %v and Delay %v\n\twant Allowed %v, RetryAfter %v, Delay %v, %d states",
-			got, got.RetryAfter, got.Delay, want.allowed, retryAfter, delay, len(want.states))
-	}
-	for i, s := range got.States() {
-		h.compare(s, want.states[i], want.rules[i])
-	}
-	if r == nil {
-		return
-	}
-	if h.compareCost(r, want); asks[0].atMost && want.allowed && want.cost() < most {
-		h.occurred["at most"]++
-	}
-	if len(h.held) > 8 {
-		h.held = h.held[1:]
-	}
-	h.held = append(h.held, &heldReservation{r, want, time.Now()})
-}
-
-// reserve decides about asks. It makes half of the decisions that have one ask without a plan by Allow,
-// AllowN or Peek, which return no Reservation.
-func (h *limiterHistory) reserve(asks []core.Ask, atMost bool) (r *core.Reservation, d core.Decision, err error) {
-	ctx := context.Background()
-	switch a := asks[0]; {
-	case atMost:
-		if r, err = a.Limiter.ReserveAtMost(ctx, a.Key, a.Cost); err == nil {
-			d = r.Decision()
-		}
-	case len(asks) > 1 || a.Plan != "" || h.one(2):
-		if r, err = core.ReserveTogether(ctx, asks...); err == nil {
-			d = r.Decision()
-		}
-	case a.Peek && a.Cost == 1:
-		d, err = a.Limiter.Peek(ctx, a.Key)
-	case a.Peek:
-		d, err = core.AllowTogether(ctx, a)
-	case a.Cost == 1:
-		d, err = a.Limiter.Allow(ctx, a.Key)
-	default:
-		d, err = a.Limiter.AllowN(ctx, a.Key, a.Cost)
-	}
-	return r, d, err
-}
-
 // compare fails if the State got differs from want, of a Rule as in r.
 func (h *limiterHistory) compare(got, want core.State, r limited) {
 	h.Helper()
@@ -332,7 +294,7 @@ func (h *limiterHistory) compare(got, want core.State, r limited) {
 	if l.Burst == 0 {
 		l.Burst = l.Events
 	}
-	if l != r.limit || rule.Name() != r.name || rule.PlanName() != r.plan || rule.IsShadow() != r.shadow {
+	if l != r.inForce() || rule.Name() != r.name || rule.PlanName() != r.plan || rule.IsShadow() != r.shadow {
 		h.differ("got the rule %v, want %+v", rule, r)
 	}
 	h.left = got.Remaining
@@ -343,6 +305,7 @@ func (h *limiterHistory) compare(got, want core.State, r limited) {
 		"unlimited": r.limit == core.Unlimited, "blocked": r.limit == core.Blocked, "unknown": got.Unknown,
 		"plan": r.plan != "" && r.plan != "unknown", "unknown plan": r.plan == "unknown",
 		"denied": !got.Allowed, "soft": got.Soft, "delayed": got.Delay > 0,
+		"estimate": got.Estimate, "elastic": l != r.limit,
 	} {
 		if is {
 			h.occurred[name]++
@@ -360,8 +323,7 @@ func (h *limiterHistory) compareCost(r *core.Reservation, want *modelDecision) {
 // settle settles a reservation.
 func (h *limiterHistory) settle() {
 	h.Helper()
-	// A Reservation takes its own age for a step back of the clock if that stands still.
-	h.held = slices.DeleteFunc(h.held, func(r *heldReservation) bool { return time.Since(r.since) > time.Second/2 })
+	h.dropOld()
 	if len(h.held) == 0 {
 		return
 	}
@@ -397,7 +359,14 @@ func (h *limiterHistory) adjust() {
 		op, call = oracle.Credit, (*core.Limiter).Credit
 	}
 	h.note("op %d of %q, cost %d: %v", op, key, cost, v.rules(key, ""))
-	h.must(call(v.view, context.Background(), key, cost))
+	err := call(v.view, context.Background(), key, cost)
+	if rules, _ := v.choose(key, ""); slices.ContainsFunc(rules, func(r *modelRule) bool { return isInFlight(r.algorithm) }) {
+		if !errors.Is(err, core.ErrInvalidAsk) {
+			h.differ("got error %v, want ErrInvalidAsk", err)
+		}
+		return
+	}
+	h.must(err)
 	for _, r := range v.rules(key, "") {
 		if r.counts() {
 			h.oracle.Adjust(h.now(), []oracle.Charge{{Key: key, Rule: r.oracle(), Op: op, Cost: int64(cost)}})

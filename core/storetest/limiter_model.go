@@ -8,23 +8,23 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/storetest/internal/oracle"
 )
 
 // A modelRule models a core.Rule.
 type modelRule struct {
 	name       string
-	algorithm  int // an index of testkit.Algorithms
+	algorithm  int // an index of modelAlgorithms
 	subWindows int // zero except for a sliding window
 	soft       float64
 	shadow     bool
+	places     modelPlaces
 	limits     map[string]core.Limit // by plan; "" is the limit without a plan
 }
 
 // rule returns the modelled Rule.
 func (r *modelRule) rule() core.Rule {
-	rule := testkit.Algorithms[r.algorithm].Rule(r.name, r.limits[""]).Soft(r.soft)
+	rule := r.places.modify(modelAlgorithms[r.algorithm].Rule(r.name, r.limits[""]).Soft(r.soft))
 	for _, plan := range planNames {
 		if l, ok := r.limits[plan]; ok {
 			rule = rule.Plan(plan, l)
@@ -49,7 +49,7 @@ func (r *modelRule) under(plan string, l core.Limit) limited {
 	if l.Burst == 0 {
 		l.Burst = l.Events
 	}
-	return limited{r.name, r.algorithm, r.subWindows, r.soft, r.shadow, l, plan}
+	return limited{r.name, r.algorithm, r.subWindows, r.soft, r.shadow, r.places, l, plan}
 }
 
 // conflicts reports whether r and o have different limits for one plan.
@@ -68,6 +68,7 @@ type limited struct {
 	algorithm, subWindows int
 	soft                  float64
 	shadow                bool
+	places                modelPlaces
 	limit                 core.Limit // with a Burst
 	plan                  string     // the PlanName
 }
@@ -79,7 +80,7 @@ func (r limited) equal(o limited) bool {
 }
 
 func (r limited) String() string {
-	m := modelRule{r.name, r.algorithm, r.subWindows, r.soft, r.shadow, map[string]core.Limit{"": r.limit}}
+	m := modelRule{r.name, r.algorithm, r.subWindows, r.soft, r.shadow, r.places, map[string]core.Limit{"": r.limit}}
 	return fmt.Sprintf("%v plan %q", m.rule(), r.plan)
 }
 
@@ -87,13 +88,13 @@ func (r *limited) counts() bool { return r.limit != core.Unlimited && r.limit !=
 
 // oracle returns r for the oracle, which keeps the states of different algorithms in one place.
 func (r *limited) oracle() *oracle.Rule {
-	name := testkit.Algorithms[r.algorithm].Name
+	name, l := modelAlgorithms[r.algorithm].Name, r.inForce()
 	o := &oracle.Rule{
-		Name: name + " " + r.name, Algorithm: name, Events: int64(r.limit.Events), Per: r.limit.Per.Microseconds(),
-		Extra: percent(int64(r.limit.Burst), r.soft), SubWindows: int64(r.subWindows), Shadow: r.shadow,
+		Name: name + " " + r.name, Algorithm: name, Events: int64(l.Events), Per: (l.Per + r.places.hold).Microseconds(),
+		Extra: percent(int64(l.Burst), r.soft), SubWindows: int64(r.subWindows), Shadow: r.shadow, Lasting: r.places.lasting,
 	}
 	if isBucketRule(o) {
-		o.Burst = int64(r.limit.Burst)
+		o.Burst = int64(l.Burst)
 	}
 	return o
 }
@@ -189,8 +190,9 @@ type modelCharge struct {
 	parts []oracle.Charge // the charges that can be undone, the newest last
 }
 
-// newModelDecision returns the rules and charges of asks. blocked reports whether a rule blocks them.
-func newModelDecision(asks ...modelAsk) (d *modelDecision, blocked bool) {
+// newModelDecision returns the rules and charges of asks, whose event is reserved or not. blocked reports
+// whether a rule blocks them.
+func newModelDecision(reserved bool, asks ...modelAsk) (d *modelDecision, blocked bool) {
 	d = &modelDecision{asks: asks}
 	for i, a := range asks {
 		for _, r := range a.view.rules(a.key, a.plan) {
@@ -205,6 +207,10 @@ func newModelDecision(asks ...modelAsk) (d *modelDecision, blocked bool) {
 				blocked = blocked || r.limit == core.Blocked && !r.shadow
 				continue
 			}
+			cost := int64(a.cost)
+			if r.isInFlight() {
+				cost, d.invalid = 1, d.invalid || !a.peek && (!reserved || a.atMost)
+			}
 			c := d.charge(a.key, r)
 			if c == nil {
 				d.charges = append(d.charges, modelCharge{Charge: oracle.Charge{Key: a.key, Rule: r.oracle(), Op: oracle.Peek}, rule: r})
@@ -213,11 +219,11 @@ func newModelDecision(asks ...modelAsk) (d *modelDecision, blocked bool) {
 			}
 			switch {
 			case !a.peek && c.Op == oracle.Peek:
-				c.Op, c.Cost = oracle.Spend, int64(a.cost)
-			case !a.peek:
-				c.Cost += int64(a.cost)
+				c.Op, c.Cost = oracle.Spend, cost
+			case !a.peek && !r.isInFlight():
+				c.Cost += cost
 			case c.Op == oracle.Peek:
-				c.Cost = max(c.Cost, int64(a.cost))
+				c.Cost = max(c.Cost, cost)
 			}
 			c.asks = append(c.asks, i)
 		}
@@ -235,9 +241,10 @@ func (d *modelDecision) charge(key string, r limited) *modelCharge {
 	return nil
 }
 
-// decide returns the decision about asks at now, and charges it to o.
-func decide(o *oracle.Oracle, now int64, asks ...modelAsk) *modelDecision {
-	d, blocked := newModelDecision(asks...)
+// decide returns the decision about asks at now, and charges it to o. reserved tells whether the call is
+// one that returns a Reservation.
+func decide(o *oracle.Oracle, now int64, reserved bool, asks ...modelAsk) *modelDecision {
+	d, blocked := newModelDecision(reserved, asks...)
 	if d.invalid {
 		return d
 	}
@@ -271,6 +278,7 @@ func decide(o *oracle.Oracle, now int64, asks ...modelAsk) *modelDecision {
 			v := catalog(nil).verdict(&d.charge(asks[s.Ask].key, r).Charge)
 			s.Allowed, s.Soft, s.Remaining = v.Allowed, v.Soft, v.Remaining
 			s.RetryAfter, s.ResetAfter, s.Window, s.Delay = v.RetryAfter, v.ResetAfter, v.Window, v.Delay
+			s.Estimate = r.isInFlight() && !v.Allowed
 		}
 		d.allowed = d.allowed && (r.shadow || s.Allowed && !s.Unknown)
 	}
@@ -296,9 +304,13 @@ func (d *modelDecision) cost() int {
 
 // wait returns the RetryAfter and the Delay of the decision.
 func (d *modelDecision) wait() (retryAfter, delay time.Duration) {
+	estimate := time.Duration(0)
+	defer func() { retryAfter = cmp.Or(retryAfter, estimate) }()
 	for i, s := range d.states {
 		switch {
 		case d.rules[i].shadow:
+		case s.Estimate:
+			estimate = max(estimate, s.RetryAfter)
 		case !s.Allowed:
 			retryAfter = max(retryAfter, s.RetryAfter)
 		case d.allowed:
@@ -319,7 +331,7 @@ func (d *modelDecision) settle(o *oracle.Oracle, now int64, cost int, only *mode
 	}
 	for i := range d.charges {
 		c := &d.charges[i]
-		if !slices.ContainsFunc(c.asks, is) || c.rule.shadow && !c.Verdict.Allowed && len(c.parts) == 0 {
+		if !slices.ContainsFunc(c.asks, is) || c.rule.isInFlight() || c.rule.shadow && !c.Verdict.Allowed && len(c.parts) == 0 {
 			continue
 		}
 		change := int64(0)

@@ -31,6 +31,9 @@
 //   - ResponseWriter: it has the same optional methods with RefundIf and without, and
 //     [http.ResponseController] can use it. RefundIf adds one ResponseWriter; no other option adds any.
 //   - CountInFlight: it counts a request while its handler runs, also if the handler panics.
+//   - Places: a request has its places of [core.InFlight] rules until its handler has returned, panicked or
+//     returned an error, also if the client hangs up, the response is a stream or the connection is
+//     hijacked. The places in a memory store are free before a short response is complete.
 //   - Panics: a panic of the handler, a key function, Skip, Cost, OnError or RefundIf passes through the
 //     middleware. The next request is served.
 //   - Allocations: an admitted request costs at most 4 allocations, 3 without header fields, 6 with
@@ -168,6 +171,7 @@ func Run(t *testing.T, build Build, opts ...Option) {
 	t.Run("refund", s.testRefund)
 	t.Run("streams", s.testStreams)
 	t.Run("in flight", s.testInFlight)
+	t.Run("places", s.testPlaces)
 	t.Run("panics", s.testPanics)
 	t.Run("construction", s.testConstruction)
 	t.Run("concurrency", s.testConcurrency)

@@ -159,9 +159,9 @@ func (s *suite) testMethods(t *testing.T) {
 // testWrapped counts the ResponseWriters between the handler and the server: only RefundIf adds
 // one, and [http.ResponseController] can unwrap all.
 func (s *suite) testWrapped(t *testing.T) {
-	layers := func(opt gate.Option) (n int) {
+	layers := func(c setup) (n int) {
 		server := httptest.NewRecorder()
-		s.start(setup{Opts: []gate.Option{opt}, Handler: func(w http.ResponseWriter, _ *http.Request) {
+		c.Handler = func(w http.ResponseWriter, _ *http.Request) {
 			for w != http.ResponseWriter(server) {
 				n++
 				u, ok := w.(interface{ Unwrap() http.ResponseWriter })
@@ -170,19 +170,21 @@ func (s *suite) testWrapped(t *testing.T) {
 				}
 				w = u.Unwrap()
 			}
-		}}).ServeHTTP(server, request("GET", "/"))
+		}
+		s.start(c).ServeHTTP(server, request("GET", "/"))
 		return n
 	}
-	without := layers(skipped)
+	without := layers(setup{Opts: []gate.Option{skipped}})
 	for name, c := range map[string]struct {
-		opt  gate.Option
+		setup
 		want int
 	}{
-		"by default":    {gate.ExposeHeaders(), without},
-		"CountInFlight": {gate.CountInFlight(new(inFlight)), without},
-		"RefundIf":      {refundAll, without + 1},
+		"by default":    {setup{}, without},
+		"CountInFlight": {setup{Opts: []gate.Option{gate.CountInFlight(new(inFlight))}}, without},
+		"places":        {place(t, false), without},
+		"RefundIf":      {setup{Refund: true}, without + 1},
 	} {
-		if got := layers(c.opt); got != c.want {
+		if got := layers(c.setup); got != c.want {
 			t.Errorf("%s: the handler has %d writers around that of the server, want %d", name, got, c.want)
 		}
 	}

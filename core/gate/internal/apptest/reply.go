@@ -85,10 +85,14 @@ func (got Reply) check(t *testing.T) {
 		if i < len(policies) && policies[i].name != members[i].name {
 			t.Errorf("member %d is %q in one field and %q in the other", i, policies[i].name, members[i].name)
 		}
-		if w, ok := policies[i].params["w"]; ok && w < 1 {
-			t.Errorf("policy %q has w=%d: want a positive window", policies[i].name, w)
+		if w, ok := policies[i].params["w"]; ok && (w < 1 || policies[i].places) {
+			t.Errorf("policy %q has w=%d: want a positive window, and none for places", policies[i].name, w)
 		}
 		switch at, ok := members[i].params["t"]; {
+		case i < len(policies) && policies[i].places:
+			if ok {
+				t.Errorf("%q has t=%d: nobody knows when a place is free", members[i].name, at)
+			}
 		case !ok && (got.Status < 400 || hasRetry):
 			t.Errorf("%q has no t, which is only for a cost that can never be admitted", members[i].name)
 		case ok && at == 0 && members[i].params["r"] == 0:
@@ -177,10 +181,12 @@ func (got Reply) checkProblem(t *testing.T) {
 type item struct {
 	name   string
 	params map[string]int64
+	places bool // the unit is concurrent-requests
 }
 
-// member matches a String of RFC 9651 with Integer parameters, and the separator after it.
-var member = regexp.MustCompile(`^"((?:[ !#-\[\]-~]|\\["\\])*)"((?:;[a-z]+=[0-9]{1,15})*)(?:, |$)`)
+// member matches a String of RFC 9651 with Integer parameters and perhaps a unit after the first one, and
+// the separator after it.
+var member = regexp.MustCompile(`^"((?:[ !#-\[\]-~]|\\["\\])*)"((?:;[a-z]+=[0-9]{1,15}(?:;qu="[a-z-]+")?)?(?:;[a-z]+=[0-9]{1,15})*)(?:, |$)`)
 
 // parseList reads a field, which is a List of RFC 9651. It rejects a second space and an empty
 // list.
@@ -191,9 +197,13 @@ func parseList(s string) ([]item, error) {
 		if m == nil {
 			return nil, fmt.Errorf("%q has no String with Integer parameters at %q", s, rest)
 		}
-		it := item{strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(m[1]), map[string]int64{}}
+		it := item{name: strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(m[1]), params: map[string]int64{}}
 		for _, param := range strings.Split(m[2], ";")[1:] {
 			key, value, _ := strings.Cut(param, "=")
+			if key == "qu" {
+				it.places = value == `"concurrent-requests"`
+				continue
+			}
 			if _, twice := it.params[key]; twice {
 				return nil, fmt.Errorf("%q has the parameter %s twice", m[0], key)
 			}

@@ -15,6 +15,8 @@ import "slices"
 // RULE: a place that has lapsed is gone as soon as anything is written. Until then it counts again if
 // the clock steps back.
 //
+// RULE: a place of a Lasting rule counts as one that is renewed all the time.
+//
 // RULE: when the limit changes, places stay, even if more places are taken than the limit has.
 type inFlight struct {
 	rule   *Rule
@@ -28,7 +30,7 @@ type place struct{ number, renewed int64 }
 func (f inFlight) at(r *Rule, now int64) state {
 	read := inFlight{rule: r, now: now}
 	for _, p := range f.places {
-		if p.renewed+r.Per <= now {
+		if !r.Lasting && p.renewed+r.Per <= now {
 			continue
 		}
 		if p.renewed > now {
@@ -41,8 +43,11 @@ func (f inFlight) at(r *Rule, now int64) state {
 
 // lapse returns the time until n places have lapsed.
 func (f inFlight) lapse(n int64) int64 {
-	if n == 0 {
+	switch {
+	case n == 0:
 		return 0
+	case f.rule.Lasting:
+		return f.rule.Per
 	}
 	var renewed []int64
 	for _, p := range f.places {

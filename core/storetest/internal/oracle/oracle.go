@@ -51,6 +51,7 @@ type Rule struct {
 	Extra       int64 // the number of events that a soft limit admits beyond the limit
 	SubWindows  int64 // the number of sub-windows; only for a sliding window
 	Shadow      bool  // the rule is charged if the cost fits, but denies nothing
+	Lasting     bool  // in flight: no place lapses, because their holders would renew them
 
 	// Base is the rule that was enlarged to this elastic bucket, or nil. RULE: both rules take the
 	// same time to refill; the enlarged rule rounds it down to a multiple of parts. Neither limit

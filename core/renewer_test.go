@@ -1,0 +1,322 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/internal/unexported"
+	"github.com/weir-go/weir/core/memstore"
+)
+
+// Places that are not renewed any more, and lapse soon after a renewal of others, do not stop the renewals.
+func TestRenewer_StoppedPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := testkit.Limiter(t, newRemote(), core.InFlight("exports", 1))
+		live := reserve(t, l, "live")
+		for i := range 300 { // at almost any time, the lease of one of them ends within 0.1 s
+			ctx, cancel := context.WithCancel(t.Context())
+			_, err := l.Reserve(ctx, fmt.Sprint(i), 1)
+			testkit.Must(t, err)
+			cancel()
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		if isLost(live) {
+			t.Error("a running event has lost its place")
+		}
+		testkit.Must(t, live.Release(t.Context()))
+	})
+}
+
+// Release with a context that has ended frees the places, and Refund does nothing, like Settle. The places
+// then lapse with their lease, because nothing renews them.
+func TestReservation_Release_EndedContext(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(*core.Reservation, context.Context) error
+		want error
+		left int // at once
+	}{
+		"Release": {(*core.Reservation).Release, nil, 1}, "Refund": {(*core.Reservation).Refund, context.Canceled, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s core.Store) {
+				l := testkit.Limiter(t, s, core.InFlight("exports", 1))
+				ctx, cancel := context.WithCancel(context.Background())
+				r, err := l.Acquire(ctx, "k")
+				testkit.Must(t, err)
+				cancel()
+				if err := c.end(r, ctx); !errors.Is(err, c.want) || left(t, l, "k") != c.left {
+					t.Errorf("got %v, and %d places left", err, left(t, l, "k"))
+				}
+				time.Sleep(core.DefaultHold + time.Second)
+				if left(t, l, "k") != 1 {
+					t.Error("the place is taken for ever")
+				}
+			})
+		})
+	}
+}
+
+// A Release whose Undo failed can be repeated, because an Undo of a place can.
+func TestReservation_Release_Repeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRemote()
+		l := testkit.Limiter(t, s, core.InFlight("exports", 1))
+		r := reserve(t, l, "k")
+		s.fails.Store(true)
+		if err := r.Release(t.Context()); err == nil {
+			t.Error("got no error")
+		}
+		s.fails.Store(false)
+		if testkit.Must(t, r.Release(t.Context())); left(t, l, "k") != 1 {
+			t.Error("the second Release has freed nothing")
+		}
+	})
+}
+
+// A hanging is a remote whose Adjust does not return, until its context ends or for a time.
+type hanging struct {
+	*remote
+	hangs atomic.Bool
+	deaf  time.Duration // if not zero, for which Adjust ignores its context
+}
+
+func (s *hanging) Adjust(ctx context.Context, charges []driver.Charge) error {
+	switch {
+	case !s.hangs.Load():
+		return s.remote.Adjust(ctx, charges)
+	case s.deaf > 0:
+		time.Sleep(s.deaf)
+		return errRemote
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Lost is closed at the end of the lease, also while renewals hang.
+func TestReservation_Lost_HangingStore(t *testing.T) {
+	for _, n := range []int{1, 5000} {
+		for _, deaf := range []time.Duration{0, 100 * time.Second} {
+			t.Run(fmt.Sprint(n, " events, deaf for ", deaf), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := &hanging{remote: newRemote(), deaf: deaf}
+					l := testkit.Limiter(t, s, core.InFlight("exports", 10))
+					var held []*core.Reservation
+					for i := range n {
+						held = append(held, reserve(t, l, fmt.Sprint(i)))
+					}
+					s.hangs.Store(true)
+					begun := time.Now()
+					for _, r := range held {
+						<-r.Lost()
+					}
+					if took := time.Since(begun); took > core.DefaultHold+100*time.Millisecond {
+						t.Errorf("the last event has noticed after %v that it has lost its place", took)
+					}
+					s.hangs.Store(false)
+					for _, r := range held {
+						testkit.Must(t, r.Release(t.Context()))
+					}
+					time.Sleep(2 * deaf) // until the calls have returned
+				})
+			})
+		}
+	}
+}
+
+// A forgotten event ends, although the context of its decision refers to it, and although that context, the
+// parent of many, does not end.
+func TestInFlight_GarbageInContext(t *testing.T) {
+	eachStore(t, func(t *testing.T, s core.Store) {
+		l := testkit.Limiter(t, s, core.InFlight("exports", 1))
+		type key struct{}
+		func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			_ = cancel
+			r := new(core.Reservation)
+			_, err := r.Reserve(context.WithValue(ctx, key{}, r), core.Ask{Limiter: l, Key: "k"})
+			testkit.Must(t, err)
+		}()
+		collect()
+		time.Sleep(time.Minute)
+		r := reserve(t, l, "k")
+		if !r.Decision().Allowed {
+			t.Error("the forgotten event has its place")
+		}
+		testkit.Must(t, r.Release(t.Context()))
+	})
+}
+
+// The places of a shadow rule change nothing about those of others, and do not close Lost.
+func TestInFlight_ShadowPlaces(t *testing.T) {
+	for name, shadow := range map[string]core.Rule{
+		"MaxHold": core.InFlight("trial", 5).MaxHold(time.Minute), "short lease": core.InFlight("trial", 5).Hold(time.Second),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newRemote()
+				l := testkit.Limiter(t, s, core.InFlight("exports", 1), shadow.Shadow())
+				r := reserve(t, l, "k")
+				s.fails.Store(true)
+				time.Sleep(3 * time.Second) // longer than the short lease
+				s.fails.Store(false)
+				time.Sleep(time.Hour)
+				if isLost(r) || reserve(t, l, "k").Decision().Allowed {
+					t.Errorf("got lost %t, and %d places left", isLost(r), left(t, l, "k"))
+				}
+				testkit.Must(t, r.Release(t.Context()))
+			})
+		})
+	}
+}
+
+// MaxHold of a rule ends the renewals of its own places only.
+func TestRule_MaxHold_OtherRule(t *testing.T) {
+	eachStore(t, func(t *testing.T, s core.Store) {
+		l := testkit.Limiter(t, s, core.InFlight("exports", 1), core.InFlight("short", 5).MaxHold(time.Minute))
+		r := reserve(t, l, "k")
+		time.Sleep(time.Hour)
+		if !isLost(r) || reserve(t, l, "k").Decision().Allowed {
+			t.Errorf("got lost %t, and %d places of the other rule left", isLost(r), left(t, l, "k"))
+		}
+		testkit.Must(t, r.Release(t.Context()))
+	})
+}
+
+// The longest MaxHold is one.
+func TestRule_MaxHold_Longest(t *testing.T) {
+	l := testkit.Limiter(t, newRemote(), core.InFlight("exports", 1).Hold(time.Second).MaxHold(math.MaxInt64))
+	r := reserve(t, l, "k")
+	select {
+	case <-r.Lost():
+		t.Error("the place is lost")
+	case <-time.After(1500 * time.Millisecond): // the overflow needs the real clock: that of a bubble began in 2000
+	}
+	testkit.Must(t, r.Release(t.Context()))
+}
+
+// Lost of a forgotten event is closed before another event has its place.
+func TestReservation_Lost_Garbage(t *testing.T) {
+	eachStore(t, func(t *testing.T, s core.Store) {
+		l := testkit.Limiter(t, s, core.InFlight("exports", 1))
+		lost := reserve(t, l, "k").Lost()
+		collect()
+		time.Sleep(time.Minute)
+		r := reserve(t, l, "k")
+		synctest.Wait()
+		select {
+		case <-lost:
+		default:
+			t.Errorf("Lost is open, and another event got %v", r.Decision())
+		}
+		testkit.Must(t, r.Release(t.Context()))
+	})
+}
+
+// A slow is a remote whose Take returns late.
+type slow struct {
+	*remote
+	late time.Duration
+}
+
+func (s *slow) Take(ctx context.Context, charges []driver.Charge) error {
+	err := s.remote.Take(ctx, charges)
+	time.Sleep(s.late)
+	return err
+}
+
+// A decision that its caller does not wait for takes no place, although the Store has not noticed that.
+func TestReservation_Reserve_EndedDuringDecision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := testkit.Limiter(t, &slow{newRemote(), 500 * time.Millisecond}, core.InFlight("exports", 1))
+		ctx, cancel := context.WithCancel(context.Background())
+		time.AfterFunc(100*time.Millisecond, cancel)
+		if r, err := l.Reserve(ctx, "k", 1); r != nil || !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, %v", r, err)
+		}
+		if left(t, l, "k") != 1 {
+			t.Error("the place is taken")
+		}
+	})
+}
+
+// A gate keeps the places of a request whose context ends at the same time.
+func TestReservation_HasPlaces_Ending(t *testing.T) {
+	inner := unexported.Get[*core.Limiter, *core.Reservation, core.Rule, core.Ask]()
+	eachStore(t, func(t *testing.T, s core.Store) {
+		l := testkit.Limiter(t, s, core.InFlight("exports", 1))
+		ctx, cancel := context.WithCancel(t.Context())
+		r, err := l.Reserve(ctx, "k", 1)
+		testkit.Must(t, err)
+		cancel()
+		if has, _ := inner.HasPlaces(r); !has {
+			t.Error("the event has no place")
+		}
+		if time.Sleep(time.Hour); isLost(r) || left(t, l, "k") != 0 {
+			t.Errorf("got lost %t, and %d places left", isLost(r), left(t, l, "k"))
+		}
+		testkit.Must(t, r.Release(t.Context()))
+	})
+}
+
+// A counting counts the calls of Take.
+type counting struct {
+	driver.Store
+	takes atomic.Int64
+}
+
+func (s *counting) Take(ctx context.Context, charges []driver.Charge) error {
+	s.takes.Add(1)
+	return s.Store.Take(ctx, charges)
+}
+
+// The end of an event without a place makes no caller of Acquire ask again.
+func TestReservation_Release_NoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &counting{Store: memstore.New()}
+		l := testkit.Limiter(t, s, core.InFlight("exports", 1))
+		r := reserve(t, l, "k")
+		waiting := make(chan *core.Reservation)
+		go func() {
+			r, _ := l.Acquire(t.Context(), "k")
+			waiting <- r
+		}()
+		synctest.Wait()
+		s.takes.Store(0)
+		for range 100 {
+			testkit.Must(t, reserve(t, l, "k").Release(t.Context()))
+			synctest.Wait()
+		}
+		if s.takes.Load() != 100 {
+			t.Errorf("100 denied events: got %d calls of Take", s.takes.Load())
+		}
+		testkit.Must(t, r.Release(t.Context()))
+		testkit.Must(t, (<-waiting).Release(t.Context()))
+	})
+}
+
+// An event that takes its place just after a Reset has not lost it.
+func TestReservation_Lost_ConcurrentReset(t *testing.T) {
+	l := testkit.Limiter(t, memstore.New(), core.InFlight("exports", 5))
+	for i := range 20_000 {
+		var wg sync.WaitGroup
+		var r *core.Reservation
+		wg.Go(func() { _, _ = l.Reset(context.Background(), "k") })
+		wg.Go(func() { r, _ = l.Reserve(context.Background(), "k", 1) })
+		wg.Wait()
+		if isLost(r) && left(t, l, "k") == 4 {
+			t.Fatalf("after %d resets, an event is lost although it has its place", i)
+		}
+		testkit.Must(t, r.Release(context.Background()))
+	}
+}

@@ -1,0 +1,183 @@
+package core
+
+import (
+	"container/heap"
+	"slices"
+	"sync"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// renewers has all places that this process holds.
+var renewers = renewerList{byStore: make(map[driver.Store]*renewer), garbage: make(map[driver.Store][]*hold)}
+
+type renewerList struct {
+	mu      sync.Mutex
+	byStore map[driver.Store]*renewer
+	locals  []*hold                  // the local places, at their indexes
+	garbage map[driver.Store][]*hold // those of them whose Reservations are garbage
+}
+
+// add makes places last until they are removed.
+func (l *renewerList) add(places []*hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range places {
+		if h.local {
+			h.index = len(l.locals)
+			l.locals = append(l.locals, h)
+			h.watch(h.renewed)
+			continue
+		}
+		r := l.byStore[h.store]
+		if r == nil {
+			r = &renewer{store: h.store, wake: make(chan struct{}, 1)}
+			l.byStore[h.store] = r
+			go r.run()
+		}
+		h.schedule(h.renewed, false)
+		r.push(h)
+	}
+}
+
+// remove ends the renewals of places that are about to be freed. It reports whether one of them has not
+// ended before.
+func (l *renewerList) remove(places []*hold) (ended bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range places {
+		if ended = ended || !h.ended; h.local {
+			l.endLocal(h)
+			continue
+		}
+		if h.ended = true; h.index < 0 {
+			continue // a renewal is under way
+		}
+		r := l.byStore[h.store]
+		heap.Remove(&r.holds, h.index)
+		if len(r.holds) == 0 {
+			r.look()
+		}
+	}
+	return ended
+}
+
+// endLocal ends h, a local place, unless it has ended. It is called with the mutex.
+func (l *renewerList) endLocal(h *hold) {
+	if h.ended {
+		return
+	}
+	h.ended = true
+	last := len(l.locals) - 1
+	l.locals[h.index] = l.locals[last]
+	l.locals[h.index].index = h.index
+	l.locals[last] = nil
+	l.locals, h.index = l.locals[:last], -1
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+}
+
+// stop ends the renewals of h, which lapses at the end of its lease.
+func (l *renewerList) stop(h *hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.setStopped(h, true)
+}
+
+// contextEnded ends the renewals of places, unless keep was faster.
+func (l *renewerList) contextEnded(places []*hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range places {
+		l.setStopped(h, !h.kept)
+	}
+}
+
+// keep undoes contextEnded.
+func (l *renewerList) keep(places []*hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range places {
+		h.kept = true
+		l.setStopped(h, false)
+	}
+}
+
+func (l *renewerList) setStopped(h *hold, stopped bool) {
+	if h.ended || h.stopped == stopped {
+		return
+	}
+	now := sinceStart()
+	if h.stopped = stopped; h.local {
+		h.watch(now)
+	} else if h.index >= 0 {
+		r := l.byStore[h.store]
+		h.schedule(now, false)
+		heap.Fix(&r.holds, h.index)
+		r.look()
+	}
+}
+
+// abandon ends the renewals of places whose Reservation has become garbage. It runs outside of the bubble
+// of testing/synctest that they may belong to, so it uses no timer, no channel and no Store. The next
+// decision about places in a local Store frees them.
+func (l *renewerList) abandon(places []*hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range places {
+		if h.stopped = true; h.local && !h.ended {
+			l.garbage[h.store] = append(l.garbage[h.store], h)
+		}
+	}
+}
+
+// sweep frees the abandoned places in s, a local Store.
+func (l *renewerList) sweep(s driver.Store) {
+	l.mu.Lock()
+	abandoned := slices.DeleteFunc(l.garbage[s], func(h *hold) bool { return h.ended })
+	delete(l.garbage, s)
+	l.mu.Unlock()
+	for _, h := range abandoned {
+		l.lapse(h)
+	}
+}
+
+// lapse frees h, a local place whose lease has ended, unless it has ended or is renewed again.
+func (l *renewerList) lapse(h *hold) {
+	l.mu.Lock()
+	lapsed := h.stopped && !h.ended
+	if lapsed {
+		l.endLocal(h)
+		h.lapsed()
+	}
+	l.mu.Unlock()
+	if lapsed {
+		h.free()
+	}
+}
+
+// held returns the places of key in the states of rules, if s is a local Store.
+func (l *renewerList) held(s driver.Store, key string, rules []Rule) (places []*hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range l.locals {
+		is := func(r Rule) bool { return r.d.compiled.ID == h.renew.Rule.ID }
+		if h.store == s && h.renew.Key == key && slices.ContainsFunc(rules, is) {
+			places = append(places, h)
+		}
+	}
+	return places
+}
+
+// lose ends places that a Reset has freed.
+func (l *renewerList) lose(places []*hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range places {
+		if !h.ended {
+			l.endLocal(h)
+			h.lapsed()
+		}
+	}
+}
