@@ -132,6 +132,15 @@ func appendMember(b []byte, p *policy, s *core.State) []byte {
 	return appendInteger(b, t)
 }
 
+// appendPolicy appends a member of RateLimit-Policy.
+func appendPolicy(b []byte, p *policy, s *core.State) []byte {
+	b = append(b, p.member...)
+	if w := s.Period(); w > 0 {
+		b = appendInteger(append(b, ";w="...), seconds(w))
+	}
+	return b
+}
+
 // stricter reports whether m must be listed instead of o, which has the same name.
 func (m *member) stricter(o *member) bool {
 	if m.state.Remaining != o.state.Remaining {
@@ -231,15 +240,15 @@ func (rec *record) fields(d *core.Decision) [2]string {
 		if i > 0 {
 			policies = append(policies, ", "...)
 		}
-		policies = append(policies, m.policy.member...)
+		policies = appendPolicy(policies, m.policy, &m.state)
 		limits = appendMember(limits, m.policy, &m.state)
 	}
 	return [2]string{string(policies), string(limits)}
 }
 
 // knownLimits returns the value of RateLimit if policyField is the right RateLimit-Policy for it.
-// If several gates have decided, or a rule in force is not the rule that the limiter had first,
-// knownLimits returns false.
+// If several gates have decided, or a rule in force is not the rule that the limiter had first, or is a
+// quota, knownLimits returns false.
 func (rec *record) knownLimits(d *core.Decision) (limits string, ok bool) {
 	g := rec.gate
 	first := g.policies.first
@@ -250,7 +259,7 @@ func (rec *record) knownLimits(d *core.Decision) (limits string, ok bool) {
 	b := buffer[:0]
 	for i, p := range first {
 		s := d.State(i)
-		if s.Unknown || p.rule != s.Rule {
+		if s.Unknown || p.rule != s.Rule || p.quota {
 			return "", false
 		}
 		switch {

@@ -15,6 +15,7 @@ import (
 type policy struct {
 	rule    core.Rule
 	visible bool   // clients see the rule
+	quota   bool   // the length of the window is that of a period of the calendar, see appendPolicy
 	places  bool   // the rule is in flight: neither its window nor the end of a denial is known
 	name    string // as a String of RFC 9651
 	member  string // of RateLimit-Policy
@@ -42,6 +43,7 @@ func newPolicy(rule core.Rule) *policy {
 	name := appendString(nil, rule.ClientName())
 	p := &policy{rule: rule, visible: !rule.IsShadow() && rule.Limit() != core.Unlimited, name: string(name)}
 	p.places = rule.Algorithm() == driver.InFlight && rule.Limit() != core.Blocked
+	p.quota = rule.Algorithm() == driver.Quota
 	member := append(name, ";q="...)
 	member = appendInteger(member, int64(rule.Capacity()))
 	unit := rule.UnitName()
@@ -84,7 +86,7 @@ func blockEnd(s *core.State) int64 {
 // rules whose time is more than 100 years.
 func fillTime(rule core.Rule) time.Duration {
 	l := rule.Limit()
-	if l == core.Unlimited || l == core.Blocked {
+	if l.Per <= 0 { // Unlimited, Blocked, InFlight or Quota
 		return 0
 	}
 	hi, lo := bits.Mul64(uint64(rule.Capacity()), uint64(l.Per))

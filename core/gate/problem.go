@@ -73,12 +73,16 @@ func describe(rule core.Rule, retry, end int64) string {
 		b = time.Unix(end, 0).UTC().AppendFormat(append(b, " until "...), time.RFC3339)
 		return string(appendRetry(b, retry))
 	}
-	b = strconv.AppendInt(b, int64(l.Events), 10)
+	n := l.Events
+	if !rule.Algorithm().IsBucket() { // a plan may leave a part of the limit
+		n = rule.Capacity()
+	}
+	b = strconv.AppendInt(b, int64(n), 10)
 	if rule.Algorithm() == driver.InFlight {
-		return string(appendAtOnce(b, l.Events, unit))
+		return string(appendAtOnce(b, n, unit))
 	}
 	switch {
-	case l.Events != 1:
+	case n != 1:
 		b = append(append(append(b, ' '), unit...), " per "...)
 		b = appendSpan(b, l.Per)
 	case unit == "requests":
@@ -87,7 +91,7 @@ func describe(rule core.Rule, retry, end int64) string {
 		b = appendSpan(append(b, " per "...), l.Per)
 		b = append(append(append(b, " ("...), unit...), ')')
 	}
-	if burst := rule.Capacity(); burst != l.Events {
+	if burst := rule.Capacity(); burst != n {
 		b = append(b, ", "...)
 		b = strconv.AppendInt(b, int64(burst), 10)
 		b = append(b, " at once"...)
@@ -118,8 +122,17 @@ func appendRetry(b []byte, retry int64) []byte {
 	return append(b, " s."...)
 }
 
-// appendSpan writes d in the largest of s, ms and µs that is at most d.
+// appendSpan writes d in the largest of s, ms and µs that is at most d, or the name of a period of the
+// calendar.
 func appendSpan(b []byte, d time.Duration) []byte {
+	switch d {
+	case driver.Daily:
+		return append(b, "day"...)
+	case driver.Weekly:
+		return append(b, "week"...)
+	case driver.Monthly:
+		return append(b, "month"...)
+	}
 	unit, name := time.Microsecond, " µs"
 	switch {
 	case d >= time.Second:
