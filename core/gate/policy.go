@@ -89,6 +89,9 @@ func fillTime(rule core.Rule) time.Duration {
 	if l.Per <= 0 { // Unlimited, Blocked, InFlight or Quota
 		return 0
 	}
+	if !rule.Algorithm().IsBucket() {
+		return l.Per
+	}
 	hi, lo := bits.Mul64(uint64(rule.Capacity()), uint64(l.Per))
 	d, rem := bits.Div64(hi, lo, uint64(l.Events))
 	if rem > 0 {
