@@ -55,7 +55,7 @@ var algorithms = [...]algorithm{
 	driver.SlidingWindow: {library: slidingWindow, version: "c3", readings: 5, light: 7 * time.Microsecond, heavy: 30 * time.Microsecond, arguments: slidingWindowArguments, read: readSlidingWindow},
 	driver.SlidingLog:    {library: slidingLog, version: "l4", readings: 4, light: 7 * time.Microsecond, heavy: 30 * time.Microsecond, arguments: slidingLogArguments, read: readSlidingLog},
 	driver.InFlight:      {library: inFlight, version: "i1", readings: 5, light: 6 * time.Microsecond, heavy: 12 * time.Microsecond, arguments: inFlightArguments, read: readInFlight},
-	driver.Quota:         {library: quota, version: "d1", readings: 3, light: 4 * time.Microsecond, heavy: 5 * time.Microsecond, arguments: quotaArguments, read: readQuota},
+	driver.Quota:         {library: quota, version: "d1", readings: 3, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: quotaArguments, read: readQuota},
 }
 
 // algorithmOf returns the entry of a. It panics if a has no entry.
