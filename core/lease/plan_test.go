@@ -189,8 +189,8 @@ func TestMaxKeys_Plans(t *testing.T) {
 	})
 }
 
-// A plan with headroom is passed through. It takes from the Store behind what is not leased, and leaves the
-// headroom, which leases of the other callers use up with the rest.
+// A plan with headroom is passed through. It takes events that are not leased from the Store behind, and leaves
+// the headroom, which leases of the other callers use up with the rest.
 func TestStore_Take_Headroom(t *testing.T) {
 	rules := bucketAndWindow(core.Per(10_000, 365*24*time.Hour))
 	for i, r := range rules {

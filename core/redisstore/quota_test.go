@@ -151,7 +151,8 @@ func TestQuota_changes(t *testing.T) {
 	}
 }
 
-// An undo frees events in the period of their charge only. A take of at most a cost takes what is left.
+// An undo frees events in the period of their charge only. A take of at most a cost takes all that is
+// left, if that is less.
 func TestQuota_undo(t *testing.T) {
 	t.Parallel()
 	c := newCalendar(t, redistest.Shared(t).Client(), quota(t, driver.Daily, 10, 0))

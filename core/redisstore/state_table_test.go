@@ -191,3 +191,64 @@ func TestQuota_states(t *testing.T) {
 		}
 	}
 }
+
+// A plan with headroom and the other callers in turn have the verdicts of package driver, with debts, undos
+// and steps of the clock.
+func TestHeadroom_turns(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	for _, a := range []driver.Algorithm{driver.TokenBucket, driver.LeakyBucket, driver.FixedWindow, driver.SlidingWindow, driver.SlidingLog, driver.Quota} {
+		for _, events := range []int{10, 7} {
+			t.Run(fmt.Sprint(a, events), func(t *testing.T) {
+				t.Parallel()
+				const step = int64(200 * time.Millisecond)
+				d := driver.Definition{Name: "turns", Algorithm: a, Events: events, Per: time.Second, Soft: 20}
+				now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro() // as in harness
+				periods := driver.Periods{Start: now - 1e6, Boundary: now + 100e6, End: now + 200e6}
+				switch a {
+				case driver.SlidingWindow:
+					d.SubWindows = 4
+				case driver.Quota:
+					d.Per = driver.Daily
+				}
+				var rules []*driver.Compiled
+				for _, headroom := range []float64{0, 40, 90} {
+					d.Headroom = headroom
+					rule, err := d.Compile()
+					testkit.Must(t, err)
+					if a == driver.Quota {
+						rule = rule.During(periods)
+					}
+					rules = append(rules, rule)
+				}
+				h, rng := harness(rdb), rand.New(rand.NewPCG(uint64(a), uint64(events)))
+				p := &pair{Harness: h, t: t, ref: &storetest.Fake{Clock: func() int64 { return h.Now().UnixMicro() }}}
+				admitted := make(map[*driver.Compiled]int)
+				for range 1500 {
+					p.Advance(time.Duration(rng.Int64N(step)).Truncate(time.Microsecond))
+					if rng.IntN(50) == 0 {
+						p.Advance(-time.Duration(rng.Int64N(5 * step)).Truncate(time.Microsecond))
+					}
+					if n := len(p.held); n > 0 && rng.IntN(6) == 0 {
+						p.undo(n - 1)
+						p.held = p.held[:0]
+						continue
+					}
+					c := randomCharge(rng, rules[rng.IntN(len(rules))], h.Now().UnixMicro())
+					c.Cost = 1 + (c.Cost-1)%4
+					if c.Op == driver.Undo || c.Op == driver.Reset && rng.IntN(4) > 0 {
+						c.Op, c.Receipt = driver.Spend, driver.Receipt{}
+					}
+					if c = p.do(c); c.Op == driver.Spend && c.Verdict.Allowed {
+						admitted[c.Rule]++
+					}
+				}
+				for _, rule := range rules {
+					if admitted[rule] == 0 {
+						t.Errorf("no event of %v was admitted", rule.Headroom)
+					}
+				}
+			})
+		}
+	}
+}
