@@ -20,7 +20,8 @@
 //   - A denial covers the same and larger costs, with the same or a smaller MaxDelay, under the
 //     same limit. For core.SlidingLog and core.SlidingWindow, a denial covers only its own cost,
 //     because only the Store knows when a larger cost fits. For each rule of a key, the latest
-//     eight denials are cached, of all plans of one length together.
+//     eight denials are cached, of all plans of one length together. A denial of a plan with Headroom
+//     denies no other plan.
 //   - A Reset, Credit, Debit or undo of a reservation through this Store removes the denials of
 //     the key at once, for every plan that shares the changed state.
 //   - If an event is admitted and nothing remains, the Store's verdict says when the next event

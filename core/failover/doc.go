@@ -108,6 +108,11 @@
 // longer than the hold of the rule, the places of the primary lapse although their events may go on, and
 // the primary grants them again afterwards: B more events for each such outage.
 //
+// For a quota, B is the quota and R is zero: the counts of the backup begin at zero and end with the period,
+// so all outages within a period together admit one more quota in each process, or an n-th of it with
+// Instances(n). A process that was started again begins at zero again. A quota that must not be exceeded
+// needs [FailClosedFor].
+//
 // If the result of the primary is lost, the primary may have charged the event. The backup then
 // decides again, so an event is charged once or twice.
 //

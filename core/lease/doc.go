@@ -32,6 +32,8 @@
 //	                happen (a leased event would count from its lease)
 //	                LeakyBucket, which assigns departure times
 //	                in-flight rules, whose places belong to single events
+//	                quotas, whose tokens a process that ends would lose for up to a month
+//	                plans with Headroom, which is for tokens that others have not used
 //	                Soft and Shadow rules; smaller limits; keys longer than 256 bytes
 //	                buckets with a fill time above 2^60/d microseconds, if the refill time of a
 //	                token is n/d microseconds in lowest terms

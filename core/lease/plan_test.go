@@ -188,3 +188,45 @@ func TestMaxKeys_Plans(t *testing.T) {
 		}
 	})
 }
+
+// A plan with headroom is passed through. It takes events that are not leased from the Store behind, and leaves
+// the headroom, which leases of the other callers use up with the rest.
+func TestStore_Take_Headroom(t *testing.T) {
+	rules := bucketAndWindow(core.Per(10_000, 365*24*time.Hour))
+	for i, r := range rules {
+		rules[i] = r.Headroom("sheddable", 20)
+	}
+	bubbleEach(t, rules, func(x *fixture, rule core.Rule) {
+		s := x.lease()
+		base := x.limiter(s, rule)
+		sheddable := base.Plan("sheddable")
+		admitted := 0
+		for range 500 {
+			x.admit(base, 1)
+			x.expect(1, 2, x.calls(func() { x.admit(sheddable, 1) }), "calls of the plan, and for the next block")
+			admitted += 2
+		}
+		synctest.Wait()
+		held := int(s.Stats().Held)
+		x.expect(1, 500, held, "tokens that are held")
+		x.expect(1, 1, s.Stats().Keys, "entries")
+		admitted += x.drain(sheddable)
+		x.expect(8000-held, 8000-held, admitted, "events of both, until the plan is denied")
+		x.expect(8000, 8000, 10_000-x.left(rule), "tokens that are charged")
+		admitted += x.drain(base)
+		x.expect(10_000, 10_000, admitted, "events of both")
+		x.expect(0, 0, x.drain(sheddable)+x.drain(base), "events after them")
+	})
+}
+
+// Every event of a quota is a call.
+func TestStore_Take_Quota(t *testing.T) {
+	bubble(t, func(x *fixture) {
+		s := x.lease()
+		l := x.limiter(s, core.Quota("calls", core.Daily(100_000)))
+		x.expect(1000, 1000, x.calls(func() { x.admit(l, 1000) }), "calls of the Store behind")
+		if stats := s.Stats(); stats.Keys != 0 || stats.Held != 0 {
+			x.Errorf("expected no entries, got %+v", stats)
+		}
+	})
+}

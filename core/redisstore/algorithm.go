@@ -55,6 +55,7 @@ var algorithms = [...]algorithm{
 	driver.SlidingWindow: {library: slidingWindow, version: "c3", readings: 5, light: 7 * time.Microsecond, heavy: 30 * time.Microsecond, arguments: slidingWindowArguments, read: readSlidingWindow},
 	driver.SlidingLog:    {library: slidingLog, version: "l4", readings: 4, light: 7 * time.Microsecond, heavy: 30 * time.Microsecond, arguments: slidingLogArguments, read: readSlidingLog},
 	driver.InFlight:      {library: inFlight, version: "i1", readings: 5, light: 6 * time.Microsecond, heavy: 12 * time.Microsecond, arguments: inFlightArguments, read: readInFlight},
+	driver.Quota:         {library: quota, version: "d1", readings: 3, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: quotaArguments, read: readQuota},
 }
 
 // algorithmOf returns the entry of a. It panics if a has no entry.
@@ -74,9 +75,17 @@ func bucketArguments(r *driver.Compiled, cost int64) []any {
 	if k.Algorithm == driver.LeakyBucket {
 		delay = integer(maxInteger)
 	}
-	args := []any{integer(span.Micros), integer(k.Full.Micros), integer(k.Denominator), delay}
+	full, headroom := k.Full.Micros, k.Headroom != driver.Span{}
+	if headroom {
+		full = -1 - full
+	}
+	args := []any{integer(span.Micros), integer(full), integer(k.Denominator), delay}
 	if k.Denominator > 1 {
 		args = append(args, integer(span.Frac), integer(k.Full.Frac))
+	}
+	if headroom {
+		most := r.Price(k.Capacity)
+		args = append(args, integer(most.Micros), integer(most.Frac))
 	}
 	return args
 }
@@ -136,6 +145,18 @@ func inFlightArguments(r *driver.Compiled, _ int64) []any {
 func readInFlight(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {
 	r := driver.Reading{Count: n[0], First: n[1], Last: n[2], Retry: n[3], Phase: n[4]}
 	return r, r.Count <= maxPlaces && r.First <= r.Last && r.Last <= k.Period && r.Retry <= r.Last && r.Phase <= r.Count
+}
+
+func quotaArguments(r *driver.Compiled, cost int64) []any {
+	k := r.Constants
+	p := k.Periods
+	return []any{integer(cost), integer(k.Capacity), integer(p.Start), integer(p.Boundary), integer(p.End), integer(k.Period)}
+}
+
+// readQuota accepts a period that begins later than now, because the clock may have stepped back.
+func readQuota(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {
+	r := driver.Reading{Count: n[0], Left: n[1], Phase: n[2]}
+	return r, r.Count <= maxCount && 1 <= r.Left && r.Left <= k.Period && 1 <= r.Phase && r.Phase <= k.Period
 }
 
 // smallIntegers are boxed once.

@@ -53,7 +53,8 @@ func receiptArguments(m driver.Receipt, denominator int64) []any {
 
 // An argumentCache stores the arguments of charges with cost 1, by their rule. Nearly all charges
 // are of this kind. Clients may choose other costs, and could fill the cache with them. The number
-// of rules is bounded, because an application may make new rules all the time.
+// of rules is bounded, because an application may make new rules all the time. A quota with anchors has a
+// new rule in each decision, so the cache contains no quotas.
 type argumentCache struct {
 	rules memo.Map[*driver.Compiled, []any]
 }
@@ -63,7 +64,7 @@ const maxCached = 4096
 
 // of returns the arguments of c without its MaxDelay. The caller must not change them.
 func (a *argumentCache) of(c *driver.Charge) []any {
-	if cost := costArgument(c); cost != 1 {
+	if cost := costArgument(c); cost != 1 || c.Rule.Algorithm == driver.Quota {
 		return arguments(c.Rule, cost)
 	}
 	return a.rules.Get(c.Rule, func(r *driver.Compiled) []any { return arguments(r, 1) })

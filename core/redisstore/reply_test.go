@@ -23,9 +23,15 @@ func FuzzReply(f *testing.F) {
 			d.SubWindows = 60
 		case driver.InFlight:
 			d.Per, d.Hold = 0, time.Hour
+		case driver.Quota:
+			d.Per = driver.Daily
 		}
 		rule, err := d.Compile()
 		testkit.Must(f, err)
+		if d.Algorithm == driver.Quota {
+			const day = 86_400_000_000
+			rule = rule.During(driver.Periods{Start: 19_675 * day, Boundary: 19_676 * day, End: 19_677 * day})
+		}
 		rules = append(rules, rule)
 	}
 	integers := func(ns ...int64) (data []byte) {
@@ -34,7 +40,7 @@ func FuzzReply(f *testing.F) {
 		}
 		return data
 	}
-	for i, reading := range [][]int64{{5, 0}, {2, 10, 20, 0}, {5, 0}, {3, 100}, {10, 3, 60, 70, 0}, {7, 60, 70, 60, 1}} {
+	for i, reading := range [][]int64{{5, 0}, {2, 10, 20, 0}, {5, 0}, {3, 100}, {10, 3, 60, 70, 0}, {7, 60, 70, 60, 1}, {7, 60, 86_400_000_000}} {
 		for op := range uint8(driver.Renew + 1) {
 			f.Add(uint8(i), op, uint8(0), integers(append([]int64{1_700_000_000_000_000, 0}, reading...)...))
 		}

@@ -43,6 +43,7 @@ var libraries = [...]any{ // strings, boxed once
 	slidingWindow: "sliding_window",
 	slidingLog:    "sliding_log",
 	inFlight:      "in_flight",
+	quota:         "quota",
 }
 
 // A library is an index into the array libraries.
@@ -54,6 +55,7 @@ const (
 	slidingWindow
 	slidingLog
 	inFlight
+	quota
 )
 
 // A scriptCache contains the scripts of a verb.

@@ -74,10 +74,10 @@ func (s *Store) undo(ctx context.Context, at time.Time, calls []*call) {
 var errProbeDenied = errors.New("the probe was denied, as after a million probes in half a second")
 
 // Probe implements [driver.Prober]. For each charge, it spends one event on a separate key in the
-// same hash slot, with the algorithm of the charge, or that of a log for an in-flight rule. The key
-// expires within 2 s. The probe fails if the server rejects writes, because it is a replica, has no
-// free memory or has an ACL that forbids the write. Probe returns within [Timeout]. It returns the
-// errors of Take, but [Stats] does not count them.
+// same hash slot, with the algorithm of the charge, or that of a log for an in-flight rule and of a fixed
+// window for a quota. The key expires within 2 s. The probe fails if the server rejects writes, because it
+// is a replica, has no free memory or has an ACL that forbids the write. Probe returns within [Timeout]. It
+// returns the errors of Take, but [Stats] does not count them.
 func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 	if err := tooMany(charges); err != nil {
 		return err
@@ -108,13 +108,16 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 }
 
 // probeRule returns the rule of probes for r. An in-flight rule has too few places for the probes of many
-// processes, and a log needs the same permissions. The TTL of the states of a probe is the window of half
-// a second plus one sub-window, so at most about a second.
+// processes, and a quota has no short period. A log and a fixed window need the same permissions. The TTL
+// of the states of a probe is the window of half a second plus one sub-window, so at most about a second.
 func probeRule(r *driver.Compiled) (*driver.Compiled, error) {
 	d := r.Definition
 	algorithmOf(d.Algorithm) // panics if there is none
-	if d.Algorithm == driver.InFlight {
+	switch d.Algorithm {
+	case driver.InFlight:
 		d.Algorithm, d.Hold = driver.SlidingLog, 0
+	case driver.Quota:
+		d.Algorithm = driver.FixedWindow
 	}
 	d.Events, d.Burst, d.Per, d.SubWindows, d.Shadow = 1_000_000, 0, time.Second/2, min(d.SubWindows, 1), false
 	return d.Compile()

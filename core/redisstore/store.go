@@ -54,6 +54,10 @@
 // equals the state of a new key. Probes of package failover write keys that end with a question
 // mark and expire after about a second; the test under Batches writes such keys, too, for 10 s.
 //
+// The key of a quota, such as weir:{N3Jh0bO7eS3y5cQ4kz1mGA}d1:month:calls, has the name of its period, and
+// expires at the end of that: in up to 31 days. Its time zone and anchor are no part of the key, so a
+// change of them begins no new count.
+//
 // The places of an in-flight rule are a sorted set of up to 1000 numbers. The key is deleted when the last
 // place is freed, and expires hold after the last renewal. A Redis without free memory renews and frees
 // places, and grants none.

@@ -57,7 +57,7 @@ func (p *pair) do(c driver.Charge) driver.Charge {
 	}
 	got, gotReceipt := one(p.Store)
 	want, wantReceipt := one(p.ref)
-	if got.Verdict != want.Verdict || gotReceipt != wantReceipt {
+	if got.Verdict != want.Verdict || gotReceipt != wantReceipt || got.Cost != want.Cost {
 		p.t.Fatalf("step %d: the verdict and receipt are\n\t%+v, %+v, want\n\t%+v, %+v\nafter\n%s", len(p.trace), got.Verdict, gotReceipt,
 			want.Verdict, wantReceipt, strings.Join(p.trace[max(0, len(p.trace)-20):], "\n"))
 	}
@@ -75,7 +75,7 @@ func (p *pair) spend(cost int) driver.Verdict {
 func (p *pair) undo(i int) {
 	c := p.held[i]
 	p.held = slices.Delete(p.held, i, i+1)
-	c.Op = driver.Undo
+	c.Op, c.AtMost = driver.Undo, false
 	p.do(c)
 }
 

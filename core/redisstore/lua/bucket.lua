@@ -6,23 +6,28 @@
 --            units of 1/den microsecond. If more is used than the bucket holds, it is in debt, and
 --            the state also contains the time of the write: "<us> <fraction> <us>".
 -- Arguments  cost (us); full (us); den; for a leaky bucket, the longest delay of the event (us), for
---            a token bucket -1; if den is not 1, the fractions of cost and full
+--            a token bucket -1; if den is not 1, the fractions of cost and full. If the caller's plan
+--            has headroom, full is replaced by -1 - full, and most and its fraction follow.
 -- Reading    used (us); if den is not 1, its fraction
 -- TTL        until the bucket is full
 --
 -- A span is a number of microseconds and a fraction in units of 1/den microsecond. used and
 -- fraction are the part of the bucket that is in use, as the time that it takes to refill; full and
--- full_fraction are the whole bucket.
+-- full_fraction are the whole bucket, of which the caller may use most and most_fraction.
 
 -- Reads the state for the arguments that begin at ARGV[at]; appends the reading to the reply; calls
--- decide, as take.lua describes it, with used, fraction and the used after the cost as further
--- arguments; and does the action that decide returns. If decide returns 'rewrite' and a span, that span
--- is written.
+-- decide, as take.lua describes it, with used, fraction, the used after the cost, most and most_fraction
+-- as further arguments; and does the action that decide returns. If decide returns 'rewrite' and a span,
+-- that span is written.
 local function bucket(key, at, op, decide)
   local cost, full, den, max_delay = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0
   local cost_fraction, full_fraction, size = 0, 0, 4
   if den > 1 then
     cost_fraction, full_fraction, size = ARGV[at + 4] + 0, ARGV[at + 5] + 0, 6
+  end
+  local most, most_fraction = full, full_fraction
+  if full < 0 then
+    full, most, most_fraction, size = -1 - full, ARGV[at + size] + 0, ARGV[at + size + 1] + 0, size + 2
   end
 
   local used, fraction, moved, corrupt = 0, 0, false, 0
@@ -63,9 +68,9 @@ local function bucket(key, at, op, decide)
     after, after_fraction = after + 1, after_fraction - den
   end
   -- An event of a leaky bucket must not have a longer delay than max_delay.
-  local fits = (after < full or after == full and after_fraction <= full_fraction)
+  local fits = (after < most or after == most and after_fraction <= most_fraction)
     and (max_delay < 0 or used < max_delay or used == max_delay and fraction == 0)
-  local action, other, other_fraction = decide(at + size, op, fits, moved, corrupt, used, fraction, after)
+  local action, other, other_fraction = decide(at + size, op, fits, moved, corrupt, used, fraction, after, most, most_fraction)
   if not action then
     return
   end

@@ -24,12 +24,12 @@ local function bucket_divide(rest, rest_fraction, us, fraction, den, most)
 end
 
 function algorithms.bucket(key, at, op, decide, most)
-  bucket(key, at, op, function(next, _, _, moved, corrupt, used, fraction)
-    local unit, full, den, unit_fraction, full_fraction = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0, 0, 0
+  bucket(key, at, op, function(next, _, _, moved, corrupt, used, fraction, _, limit, limit_fraction)
+    local unit, den, unit_fraction = ARGV[at] + 0, ARGV[at + 2] + 0, 0
     if den > 1 then
-      unit_fraction, full_fraction = ARGV[at + 4] + 0, ARGV[at + 5] + 0
+      unit_fraction = ARGV[at + 4] + 0
     end
-    local free, free_fraction = full - used, full_fraction - fraction
+    local free, free_fraction = limit - used, limit_fraction - fraction
     if free_fraction < 0 then
       free, free_fraction = free - 1, free_fraction + den
     end
@@ -40,7 +40,7 @@ function algorithms.bucket(key, at, op, decide, most)
     elseif cost < room then
       _, rest, rest_fraction = bucket_divide(free, free_fraction, unit, unit_fraction, den, cost)
     end
-    used, fraction = full - rest, full_fraction - rest_fraction
+    used, fraction = limit - rest, limit_fraction - rest_fraction
     if fraction < 0 then
       used, fraction = used - 1, fraction + den
     end

@@ -1,0 +1,58 @@
+package redisstore
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
+)
+
+// The scripts of rules without headroom have four arguments, or six with fractions. Headroom adds two.
+func TestBucketArguments(t *testing.T) {
+	for _, c := range []struct {
+		algorithm driver.Algorithm
+		events    int
+		headroom  float64
+		want      string
+	}{
+		{driver.TokenBucket, 10, 0, "[100000 1000000 1 -1]"},
+		{driver.LeakyBucket, 10, 0, "[100000 1000000 1 9007199254740991]"},
+		{driver.TokenBucket, 7, 0, "[142857 1000000 7 -1 1 0]"},
+		{driver.TokenBucket, 10, 20, "[100000 -1000001 1 -1 800000 0]"},
+		{driver.LeakyBucket, 10, 99, "[100000 -1000001 1 9007199254740991 100000 0]"},
+		{driver.TokenBucket, 7, 50, "[142857 -1000001 7 -1 1 0 428571 3]"},
+	} {
+		d := driver.Definition{Name: "r", Algorithm: c.algorithm, Events: c.events, Per: time.Second, Headroom: c.headroom}
+		rule, err := d.Compile()
+		testkit.Must(t, err)
+		if got := fmt.Sprint(arguments(rule, 1)); got != c.want {
+			t.Errorf("%v of %d, %v%%: the arguments are %s, want %s", c.algorithm, c.events, c.headroom, got, c.want)
+		}
+	}
+}
+
+// Quotas with anchors have a new rule in each decision, and are not cached. Decisions of one batch share
+// their arguments nevertheless.
+func TestArgumentCache_quotas(t *testing.T) {
+	e := new(executor)
+	e.arguments.rules.Max = maxCached
+	base := testkit.Compiled(core.Quota("rule", core.Monthly(5)))
+	bucket := testkit.Compiled(core.TokenBucket("rule", hourly))
+	cached := &e.arguments.of(&driver.Charge{Rule: bucket, Cost: 1})[0]
+	var requests []*request
+	for i := range 2 * maxCached {
+		periods := driver.Periods{Start: 1, Boundary: 2, End: 3 + int64(i%2)}
+		requests = append(requests, e.newRequest(spend(fmt.Sprint("k", i), base.During(periods))))
+	}
+	if &e.arguments.of(&driver.Charge{Rule: bucket, Cost: 1})[0] != cached {
+		t.Error("the arguments of a bucket are no longer cached after many quotas")
+	}
+	batches := newBatches(requests[:64])
+	// EVALSHA, the script, the keys and their number, and the clock; then 11 arguments for each quota.
+	if got := len(batches[0].args) - 4 - 64; len(batches) != 1 || got != 2*11 {
+		t.Errorf("%d batches, with %d arguments of quotas, want 22", len(batches), got)
+	}
+}
