@@ -67,7 +67,7 @@ var words = map[string]time.Duration{
 	"sec": time.Second, "second": time.Second, "min": time.Minute, "minute": time.Minute, "hour": time.Hour,
 }
 
-// others are texts that are no periods, and what to write instead.
+// others are texts that are no periods, and the texts to write instead.
 var others = map[string]string{"days": "day", "weeks": "week", "months": "month", "year": "365d", "years": "365d"}
 
 // calendar has the texts for periods of the calendar.

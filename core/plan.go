@@ -58,8 +58,8 @@ func (r Rule) Plan(name string, l Limit) Rule {
 //
 //	core.TokenBucket("api", core.PerMinute(100)).Headroom("sheddable", 20)
 //
-// a caller of the plan "sheddable" is admitted while more than 20 of the 100 tokens are left, and everybody
-// else until none is. It is for callers that share a key, such as the interactive requests and the batch
+// a caller of the plan "sheddable" is admitted while more than 20 of the 100 tokens are left, and all other
+// callers until none is. It is for callers that share a key, such as the interactive requests and the batch
 // jobs of a customer. The limit of the plan is that of [Rule.Plan], or that of r if it has none. percent is
 // 0 to 99, and 0 removes the headroom. At least one event remains to the plan. Its State, its header fields
 // and its RetryAfter are about the part that it may use. [Rule.Soft] does not apply to the plan.

@@ -10,8 +10,8 @@ import (
 
 // Quota returns a rule that admits l.Events in every period of the calendar: l is the result of [Daily],
 // [Weekly] or [Monthly]. Periods begin at midnight UTC, weeks on Monday and months on the first day.
-// [Rule.In] and [Rule.Anchor] change that. It is for what customers have bought, such as 1 000 000 calls a
-// month. A quota does not refill during a period, and does not begin with the first use.
+// [Rule.In] and [Rule.Anchor] change that. It is for amounts that customers have bought, such as
+// 1 000 000 calls a month. A quota does not refill during a period, and does not begin with the first use.
 //
 //	core.Quota("calls", core.Monthly(1_000_000)).In(berlin)
 //
@@ -28,12 +28,12 @@ import (
 //
 // # Outages
 //
-// The backup of package failover begins at zero, as it does not know the counts of Redis, so each outage
-// may admit one more quota (one n-th of it in each of n processes with failover.Instances). For a quota
-// that must not be exceeded, name the rule in failover.FailClosedFor. A state lives until the end of its
+// The backup of package failover begins at zero, as it does not know the counts of Redis, so the outages of
+// a period may admit one more quota in each process (one n-th of it in each of n with failover.Instances).
+// For a quota that must not be exceeded, name the rule in failover.FailClosedFor. A state lives until the end of its
 // period, up to 31 days: Redis must keep it (maxmemory-policy noeviction, and persistence), or the quota
 // begins again. With memstore.Store, it begins again when the process is started. Package lease does not
-// lease quotas, because a process that ends would lose what it holds.
+// lease quotas, because a process that ends would lose the events that it holds.
 func Quota(name string, l Limit) Rule { return newRule(name, driver.Quota, l) }
 
 // Daily returns a limit of n events a day, for a [Quota]. Its text is "n/day".

@@ -31,14 +31,13 @@ type Rule struct{ d *definition }
 // A definition holds the fields of a Rule and the result of compiling them. It does not change.
 type definition struct {
 	driver.Definition
-	elastic *elastic // nil for a rule that is not elastic
-	plans   []Rule   // the rule with the limit of each plan, in the order of Rule.Plan
-	label   string   // the name for clients, unless it is empty
-	unit    string   // the unit for clients, unless it is empty
-	maxHold time.Duration
-	// Of a quota.
-	location *time.Location // nil for UTC
-	anchor   func(ctx context.Context, key string) time.Time
+	elastic  *elastic // nil for a rule that is not elastic
+	plans    []Rule   // the rule with the limit of each plan, in the order of Rule.Plan
+	label    string   // the name for clients, unless it is empty
+	unit     string   // the unit for clients, unless it is empty
+	maxHold  time.Duration
+	location *time.Location                                  // of a quota; nil for UTC
+	anchor   func(ctx context.Context, key string) time.Time // of a quota; nil without anchors
 
 	compiled *driver.Compiled // nil if err is set, and for the limits Unlimited and Blocked
 	err      error            // a *RuleError
@@ -189,7 +188,7 @@ func (r Rule) Algorithm() driver.Algorithm { return r.def().Algorithm }
 func (r Rule) Limit() Limit { return r.def().limit() }
 
 // Capacity returns the burst of a bucket, the events of a window or log, or the places of an [InFlight].
-// It ignores [Rule.Soft], and what a [Rule.Headroom] leaves to others.
+// It ignores [Rule.Soft], and leaves out the part of a [Rule.Headroom].
 // The capacity is [math.MaxInt] if the limit is [Unlimited], and 0 if it is [Blocked].
 func (r Rule) Capacity() int {
 	switch d := r.def(); d.limit() {
