@@ -30,10 +30,10 @@ import (
 //
 // The backup of package failover begins at zero, as it does not know the counts of Redis, so the outages of
 // a period may admit one more quota in each process (one n-th of it in each of n with failover.Instances).
-// For a quota that must not be exceeded, name the rule in failover.FailClosedFor. A state lives until the end of its
-// period, up to 31 days: Redis must keep it (maxmemory-policy noeviction, and persistence), or the quota
-// begins again. With memstore.Store, it begins again when the process is started. Package lease does not
-// lease quotas, because a process that ends would lose the events that it holds.
+// For a quota that must not be exceeded, name the rule in failover.FailClosedFor. A state lives until the
+// end of its period, up to 31 days: Redis must keep it (maxmemory-policy noeviction, and persistence), or
+// the quota begins again. With memstore.Store, it begins again when the process is started. Package lease
+// does not lease quotas, because a process that ends would lose the events that it holds.
 func Quota(name string, l Limit) Rule { return newRule(name, driver.Quota, l) }
 
 // Daily returns a limit of n events a day, for a [Quota]. Its text is "n/day".
