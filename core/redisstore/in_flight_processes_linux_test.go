@@ -132,9 +132,9 @@ func holdPlaces(ctx context.Context, t *testing.T, s *witness, limiters []*core.
 	var r *core.Reservation
 	var err error
 	switch rand.IntN(4) {
-	case 0:
+	case 0, 1:
 		r, err = l.Reserve(own, key, 1)
-	case 1:
+	case 2:
 		r, err = core.ReserveTogether(own, core.Ask{Limiter: limiters[0], Key: key, Cost: 1}, core.Ask{Limiter: limiters[1], Key: key, Cost: 1})
 	default:
 		r, err = l.Acquire(own, key)
@@ -151,13 +151,13 @@ func holdPlaces(ctx context.Context, t *testing.T, s *witness, limiters []*core.
 		return
 	}
 	longest := time.Duration(0)
-	switch rand.IntN(10) {
+	switch rand.IntN(30) {
 	case 0:
 		longest = rand.N(2 * longestLease)
-	case 1, 2, 3, 4:
-		longest = rand.N(100 * time.Millisecond)
+	case 1, 2, 3:
+		longest = rand.N(200 * time.Millisecond)
 	}
-	end := rand.IntN(10)
+	end := rand.IntN(40)
 	if pause(ctx, r.Lost(), longest) {
 		s.lost(taken)
 	} else if end == 0 && ctx.Err() == nil {
@@ -170,7 +170,7 @@ func holdPlaces(ctx context.Context, t *testing.T, s *witness, limiters []*core.
 	}
 	switch {
 	case end <= 1: // forgets r
-	case end <= 3:
+	case end <= 9:
 		err = r.Refund(context.WithoutCancel(ctx))
 	default:
 		err = r.Release(context.WithoutCancel(ctx))
