@@ -122,7 +122,7 @@ func measure(ctx context.Context, c config, delay time.Duration) (*result, error
 		return ctx.Err()
 	}
 	r.reports = make(map[string][]report)
-	for _, command := range []string{ready, hold, renew, pairs, release} {
+	for _, command := range []string{alone, idle, hold, renew, beside, release} {
 		r.reports[command] = make([]report, len(workers))
 		if err := r.cpu(ctx, rdb, command, func() error { return each(command) }); err != nil {
 			return nil, fmt.Errorf("%s: %w", command, err)

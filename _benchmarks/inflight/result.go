@@ -105,12 +105,12 @@ func table(results []*result) {
 	calls := func(p report) int64 { return p.Calls }
 	renewals := func(p report) int64 { return p.Renewals }
 	row("Redis CPU of the renewals, of a core", func(r *result) string {
-		return fmt.Sprintf("%.2f %%", 100*(r.used[renew].share()-r.used[ready].share()))
+		return fmt.Sprintf("%.2f %%", 100*(r.used[renew].share()-r.used[idle].share()))
 	})
 	row("of that, in scripts", func(r *result) string {
 		return fmt.Sprintf("%.2f %%", r.used[renew].micros/1e4/r.used[renew].length.Seconds())
 	})
-	row("an idle Redis", func(r *result) string { return fmt.Sprintf("%.2f %%", 100*r.used[ready].share()) })
+	row("an idle Redis", func(r *result) string { return fmt.Sprintf("%.2f %%", 100*r.used[idle].share()) })
 	row("renewals a second", func(r *result) string {
 		return fmt.Sprintf("%.0f", float64(r.sum(renew, renewals))/r.used[renew].length.Seconds())
 	})
@@ -121,7 +121,7 @@ func table(results []*result) {
 		return fmt.Sprintf("%.0f", r.used[renew].scripts/r.used[renew].length.Seconds())
 	})
 	row("Redis CPU of a renewal", func(r *result) string {
-		cpu := r.used[renew].cpu - r.used[ready].share()*r.used[renew].length.Seconds()
+		cpu := r.used[renew].cpu - r.used[idle].share()*r.used[renew].length.Seconds()
 		return fmt.Sprintf("%.1f us", 1e6*cpu/float64(r.sum(renew, renewals)))
 	})
 	row("calls that failed", func(r *result) string {
@@ -131,14 +131,14 @@ func table(results []*result) {
 		return milliseconds(time.Duration(r.most(renew, func(p report) int64 { return int64(p.Slowest) })))
 	})
 	row("lost places", func(r *result) string {
-		return fmt.Sprint(r.sum(pairs, func(p report) int64 { return int64(p.Lost) }))
+		return fmt.Sprint(r.sum(beside, func(p report) int64 { return int64(p.Lost) }))
 	})
 	row("memory of a stream", func(r *result) string {
-		before, after := r.reports[ready][0], r.reports[renew][0]
+		before, after := r.reports[idle][0], r.reports[renew][0]
 		return fmt.Sprintf("%.0f B", float64(after.Heap-before.Heap)/float64(r.streams()))
 	})
 	row("goroutines of a process", func(r *result) string { return fmt.Sprint(r.reports[renew][0].Goroutines) })
-	for _, c := range []struct{ command, name string }{{ready, "without streams"}, {pairs, "with the streams"}} {
+	for _, c := range []struct{ command, name string }{{alone, "without streams"}, {beside, "with the streams"}} {
 		for _, p := range []int{50, 99} {
 			row(fmt.Sprintf("Reserve and Release, %s, p%d", c.name, p), func(r *result) string { return r.pair(c.command, p) })
 		}

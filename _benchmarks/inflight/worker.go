@@ -34,10 +34,11 @@ const workerEnv = "WEIR_IN_FLIGHT_BENCHMARK"
 
 // The commands that a process reads, one a line. It answers each with a report in JSON.
 const (
-	ready   = "ready"   // waits, connected to Redis, without streams
+	alone   = "alone"   // without streams, takes and frees a place now and then
+	idle    = "idle"    // waits, connected to Redis
 	hold    = "hold"    // takes the places
 	renew   = "renew"   // holds them
-	pairs   = "pairs"   // holds them, and takes and frees another place now and then
+	beside  = "beside"  // holds them, and takes and frees another place now and then
 	release = "release" // frees them
 )
 
@@ -113,16 +114,13 @@ func workerMain(config string) {
 
 func (w *worker) do(ctx context.Context, command string, r *report) error {
 	switch command {
-	case ready:
-		if err := w.pair(ctx, r); err != nil {
-			return err
-		}
-		time.Sleep(w.config.Length / 6)
+	case idle:
+		time.Sleep(w.config.Length / 4)
 	case hold:
 		return w.hold(ctx)
 	case renew:
 		time.Sleep(w.config.Length)
-	case pairs:
+	case alone, beside:
 		for end := time.Now().Add(w.config.Length / 4); time.Now().Before(end); {
 			time.Sleep(20 * time.Millisecond)
 			if err := w.pair(ctx, r); err != nil {
