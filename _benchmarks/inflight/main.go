@@ -128,9 +128,14 @@ func measure(ctx context.Context, c config, delay time.Duration) (*result, error
 			return nil, fmt.Errorf("%s: %w", command, err)
 		}
 	}
-	left, err := rdb.DBSize(ctx).Result()
-	r.left = int(left)
-	return r, err
+	for _, rule := range []string{smallRule, largeRule} {
+		keys, err := rdb.Keys(ctx, "*:"+rule).Result()
+		if err != nil {
+			return nil, err
+		}
+		r.left += len(keys)
+	}
+	return r, nil
 }
 
 // share returns the configuration of process i of c.

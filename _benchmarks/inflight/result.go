@@ -16,7 +16,7 @@ type result struct {
 	delay   time.Duration
 	reports map[string][]report // by command, of each process
 	used    map[string]usage    // of Redis, by command
-	left    int                 // keys in Redis at the end
+	left    int                 // states in Redis at the end
 }
 
 // A usage is what Redis has used during a command.
@@ -145,7 +145,7 @@ func table(results []*result) {
 	}
 	row("time to take all places", func(r *result) string { return milliseconds(r.used[hold].length) })
 	row("time to free all places", func(r *result) string { return milliseconds(r.used[release].length) })
-	row("keys in Redis after that", func(r *result) string { return fmt.Sprint(r.left) })
+	row("states in Redis after that", func(r *result) string { return fmt.Sprint(r.left) })
 }
 
 // streams returns the number of streams of the first process.

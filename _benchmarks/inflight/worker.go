@@ -32,6 +32,12 @@ type workerConfig struct {
 
 const workerEnv = "WEIR_IN_FLIGHT_BENCHMARK"
 
+// The names of the rules.
+const (
+	smallRule = "streams"
+	largeRule = "large"
+)
+
 // The commands that a process reads, one a line. It answers each with a report in JSON.
 const (
 	alone   = "alone"   // without streams, takes and frees a place now and then
@@ -97,8 +103,8 @@ func workerMain(config string) {
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: w.config.Addr})
 	w.store = &counting{Store: redisstore.New(rdb, redisstore.Timeout(time.Second))}
-	w.small = core.Must(core.New(w.store, core.InFlight("streams", w.config.PerKey).Hold(w.config.Lease)))
-	w.large = core.Must(core.New(w.store, core.InFlight("large", w.config.MostLarge).Hold(w.config.Lease)))
+	w.small = core.Must(core.New(w.store, core.InFlight(smallRule, w.config.PerKey).Hold(w.config.Lease)))
+	w.large = core.Must(core.New(w.store, core.InFlight(largeRule, w.config.MostLarge).Hold(w.config.Lease)))
 	answers := json.NewEncoder(os.Stdout)
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		var r report
