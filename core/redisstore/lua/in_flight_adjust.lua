@@ -1,9 +1,10 @@
--- in_flight_adjust: an in-flight limit as a charge of adjust.lua. The time of a receipt is the number of the
--- place. The script does not read the rest.
+-- in_flight_adjust: an in-flight limit as a charge of adjust.lua. A receipt is the number of a place.
+
+local time -- now as text
 
 -- Renews a place if no place has lapsed and none was renewed at or after now, as nearly always, and appends
 -- the reading. Returns whether it did. Renewals are most of the commands of a limit whose events last long.
-local function in_flight_renew(key, at, time, number)
+local function in_flight_renew(key, at, number)
   local events, hold, count = ARGV[at] + 0, ARGV[at + 1] + 0, redis.pcall('ZCARD', key)
   if type(count) == 'table' or count == 0 or count > MAX_PLACES
     or redis.call('ZCOUNT', key, string.format('(%d', now - hold), time) < count then
@@ -14,7 +15,9 @@ local function in_flight_renew(key, at, time, number)
     return false
   end
   local place, retry = #reply, 0
-  if count >= events then
+  if events == 1 then
+    retry = hold
+  elseif count >= events then
     retry = redis.call('ZREVRANGE', key, events - 1, events - 1, 'WITHSCORES')[2] - now + hold
   end
   reply[place + 1], reply[place + 2], reply[place + 3], reply[place + 4] = count, hold, retry, 1
@@ -26,9 +29,13 @@ function algorithms.in_flight(key, at, op)
     in_flight_read(key, at)
     return at + 2
   end
-  local time, number = string.format('%d', now), string.format('%d', ARGV[at + 2])
-  if op == 'renew' and in_flight_renew(key, at, time, number) then
-    return at + 6
+  local number = ARGV[at + 2]
+  if type(number) == 'number' then -- see decisions.lua
+    number = string.format('%d', number)
+  end
+  time = time or string.format('%d', now)
+  if op == 'renew' and in_flight_renew(key, at, number) then
+    return at + 3
   end
   local place, found = #reply, nil
   local count, lapsed, moved = in_flight_read(key, at)
@@ -47,5 +54,5 @@ function algorithms.in_flight(key, at, op)
     in_flight_read(key, at)
     reply[place + 4] = op == 'renew' and 1 or 0
   end
-  return at + 6
+  return at + 3
 end
