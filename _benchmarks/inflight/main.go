@@ -1,5 +1,5 @@
-// Inflight measures what it costs to hold many places of in-flight limits: some processes hold streams for
-// a minute over one Redis. It prints the CPU time that Redis needs for the renewals, the lost places, the
+// Inflight measures the cost of events that hold places of in-flight limits: some processes hold streams
+// for a minute over one Redis. It prints the CPU time that Redis needs for the renewals, the lost places, the
 // memory and goroutines of a process, and the time of a Reserve and a Release meanwhile, at several delays
 // of the network.
 //

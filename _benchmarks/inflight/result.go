@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A result is what one measurement has found.
+// A result holds the figures of one measurement.
 type result struct {
 	delay   time.Duration
 	reports map[string][]report // by command, of each process
@@ -19,15 +19,15 @@ type result struct {
 	left    int                 // states in Redis at the end
 }
 
-// A usage is what Redis has used during a command.
+// A usage is the CPU time of Redis during a command.
 type usage struct {
 	length  time.Duration
-	cpu     float64 // seconds
-	scripts float64 // the number of scripts
-	micros  float64 // in them
+	cpu     float64 // in seconds
+	scripts float64 // the number of runs of scripts
+	micros  float64 // that these took
 }
 
-// cpu measures what Redis uses during f, a command.
+// cpu measures the usage of Redis during f, a command.
 func (r *result) cpu(ctx context.Context, rdb *redis.Client, command string, f func() error) error {
 	before, err := readUsage(ctx, rdb)
 	if err != nil {
@@ -49,7 +49,7 @@ func (r *result) cpu(ctx context.Context, rdb *redis.Client, command string, f f
 	return nil
 }
 
-// readUsage returns what Redis has used since its start.
+// readUsage returns the usage of Redis since its start.
 func readUsage(ctx context.Context, rdb *redis.Client) (u usage, err error) {
 	text, err := rdb.InfoMap(ctx, "cpu", "commandstats").Result()
 	if err != nil {

@@ -48,7 +48,7 @@ const (
 	release = "release" // frees them
 )
 
-// A report tells what has happened in a process since the command before.
+// A report is the answer of a process to a command. The counts are those since the command before.
 type report struct {
 	Took       time.Duration
 	Calls      int64 // of Adjust with renewals

@@ -36,7 +36,7 @@ type place struct {
 
 // A witness is a Store that logs when places were certainly taken. A place is taken from the reply that
 // grants it until the request that frees it, and no longer than a lease from the last request to renew it
-// that was confirmed. After a SIGKILL, the log is complete but for the last line.
+// that was confirmed. After a SIGKILL, the log is complete except for the last line.
 type witness struct {
 	*redisstore.Store
 	log *os.File // each write is one line
