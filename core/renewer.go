@@ -110,7 +110,7 @@ func (r *renewer) takeDue(now time.Duration) (batch []*hold) {
 				return batch
 			}
 		default:
-			batch, soon = append(batch, h), now+h.lease()/100
+			batch, soon = append(batch, h), now+h.lease()/24
 			heap.Pop(&r.holds)
 		}
 	}

@@ -54,7 +54,7 @@ var algorithms = [...]algorithm{
 	driver.FixedWindow:   {library: fixedWindow, version: "f2", readings: 2, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: fixedWindowArguments, read: readFixedWindow},
 	driver.SlidingWindow: {library: slidingWindow, version: "c3", readings: 5, light: 7 * time.Microsecond, heavy: 30 * time.Microsecond, arguments: slidingWindowArguments, read: readSlidingWindow},
 	driver.SlidingLog:    {library: slidingLog, version: "l4", readings: 4, light: 7 * time.Microsecond, heavy: 30 * time.Microsecond, arguments: slidingLogArguments, read: readSlidingLog},
-	driver.InFlight:      {library: inFlight, version: "i1", readings: 5, light: 6 * time.Microsecond, heavy: 12 * time.Microsecond, arguments: inFlightArguments, read: readInFlight},
+	driver.InFlight:      {library: inFlight, version: "i1", readings: 4, light: 6 * time.Microsecond, heavy: 12 * time.Microsecond, arguments: inFlightArguments, read: readInFlight},
 	driver.Quota:         {library: quota, version: "d1", readings: 3, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: quotaArguments, read: readQuota},
 }
 
@@ -143,8 +143,8 @@ func inFlightArguments(r *driver.Compiled, _ int64) []any {
 // readInFlight returns a Reading with the Phase of a Spend. For a Renew, Phase says whether the place had
 // not lapsed.
 func readInFlight(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {
-	r := driver.Reading{Count: n[0], First: n[1], Last: n[2], Retry: n[3], Phase: n[4]}
-	return r, r.Count <= maxPlaces && r.First <= r.Last && r.Last <= k.Period && r.Retry <= r.Last && r.Phase <= r.Count
+	r := driver.Reading{Count: n[0], Last: n[1], Retry: n[2], Phase: n[3]}
+	return r, r.Count <= maxPlaces && r.Last <= k.Period && r.Retry <= r.Last && r.Phase <= r.Count
 }
 
 func quotaArguments(r *driver.Compiled, cost int64) []any {

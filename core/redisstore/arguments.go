@@ -40,12 +40,15 @@ func costArgument(c *driver.Charge) int64 {
 // receiptArguments returns the arguments of m, the receipt of an undo or a renewal. If the rate was changed
 // since the charge, a fraction >= denominator becomes 0, and the undo frees slightly less. A zero
 // Receipt is sent as the receipt of a charge so long ago that the undo frees nothing, and the
-// renewal finds no place.
-func receiptArguments(m driver.Receipt, denominator int64) []any {
+// renewal finds no place. The receipt of a place is its number.
+func receiptArguments(m driver.Receipt, k *driver.Constants) []any {
 	if m.At == 0 {
 		m.At = -maxInteger
 	}
-	if m.Used.Frac >= denominator {
+	if k.Algorithm == driver.InFlight {
+		return []any{integer(m.At)}
+	}
+	if m.Used.Frac >= k.Denominator {
 		m.Used.Frac = 0
 	}
 	return []any{integer(m.At), integer(m.Used.Micros), integer(m.Used.Frac), integer(min(m.Age, maxInteger))}

@@ -81,7 +81,7 @@ func (e *executor) newRequest(c *call) *request {
 			args.maxDelay = charge.MaxDelayMicros()
 		}
 		if charge.Op == driver.Undo || charge.Op == driver.Renew {
-			args.receipt = receiptArguments(charge.Receipt, charge.Rule.Constants.Denominator)
+			args.receipt = receiptArguments(charge.Receipt, &charge.Rule.Constants)
 		}
 		r.charges = append(r.charges, args)
 		r.set |= 1 << a.library

@@ -91,7 +91,7 @@
 // [DefaultPrefix]; password is an example):
 //
 //	ACL SETUSER limiter on >password ~weir:* +evalsha +eval +time +get +psetex +del
-//	    +unlink +zadd +zrem +zcount +zrange +zrevrange +zrangebyscore +zremrangebyrank
+//	    +unlink +zadd +zrem +zcard +zcount +zrange +zrevrange +zrangebyscore +zremrangebyrank
 //	    +hmget +hset +hgetall +hdel +exists +pexpire +info
 //
 // INFO is used only for the warning that the server may evict keys. go-redis also sends CLIENT

@@ -4,25 +4,25 @@
 --            at which the place was taken or last renewed (us). There are at most MAX_PLACES members.
 --            Places that have lapsed may still be there.
 -- Arguments  events, hold: the time after which a place lapses (us)
--- Reading    count; three times (us): until the first place lapses, until the last place lapses, and
---            until enough places have lapsed for another one, 0 if it fits; then, for a spend, its number
---            minus now (us), for a renewal, 1 if the place had not lapsed, and otherwise 0
+-- Reading    count; two times (us): until the last place lapses, and until enough places have lapsed for
+--            another one, 0 if it fits; then, for a spend, its number minus now (us), for a renewal, 1 if
+--            the place had not lapsed, and otherwise 0
 -- TTL        hold after the newest renewal
 
 -- Appends the reading to the reply, with a last value of 0. Returns count; whether there are places that
 -- have lapsed; whether there are renewals after now, because the clock stepped back; and 1 if the state is
--- unreadable, otherwise 0. renewed is the count if a place was renewed just before, which saves commands.
-local function in_flight_read(key, at, renewed)
+-- unreadable, otherwise 0.
+local function in_flight_read(key, at)
   local events, hold, place = ARGV[at] + 0, ARGV[at + 1] + 0, #reply
   local cutoff = now - hold
-  reply[place + 1], reply[place + 2], reply[place + 3], reply[place + 4], reply[place + 5] = 0, 0, 0, 0, 0
-  local first = redis.pcall('ZRANGE', key, '0', renewed and '0' or '1', 'WITHSCORES')
+  reply[place + 1], reply[place + 2], reply[place + 3], reply[place + 4] = 0, 0, 0, 0
+  local first = redis.pcall('ZRANGE', key, '0', '1', 'WITHSCORES')
   if first.err then
     return 0, false, false, unreadable(first)
   elseif not first[1] then
     return 0, false, false, 0
   end
-  local count, oldest, latest = renewed or 1, first[2] + 0, renewed and now or first[2] + 0
+  local count, oldest, latest = 1, first[2] + 0, first[2] + 0
   local lapsed = oldest <= cutoff
   if first[3] then -- a key with one place, as most have, takes one command
     latest = redis.call('ZREVRANGE', key, '0', '0', 'WITHSCORES')[2] + 0
@@ -44,9 +44,9 @@ local function in_flight_read(key, at, renewed)
   if count > events then
     retry = redis.call('ZREVRANGE', key, events - 1, events - 1, 'WITHSCORES')[2] + 0
   end
-  reply[place + 1], reply[place + 2], reply[place + 3] = count, math.min(oldest, now) - cutoff, math.min(latest, now) - cutoff
+  reply[place + 1], reply[place + 2] = count, math.min(latest, now) - cutoff
   if count >= events then
-    reply[place + 4] = math.min(retry, now) - cutoff
+    reply[place + 3] = math.min(retry, now) - cutoff
   end
   return count, lapsed, moved, 0
 end

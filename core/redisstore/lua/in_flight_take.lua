@@ -16,7 +16,7 @@ function algorithms.in_flight(key, at, op, decide)
     while redis.call('ZADD', key, 'NX', time, string.format('%d', number)) == 0 do
       number = number + 1
     end
-    reply[place + 5] = number - now
+    reply[place + 4] = number - now
   end
   in_flight_expire(key, at)
 end
