@@ -71,6 +71,15 @@ func (c *Compiled) read(r *Reading, s State, now, cost int64) {
 		e.read(r, s, now)
 	case *log:
 		e.read(r, s, now, cost)
+	default:
+		c.readOther(r, s, now)
+	}
+}
+
+// readOther is read for the other engines. With more than three, the compiler searches for the type of an
+// engine in a tree, which takes 5 percent of a decision about two rules.
+func (c *Compiled) readOther(r *Reading, s State, now int64) {
+	switch e := c.engine.(type) {
 	case *places:
 		e.read(r, s, now)
 	case *quota:
@@ -90,6 +99,12 @@ func (c *Compiled) fits(r *Reading, cost, maxDelay int64) bool {
 		return e.fits(r, cost)
 	case *log:
 		return e.fits(r, cost)
+	}
+	return c.fitsOther(r, cost)
+}
+
+func (c *Compiled) fitsOther(r *Reading, cost int64) bool {
+	switch e := c.engine.(type) {
 	case *places:
 		return e.fits(r)
 	case *quota:
@@ -107,6 +122,12 @@ func (c *Compiled) spend(s State, r *Reading, now, cost int64) State {
 		return e.spend(r, now, cost)
 	case *log:
 		return e.spend(s, now, cost)
+	}
+	return c.spendOther(s, r, now, cost)
+}
+
+func (c *Compiled) spendOther(s State, r *Reading, now, cost int64) State {
+	switch e := c.engine.(type) {
 	case *places:
 		return e.spend(s, r, now)
 	case *quota:
@@ -130,6 +151,13 @@ func (c *Compiled) verdict(v *Verdict, r *Reading, cost, maxDelay int64, spent b
 		e.verdict(v, r, cost, spent)
 	case *log:
 		e.verdict(v, r, cost, spent)
+	default:
+		c.verdictOther(v, r, cost, spent)
+	}
+}
+
+func (c *Compiled) verdictOther(v *Verdict, r *Reading, cost int64, spent bool) {
+	switch e := c.engine.(type) {
 	case *places:
 		e.verdict(v, r, spent)
 	case *quota:
