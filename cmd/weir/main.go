@@ -72,6 +72,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	_ "time/tzdata" // of timezones in files, for systems without zoneinfo
 
 	"github.com/redis/go-redis/v9/logging"
 
