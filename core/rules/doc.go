@@ -95,12 +95,13 @@
 // A timezone is a name of the IANA database, which [time.LoadLocation] finds in the zoneinfo of the
 // system. An unknown name is an error, and so is Local, which differs from machine to machine. Images of
 // containers often have no zoneinfo. Their programs contain the database if they import it, which adds
-// about 450 KB; the command weir does:
+// about 400 KB; the command weir does:
 //
 //	import _ "time/tzdata"
 //
 // After a change of the file, a new limit of a quota applies at once, and a new timezone after the end of
-// the period that a key is in.
+// the period that a key is in. A limit with another period, such as 5/week after 20/month, begins a new
+// count.
 //
 // # Files
 //
