@@ -49,8 +49,8 @@
 // # Time
 //
 // Decisions use the clock of the Store, to the microsecond: the monotonic clock of this process for
-// memstore (for a [Quota], its wall clock), the server's clock for redisstore. They never use the clock of
-// a client of Redis, which only has to know a Quota's present period or one beside it.
+// memstore (for a [Quota], its wall clock), the server's clock for redisstore. The clock of a client of Redis
+// is used only for the calendar of a Quota, and may be wrong by less than half a period.
 //
 // The package depends on the standard library only, and not on net/http.
 package core
