@@ -33,7 +33,9 @@
 //   - [SlidingWindow] has the same guarantee with a state of bounded size. It is slightly stricter:
 //     an event of a one-minute limit counts for up to a second longer. Use it for large limits.
 //   - [FixedWindow] restarts its count at fixed times, for example every full hour, and admits up
-//     to twice the limit around such a time. Use it for quotas that must restart, such as daily.
+//     to twice the limit around such a time. Use it for short periods that must restart, such as an hour.
+//   - [Quota] counts in the days, weeks or months of the calendar, in a time zone or from the day on which a
+//     subscription is renewed. Use it for amounts that customers have bought, beside a rate.
 //   - [InFlight] has no period: it bounds the events that run at the same time, in all processes. Use it
 //     for exports, streams, jobs and slow requests, alone or beside a rate.
 //
@@ -42,12 +44,13 @@
 // A Rule can have other limits for the callers of a plan ([Rule.Plan]). [Limiter.Plan] selects the
 // plan, and [Limiter.Variant] with [Limiter.Choose] gives single keys other rules. [Limiter.Replace]
 // changes the rules while the Limiter is used. Limits of the same length share the state of a key:
-// see [Rule].
+// see [Rule]. The callers of a plan can leave a part of the limit to all others ([Rule.Headroom]).
 //
 // # Time
 //
 // Decisions use the clock of the Store, to the microsecond: the monotonic clock of this process for
-// memstore, the server's clock for redisstore. They never use the clock of a client of Redis.
+// memstore (for a [Quota], its wall clock), the server's clock for redisstore. The clock of a client of Redis
+// is used only for the calendar of a Quota, and may be wrong by less than half a period.
 //
 // The package depends on the standard library only, and not on net/http.
 package core

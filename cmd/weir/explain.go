@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -69,7 +70,7 @@ func explainIn(c *rules.Config, args []string, overrideOf func(policy, key strin
 		print("The policy is off: its rules are neither enforced nor counted.")
 	}
 	hasPlan := func(plan string) bool {
-		return plan == "" || slices.ContainsFunc(p.Rules, func(r rules.Rule) bool { return slices.ContainsFunc(r.Plans, named(plan)) })
+		return plan == "" || slices.ContainsFunc(p.Rules, func(r rules.Rule) bool { return slices.Contains(plansOf(r), plan) })
 	}
 	if !hasPlan(plan) {
 		print("No rule of the policy has the plan %q.", plan)
@@ -103,10 +104,10 @@ func explainIn(c *rules.Config, args []string, overrideOf func(policy, key strin
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "RULE\tALGORITHM\tLIMIT\tSOURCE\tMODE")
 	for _, r := range p.Rules {
-		limit, source := limitOf(r, override, plan)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Name, r.Algorithm, withUnit(limit, r.Unit), source, mode((r.Shadow || !enforced) && !override.Blocked))
+		limit, headroom, source := limitOf(r, override, plan)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Name, r.Algorithm, limitText(limit, r.Timezone, headroom, r.Unit), source, mode((r.Shadow || !enforced) && !override.Blocked))
 		if candidate := r.Candidate; candidate != nil {
-			fmt.Fprintf(w, "%s, candidate\t%s\t%s\tbase\t%s\n", r.Name, candidate.Algorithm, candidate.Limit, mode(true))
+			fmt.Fprintf(w, "%s, candidate\t%s\t%s\tbase\t%s\n", r.Name, candidate.Algorithm, limitText(candidate.Limit, candidate.Timezone, 0, ""), mode(true))
 		}
 	}
 	return w.Flush()
@@ -125,33 +126,45 @@ func routeOf(c *rules.Config, request string) (string, error) {
 	return c.Route(r), nil
 }
 
-// limitOf returns the limit of r for a caller with a plan, and the part of the file that has it.
-func limitOf(r rules.Rule, o rules.Override, plan string) (limit core.Limit, source string) {
+// limitOf returns the limit of r for a caller with a plan, the headroom of that plan in percent, and the
+// part of the file that has the limit.
+func limitOf(r rules.Rule, o rules.Override, plan string) (limit core.Limit, headroom float64, source string) {
 	const override = "override of the key"
 	if o.Blocked {
-		return core.Blocked, override
-	}
-	if limit, ok := o.Limits[r.Name]; ok {
-		return limit, override
+		return core.Blocked, 0, override
 	}
 	source = fmt.Sprintf("plan %q", plan)
 	if o.Plan != "" {
 		plan, source = o.Plan, fmt.Sprintf("plan %q, %s", o.Plan, override)
 	}
-	if i := slices.IndexFunc(r.Plans, named(plan)); i >= 0 {
-		return r.Plans[i].Limit, source
+	headroom, ok := r.Headroom[plan]
+	if limit, ok := o.Limits[r.Name]; ok {
+		return limit, headroom, override
 	}
-	return r.Limit, "base"
+	if i := slices.IndexFunc(r.Plans, func(p rules.Plan) bool { return p.Name == plan }); i >= 0 {
+		return r.Plans[i].Limit, headroom, source
+	}
+	if !ok {
+		source = "base"
+	}
+	return r.Limit, headroom, source
 }
 
-// withUnit returns the text of a limit with the unit of its rule, unless that is empty.
-func withUnit(l core.Limit, unit string) string {
-	if unit == "" || l == core.Unlimited || l == core.Blocked {
-		return l.String()
+// limitText returns the text of a limit with the time zone of a quota, the headroom of its plan, and the
+// unit of its rule, unless they are empty. An empty zone is UTC.
+func limitText(l core.Limit, zone string, headroom float64, unit string) string {
+	text := l.String()
+	if l == core.Unlimited || l == core.Blocked {
+		return text
 	}
-	return fmt.Sprintf("%s (%s)", l, unit)
-}
-
-func named(plan string) func(rules.Plan) bool {
-	return func(p rules.Plan) bool { return p.Name == plan }
+	if l.Per < 0 { // a period of the calendar
+		text += " in " + cmp.Or(zone, "UTC")
+	}
+	if headroom > 0 {
+		text += fmt.Sprintf(" headroom %v%%", headroom)
+	}
+	if unit != "" {
+		text += " (" + unit + ")"
+	}
+	return text
 }

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"text/tabwriter"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -400,6 +402,81 @@ func TestRules_InFlight(t *testing.T) {
 	var stdout strings.Builder
 	if status := run([]string{"diff", "api.yaml", "more.yaml"}, &stdout, &stdout); status != 0 || stdout.String() != "api.exports max hold: none to 1h\napi.exports: 2 to 3\n" {
 		t.Errorf("diff: got status %d and %q", status, &stdout)
+	}
+}
+
+// A quota counts until the end of its period, in the time zone of the rule.
+func TestRules_Quota(t *testing.T) {
+	server := redistest.Shared(t)
+	const config = `policies:
+  api:
+    rules:
+      - {name: calls, algorithm: quota, limit: 10/month, plans: {pro: 20/month}, headroom: {batch: 20, pro: 50}, timezone: Asia/Tokyo, unit: calls, candidate: {algorithm: quota, limit: 12/week}}
+`
+	files(t)
+	write(t, "api.yaml", config)
+	write(t, "other.yaml", strings.NewReplacer("10/month", "11/month", "Asia/Tokyo", "Asia/Seoul", "batch: 20, ", "").Replace(config))
+	write(t, "span.yaml", strings.Replace(config, "10/month", "10/30d", 1))
+	parsed, err := rules.Parse("api.yaml", []byte(config))
+	must(t, err)
+	set, err := rules.New(redisstore.New(server.Client(), redisstore.Prefix("quota:"), redisstore.Timeout(10*time.Second)), parsed)
+	must(t, err)
+	l, err := set.Limiter("api")
+	must(t, err)
+	admit(t, l.Plan("batch"), "x", 8)
+	tokyo, err := time.LoadLocation("Asia/Tokyo")
+	must(t, err)
+	now := time.Now().In(tokyo)
+	end := "at " + time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, tokyo).Format(time.RFC3339)
+	now = now.UTC()
+	week := "at " + time.Date(now.Year(), now.Month(), now.Day()+7-int(now.Weekday()+6)%7, 0, 0, 0, 0, time.UTC).Format(time.RFC3339)
+	// table returns the output for the rule and its candidate, with the widths of tabwriter.
+	table := func(rows ...[]string) string {
+		var b strings.Builder
+		w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		for _, row := range append([][]string{{"RULE", "LIMIT", "USED", "LEFT", "NEXT", "UNUSED", "MODE"}}, rows...) {
+			fmt.Fprintln(w, strings.Join(row, "\t"))
+		}
+		must(t, w.Flush())
+		return b.String()
+	}
+	candidate := []string{"calls.candidate", "12/week in UTC", "8", "4", "now", week, "shadow"}
+	flags := "-redis redis://" + server.Addr + " -prefix quota: -config api.yaml"
+	runSteps(t, flags,
+		step{"usage api y", 0, table([]string{"calls", "10/month in Asia/Tokyo (calls)", "0", "10", "now", "now", "enforce"},
+			[]string{"calls.candidate", "12/week in UTC", "0", "12", "now", "now", "shadow"}), ""},
+		step{"usage api x", 0, table([]string{"calls", "10/month in Asia/Tokyo (calls)", "8", "2", "now", end, "enforce"}, candidate), ""},
+		step{"usage -plan batch api x", 0, table([]string{"calls", "10/month in Asia/Tokyo headroom 20% (calls)", "8", "0", end, end, "enforce"}, candidate), ""},
+		step{"usage -plan pro api x", 0, table([]string{"calls", "20/month in Asia/Tokyo headroom 50% (calls)", "8", "2", "now", end, "enforce"}, candidate), ""},
+		step{"usage -plan free api x", 1, "", `weir: the policy has no plan "free"; it has batch, pro`},
+		step{`override api x {"limits":{"calls":"20/h"}}`, 1, "", "limit 20/h has a fixed period, and quota counts by the calendar"},
+		step{`override api x {"plan":"batch"}`, 0, "{plan: batch}\n", ""},
+		step{"usage api x", 0, table([]string{"calls", "10/month in Asia/Tokyo headroom 20% (calls)", "8", "0", end, end, "enforce"}, candidate), ""},
+		step{`override api x {"limits":{"calls":"30/month"}}`, 0, "{limits: {calls: 30/month}}\n", ""},
+		step{"usage api x", 0, table([]string{"calls", "30/month in Asia/Tokyo (calls)", "8", "22", "now", end, "enforce"}, candidate), ""},
+		step{"explain api x", 0, "RULE              ALGORITHM  LIMIT                           SOURCE               MODE\n" +
+			"calls             quota      30/month in Asia/Tokyo (calls)  override of the key  enforce\n" +
+			"calls, candidate  quota      12/week in UTC                  base                 shadow\n", ""},
+		step{"block api x", 0, "{blocked: true}\n", ""},
+		step{"usage api x", 0, table([]string{"calls", "blocked", "-", "-", "never", "now", "enforce"},
+			[]string{"calls.candidate", "12/week in UTC", "-", "-", "-", "-", "shadow"}), ""},
+		step{"remove api x", 0, "{}\n", ""},
+		step{"explain api x batch", 0, "RULE              ALGORITHM  LIMIT                                        SOURCE        MODE\n" +
+			"calls             quota      10/month in Asia/Tokyo headroom 20% (calls)  plan \"batch\"  enforce\n" +
+			"calls, candidate  quota      12/week in UTC                               base          shadow\n", ""},
+		step{"credit -rule calls api x 3", 0, table([]string{"calls", "10/month in Asia/Tokyo (calls)", "5", "5", "now", end, "enforce"},
+			[]string{"calls.candidate", "12/week in UTC", "5", "7", "now", week, "shadow"}), ""},
+		step{"reset api x", 0, table([]string{"calls", "10/month in Asia/Tokyo (calls)", "0", "10", "now", "now", "enforce"},
+			[]string{"calls.candidate", "12/week in UTC", "0", "12", "now", "now", "shadow"}), ""},
+	)
+	var stdout strings.Builder
+	if status := run([]string{"diff", "api.yaml", "other.yaml"}, &stdout, &stdout); status != 0 ||
+		stdout.String() != "api.calls headroom batch: removed (was 20%)\napi.calls timezone: Asia/Tokyo to Asia/Seoul\napi.calls: 10/month to 11/month\n" {
+		t.Errorf("diff: got status %d and %q", status, &stdout)
+	}
+	stdout.Reset()
+	if status := run([]string{"check", "span.yaml"}, &stdout, &stdout); status != exitError || !strings.Contains(stdout.String(), "span.yaml:4:48: policies.api.rules[0].limit: limit 10/30d has a fixed period, and quota counts by the calendar: write 10/month") {
+		t.Errorf("check: got status %d and %q", status, &stdout)
 	}
 }
 

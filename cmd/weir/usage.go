@@ -92,11 +92,18 @@ func checkPlan(p rules.Policy, name string) error {
 // plans returns the plans of the rules of p, in order.
 func plans(p rules.Policy) (names []string) {
 	for _, r := range p.Rules {
-		for _, plan := range r.Plans {
-			names = append(names, plan.Name)
-		}
+		names = append(names, plansOf(r)...)
 	}
 	slices.Sort(names)
+	return names
+}
+
+// plansOf returns the plans of r, which have a limit of their own or a headroom.
+func plansOf(r rules.Rule) []string {
+	names := slices.Collect(maps.Keys(r.Headroom))
+	for _, plan := range r.Plans {
+		names = append(names, plan.Name)
+	}
 	return names
 }
 
@@ -133,7 +140,10 @@ func (r *remote) printUsage(policy string, d core.Decision) error {
 		if l := s.Limit(); l == core.Unlimited || l == core.Blocked {
 			used, left = "-", "-"
 		}
-		next, unused := wait(s.RetryAfter), wait(s.ResetAfter)
+		next, unused := waitOf(s, s.RetryAfter), waitOf(s, s.ResetAfter)
+		if s.Unknown { // another rule has denied without a call of Redis
+			used, left, next, unused = "-", "-", "-", "-"
+		}
 		if s.Estimate {
 			next = "when an event ends"
 		}
@@ -143,15 +153,24 @@ func (r *remote) printUsage(policy string, d core.Decision) error {
 		if s.Rule.IsShadow() {
 			mode = "shadow"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", strings.TrimPrefix(s.Rule.Name(), policy+"."), unitOf(s),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", strings.TrimPrefix(s.Rule.Name(), policy+"."), inForce(s),
 			used, left, next, unused, mode)
 	}
 	return w.Flush()
 }
 
-// unitOf returns the text of the limit that was in force, with its unit.
-func unitOf(s core.State) string {
-	return withUnit(s.Limit(), strings.TrimSuffix(s.Rule.UnitName(), "requests"))
+// inForce returns the text of the limit that was in force.
+func inForce(s core.State) string {
+	return limitText(s.Limit(), s.Rule.Location().String(), s.Rule.HeadroomPercent(), strings.TrimSuffix(s.Rule.UnitName(), "requests"))
+}
+
+// waitOf returns the text of a time to wait for s: for a quota, the end of its period in its time zone,
+// rounded to a minute because the clock of this process may not be that of Redis.
+func waitOf(s core.State, d time.Duration) string {
+	if s.Period() == 0 || d == 0 || d == core.Never {
+		return wait(d)
+	}
+	return "at " + time.Now().Add(d).Round(time.Minute).In(s.Rule.Location()).Format(time.RFC3339)
 }
 
 // wait returns the text of a time to wait, rounded up to milliseconds.

@@ -1,10 +1,13 @@
 package rules
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
@@ -24,6 +27,7 @@ var constructors = map[driver.Algorithm]func(string, core.Limit) core.Rule{
 	driver.SlidingLog:    core.SlidingLog,
 	driver.SlidingWindow: core.SlidingWindow,
 	driver.InFlight:      inFlight,
+	driver.Quota:         core.Quota,
 }
 
 // inFlight returns a [core.InFlight] with any limit, also Unlimited and Blocked.
@@ -47,6 +51,9 @@ func (r *Rule) build(name string) core.Rule {
 	for _, p := range r.Plans {
 		c = c.Plan(p.Name, p.Limit)
 	}
+	for _, plan := range slices.Sorted(maps.Keys(r.Headroom)) {
+		c = c.Headroom(plan, r.Headroom[plan])
+	}
 	if r.Soft != 0 {
 		c = c.Soft(r.Soft)
 	}
@@ -59,6 +66,10 @@ func (r *Rule) build(name string) core.Rule {
 	if r.MaxHold != 0 {
 		c = c.MaxHold(r.MaxHold)
 	}
+	if r.Timezone != "" {
+		l, _ := location(r.Timezone) // see checkTimezone
+		c = c.In(l)
+	}
 	if r.Shadow {
 		c = c.Shadow()
 	}
@@ -68,9 +79,9 @@ func (r *Rule) build(name string) core.Rule {
 	return c
 }
 
-// check returns the error of package core for a rule, or that of checkPeriod.
+// check returns the error of package core for a rule, or that of checkTimezone or checkPeriod.
 func (r *Rule) check(name string) *core.RuleError {
-	if err := r.checkPeriod(name); err != nil {
+	if err := cmp.Or(r.checkTimezone(name), r.checkPeriod(name)); err != nil {
 		return err
 	}
 	_, err := core.New(noStore{}, r.build(name))
@@ -79,24 +90,44 @@ func (r *Rule) check(name string) *core.RuleError {
 	return e
 }
 
-// checkPeriod returns an error if a limit of r has a period, although its algorithm counts events at the
-// same time, or has none with another algorithm.
-func (r *Rule) checkPeriod(name string) *core.RuleError {
-	reason := func(l core.Limit) string {
-		switch inFlight := r.Algorithm == driver.InFlight; {
-		case l.Events <= 0: // Unlimited, Blocked or invalid
-		case inFlight && l.Per != 0:
-			return fmt.Sprintf("%v has a period, and %v counts events at the same time: write %d", l, r.Algorithm, l.Events)
-		case !inFlight && l.Per == 0:
-			return fmt.Sprintf("%v has no period, unlike %v/s and %v/h", l, l, l)
+// spans are the fixed spans to write for periods of the calendar.
+var spans = map[time.Duration]time.Duration{driver.Daily: 24 * time.Hour, driver.Weekly: 7 * 24 * time.Hour, driver.Monthly: 30 * 24 * time.Hour}
+
+// periodFault returns the reason why an algorithm cannot have the period of l, or an empty text. A limit
+// has no period if the algorithm counts events at the same time, and one of the calendar for a quota.
+func periodFault(a driver.Algorithm, l core.Limit) string {
+	span, isCalendar := spans[l.Per]
+	switch {
+	case l.Events <= 0: // Unlimited, Blocked or invalid
+	case a == driver.InFlight && l.Per != 0:
+		return fmt.Sprintf("%v has a period, and %v counts events at the same time: write %d", l, a, l.Events)
+	case a == driver.InFlight || a == driver.Quota && isCalendar:
+	case a == driver.Quota && l.Per == 0:
+		return fmt.Sprintf("%v has no period, unlike %v/day and %v/month", l, l, l)
+	case a == driver.Quota:
+		for calendar, span := range spans {
+			if l.Per == span {
+				return fmt.Sprintf("%v has a fixed period, and %v counts by the calendar: write %v", l, a, core.Per(l.Events, calendar))
+			}
 		}
-		return ""
+		return fmt.Sprintf("%v has a fixed period, and %v counts by the calendar: write %d per day, week or month, such as %[3]d/day", l, a, l.Events)
+	case l.Per == 0:
+		return fmt.Sprintf("%v has no period, unlike %v/s and %v/h", l, l, l)
+	case isCalendar:
+		fixed := l
+		fixed.Per = span
+		return fmt.Sprintf("%v has a period of the calendar, and only quota counts by the calendar: write %v", l, fixed)
 	}
-	if text := reason(r.Limit); text != "" {
+	return ""
+}
+
+// checkPeriod returns an error if a limit of r has a period that its algorithm cannot have.
+func (r *Rule) checkPeriod(name string) *core.RuleError {
+	if text := periodFault(r.Algorithm, r.Limit); text != "" {
 		return &core.RuleError{Rule: name, Field: "limit", Reason: text, Category: core.ErrInvalidRule}
 	}
 	for _, p := range r.Plans {
-		if text := reason(p.Limit); text != "" {
+		if text := periodFault(r.Algorithm, p.Limit); text != "" {
 			return &core.RuleError{Rule: name, Field: "plan", Reason: fmt.Sprintf("%q: limit %s", p.Name, text), Category: core.ErrInvalidRule}
 		}
 	}

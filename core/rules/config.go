@@ -33,14 +33,27 @@ type Rule struct {
 	Name       string
 	Algorithm  driver.Algorithm
 	Limit      core.Limit
-	Plans      []Plan // in the order of the file
+	Plans      []Plan             // in the order of the file
+	Headroom   map[string]float64 // as of core.Rule.Headroom, by the name of a plan, which may have no Plan
 	Soft       float64
 	SubWindows int
 	Hold       time.Duration // of an in-flight rule: as of core.Rule.Hold; zero means core.DefaultHold
 	MaxHold    time.Duration // of an in-flight rule: as of core.Rule.MaxHold
+	Timezone   string        // of a quota: the name of its core.Rule.In in the IANA database; empty means UTC
 	Shadow     bool
 	Unit       string // as of core.Rule.Unit; empty means requests
 	Candidate  *Rule  // evaluated as a shadow rule beside this one, with states of its own
+}
+
+// planNames returns the names of the plans of r, with those that have the limit of r and a headroom.
+func (r *Rule) planNames() []string {
+	names := slices.Collect(maps.Keys(r.Headroom))
+	for _, p := range r.Plans {
+		if _, ok := r.Headroom[p.Name]; !ok {
+			names = append(names, p.Name)
+		}
+	}
+	return names
 }
 
 // A Plan is the limit of a rule for the callers of a plan.

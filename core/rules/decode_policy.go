@@ -13,8 +13,8 @@ import (
 var (
 	fileFields      = []string{"policies", "routes", "disabled"}
 	policyFields    = []string{"rules", "keys", "enforce", "disabled"}
-	ruleFields      = append([]string{"name", "plans", "mode", "unit", "candidate"}, candidateFields...)
-	candidateFields = []string{"algorithm", "limit", "soft", "sub_windows", "hold", "max_hold"}
+	ruleFields      = append([]string{"name", "plans", "headroom", "mode", "unit", "candidate"}, candidateFields...)
+	candidateFields = []string{"algorithm", "limit", "soft", "sub_windows", "hold", "max_hold", "timezone"}
 	overrideFields  = []string{"blocked", "plan", "limits", "until"}
 )
 
@@ -75,8 +75,8 @@ func (d *decoder) policy(name string, v value) Policy {
 			d.fail(element, "another rule of the policy is called %q", r.Name)
 		}
 		known.rules[r.Name] = checkedRule{r, ok}
-		for _, plan := range r.Plans {
-			known.plans[plan.Name] = true
+		for _, plan := range r.planNames() {
+			known.plans[plan] = true
 		}
 		p.Rules = append(p.Rules, r)
 	}
@@ -188,6 +188,19 @@ func (d *decoder) rule(policy string, v value) (r Rule, ok bool) {
 		d.limit(e.value, &p.Limit)
 		r.Plans = append(r.Plans, p)
 	}
+	headroom := d.entries(f["headroom"])
+	for _, e := range headroom {
+		if r.Headroom == nil {
+			r.Headroom = make(map[string]float64)
+		}
+		var p float64
+		d.number(e.value, &p, "!!float", "!!int")
+		r.Headroom[e.name] = p
+	}
+	if len(r.planNames()) > maxPlans {
+		d.fail(f["headroom"], "the rule has more than %d plans", maxPlans)
+		return r, false
+	}
 	r.Shadow, _ = choice(d, f["mode"], "mode", modes)
 	if unit := f["unit"]; d.is(unit, "!!str") {
 		if r.Unit = unit.node.Value; r.Unit == "" {
@@ -199,7 +212,7 @@ func (d *decoder) rule(policy string, v value) (r Rule, ok bool) {
 	if !plainName.MatchString(policy) || !plainName.MatchString(r.Name) {
 		name = "rule" // the error is reported already
 	}
-	d.check(name, v, f, r, plans)
+	d.check(name, v, f, r, plans, headroom)
 	if c := f["candidate"]; c.node != nil {
 		r.Candidate = d.candidate(name, c)
 	}
@@ -220,7 +233,7 @@ func (d *decoder) candidate(name string, v value) *Rule {
 	}
 	c := new(Rule)
 	d.limited(v, f, c)
-	d.check(candidateName(name), v, f, *c, nil)
+	d.check(candidateName(name), v, f, *c, nil, nil)
 	return c
 }
 
@@ -235,10 +248,15 @@ func (d *decoder) limited(v value, f map[string]value, r *Rule) {
 		r.SubWindows = -1 // zero means the default, and a file can leave the field out
 	}
 	r.Hold, r.MaxHold = d.duration(f["hold"]), d.duration(f["max_hold"])
+	if zone := f["timezone"]; d.is(zone, "!!str") {
+		if r.Timezone = zone.node.Value; r.Timezone == "" {
+			d.fail(zone, "timezone is empty")
+		}
+	}
 }
 
 // check reports the errors of a rule that package core finds. name is its name on a store.
-func (d *decoder) check(name string, v value, f map[string]value, r Rule, plans []entry) {
+func (d *decoder) check(name string, v value, f map[string]value, r Rule, plans, headroom []entry) {
 	if r.Algorithm == 0 || r.check(name) == nil {
 		return
 	}
@@ -248,22 +266,29 @@ func (d *decoder) check(name string, v value, f map[string]value, r Rule, plans 
 	if err := valid.check(name); err != nil {
 		d.fail(v, "%q is its name on a store: %s %s", name, err.Field, err.Reason)
 	}
-	limit, soft, windows, hold, maxHold, unit := valid, valid, valid, valid, valid, valid
-	limit.Limit, soft.Soft, windows.SubWindows, hold.Hold, maxHold.MaxHold, unit.Unit = r.Limit, r.Soft, r.SubWindows, r.Hold, r.MaxHold, r.Unit
+	limit, soft, windows, hold, maxHold, zone, unit := valid, valid, valid, valid, valid, valid, valid
+	limit.Limit, soft.Soft, windows.SubWindows, unit.Unit = r.Limit, r.Soft, r.SubWindows, r.Unit
+	hold.Hold, maxHold.MaxHold, zone.Timezone = r.Hold, r.MaxHold, r.Timezone
 	d.reject(f["limit"], limit.check("rule"))
 	d.reject(f["soft"], soft.check("rule"))
 	d.reject(f["sub_windows"], windows.check("rule"))
 	d.reject(f["hold"], hold.check("rule"))
 	d.reject(f["max_hold"], maxHold.check("rule"))
+	d.reject(f["timezone"], zone.check("rule"))
 	d.reject(f["unit"], unit.check("rule"))
 	for i, e := range plans {
 		plan := valid
 		plan.Plans = r.Plans[i : i+1]
 		d.reject(e.value, plan.check("rule"))
 	}
+	for _, e := range headroom {
+		plan := valid
+		plan.Headroom = map[string]float64{e.name: r.Headroom[e.name]}
+		d.reject(e.value, plan.check("rule"))
+	}
 	if len(d.errors) == before { // the fields are valid, but not together
 		at, err := f["limit"], r.check(name)
-		if err.Field == "plan" {
+		if err.Field == "plan" && len(plans) > 0 {
 			at = f["plans"]
 		}
 		d.reject(at, err)

@@ -135,13 +135,14 @@ func (d *differ) rule(what string, a, b *Rule) {
 		return
 	}
 	if a == nil {
-		a = &Rule{Algorithm: b.Algorithm, Limit: b.Limit, Soft: b.Soft, SubWindows: b.SubWindows, Hold: b.Hold, MaxHold: b.MaxHold, Shadow: b.Shadow, Unit: b.Unit}
+		a = &Rule{Algorithm: b.Algorithm, Limit: b.Limit, Soft: b.Soft, SubWindows: b.SubWindows, Hold: b.Hold, MaxHold: b.MaxHold, Timezone: b.Timezone, Shadow: b.Shadow, Unit: b.Unit}
 	}
 	change(d, what+" algorithm", &a.Algorithm, &b.Algorithm, driver.Algorithm.String)
 	change(d, what, &a.Limit, &b.Limit, core.Limit.String)
 	each(byName(a.Plans, planName), byName(b.Plans, planName), func(name string, a, b *Plan) {
 		change(d, what+" plan "+name, a, b, func(p Plan) string { return p.Limit.String() })
 	})
+	each(a.Headroom, b.Headroom, func(name string, a, b *float64) { change(d, what+" headroom "+name, a, b, percent) })
 	change(d, what+" soft", &a.Soft, &b.Soft, percent)
 	if a.Algorithm == b.Algorithm {
 		x, y := a.subWindows(), b.subWindows()
@@ -151,6 +152,10 @@ func (d *differ) rule(what string, a, b *Rule) {
 		before, after := cmp.Or(a.Hold, core.DefaultHold), cmp.Or(b.Hold, core.DefaultHold)
 		change(d, what+" hold", &before, &after, duration)
 		change(d, what+" max hold", &a.MaxHold, &b.MaxHold, duration)
+	}
+	if b.Algorithm == driver.Quota {
+		before, after := cmp.Or(a.Timezone, "UTC"), cmp.Or(b.Timezone, "UTC")
+		change(d, what+" timezone", &before, &after, func(s string) string { return s })
 	}
 	change(d, what+" mode", &a.Shadow, &b.Shadow, mode)
 	change(d, what+" unit", &a.Unit, &b.Unit, unitName)
@@ -197,6 +202,9 @@ func (r Rule) text() string {
 	}
 	if r.MaxHold != 0 {
 		s += " max hold " + duration(r.MaxHold)
+	}
+	if r.Timezone != "" {
+		s += " in " + r.Timezone
 	}
 	if r.Soft != 0 {
 		s += " soft " + percent(r.Soft)

@@ -68,6 +68,27 @@ func TestDiff(t *testing.T) {
 		},
 		"default hold":  {rules("{name: r, algorithm: in_flight, limit: 5}"), rules("{name: r, algorithm: in_flight, limit: \"5\", hold: 30s}"), nil},
 		"new in flight": {rules(second), rules(second + ", {name: r, algorithm: in_flight, limit: 5, hold: 2m, max_hold: 1h}"), []string{"api.r: added (in_flight 5 hold 2m max hold 1h)"}},
+		"quota": {
+			rules("{name: r, algorithm: quota, limit: 5/month, plans: {gold: 10/month}}"), rules("{name: r, algorithm: quota, limit: 8/week, plans: {gold: 10/day}, timezone: Europe/Berlin}"),
+			[]string{"api.r plan gold: 10/month to 10/day", "api.r timezone: UTC to Europe/Berlin", "api.r: 5/month to 8/week"},
+		},
+		"default timezone": {rules("{name: r, algorithm: quota, limit: 5/day}"), rules("{name: r, algorithm: quota, limit: 5 / day, timezone: UTC}"), nil},
+		"new quota": {
+			rules(second), rules(second + ", {name: r, algorithm: quota, limit: 5/day, timezone: Asia/Tokyo, soft: 10, headroom: {batch: 20}}"),
+			[]string{"api.r headroom batch: added (20%)", "api.r: added (quota 5/day in Asia/Tokyo soft 10%)"},
+		},
+		"to a quota": {
+			rules(first + "}"), rules("{name: r, algorithm: quota, limit: 5/day, timezone: Asia/Tokyo}"),
+			[]string{"api.r algorithm: sliding_window to quota", "api.r timezone: UTC to Asia/Tokyo", "api.r: 10/s to 5/day"},
+		},
+		"from a quota": {
+			rules("{name: r, algorithm: quota, limit: 5/day, timezone: Asia/Tokyo}"), rules(first + "}"),
+			[]string{"api.r algorithm: quota to sliding_window", "api.r: 5/day to 10/s"},
+		},
+		"headroom": {
+			rules(first + "headroom: {a: 20, b: 20, c: 5}}"), rules(first + "headroom: {a: 20, b: 12.5, d: 1}}"),
+			[]string{"api.r headroom b: 20% to 12.5%", "api.r headroom c: removed (was 5%)", "api.r headroom d: added (1%)"},
+		},
 		"to in flight": {
 			rules(first + "}"), rules("{name: r, algorithm: in_flight, limit: 5, hold: 2m, max_hold: 1h}"),
 			[]string{"api.r algorithm: sliding_window to in_flight", "api.r hold: 30s to 2m", "api.r max hold: none to 1h", "api.r: 10/s to 5"},
@@ -115,7 +136,7 @@ func TestDiff_Nil(t *testing.T) {
 // A change of any field is in the result.
 func TestDiff_EveryField(t *testing.T) {
 	for _, typ := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[Policy](), reflect.TypeFor[Rule](), reflect.TypeFor[Plan](), reflect.TypeFor[Override]()} {
-		want := map[string]int{"Config": 4, "Policy": 4, "Rule": 11, "Plan": 2, "Override": 4}[typ.Name()]
+		want := map[string]int{"Config": 4, "Policy": 4, "Rule": 13, "Plan": 2, "Override": 4}[typ.Name()]
 		if got := typ.NumField(); got != want {
 			t.Errorf("%s has %d fields: Diff, Format and TestDiff know %d", typ, got, want)
 		}

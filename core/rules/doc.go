@@ -43,6 +43,14 @@
 //	        plans: {gold: 20}
 //	        hold: 30s              # the lease, from 1s to 24h; default: 30s
 //	        max_hold: 1h           # the bound of renewals (core.Rule.MaxHold); default: none
+//	  calls:
+//	    rules:
+//	      - name: month
+//	        algorithm: quota
+//	        limit: 100000/month    # per day, week or month of the calendar
+//	        plans: {pro: 5000000/month}
+//	        timezone: Europe/Berlin # where the periods begin at midnight; default: UTC
+//	        headroom: {batch: 20}  # percent of its limit that a plan leaves to all others, in any algorithm
 //	  login:
 //	    enforce: 25                # percent of the keys (see InPercent); default: 100
 //	    disabled: true             # neither enforced nor counted; default: false
@@ -74,6 +82,28 @@
 // override, if there is one, or the limits of the policy. RetryAfter is core.Never if the block has no
 // end, and if the limit of the policy for the plan of the event is blocked, too. The same applies to
 // overrides with a plan or limits that are blocked.
+//
+// A plan of a headroom that has no limit in plans has the limit of the rule (core.Rule.Headroom). A
+// candidate has neither plans nor headroom.
+//
+// # Quotas
+//
+// A quota counts in periods of the calendar (core.Quota): a limit such as 100000/month is for a quota
+// only, and a quota has no other limit. A file cannot name a day for each key, such as that of a
+// subscription: use core.Rule.Anchor in code for such quotas.
+//
+// A timezone is a name of the IANA database, which [time.LoadLocation] finds in the zoneinfo of the
+// system. An unknown name is an error, and so is Local, which differs from machine to machine. Images of
+// containers often have no zoneinfo. Their programs contain the database if they import it, which adds
+// about 400 KB; the command weir does:
+//
+//	import _ "time/tzdata"
+//
+// After a change of the file, a new limit of a quota applies at once, and a new timezone after the end of
+// the period that a key is in. A limit with another period, such as 5/week after 20/month, begins a new
+// count.
+//
+// # Files
 //
 // A file is one document in UTF-8. Keys of mappings are texts, with or without quotes. Unknown
 // fields, duplicate keys, anchors, aliases, merge keys and tags are errors, and so are routes that

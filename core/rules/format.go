@@ -118,6 +118,7 @@ func (r *Rule) node() *yaml.Node {
 		}
 		m.add("plans", plans.node(yaml.FlowStyle))
 	}
+	addSorted(m, "headroom", r.Headroom, yaml.FlowStyle, func(percent float64) *yaml.Node { return number("", percent) })
 	if r.Soft != 0 {
 		m.add("soft", number("", r.Soft))
 	}
@@ -129,6 +130,9 @@ func (r *Rule) node() *yaml.Node {
 	}
 	if r.MaxHold != 0 {
 		m.add("max_hold", text(duration(r.MaxHold)))
+	}
+	if r.Timezone != "" {
+		m.add("timezone", text(r.Timezone))
 	}
 	if r.Shadow {
 		m.add("mode", text("shadow"))

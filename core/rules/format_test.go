@@ -21,6 +21,9 @@ func TestConfig_Format(t *testing.T) {
       user:241531: {plan: gold}
       user:7: {blocked: true, until: '2027-01-01T00:00:00Z'}
       user:99: {limits: {second: 5/s}, until: '2027-01-01T00:00:00Z'}
+  calls:
+    rules:
+      - {name: month, algorithm: quota, limit: 100000/month, plans: {pro: 5000000/month}, headroom: {batch: 20}, timezone: Europe/Berlin}
   export:
     disabled: true
     rules:
@@ -71,6 +74,11 @@ func TestConfig_FormatRoundTrip(t *testing.T) {
 			r.Plans = []Plan{{"gold", core.Limit{Events: 1000}}, {"staff", core.Unlimited}}
 			r.Candidate = &Rule{Algorithm: driver.InFlight, Limit: core.Blocked, Hold: 1500 * time.Microsecond * 1001}
 		}),
+		"quota": with(func(r *Rule) {
+			r.Algorithm, r.Limit, r.Timezone = driver.Quota, core.Weekly(5), "America/Argentina/Buenos_Aires"
+			r.Plans, r.Headroom = []Plan{{"gold", core.Daily(1000)}, {"staff", core.Unlimited}}, map[string]float64{"gold": 0.5, "null": 99, "1 ": 0}
+			r.Candidate = &Rule{Algorithm: driver.Quota, Limit: core.Blocked, Timezone: "Etc/GMT+3"}
+		}),
 		"time": {Policies: map[string]Policy{"api": {Rules: []Rule{rule}, Keys: map[string]Override{
 			"a": {Limits: map[string]core.Limit{"r": core.PerSecond(1)}, Until: time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC)},
 		}}}},
@@ -95,6 +103,7 @@ func TestConfig_FormatInvalid(t *testing.T) {
 	}{
 		"zero":         {Config{}, "config:1:1: the file has no policies"},
 		"zero rule":    {Config{Policies: map[string]Policy{"a": {Rules: []Rule{{Name: "r"}}}}}, `"none" is no algorithm`},
+		"timezone":     {Config{Policies: map[string]Policy{"a": {Rules: []Rule{{Name: "r", Algorithm: driver.Quota, Limit: core.Daily(1), Timezone: "Local"}}}}}, `"Local" differs`},
 		"invalid key":  {Config{Policies: map[string]Policy{"a": {Rules: rules, Keys: map[string]Override{"\xff": {Limits: map[string]core.Limit{"r": core.PerSecond(1)}}}}}}, "a key must be a text"},
 		"unknown rule": {Config{Policies: map[string]Policy{"a": {Rules: rules, Keys: map[string]Override{"k": {Limits: map[string]core.Limit{"s": core.PerSecond(1)}}}}}}, `no rule "s"`},
 	} {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -59,10 +60,7 @@ func (m *model) rules(policy, key, plan string) (all []core.Rule) {
 	if m.blocked[[2]string{policy, key}] {
 		o = rules.Override{Blocked: true}
 	}
-	hasPlan := func(r rules.Rule) bool {
-		return slices.ContainsFunc(r.Plans, func(p rules.Plan) bool { return p.Name == o.Plan })
-	}
-	if slices.ContainsFunc(p.Rules, hasPlan) { // a later configuration may not have it
+	if hasPlan(p, o.Plan) { // a later configuration may not have it
 		plan = o.Plan
 	}
 	for _, r := range p.Rules {
@@ -73,12 +71,19 @@ func (m *model) rules(policy, key, plan string) (all []core.Rule) {
 		if o.Blocked {
 			l, shadow = core.Blocked, false
 		}
-		all = append(all, m.rule(p, policy+"."+r.Name, r, l, shadow))
+		all = append(all, m.rule(p, policy+"."+r.Name, r, l, shadow).Headroom("caller", r.Headroom[plan]))
 		if r.Candidate != nil {
-			all = append(all, m.rule(p, policy+"."+r.Name+".candidate", *r.Candidate, limitOf(*r.Candidate, plan), true))
+			all = append(all, m.rule(p, policy+"."+r.Name+".candidate", *r.Candidate, limitOf(*r.Candidate, plan), true).Headroom("caller", r.Candidate.Headroom[plan]))
 		}
 	}
 	return all
+}
+
+func hasPlan(p rules.Policy, plan string) bool {
+	return slices.ContainsFunc(p.Rules, func(r rules.Rule) bool {
+		_, ok := r.Headroom[plan]
+		return ok || slices.ContainsFunc(r.Plans, func(p rules.Plan) bool { return p.Name == plan })
+	})
 }
 
 // override returns the override of the configuration that applies now.
@@ -113,7 +118,15 @@ func (m *model) retryAfter(policy, key, plan string, rule core.Rule) time.Durati
 
 // suits reports whether a rule with the algorithm can have the limit.
 func suits(l core.Limit, a driver.Algorithm) bool {
-	return l.Events < 0 || (l.Per == 0) == (a == driver.InFlight)
+	switch {
+	case l.Events < 0:
+		return true
+	case l.Per == 0:
+		return a == driver.InFlight
+	case l.Per < 0:
+		return a == driver.Quota
+	}
+	return a != driver.InFlight && a != driver.Quota
 }
 
 func limitOf(r rules.Rule, plan string) core.Limit {
@@ -135,6 +148,12 @@ func (m *model) rule(p rules.Policy, name string, r rules.Rule, l core.Limit, sh
 		rule = testkit.Algorithms[at].Rule(name, l).Soft(r.Soft)
 	case l.Events < 0: // the same for all algorithms
 		rule = core.TokenBucket(name, l)
+	case r.Algorithm == driver.Quota:
+		zone, err := time.LoadLocation(r.Timezone)
+		if err != nil {
+			panic(err)
+		}
+		rule = core.Quota(name, l).In(zone).Soft(r.Soft)
 	default:
 		rule = core.InFlight(name, l.Events).Hold(cmp.Or(r.Hold, core.DefaultHold)).MaxHold(r.MaxHold).Soft(r.Soft)
 	}
@@ -164,6 +183,13 @@ func (h history) limit(a driver.Algorithm) core.Limit {
 	if a == driver.InFlight {
 		return core.Limit{Events: draw(h, 1, 2, 3, 7, 20)}
 	}
+	if a == driver.Quota {
+		n := draw(h, 1, 2, 3, 7, 20)
+		if h.real { // a test is not at the end of two days in different zones
+			return core.Monthly(n)
+		}
+		return draw(h, core.Daily, core.Weekly, core.Monthly)(n)
+	}
 	if h.real { // nothing is restored during the test
 		return core.Per(draw(h, 1, 2, 3, 7, 20), draw(h, 1000*time.Hour, 2000*time.Hour))
 	}
@@ -173,12 +199,14 @@ func (h history) limit(a driver.Algorithm) core.Limit {
 func (h history) rule(name string) rules.Rule {
 	r := rules.Rule{
 		Name: name, Shadow: h.one(6), Soft: draw[float64](h, 0, 0, 50),
-		Algorithm: draw(h, driver.TokenBucket, driver.TokenBucket, driver.LeakyBucket, driver.FixedWindow, driver.SlidingLog, driver.SlidingWindow, driver.InFlight, driver.InFlight),
+		Algorithm: draw(h, driver.TokenBucket, driver.TokenBucket, driver.LeakyBucket, driver.FixedWindow, driver.SlidingLog, driver.SlidingWindow, driver.InFlight, driver.InFlight, driver.Quota, driver.Quota),
 	}
 	r.Limit = h.limit(r.Algorithm)
 	switch {
 	case r.Algorithm == driver.SlidingWindow:
 		r.SubWindows = draw(h, 0, 5)
+	case r.Algorithm == driver.Quota && !h.real:
+		r.Timezone = draw(h, "", "UTC", "America/Sao_Paulo", "Asia/Kathmandu", "Europe/Berlin")
 	case r.Algorithm == driver.InFlight && h.real:
 		r.Hold = draw(h, time.Hour, 2*time.Hour)
 	case r.Algorithm == driver.InFlight: // the places lapse between two events of the history
@@ -187,6 +215,12 @@ func (h history) rule(name string) rules.Rule {
 	for _, plan := range []string{"gold", "free"} {
 		if h.one(2) {
 			r.Plans = append(r.Plans, rules.Plan{Name: plan, Limit: h.limit(r.Algorithm)})
+		}
+		if h.one(4) {
+			if r.Headroom == nil {
+				r.Headroom = make(map[string]float64)
+			}
+			r.Headroom[plan] = draw[float64](h, 10, 50, 90)
 		}
 	}
 	return r
@@ -208,6 +242,7 @@ func (h history) policy(like rules.Policy) (p rules.Policy) {
 		for _, plan := range r.Plans {
 			plans = append(plans, plan.Name)
 		}
+		plans = append(plans, slices.Sorted(maps.Keys(r.Headroom))...)
 		p.Rules = append(p.Rules, r)
 	}
 	p.Keys = make(map[string]rules.Override)
@@ -262,6 +297,11 @@ func TestSet_Histories(t *testing.T) {
 					h.change(t, s, m, occurred)
 				case h.one(5):
 					h.end(t, m, occurred)
+				case h.one(40):
+					for len(m.running) > 0 { // they would renew their places all the time
+						h.end(t, m, occurred)
+					}
+					time.Sleep(draw(h, 15*time.Hour, 10*24*time.Hour) + time.Duration(h.IntN(3600))*time.Second)
 				case h.one(3):
 					time.Sleep(time.Duration(h.IntN(5000)) * time.Millisecond)
 				default:
@@ -270,7 +310,7 @@ func TestSet_Histories(t *testing.T) {
 			}
 		})
 	}
-	for _, name := range []string{"allowed", "denied", "shadow", "unlimited", "blocked", "block with an end", "invalid", "soft", "delay", "candidate", "places denied", "lost"} {
+	for _, name := range []string{"allowed", "denied", "shadow", "unlimited", "blocked", "block with an end", "invalid", "soft", "delay", "candidate", "places denied", "lost", "headroom", "quota denied", "quota of a zone"} {
 		if occurred[name] == 0 {
 			t.Errorf("%s never occurred: %v", name, occurred)
 		}
@@ -305,7 +345,7 @@ func TestSet_Histories_Redis(t *testing.T) {
 			case n == 1:
 				p := m.policies[name]
 				o := h.override(p, []string{"", "gold"})
-				if o.Plan != "" && !slices.ContainsFunc(p.Rules, func(r rules.Rule) bool { return limitOf(r, "gold") != r.Limit }) || !o.Blocked && o.Plan == "" && len(o.Limits) == 0 {
+				if o.Plan != "" && !hasPlan(p, "gold") || !o.Blocked && o.Plan == "" && len(o.Limits) == 0 {
 					break // invalid
 				}
 				testkit.Must(t, s.Override(ctx, name, key, o))
@@ -324,7 +364,7 @@ func TestSet_Histories_Redis(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"allowed", "denied", "shadow", "unlimited", "blocked", "soft", "candidate", "written", "places denied"} {
+	for _, name := range []string{"allowed", "denied", "shadow", "unlimited", "blocked", "soft", "candidate", "written", "places denied", "headroom", "quota denied"} {
 		if occurred[name] == 0 {
 			t.Errorf("%s never occurred: %v", name, occurred)
 		}
@@ -384,7 +424,7 @@ func (h history) compare(t *testing.T, m *model, l *core.Limiter, policy, key, p
 	event, err := core.ReserveTogether(context.Background(), core.Ask{Limiter: l, Key: key, Plan: plan, Cost: cost})
 	testkit.Must(t, err)
 	all := m.rules(policy, key, plan)
-	like, err := core.ReserveTogether(context.Background(), core.Ask{Limiter: testkit.Limiter(t, m.store, all...), Key: key, Cost: cost})
+	like, err := core.ReserveTogether(context.Background(), core.Ask{Limiter: testkit.Limiter(t, m.store, all...), Key: key, Plan: "caller", Cost: cost})
 	testkit.Must(t, err)
 	got, want := event.Decision(), like.Decision()
 	if event.Lost() != nil {
@@ -413,7 +453,10 @@ func (h history) compare(t *testing.T, m *model, l *core.Limiter, policy, key, p
 		for name, is := range map[string]bool{
 			"shadow": g.Rule.IsShadow(), "unlimited": g.Limit() == core.Unlimited, "blocked": g.Limit() == core.Blocked,
 			"soft": g.Soft, "delay": g.Delay > 0, "candidate": len(g.Rule.Name()) > 5,
-			"places denied": g.Rule.Algorithm() == driver.InFlight && g.Estimate,
+			"headroom":        g.Rule.HeadroomPercent() > 0,
+			"quota denied":    g.Rule.Algorithm() == driver.Quota && !g.Allowed,
+			"quota of a zone": g.Rule.Algorithm() == driver.Quota && g.Rule.Location() != time.UTC,
+			"places denied":   g.Rule.Algorithm() == driver.InFlight && g.Estimate,
 		} {
 			if is {
 				occurred[name]++

@@ -14,10 +14,11 @@ import (
 func TestOverride_Format(t *testing.T) {
 	until := time.Date(2027, 1, 1, 0, 0, 0, 1000, time.UTC)
 	for want, o := range map[string]Override{
-		"{blocked: true}":         {Blocked: true},
-		"{limits: {exports: 20}}": {Limits: map[string]core.Limit{"exports": {Events: 20}}},
-		"{plan: gold}":            {Plan: "gold"},
-		"{plan: '1: #'}":          {Plan: "1: #"},
+		"{blocked: true}":             {Blocked: true},
+		"{limits: {exports: 20}}":     {Limits: map[string]core.Limit{"exports": {Events: 20}}},
+		"{limits: {calls: 20/month}}": {Limits: map[string]core.Limit{"calls": core.Monthly(20)}},
+		"{plan: gold}":                {Plan: "gold"},
+		"{plan: '1: #'}":              {Plan: "1: #"},
 		"{limits: {hour: unlimited, second: 5/s burst 9}}":               {Limits: map[string]core.Limit{"second": core.PerSecond(5).WithBurst(9), "hour": core.Unlimited}},
 		"{blocked: true, plan: p, until: '2027-01-01T00:00:00.000001Z'}": {Blocked: true, Plan: "p", Until: until},
 		"{plan: " + strings.Repeat("a b ", 15) + "c}":                    {Plan: strings.Repeat("a b ", 15) + "c"},

@@ -14,7 +14,7 @@ import (
 func TestParse_Large_Bounds(t *testing.T) {
 	many := "disabled: yes\npolicies:\n" + strings.Repeat("  a: 1\n", 1000)
 	huge := "policies: {a: {rules: [{name: 1, algorithm: " + strings.Repeat("x", 1<<20) + "}]}}"
-	var routes, segments, plans strings.Builder
+	var routes, segments, plans, headroom strings.Builder
 	for i := range maxRoutes + 1 {
 		fmt.Fprintf(&routes, "  /%d: api\n", i)
 	}
@@ -23,6 +23,7 @@ func TestParse_Large_Bounds(t *testing.T) {
 	}
 	for i := range maxPlans + 1 {
 		fmt.Fprintf(&plans, "%d: 1/s, ", i)
+		fmt.Fprintf(&headroom, "%d: 1, ", i)
 	}
 	for name, test := range map[string]struct {
 		in     string
@@ -41,6 +42,7 @@ func TestParse_Large_Bounds(t *testing.T) {
 		"segments":    {with(valid, "routes:\n"+segments.String()), 1, `is too long: the patterns have more than 40000 segments`},
 		"rules":       {with(strings.Repeat(valid+"\n", maxRules+1), ""), 1, "f:4:7: policies.api.rules: has more than 100 rules"},
 		"plans":       {with("      - {name: r, algorithm: sliding_log, limit: 5/m, plans: {"+plans.String()+"}}", ""), 1, "f:4:62: policies.api.rules[0].plans: has more than 1000 plans"},
+		"headroom":    {with("      - {name: r, algorithm: sliding_log, limit: 5/m, plans: {x: 5/m}, headroom: {"+strings.Replace(headroom.String(), "1000: 1, ", "", 1)+"}}", ""), 1, "f:4:82: policies.api.rules[0].headroom: the rule has more than 1000 plans"},
 		"errors":      {many, maxErrors, "is given twice"},
 		"last error":  {with(strings.Repeat("      - {x: 1}\n", 24)+"      - {name: a, x: 1}\n      - {name: "+strings.Repeat("r", 70)+", algorithm: sliding_log, x: 1}", ""), maxErrors, "policies.api.rules[25].x: is an unknown field"},
 		"long reason": {huge, 3, `x" is no algorithm: use`},

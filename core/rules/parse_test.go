@@ -54,6 +54,10 @@ var exampleConfig = &Config{
 			Name: "running", Algorithm: driver.InFlight, Limit: core.Limit{Events: 2},
 			Plans: []Plan{{"gold", core.Limit{Events: 10}}}, Hold: 30 * time.Second, MaxHold: time.Hour,
 		}}},
+		"calls": {Enforce: 100, Rules: []Rule{{
+			Name: "month", Algorithm: driver.Quota, Limit: core.Monthly(100_000), Plans: []Plan{{"pro", core.Monthly(5_000_000)}},
+			Headroom: map[string]float64{"batch": 20}, Timezone: "Europe/Berlin",
+		}}},
 		"export": {Enforce: 100, Disabled: true, Rules: []Rule{{Name: "export", Algorithm: driver.FixedWindow, Limit: core.PerDay(3), Unit: "files"}}},
 	},
 	Routes: map[string]string{"POST /login": "login", "/v1/": "api"},
@@ -99,6 +103,46 @@ func TestParse_InFlight(t *testing.T) {
 		}}}
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %+v (%v), expected %+v", limit, got, err, want)
+		}
+	}
+}
+
+func TestParse_Quota(t *testing.T) {
+	for text, l := range map[string]core.Limit{"1000000/month": core.Monthly(1_000_000), " 5 / week ": core.Weekly(5), "7/day": core.Daily(7)} {
+		rule := fmt.Sprintf("      - {name: r, algorithm: quota, limit: %s, plans: {pro: %[1]s}, soft: 10, timezone: Asia/Kolkata, candidate: {algorithm: quota, limit: %[1]s, timezone: UTC}}", text)
+		got, err := Parse("limits.yaml", []byte(with(rule, fmt.Sprintf("    keys: {k: {limits: {r: %s}}}", text))))
+		want := &Config{Name: "limits.yaml", Policies: map[string]Policy{"api": {
+			Enforce: 100,
+			Rules: []Rule{{
+				Name: "r", Algorithm: driver.Quota, Limit: l, Plans: []Plan{{"pro", l}}, Soft: 10, Timezone: "Asia/Kolkata",
+				Candidate: &Rule{Algorithm: driver.Quota, Limit: l, Timezone: "UTC"},
+			}},
+			Keys: map[string]Override{"k": {Limits: map[string]core.Limit{"r": l}}},
+		}}}
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %+v (%v), expected %+v", text, got, err, want)
+		}
+	}
+}
+
+// A plan of a headroom is a plan of the policy. It has a limit of its own, or that of the rule.
+func TestParse_Headroom(t *testing.T) {
+	got, err := Parse("limits.yaml", []byte(with("      - {name: r, algorithm: token_bucket, limit: 10/m, plans: {pro: 20/m}, headroom: {pro: 12.5, sheddable: 20, none: 0}}", "    keys: {k: {plan: sheddable}}")))
+	want := &Config{Name: "limits.yaml", Policies: map[string]Policy{"api": {
+		Enforce: 100,
+		Rules: []Rule{{
+			Name: "r", Algorithm: driver.TokenBucket, Limit: core.PerMinute(10), Plans: []Plan{{"pro", core.PerMinute(20)}},
+			Headroom: map[string]float64{"pro": 12.5, "sheddable": 20, "none": 0},
+		}},
+		Keys: map[string]Override{"k": {Plan: "sheddable"}},
+	}}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v (%v), expected %+v", got, err, want)
+	}
+	policy := got.Policies["api"]
+	for _, p := range policy.storeRules("api")[0].Plans() {
+		if text := fmt.Sprint(p.PlanName(), " ", p.Limit(), " ", p.HeadroomPercent(), "%"); !strings.Contains(" pro 20/m 12.5%, sheddable 10/m 20%, none 10/m 0%,", " "+text+",") {
+			t.Errorf("got the plan %s", text)
 		}
 	}
 }
@@ -184,7 +228,7 @@ var invalidFiles = map[string]struct {
 	"long name":           {with("      - {name: "+strings.Repeat("r", 61)+", algorithm: sliding_log, limit: 5/m}", ""), []string{`4:9: policies.api.rules[0]: "api.` + strings.Repeat("r", 61) + `" is its name on a store: name is 65 bytes long, more than 64`}, true},
 	"long candidate":      {with("      - {name: "+strings.Repeat("r", 51)+", algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m}}", ""), []string{`4:116: policies.api.rules[0].candidate: "api.` + strings.Repeat("r", 51) + `.candidate" is its name on a store: name is 65 bytes long, more than 64`}, true},
 	"algorithm":           {with("      - {name: r, algorithm: sliding_logs, limit: 5/m}", ""), []string{`4:30: policies.api.rules[0].algorithm: "sliding_logs" is no algorithm; did you mean "sliding_log"?`}, false},
-	"algorithm none":      {with("      - {name: r, algorithm: none, limit: 5/m}", ""), []string{`4:30: policies.api.rules[0].algorithm: "none" is no algorithm: use fixed_window, in_flight, leaky_bucket, sliding_log, sliding_window, token_bucket`}, false},
+	"algorithm none":      {with("      - {name: r, algorithm: none, limit: 5/m}", ""), []string{`4:30: policies.api.rules[0].algorithm: "none" is no algorithm: use fixed_window, in_flight, leaky_bucket, quota, sliding_log, sliding_window, token_bucket`}, false},
 	"limit is a number":   {with("      - {name: r, algorithm: sliding_log, limit: 5}", ""), []string{"4:50: policies.api.rules[0].limit: limit 5 has no period, unlike 5/s and 5/h"}, false},
 	"limit":               {with("      - {name: r, algorithm: sliding_log, limit: 5 per m}", ""), []string{`4:50: policies.api.rules[0].limit: invalid limit "5 per m": events: "5 per m" is not a positive integer (expected "10/s", "500/h", "10/s burst 20", "5", "unlimited" or "blocked")`}, false},
 	"limit of a log":      {with("      - {name: r, algorithm: sliding_log, limit: 5/m burst 6}", ""), []string{"4:50: policies.api.rules[0].limit: burst has a meaning for buckets only: leave it zero"}, true},
@@ -205,7 +249,7 @@ var invalidFiles = map[string]struct {
 	"unit is long":          {with("      - {name: r, algorithm: sliding_log, limit: 5/m, unit: "+strings.Repeat("x", 33)+"}", ""), []string{"4:61: policies.api.rules[0].unit: unit is 33 bytes long, more than 32"}, false},
 	"unit is not ASCII":     {with("      - {name: r, algorithm: sliding_log, limit: 5/m, unit: jetons é}", ""), []string{"4:61: policies.api.rules[0].unit: unit is not printable ASCII, so it cannot be sent in a RateLimit field"}, false},
 	"unit is a number":      {with("      - {name: r, algorithm: sliding_log, limit: 5/m, unit: 1}", ""), []string{"4:61: policies.api.rules[0].unit: is an integer, expected a text"}, false},
-	"unit of a candidate":   {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m, unit: tokens}}", ""), []string{"4:103: policies.api.rules[0].candidate.unit: is an unknown field; known are algorithm, limit, soft, sub_windows, hold, max_hold"}, false},
+	"unit of a candidate":   {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m, unit: tokens}}", ""), []string{"4:103: policies.api.rules[0].candidate.unit: is an unknown field; known are algorithm, limit, soft, sub_windows, hold, max_hold, timezone"}, false},
 	"sub-windows are 1.5":   {with("      - {name: r, algorithm: sliding_window, limit: 5/m, sub_windows: 1.5}", ""), []string{"4:71: policies.api.rules[0].sub_windows: is a number, expected an integer"}, false},
 	"plan with soft":        {with("      - {name: r, algorithm: token_bucket, limit: 1/s, soft: 100, plans: {gold: 1/36000d}}", ""), []string{`4:74: policies.api.rules[0].plans: plan "gold": limit reaches over more than 100 years`}, true},
 	"places with a period":  {with("      - {name: r, algorithm: in_flight, limit: 5/s, plans: {gold: 9/m}}", ""), []string{`4:48: policies.api.rules[0].limit: limit 5/s has a period, and in_flight counts events at the same time: write 5`, `4:67: policies.api.rules[0].plans.gold: plan "gold": limit 9/m has a period, and in_flight counts events at the same time: write 9`}, false},
@@ -222,10 +266,35 @@ var invalidFiles = map[string]struct {
 	"hold is none":          {with("      - {name: r, algorithm: in_flight, limit: 5, hold: 0s, max_hold: 1 h}", ""), []string{`4:57: policies.api.rules[0].hold: "0s" is no positive duration such as 30s or 1h30m`, `4:71: policies.api.rules[0].max_hold: "1 h" is no positive duration such as 30s or 1h30m`}, true},
 	"hold is short":         {with("      - {name: r, algorithm: in_flight, limit: 5, hold: 10ms}", ""), []string{`4:57: policies.api.rules[0].hold: hold is 10ms, not whole microseconds from 1s to 24h0m0s`}, true},
 	"hold of a window":      {with("      - {name: r, algorithm: sliding_log, limit: 5/m, hold: 30s, max_hold: 1h}", ""), []string{`4:61: policies.api.rules[0].hold: hold has a meaning for events at the same time only`, `4:76: policies.api.rules[0].max_hold: max hold has a meaning for events at the same time only`}, false},
+	"quota per hour":        {with("      - {name: r, algorithm: quota, limit: 5/h, plans: {gold: 9/30d, pro: 9/d, max: 9/7d}}", ""), []string{`4:44: policies.api.rules[0].limit: limit 5/h has a fixed period, and quota counts by the calendar: write 5 per day, week or month, such as 5/day`, `4:63: policies.api.rules[0].plans.gold: plan "gold": limit 9/30d has a fixed period, and quota counts by the calendar: write 9/month`, `4:75: policies.api.rules[0].plans.pro: plan "pro": limit 9/d has a fixed period, and quota counts by the calendar: write 9/day`, `4:85: policies.api.rules[0].plans.max: plan "max": limit 9/7d has a fixed period, and quota counts by the calendar: write 9/week`}, false},
+	"quota without period":  {with("      - {name: r, algorithm: quota, limit: 5}", ""), []string{`4:44: policies.api.rules[0].limit: limit 5 has no period, unlike 5/day and 5/month`}, false},
+	"quota with a burst":    {with("      - {name: r, algorithm: quota, limit: 5/day burst 9}", ""), []string{`4:44: policies.api.rules[0].limit: burst has a meaning for buckets only: leave it zero`}, false},
+	"quota with a hold":     {with("      - {name: r, algorithm: quota, limit: 5/day, hold: 30s}", ""), []string{`4:57: policies.api.rules[0].hold: hold has a meaning for events at the same time only`}, false},
+	"several months":        {with("      - {name: r, algorithm: quota, limit: 5/2month}", ""), []string{`4:44: policies.api.rules[0].limit: invalid limit "5/2month": period: "2month" is not a positive duration (expected "10/s", "500/h", "10/s burst 20", "5", "unlimited" or "blocked")`}, false},
+	"months":                {with("      - {name: r, algorithm: quota, limit: 5/months}", ""), []string{`4:44: policies.api.rules[0].limit: invalid limit "5/months": period: "months" is no period; write month (expected "10/s", "500/h", "10/s burst 20", "5", "unlimited" or "blocked")`}, false},
+	"a calendar month":      {with("      - {name: r, algorithm: sliding_log, limit: 100/month, plans: {gold: 9/week}}", ""), []string{`4:50: policies.api.rules[0].limit: limit 100/month has a period of the calendar, and only quota counts by the calendar: write 100/30d`, `4:75: policies.api.rules[0].plans.gold: plan "gold": limit 9/week has a period of the calendar, and only quota counts by the calendar: write 9/7d`}, false},
+	"a calendar day":        {with("      - {name: r, algorithm: token_bucket, limit: 5/day burst 9}", ""), []string{`4:51: policies.api.rules[0].limit: limit 5/day burst 9 has a period of the calendar, and only quota counts by the calendar: write 5/d burst 9`}, false},
+	"places a month":        {with("      - {name: r, algorithm: in_flight, limit: 5/month}", ""), []string{`4:48: policies.api.rules[0].limit: limit 5/month has a period, and in_flight counts events at the same time: write 5`}, false},
+	"month for a key":       {with("      - {name: r, algorithm: sliding_log, limit: 5/m}", "    keys: {a: {limits: {r: 5/month}}}"), []string{`5:28: policies.api.keys.a.limits.r: limit 5/month has a period of the calendar, and only quota counts by the calendar: write 5/30d`}, true},
+	"hour for a key":        {with("      - {name: r, algorithm: quota, limit: 5/day}", "    keys: {a: {limits: {r: 5/h}}}"), []string{`5:28: policies.api.keys.a.limits.r: limit 5/h has a fixed period, and quota counts by the calendar: write 5 per day, week or month, such as 5/day`}, true},
+	"timezone":              {with("      - {name: r, algorithm: quota, limit: 5/day, timezone: Europe/Berlinn}", ""), []string{`4:61: policies.api.rules[0].timezone: timezone "Europe/Berlinn" is unknown: write a name such as Europe/Berlin; where the system has no zoneinfo, the program has to import time/tzdata`}, true},
+	"timezone is a path":    {with("      - {name: r, algorithm: quota, limit: 5/day, timezone: ../zoneinfo/UTC}", ""), []string{`4:61: policies.api.rules[0].timezone: timezone "../zoneinfo/UTC" is unknown: write a name such as Europe/Berlin; where the system has no zoneinfo, the program has to import time/tzdata`}, true},
+	"timezone is Local":     {with("      - {name: r, algorithm: quota, limit: 5/day, timezone: Local}", ""), []string{`4:61: policies.api.rules[0].timezone: timezone "Local" differs from machine to machine: write a name such as Europe/Berlin`}, false},
+	"timezone is localtime": {with("      - {name: r, algorithm: quota, limit: 5/day, timezone: localtime}", ""), []string{`4:61: policies.api.rules[0].timezone: timezone "localtime" differs from machine to machine: write a name such as Europe/Berlin`}, false},
+	"timezone is empty":     {with("      - {name: r, algorithm: quota, limit: 5/day, timezone: ''}", ""), []string{`4:61: policies.api.rules[0].timezone: timezone is empty`}, false},
+	"timezone is a number":  {with("      - {name: r, algorithm: quota, limit: 5/day, timezone: 1}", ""), []string{`4:61: policies.api.rules[0].timezone: is an integer, expected a text`}, false},
+	"timezone of a window":  {with("      - {name: r, algorithm: fixed_window, limit: 5/d, timezone: UTC}", ""), []string{`4:66: policies.api.rules[0].timezone: timezone has a meaning for a quota only`}, false},
+	"timezone of places":    {with("      - {name: r, algorithm: in_flight, limit: 5, timezone: UTC}", ""), []string{`4:61: policies.api.rules[0].timezone: timezone has a meaning for a quota only`}, false},
+	"candidate's timezone":  {with("      - {name: r, algorithm: quota, limit: 5/day, candidate: {algorithm: quota, limit: 5/day, timezone: Nowhere}}", ""), []string{`4:105: policies.api.rules[0].candidate.timezone: timezone "Nowhere" is unknown: write a name such as Europe/Berlin; where the system has no zoneinfo, the program has to import time/tzdata`}, true},
+	"headroom":              {with("      - {name: r, algorithm: token_bucket, limit: 5/m, headroom: {a: 100, b: -1, c: 99.5, unknown: 2, é: 20%}}", ""), []string{`4:70: policies.api.rules[0].headroom.a: plan "a": headroom is 100 percent, outside 0 to 99`, `4:78: policies.api.rules[0].headroom.b: plan "b": headroom is -1 percent, outside 0 to 99`, `4:85: policies.api.rules[0].headroom.c: plan "c": headroom is 99.5 percent, outside 0 to 99`, `4:100: policies.api.rules[0].headroom.unknown: plan cannot be called "unknown"`, `4:106: policies.api.rules[0].headroom["é"]: is a text, expected a number`, `4:106: policies.api.rules[0].headroom["é"]: plan "é" is not a name of at most 64 characters of printable ASCII`}, false},
+	"headroom is NaN":       {with("      - {name: r, algorithm: token_bucket, limit: 5/m, headroom: {a: .nan}}", ""), []string{`4:70: policies.api.rules[0].headroom.a: plan "a": headroom is NaN percent, outside 0 to 99`}, true},
+	"headroom is a number":  {with("      - {name: r, algorithm: token_bucket, limit: 5/m, headroom: 20}", ""), []string{`4:66: policies.api.rules[0].headroom: is an integer, expected a mapping`}, false},
+	"headroom of a test":    {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m, headroom: {a: 1}}}", ""), []string{`4:103: policies.api.rules[0].candidate.headroom: is an unknown field; known are algorithm, limit, soft, sub_windows, hold, max_hold, timezone`}, false},
+	"headroom with a limit": {with("      - {name: r, algorithm: token_bucket, limit: 5/36500d, headroom: {a: 20}, soft: 500}", ""), []string{`4:51: policies.api.rules[0].limit: limit reaches over more than 100 years`}, true},
 	"limit with soft":       {with("      - {name: r, algorithm: token_bucket, limit: 1/36000d, soft: 100}", ""), []string{"4:51: policies.api.rules[0].limit: limit reaches over more than 100 years"}, true},
 	"mode":                  {with("      - {name: r, algorithm: sliding_log, limit: 5/m, mode: off}", ""), []string{`4:61: policies.api.rules[0].mode: "off" is no mode: use enforce, shadow`}, false},
 	"name of a plan":        {with("      - {name: r, algorithm: sliding_log, limit: 5/m, plans: {é: 5/m}}", ""), []string{`4:66: policies.api.rules[0].plans["é"]: plan "é" is not a name of at most 64 characters of printable ASCII`}, false},
-	"candidate":             {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {mode: shadow, limit: 5/m}}", ""), []string{"4:66: policies.api.rules[0].candidate: the field algorithm is missing", `4:67: policies.api.rules[0].candidate.mode: is an unknown field; known are algorithm, limit, soft, sub_windows, hold, max_hold`}, false},
+	"candidate":             {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {mode: shadow, limit: 5/m}}", ""), []string{"4:66: policies.api.rules[0].candidate: the field algorithm is missing", `4:67: policies.api.rules[0].candidate.mode: is an unknown field; known are algorithm, limit, soft, sub_windows, hold, max_hold, timezone`}, false},
 	"limit of a candidate":  {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m, soft: 2000}}", ""), []string{"4:109: policies.api.rules[0].candidate.soft: soft is 2000 percent, outside 0 to 1000"}, false},
 	"empty override":        {with(valid, "    keys: {a: {}}"), []string{"5:15: policies.api.keys.a: an override needs a plan, limits or blocked: true"}, false},
 	"override without":      {with(valid, "    keys: {a: {limits: {}, until: 2026-01-01T00:00:00Z}}"), []string{"5:15: policies.api.keys.a: an override needs a plan, limits or blocked: true"}, false},
@@ -241,7 +310,7 @@ var invalidFiles = map[string]struct {
 	"until is a date":       {with(valid, "    keys: {a: {plan: gold, until: 2026-01-01}}"), []string{`5:35: policies.api.keys.a.until: "2026-01-01" is no time such as 2027-01-01T00:00:00Z`}, false},
 	"until is year 10000":   {with(valid, "    keys: {a: {plan: gold, until: '9999-12-31T23:59:59-01:00'}}"), []string{"5:35: policies.api.keys.a.until: is not a time of the years 1 to 9999 in UTC"}, true},
 	"until is the zero":     {with(valid, "    keys: {a: {plan: gold, until: '0001-01-01T00:00:00Z'}}"), []string{"5:35: policies.api.keys.a.until: is not a time of the years 1 to 9999 in UTC"}, true},
-	"invalid rule of a key": {with("      - {name: r, algorithm: none, limit: 5/m}", "    keys: {a: {limits: {r: 5/m burst 6}}}"), []string{`4:30: policies.api.rules[0].algorithm: "none" is no algorithm: use fixed_window, in_flight, leaky_bucket, sliding_log, sliding_window, token_bucket`}, false},
+	"invalid rule of a key": {with("      - {name: r, algorithm: none, limit: 5/m}", "    keys: {a: {limits: {r: 5/m burst 6}}}"), []string{`4:30: policies.api.rules[0].algorithm: "none" is no algorithm: use fixed_window, in_flight, leaky_bucket, quota, sliding_log, sliding_window, token_bucket`}, false},
 	"route":                 {with(valid, "routes: {/: apo}"), []string{`5:13: routes["/"]: there is no policy "apo"; did you mean "api"?`}, true},
 	"route to a number":     {with(valid, "routes: {/: 1}"), []string{`5:13: routes["/"]: is an integer, expected a text`}, false},
 	"invalid pattern":       {with(valid, `routes: {"GET /{": api}`), []string{`5:10: routes["GET /{"]: is an invalid pattern: parsing "GET /{": at offset 5: bad wildcard segment (must end with '}')`}, true},

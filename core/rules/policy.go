@@ -35,7 +35,8 @@ var inner = unexported.Get[*core.Limiter, *core.Reservation, core.Rule, core.Ask
 // hasPlan reports whether a rule of p has a plan of the name.
 func (p *Policy) hasPlan(name string) bool {
 	return slices.ContainsFunc(p.Rules, func(r Rule) bool {
-		return slices.ContainsFunc(r.Plans, func(p Plan) bool { return p.Name == name })
+		_, ok := r.Headroom[name]
+		return ok || slices.ContainsFunc(r.Plans, func(p Plan) bool { return p.Name == name })
 	})
 }
 

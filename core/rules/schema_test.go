@@ -95,6 +95,7 @@ func TestSchema_Fields(t *testing.T) {
 	for name, test := range map[string]struct{ got, want int }{
 		"rules":       {*s.Defs["policy"].Properties["rules"].MaxItems, maxRules},
 		"plans":       {*s.Defs["rule"].Properties["plans"].MaxProperties, maxPlans},
+		"headroom":    {*s.Defs["rule"].Properties["headroom"].MaxProperties, maxPlans},
 		"routes":      {*s.Properties["routes"].MaxProperties, maxRoutes},
 		"pattern":     {*s.Properties["routes"].PropertyNames.MaxLength, maxPattern},
 		"sub_windows": {int(*s.Defs["sub_windows"].Maximum), driver.MaxSubWindows},

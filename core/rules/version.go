@@ -61,6 +61,9 @@ func newVersion(set *Set, name string, config *Policy, off bool, old *policy) (*
 			if constructors[r.Algorithm] == nil {
 				return nil, fmt.Errorf("rule %q has no algorithm", config.Rules[i].Name)
 			}
+			if err := r.checkTimezone(config.Rules[i].Name); err != nil {
+				return nil, err
+			}
 		}
 	}
 	v.rules = config.storeRules(name)

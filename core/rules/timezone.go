@@ -1,0 +1,46 @@
+package rules
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+)
+
+// locations has the locations that were loaded, by name.
+var locations sync.Map
+
+// location returns the location that has a name in the IANA database of time zones.
+func location(name string) (*time.Location, error) {
+	if l, ok := locations.Load(name); ok {
+		return l.(*time.Location), nil
+	}
+	if name == "Local" || name == "localtime" {
+		return nil, fmt.Errorf("%q differs from machine to machine: write a name such as Europe/Berlin", name)
+	}
+	l, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, fmt.Errorf("%q is unknown: write a name such as Europe/Berlin; "+
+			"where the system has no zoneinfo, the program has to import time/tzdata", name)
+	}
+	locations.Store(name, l)
+	return l, nil
+}
+
+// checkTimezone returns an error if the time zone of r is unknown, or if r is no quota and has one.
+func (r *Rule) checkTimezone(name string) *core.RuleError {
+	if r.Timezone == "" {
+		return nil
+	}
+	reason := "has a meaning for a quota only"
+	if r.Algorithm == driver.Quota {
+		_, err := location(r.Timezone)
+		if err == nil {
+			return nil
+		}
+		reason = err.Error()
+	}
+	return &core.RuleError{Rule: name, Field: "timezone", Reason: reason, Category: core.ErrInvalidRule}
+}
