@@ -33,10 +33,11 @@
 //
 // The commands usage, reset and credit concern the states of a program whose store is in Redis, and
 // print them as they then are: NEXT is the time until the next event is admitted, and UNUSED that
-// until nothing is in use; for a quota, they are the end of its period in its time zone. A reset takes the places of running events of an in_flight rule away, and a
-// credit of such a rule is an error. The commands need the prefix and the secret of the store, which are
-// those of the rules. A program notices a reset or a credit at its next decision; with package denycache, which
-// package resilient contains, at most a second later; with package lease when its tokens are spent.
+// until nothing is in use. For a quota, both are the end of its period in its time zone. A reset takes
+// the places of running events of an in_flight rule away, and a credit of such a rule is an error. The
+// commands need the prefix and the secret of the store, which are those of the rules. A program notices
+// a reset or a credit at its next decision; with package denycache, which package resilient contains, at
+// most a second later; with package lease when its tokens are spent.
 //
 // # Flags of weir rules
 //

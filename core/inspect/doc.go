@@ -39,8 +39,9 @@
 // observe), and series those of each rule and plan: as decisions the results of the rule, as requests the
 // decisions that it determined, each since the start and in the last hour. The field minutes contains the
 // requests of each minute, of which the last one is not complete. rules, denied, active, measures, calls
-// and key are as on the page. Durations are texts, such as "1.5s". The
-// retry_after and reset_after of an in-flight rule name the end of events, which has no known time.
+// and key are as on the page. Durations are texts, such as "1.5s". The retry_after and reset_after of an
+// in-flight rule name the end of events, which has no known time, and those of a quota the end of its
+// period in its time zone, such as "at 2027-01-01T00:00:00+01:00".
 //
 // # Cost
 //

@@ -237,6 +237,49 @@ func TestHandler_InFlight(t *testing.T) {
 	look("ended", "Denied: the next event is admitted in 24h0m0s.", "{api.exports 3  enforced 0 3 now now false 30s}", `<td class="n">0 of 3 taken</td>`)
 }
 
+// A quota begins again at a time of the calendar, and the plan of a headroom may use a part of it.
+func TestHandler_Quota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // the clock is at 2000-01-01T00:00:00Z
+		store := observe.New(memstore.New())
+		config, err := rules.Parse("limits.yaml", []byte(`{policies: {api: {rules: [
+			{name: calls, algorithm: quota, limit: 1000000/month, plans: {pro: 5000000/month}, headroom: {batch: 20}, timezone: America/New_York, soft: 10},
+			{name: day, algorithm: quota, limit: 3000000/day, mode: shadow}]}}}`))
+		testkit.Must(t, err)
+		set, err := rules.New(store, config)
+		testkit.Must(t, err)
+		h := newHandler(t, everybody, store, Rules(set))
+		api, err := set.Limiter("api")
+		testkit.Must(t, err)
+		if got := fmt.Sprint(reportOf(t, h, nil).Rules); got != "[{api.calls quota 1000000/month in America/New_York soft 10% [pro 5000000/month in America/New_York batch 1000000/month in America/New_York headroom 20%] enforced limits.yaml}"+
+			" {api.day quota 3000000/day in UTC [] shadow limits.yaml}]" {
+			t.Errorf("got the rules %s", got)
+		}
+		look := func(name, plan, decision, states, page string) {
+			t.Helper()
+			form := url.Values{"key": {"k"}, "plan": {plan}}
+			l := reportOf(t, h, form).Key.Limits[0]
+			if got := fmt.Sprint(l.States); l.Decision != decision || got != states {
+				t.Errorf("%s: got %q and %s", name, l.Decision, got)
+			}
+			if body := ask(h, "POST", "/", form).Body.String(); !strings.Contains(body, page) {
+				t.Errorf("%s: the page does not contain %q", name, page)
+			}
+		}
+		look("unused", "", "Admitted.", "[{api.calls 1000000/month in America/New_York  enforced 0 1000000 now now false } {api.day 3000000/day in UTC  shadow 0 3000000 now now false }]",
+			`<td>1000000/month in America/New_York</td>`)
+		if d, err := api.AllowN(t.Context(), "k", 800_000); err != nil || !d.Allowed {
+			t.Fatalf("got %v, %v", d, err)
+		}
+		const month, day = "at 2000-01-01T00:00:00-05:00", "at 2000-01-02T00:00:00Z"
+		look("used", "", "Admitted.", "[{api.calls 1000000/month in America/New_York  enforced 800000 200000 now "+month+" false } {api.day 3000000/day in UTC  shadow 800000 2200000 now "+day+" false }]",
+			`<td>at 2000-01-01T00:00:00-05:00</td>`)
+		look("headroom", "batch", "Denied: the next event is admitted in 5h0m0s.",
+			"[{api.calls 1000000/month in America/New_York headroom 20% batch enforced 800000 0 "+month+" "+month+" true } {api.day 3000000/day in UTC  shadow 800000 2200000 now "+day+" false }]",
+			`<option selected>batch</option>`)
+		look("plan", "pro", "Admitted.", "[{api.calls 5000000/month in America/New_York pro enforced 800000 4200000 now "+month+" false } {api.day 3000000/day in UTC  shadow 800000 2200000 now "+day+" false }]", "")
+	})
+}
+
 // A key that is not used may be the name without the word before it, or the tag of a top key.
 func TestHandler_UnusedKey(t *testing.T) {
 	store := observe.New(memstore.New(), observe.TopKeys(3))

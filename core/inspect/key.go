@@ -273,17 +273,17 @@ func decisionOf(d core.Decision) string {
 
 func stateOf(s core.State, g *group) state {
 	r := state{
-		Rule: s.Rule.Name(), Limit: s.Limit().String(), Plan: s.Rule.PlanName(), Mode: g.mode(s.Rule.IsShadow()),
+		Rule: s.Rule.Name(), Limit: limitInForce(s.Rule), Plan: s.Rule.PlanName(), Mode: g.mode(s.Rule.IsShadow()),
 		Denies: !s.Allowed && !s.Rule.IsShadow(), RetryAfter: "now", ResetAfter: "now",
 	}
 	if s.RetryAfter > 0 {
-		r.RetryAfter = "in " + text(s.RetryAfter)
+		r.RetryAfter = after(s, s.RetryAfter)
 	}
 	if s.RetryAfter == core.Never {
 		r.RetryAfter = "never"
 	}
 	if s.ResetAfter > 0 && s.ResetAfter != core.Never {
-		r.ResetAfter = "in " + text(s.ResetAfter)
+		r.ResetAfter = after(s, s.ResetAfter)
 	}
 	switch l := s.Limit(); {
 	case s.Unknown:
@@ -302,6 +302,15 @@ func stateOf(s core.State, g *group) state {
 		}
 	}
 	return r
+}
+
+// after returns the text of the end of a wait for s: for a quota, the end of its period in its time zone,
+// rounded to a minute because the clock of this process may not be that of the store.
+func after(s core.State, d time.Duration) string {
+	if s.Period() == 0 {
+		return "in " + text(d)
+	}
+	return "at " + time.Now().Add(d).Round(time.Minute).In(s.Rule.Location()).Format(time.RFC3339)
 }
 
 // text returns a duration, rounded up to a tenth of a second, or to a second above a minute.

@@ -242,7 +242,7 @@ func (r *report) addRules(g *group) {
 	for _, of := range g.limiter.Rules() {
 		next := rule{Name: of.Name(), Algorithm: of.Algorithm().String(), Limit: limitOf(of), Mode: g.mode(of.IsShadow()), Origin: g.origin}
 		for _, p := range of.Plans() {
-			next.Plans = append(next.Plans, p.PlanName()+" "+p.Limit().String())
+			next.Plans = append(next.Plans, p.PlanName()+" "+limitInForce(p))
 			if !slices.Contains(r.plans, p.PlanName()) {
 				r.plans = append(r.plans, p.PlanName())
 			}
@@ -251,12 +251,30 @@ func (r *report) addRules(g *group) {
 	}
 }
 
-// limitOf returns the limit of r and its modifiers, with the lease of an in-flight rule, and without the
-// modifier of a shadow rule.
+// limitInForce returns the limit of r, with the time zone of a quota and the headroom of a plan.
+func limitInForce(r core.Rule) string {
+	text, l := r.Limit().String(), r.Limit()
+	if l == core.Unlimited || l == core.Blocked {
+		return text
+	}
+	if r.Algorithm() == driver.Quota {
+		text += " in " + r.Location().String()
+	}
+	if percent := r.HeadroomPercent(); percent > 0 {
+		text += fmt.Sprintf(" headroom %v%%", percent)
+	}
+	return text
+}
+
+// limitOf returns the limit of r and its modifiers, with the lease of an in-flight rule and the time zone
+// of a quota, and without the modifier of a shadow rule.
 func limitOf(r core.Rule) string {
 	text := strings.TrimPrefix(r.String(), fmt.Sprintf("%s %q ", r.Algorithm(), r.Name()))
-	if limit := r.Limit().String(); r.HoldTime() == core.DefaultHold {
+	switch limit := r.Limit().String(); {
+	case r.HoldTime() == core.DefaultHold:
 		text = limit + " hold " + core.DefaultHold.String() + strings.TrimPrefix(text, limit)
+	case r.Algorithm() == driver.Quota && !strings.HasPrefix(text, limit+" in "):
+		text = limit + " in UTC" + strings.TrimPrefix(text, limit)
 	}
 	return strings.TrimSuffix(text, " shadow")
 }

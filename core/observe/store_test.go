@@ -146,6 +146,29 @@ func TestStore_InFlight(t *testing.T) {
 	})
 }
 
+// The series of a quota have the labels of other rules, whatever period an event belongs to.
+func TestStore_Quota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := observe.New(memstore.New())
+		birthday := func(context.Context, string) time.Time { return time.Now().AddDate(0, 0, -40) } // a period of its own for each decision
+		l := testkit.Limiter(t, s, core.Quota("calls", core.Daily(1)).Headroom("batch", 50).Soft(100), core.Quota("month", core.Monthly(9)).Anchor(birthday))
+		for range 3 {
+			for _, plan := range []string{"batch", "batch", "", "", ""} {
+				testkit.Allow(t, l.Plan(plan), "k")
+			}
+			time.Sleep(24 * time.Hour)
+		}
+		want := []observe.Series{
+			{Rule: "calls", Decisions: observe.Counts{driver.Soft: 3, driver.Denied: 6}, Requests: observe.Counts{driver.Soft: 3, driver.Denied: 6}},
+			{Rule: "calls", Plan: "batch", Decisions: observe.Counts{driver.Allowed: 3, driver.Denied: 3}, Requests: observe.Counts{driver.Allowed: 3, driver.Denied: 3}},
+			{Rule: "month", Decisions: observe.Counts{driver.Allowed: 15}},
+		}
+		if n := s.Snapshot(); fmt.Sprint(n.Series) != fmt.Sprint(want) {
+			t.Errorf("got  %v\nwant %v", n.Series, want)
+		}
+	})
+}
+
 // A part reports two measures, and logs.
 type part struct {
 	core.Store

@@ -49,7 +49,7 @@
 //	        algorithm: quota
 //	        limit: 100000/month    # per day, week or month of the calendar
 //	        plans: {pro: 5000000/month}
-//	        timezone: Europe/Berlin # where the periods begin at midnight; default: UTC
+//	        timezone: Asia/Tokyo   # periods begin at midnight there; default: UTC
 //	        headroom: {batch: 20}  # percent of its limit that a plan leaves to all others, in any algorithm
 //	  login:
 //	    enforce: 25                # percent of the keys (see InPercent); default: 100
