@@ -72,9 +72,10 @@ func (r Rule) ClientName() string { return cmp.Or(r.def().label, r.Name()) }
 // of one event: "allows 1 per 60 s (tokens)". An empty name restores the default, "requests".
 //
 // The header field RateLimit-Policy contains the units that its specification defines: "bytes" as
-// qu="content-bytes", and "content-bytes" and "concurrent-requests" as they are, and of an [InFlight] always
-// qu="concurrent-requests". Other units have no qu. The unit applies to every plan. Like a [Rule.Label], it does not belong to the definition that
-// [ErrRuleConflict] compares, and [Rule.String] does not contain it.
+// qu="content-bytes", and "content-bytes" and "concurrent-requests" as they are, and of an [InFlight]
+// always qu="concurrent-requests". Other units have no qu. The unit applies to every plan. Like a
+// [Rule.Label], it does not belong to the definition that [ErrRuleConflict] compares, and [Rule.String]
+// does not contain it.
 func (r Rule) Unit(name string) Rule { return r.modify(func(d *definition) { d.unit = name }) }
 
 // UnitName returns the [Rule.Unit] of r, or "requests" if it has none.

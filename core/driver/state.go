@@ -5,9 +5,9 @@ package driver
 // [Compiled.ExpiresAt]. The meaning of a State depends on the algorithm of the rule. The limit of the rule
 // may change before a State is read again. A Store must keep States by key and [Compiled.ID].
 //
-// States of the two sliding algorithms and of in-flight rules share memory with the States that they were made from. After
-// a call of [Charge.Commit], [Charge.Apply] or Coarsen, only the returned State may be used. A
-// State that was decoded from bytes shares no memory.
+// States of the two sliding algorithms and of in-flight rules share memory with the States that they were
+// made from. After a call of [Charge.Commit], [Charge.Apply] or Coarsen, only the returned State may be
+// used. A State that was decoded from bytes shares no memory.
 type State struct {
 	// For a store that packs the States of buckets and fixed windows. Other stores use MarshalBinary.
 	Time   int64 // bucket: the time at which it will be full; fixed window: its start; quota: the end of its period

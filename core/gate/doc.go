@@ -23,12 +23,11 @@
 //	RateLimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400
 //	RateLimit: "burst";r=3;t=12, "daily";r=840;t=36000
 //
-// The response to a denied request has the status 429 (RFC 6585) or that of [DeniedStatus],
-// Retry-After (RFC 9110 section 10.2.3) and a problem document (RFC 9457, see [Problem]). A client
-// that waits for Retry-After seconds is admitted unless other requests use the same key in the
-// meantime. Retry-After is absent if the cost can never be admitted, and if all places of a [core.InFlight]
-// are taken. The responses of the gate
-// itself (by default 400, 401, 429, 500 and 503) forbid caches to store them (Cache-Control:
+// The response to a denied request has the status 429 (RFC 6585) or that of [DeniedStatus], Retry-After
+// (RFC 9110 section 10.2.3) and a problem document (RFC 9457, see [Problem]). A client that waits for
+// Retry-After seconds is admitted unless other requests use the same key in the meantime. Retry-After is
+// absent if the cost can never be admitted, and if all places of a [core.InFlight] are taken. The responses
+// of the gate itself (by default 400, 401, 429, 500 and 503) forbid caches to store them (Cache-Control:
 // no-store) and clients to guess their type (X-Content-Type-Options: nosniff).
 //
 // The decision tells the handler whether the request was admitted beyond a soft limit
