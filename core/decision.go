@@ -34,7 +34,8 @@ type Decision struct {
 // Window is the period that Remaining refers to. A window or log admits at most Remaining more
 // events during Window. In Window, a bucket regains as many events as remain now, so that it admits up
 // to twice as many. If nothing remains, Window is the time until one event is available. If the Rule
-// denied, Window is RetryAfter. For an [InFlight] that admits the event, it is zero.
+// denied, Window is RetryAfter. For an [InFlight] that admits the event, it is zero. For
+// a [Quota], it is the time until the next period.
 type State struct {
 	Rule Rule
 	// Ask is the index of the ask that the State belongs to: in the arguments of [AllowTogether], or in

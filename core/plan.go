@@ -32,9 +32,9 @@ const unknownPlan = "unknown"
 // lengths have states of their own. A caller that changes between plans therefore gains at most one
 // limit for each length.
 //
-// If callers with several plans share a key, a plan with a smaller limit leaves a reserve to the
-// others in a window or log: after 8 events of a plan "sheddable" with 8 a minute, a plan with 10 a
-// minute has 2 left. A bucket has no such reserve, because the plans share the part that is used: once
+// If callers with several plans share a key, a plan with a smaller limit leaves the difference to
+// the others in a window or log: after 8 events of a plan "sheddable" with 8 a minute, a plan with 10 a
+// minute has 2 left. A bucket leaves nothing, because the plans share the part that is used: once
 // "sheddable" has used 8 of 8, nothing is left for any plan. [Rule.Headroom] leaves one in every algorithm.
 func (r Rule) Plan(name string, l Limit) Rule {
 	if r.d == nil {
@@ -62,7 +62,7 @@ func (r Rule) Plan(name string, l Limit) Rule {
 // callers until none is. It is for callers that share a key, such as the interactive requests and the batch
 // jobs of a customer. The limit of the plan is that of [Rule.Plan], or that of r if it has none. percent is
 // 0 to 99, and 0 removes the headroom. At least one event remains to the plan. Its State, its header fields
-// and its RetryAfter are about the part that it may use. [Rule.Soft] does not apply to the plan.
+// and its RetryAfter are about the part that it may use, except for [State.Limit]. [Rule.Soft] does not apply to the plan.
 func (r Rule) Headroom(plan string, percent float64) Rule {
 	if r.d == nil {
 		return r

@@ -17,10 +17,10 @@ import (
 //
 // # Periods
 //
-// The clock of the Store decides which period it is, so the clocks of processes may be wrong by hours.
-// [State.RetryAfter], [State.ResetAfter] and [State.Window] are the time until the next period, and
-// [State.Period] is the length of the present one. A refund of an event of an earlier period does
-// nothing.
+// The clock of the Store decides which period it is, so the clock of a process may be wrong by less than
+// half a period. [State.Window] is the time until the next period. So are [State.RetryAfter] after a
+// denial, and [State.ResetAfter] if something is used. [State.Period] is the length of the present period.
+// A refund of an event of an earlier period does nothing.
 //
 // A period of a key lasts until the end that it had when its first event was counted. If the zone or the
 // anchor of the key changes meanwhile, the new calendar applies from then on, and the period after the
@@ -61,9 +61,9 @@ func (r Rule) Location() *time.Location {
 
 // Anchor returns a copy of r, a [Quota], with a period of its own for each key, which begins at the time
 // that f returns: that day of each month or week, and that time of the day, at the location of [Rule.In].
-// A month without that day begins its period on its last day: the 31st is February 28 or 29. It is for
-// quotas that are renewed when a subscription is. If f returns the zero time, the key has the periods of
-// the calendar.
+// The date may be in the past or in the future. A month without that day begins its period on its last day:
+// the 31st is February 28 or 29. It is for quotas that are renewed when a subscription is. If f returns the
+// zero time, the key has the periods of the calendar.
 //
 // Each decision about the key calls f once, from many goroutines. f must return quickly, and must not call
 // a Limiter. ctx is that of the decision. A nil f removes the anchor.
