@@ -35,7 +35,7 @@ const unknownPlan = "unknown"
 // If callers with several plans share a key, a plan with a smaller limit leaves the difference to
 // the others in a window or log: after 8 events of a plan "sheddable" with 8 a minute, a plan with 10 a
 // minute has 2 left. A bucket leaves nothing, because the plans share the part that is used: once
-// "sheddable" has used 8 of 8, nothing is left for any plan. [Rule.Headroom] leaves one in every algorithm.
+// "sheddable" has used 8 of 8, nothing is left for any plan. [Rule.Headroom] leaves a part in every algorithm.
 func (r Rule) Plan(name string, l Limit) Rule {
 	if r.d == nil {
 		return r
