@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"math/big"
@@ -33,6 +32,7 @@ type walk struct {
 
 	oracle   oracle.Oracle
 	rules    [][]*oracle.Rule // for each name, the limits between which it changes
+	zones    []int64          // for each name, the offset of the calendar of quotas
 	inForce  []int            // for each name, the index of its present limit, or of the last one with plans
 	held     []held
 	occurred map[string]int // the number of times that each situation occurred
@@ -56,7 +56,7 @@ func newWalk(seed uint64, h *Harness, occurred map[string]int) *walk {
 	w.now = h.Now().UnixMicro() + w.rng.Int64N(1e15)
 	for len(w.rules) < 3 {
 		if rules := w.limits(fmt.Sprint("rule", len(w.rules))); len(rules) > 0 {
-			w.rules, w.inForce = append(w.rules, rules), append(w.inForce, 0)
+			w.rules, w.inForce, w.zones = append(w.rules, rules), append(w.inForce, 0), append(w.zones, 0)
 		}
 	}
 	return w
@@ -128,8 +128,11 @@ func (w *walk) limits(name string) (all []*oracle.Rule) {
 		Shadow: w.one(5),
 	}
 	inFlight := w.places || isInFlightRule(&first)
-	if inFlight {
+	switch {
+	case inFlight:
 		first.Algorithm, first.Per = driver.InFlight.String(), pick[int64](w, 1_000_000, 1_000_001, 30_000_000, 3_600_000_000, 86_400_000_000)
+	case isQuotaRule(&first):
+		w.setUnit(&first)
 	}
 	for i := range 1 + w.rng.IntN(4) {
 		r := first
@@ -137,6 +140,10 @@ func (w *walk) limits(name string) (all []*oracle.Rule) {
 		case inFlight:
 			r.Events = pick[int64](w, 1, 2, 3, 5, 10, 1000)
 			r.Per = min(r.Per*pick[int64](w, 1, 1, 2), 86_400_000_000)
+		case isQuotaRule(&first):
+			if r.Events = most(pick[int64](w, 1, 2, 5, 10, 100, 1_000_003, oracle.MaxCount-1)); w.one(4) {
+				w.setUnit(&r)
+			}
 		case w.fine:
 			r.Events, r.Per = 1+w.rng.Int64N(12), 1+w.rng.Int64N(100)
 		case i > 0:
@@ -152,24 +159,47 @@ func (w *walk) limits(name string) (all []*oracle.Rule) {
 		if len(all) > 0 && (i > 1 || w.one(2)) { // often the length of an earlier limit
 			times := pick[int64](w, 1, 2, 3, 7)
 			r = *pick(w, all...)
-			if r.Base != nil {
+			for r.Base != nil {
 				r = *r.Base
 			}
 			r.Events, r.Burst = most(r.Events*times), most(r.Burst*times)
 		}
-		soft := pick(w, 0, 0, 0, 0, 7.5, 10, 33.3, 50, 300)
-		r.Extra = percent(cmp.Or(r.Burst, r.Events), soft)
 		plan := ""
 		if w.plans {
 			plan = fmt.Sprint("plan", i)
 		}
-		if !w.compile(&r, plan, soft) {
+		all = append(all, w.variants(r, plan)...)
+	}
+	return all
+}
+
+// setUnit gives r, a quota, another period.
+func (w *walk) setUnit(r *oracle.Rule) {
+	r.Unit = pick(w, unitNames...)
+	if r.Per = unitLengths[r.Unit]; w.fine {
+		r.Per = 1 + w.rng.Int64N(100)
+	}
+}
+
+// variants returns r with a soft limit or not, and sometimes with headroom, as an elastic rule and as the
+// part of a process. It returns nothing if no store can run r.
+func (w *walk) variants(r oracle.Rule, plan string) (all []*oracle.Rule) {
+	soft := pick(w, 0, 0, 0, 0, 7.5, 10, 33.3, 50, 300)
+	for _, headroom := range []float64{0, pick(w, 0, 0, 1, 20, 33.3, 50, 90, 99)} {
+		limited := r
+		setLimit(&limited, driver.Definition{Events: int(r.Events), Burst: int(r.Burst), Soft: soft, Headroom: headroom})
+		if len(all) > 0 && headroom == 0 || !w.compile(&limited, plan, soft, headroom) {
 			continue
 		}
-		if all = append(all, &r); w.one(4) {
-			enlarged := w.enlarge(&r, pick(w, 1.5, 2, 3.7, 10))
+		if all = append(all, &limited); w.one(4) {
+			enlarged := w.enlarge(&limited, pick(w, 1.5, 2, 3.7, 10))
 			w.occurred["elastic"] += len(enlarged)
 			all = append(all, enlarged...)
+		}
+		if w.one(4) {
+			parts := w.divide(&limited, pick(w, 2, 3, 10))
+			w.occurred["divided"] += len(parts)
+			all = append(all, parts...)
 		}
 	}
 	return all
@@ -195,6 +225,9 @@ func (w *walk) next() call {
 		w.inForce[name] = w.rng.IntN(len(w.rules[name]))
 		w.occurred["limit changed"]++
 	}
+	if w.one(30) {
+		w.zones[w.rng.IntN(len(w.zones))] = w.rng.Int64N(unitLengths["month"])
+	}
 	draw := w.asking
 	if w.one(4) {
 		draw = w.adjusting
@@ -204,9 +237,36 @@ func (w *walk) next() call {
 		next.add(draw())
 	}
 	if next.asks() && !next.inFlight() && w.one(6) {
-		return next.atMost()
+		next = next.atMost()
+	}
+	for i := range next.charges {
+		next.charges[i].Calendar = w.calendar(next.charges[i].Rule)
 	}
 	return next
+}
+
+// calendar returns the calendar of r if it is a quota. The clock of the caller is wrong by up to a third
+// of a period, or by any time if all periods have the same length.
+func (w *walk) calendar(r *oracle.Rule) oracle.Calendar {
+	if !isQuotaRule(r) {
+		return nil
+	}
+	c := calendar{length: r.Per, offset: w.zones[w.nameOf(r)] % r.Per, jitter: r.Per / 24}
+	if w.seed%2 == 0 {
+		c.jitter = 0
+	}
+	if c.ahead = pick(w, 0, 0, 0, 1, w.rng.Int64N(1+r.Per/3)); c.jitter == 0 && w.one(4) {
+		c.ahead = w.rng.Int64N(100 * r.Per)
+	}
+	if w.one(2) {
+		c.ahead = max(-c.ahead, c.offset+2*r.Per-w.now)
+	}
+	return c
+}
+
+// nameOf returns the index of the name of r.
+func (w *walk) nameOf(r *oracle.Rule) int {
+	return slices.IndexFunc(w.rules, func(limits []*oracle.Rule) bool { return slices.Contains(limits, r) })
 }
 
 // atMost returns c, a call of Take, with AtMost.
@@ -224,7 +284,7 @@ func (w *walk) reset() {
 	c := call{now: w.now}
 	for _, key := range []string{"a", "b"} {
 		for _, r := range slices.Concat(w.rules...) {
-			reset := oracle.Charge{Key: key, Rule: r, Op: oracle.Reset}
+			reset := oracle.Charge{Key: key, Rule: r, Op: oracle.Reset, Calendar: w.calendar(r)}
 			if v, _ := w.oracle.Look(w.now, &reset); v.ResetAfter == 0 {
 				c.add(reset, nil)
 			}
@@ -246,7 +306,8 @@ func most(n int64) int64 { return min(n, math.MaxInt) }
 // the last verdict, and far ahead. For a step back, to earlier times, it sets w.back.
 func (w *walk) advance() {
 	name := w.rng.IntN(len(w.rules))
-	per := w.rules[name][w.inForce[name]].Per
+	rule := w.rules[name][w.inForce[name]]
+	per := rule.Per
 	var d int64
 	switch w.rng.IntN(16) {
 	case 0, 1, 2, 3:
@@ -259,7 +320,13 @@ func (w *walk) advance() {
 	case 7:
 		d = per - pick[int64](w, -1, 0, 1)
 	case 8:
-		d = per - w.now%per - pick[int64](w, 0, 1) // the edge of a window
+		next := w.now - w.now%per + per // the edge of a window
+		if c := w.calendar(rule); c != nil {
+			_, next = c.Period(w.now)
+		}
+		if d = next - w.now - pick[int64](w, -1, 0, 1); d < 0 {
+			d = 0
+		}
 	case 9:
 		d = -1 - w.rng.Int64N(per)/pick[int64](w, 1, 1, 10, 1000)
 	case 10:
@@ -279,11 +346,12 @@ func (w *walk) advance() {
 		d = w.rng.Int64N(per) / pick[int64](w, 1, 10, 1000)
 	}
 	const (
-		lastDay = 5_838_000_000_000_000 // the end of the year 2154: all times stay below 2^53
-		longest = lastDay               // 185 years: processes count nanoseconds in 63 bits, 292 years
+		firstDay = 100 * 86_400_000_000
+		lastDay  = 5_838_000_000_000_000 // the end of the year 2154: all times stay below 2^53
+		longest  = lastDay               // 185 years: processes count nanoseconds in 63 bits, 292 years
 	)
 	switch {
-	case w.now+d <= 0 || w.now+d > lastDay || w.real+d > longest:
+	case w.now+d <= firstDay || w.now+d > lastDay || w.real+d > longest:
 		return
 	case d >= 0:
 		w.real += d
@@ -390,7 +458,7 @@ func (w *walk) undo() (oracle.Charge, *driver.Receipt) {
 		c.Cost = 1 + w.rng.Int64N(c.Cost)
 		w.occurred["undo of a part"]++
 	}
-	limits := w.rules[slices.IndexFunc(w.rules, func(limits []*oracle.Rule) bool { return slices.Contains(limits, c.Rule) })]
+	limits := w.rules[w.nameOf(c.Rule)]
 	if r := limits[w.rng.IntN(len(limits))]; r != c.Rule && r.Length() == c.Rule.Length() && (w.fine || w.one(3)) {
 		c.Rule = r
 		w.occurred["undo under another limit"]++
@@ -454,28 +522,55 @@ func (w *walk) remember(c *oracle.Charge, own *driver.Receipt, together bool) {
 		w.held = append(w.held[max(0, len(w.held)-11):], held{*c, *c.Receipt, *own, w.real, c.Cost})
 	}
 	for name, is := range map[string]bool{
-		"allowed":            asks && v.Allowed,
-		"denied":             !v.Allowed,
-		"never":              v.RetryAfter == oracle.Never,
-		"soft":               v.Soft,
-		"delayed":            v.Delay > 0,
-		"shadow denied":      c.Rule.Shadow && !v.Allowed,
-		"peek denied":        c.Op == oracle.Peek && !v.Allowed,
-		"together":           together,
-		"together denied":    together && !v.Allowed,
-		"at most":            c.AtMost && v.Allowed,
-		"at most denied":     c.AtMost && !v.Allowed && !c.Rule.Shadow,
-		"at most shadow":     c.AtMost && !v.Allowed && c.Rule.Shadow && c.Cost > 1,
-		"credit":             c.Op == oracle.Credit,
-		"undo":               c.Op == oracle.Undo,
-		"undo of nothing":    c.Op == oracle.Undo && c.Receipt.At == 0,
-		"debt":               c.Op == oracle.Debit && v.Remaining == 0,
-		"saturated":          c.Op == oracle.Debit && c.Cost >= most(oracle.MaxCount),
-		"renew":              c.Op == oracle.Renew && v.Found,
-		"renew of nothing":   c.Op == oracle.Renew && !v.Found,
-		"same time":          c.Op == oracle.Spend && c.Receipt != nil && c.Receipt.At > w.now,
-		"reset of something": c.Op == oracle.Reset && v.Found,
-		"reset of nothing":   c.Op == oracle.Reset && !v.Found,
+		"allowed":                              asks && v.Allowed,
+		"denied":                               !v.Allowed,
+		"never":                                v.RetryAfter == oracle.Never,
+		"soft":                                 v.Soft,
+		"delayed":                              v.Delay > 0,
+		"shadow denied":                        c.Rule.Shadow && !v.Allowed,
+		"peek denied":                          c.Op == oracle.Peek && !v.Allowed,
+		"together":                             together,
+		"together denied":                      together && !v.Allowed,
+		"at most":                              c.AtMost && v.Allowed,
+		"at most denied":                       c.AtMost && !v.Allowed && !c.Rule.Shadow,
+		"at most shadow":                       c.AtMost && !v.Allowed && c.Rule.Shadow && c.Cost > 1,
+		"credit":                               c.Op == oracle.Credit,
+		"undo":                                 c.Op == oracle.Undo,
+		"undo of nothing":                      c.Op == oracle.Undo && c.Receipt.At == 0,
+		"debt":                                 c.Op == oracle.Debit && v.Remaining == 0,
+		"saturated":                            c.Op == oracle.Debit && c.Cost >= most(oracle.MaxCount),
+		"renew":                                c.Op == oracle.Renew && v.Found,
+		"renew of nothing":                     c.Op == oracle.Renew && !v.Found,
+		"same time":                            c.Op == oracle.Spend && c.Receipt != nil && c.Receipt.At > w.now,
+		"reset of something":                   c.Op == oracle.Reset && v.Found,
+		"reset of nothing":                     c.Op == oracle.Reset && !v.Found,
+		"headroom: " + c.Rule.Algorithm:        c.Rule.Most > 0 && asks && v.Allowed,
+		"headroom denied: " + c.Rule.Algorithm: c.Rule.Most > 0 && !v.Allowed && v.RetryAfter != oracle.Never,
+		"headroom of a soft limit":             c.Rule.Most > 0 && c.Rule.Extra > 0,
+		"headroom of a size":                   c.Rule.Most > 0 && c.Rule.Base != nil,
+		"headroom in debt":                     c.Rule.Most > 0 && isBucketRule(c.Rule) && c.Op == oracle.Debit && v.Remaining == 0,
+	} {
+		if is {
+			w.occurred[name]++
+		}
+	}
+	if own, ok := c.Calendar.(calendar); ok {
+		w.rememberPeriod(c, own)
+	}
+}
+
+// rememberPeriod counts the situations of a charge of a quota with the calendar own.
+func (w *walk) rememberPeriod(c *oracle.Charge, own calendar) {
+	start, end := own.Period(w.now)
+	byCaller, _ := own.Period(w.now + own.ahead)
+	for name, is := range map[string]bool{
+		"a microsecond before a boundary": w.now == end-1,
+		"at a boundary":                   w.now == start,
+		"a microsecond after a boundary":  w.now == start+1,
+		"clock of the caller ahead":       byCaller > start,
+		"clock of the caller behind":      byCaller < start,
+		"period of another calendar":      c.Verdict.ResetAfter > 0 && w.now+c.Verdict.Window != end && w.now+c.Verdict.ResetAfter != end,
+		"undo of an earlier period":       c.Op == oracle.Undo && 0 < c.Receipt.At && c.Receipt.At < start,
 	} {
 		if is {
 			w.occurred[name]++
