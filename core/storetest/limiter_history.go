@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/storetest/internal/oracle"
 )
 
@@ -89,13 +89,16 @@ func (h *limiterHistory) must(err error) {
 
 // limit returns a random limit of a rule of the algorithm. It often has the length of one of like.
 func (h *limiterHistory) limit(algorithm int, like map[string]core.Limit) (l core.Limit) {
-	bucket := isBucket(testkit.Algorithms[algorithm])
+	bucket := isBucket(limiterAlgorithms[algorithm])
 	l = core.Per(draw(h, 1, 2, 3, 7, 10, 50), draw(h, 700*time.Millisecond, time.Second, 3*time.Second, time.Minute))
 	if h.fine {
 		l = core.Per(1+h.rng.IntN(12), time.Duration(1+h.rng.IntN(100))*time.Microsecond)
 	}
 	if bucket && h.one(2) {
 		l.Burst = draw(h, 1, 2, 5, 20)
+	}
+	if limiterAlgorithms[algorithm].Name == "quota" {
+		l.Per = draw(h, driver.Daily, driver.Weekly)
 	}
 	if old := like[draw(h, append(planNames, "")...)]; old.Events > 0 && !h.one(3) {
 		times := draw(h, 1, 2, 3, 7)
@@ -109,21 +112,33 @@ func (h *limiterHistory) limit(algorithm int, like map[string]core.Limit) (l cor
 
 // rule returns a random rule of the name. It is often similar to like, unless like is nil.
 func (h *limiterHistory) rule(name string, like *modelRule) *modelRule {
-	r := &modelRule{name: name, limits: make(map[string]core.Limit), shadow: h.one(6), soft: draw[float64](h, 0, 0, 0, 10, 50, 300)}
+	r := &modelRule{name: name, shadow: h.one(6), soft: draw[float64](h, 0, 0, 0, 10, 50, 300), days: h.days(name)}
 	var limits map[string]core.Limit
 	if like != nil && !h.one(6) {
 		*r, limits = *like, like.limits
-		r.limits = make(map[string]core.Limit)
-	} else if r.algorithm = h.rng.IntN(len(testkit.Algorithms)); testkit.Algorithms[r.algorithm].Name == "sliding_window" {
+	} else if r.algorithm = h.rng.IntN(len(limiterAlgorithms)); limiterAlgorithms[r.algorithm].Name == "sliding_window" {
 		r.subWindows = draw(h, 1, 3, 10, 60)
 	}
+	r.limits, r.headroom = make(map[string]core.Limit), make(map[string]float64)
 	r.limits[""] = h.limit(r.algorithm, limits)
 	for _, plan := range planNames[:h.rng.IntN(len(planNames)+1)] {
 		if !h.one(4) {
-			r.limits[plan] = h.limit(r.algorithm, r.limits)
+			if r.limits[plan] = h.limit(r.algorithm, r.limits); h.one(3) {
+				r.headroom[plan] = draw[float64](h, 1, 20, 50, 90)
+			}
 		}
 	}
 	return r
+}
+
+// days returns the calendar of a name, always the same.
+func (h *limiterHistory) days(name string) days {
+	rng := rand.New(rand.NewPCG(h.seed, uint64(name[0])<<8|uint64(name[1])))
+	d := days{east: time.Duration(rng.IntN(53)-24) * 30 * time.Minute}
+	if rng.IntN(2) == 0 {
+		d.anchor = time.UnixMicro(rng.Int64N(2e15)).UTC()
+	}
+	return d
 }
 
 func rulesOf(models []*modelRule) (rules []core.Rule) {
@@ -251,6 +266,10 @@ func (h *limiterHistory) advance() {
 		if h.one(4) {
 			d = 100 * per
 		}
+	case 5:
+		if h.one(4) {
+			d = time.Duration(h.rng.Int64N(int64(40 * time.Hour)))
+		}
 	}
 	h.Advance(d.Truncate(time.Microsecond))
 }
@@ -283,7 +302,7 @@ func (h *limiterHistory) decide(asks ...modelAsk) {
 			got, got.RetryAfter, got.Delay, want.allowed, retryAfter, delay, len(want.states))
 	}
 	for i, s := range got.States() {
-		h.compare(s, want.states[i], want.rules[i])
+		h.compare(s, want.states[i], want.periods[i], want.rules[i])
 	}
 	if r == nil {
 		return
@@ -322,17 +341,22 @@ func (h *limiterHistory) reserve(asks []core.Ask, atMost bool) (r *core.Reservat
 	return r, d, err
 }
 
-// compare fails if the State got differs from want, of a Rule as in r.
-func (h *limiterHistory) compare(got, want core.State, r limited) {
+// compare fails if the State got differs from want with the given Period, of a Rule as in r.
+func (h *limiterHistory) compare(got, want core.State, period time.Duration, r limited) {
 	h.Helper()
-	if want.Rule = got.Rule; got != want {
-		h.differ("%v:\n\tgot  %+v\n\twant %+v", got.Rule, got, want)
+	want.Rule = got.Rule
+	plain := core.State{
+		Rule: got.Rule, Ask: got.Ask, Allowed: got.Allowed, Soft: got.Soft, Unknown: got.Unknown, Estimate: got.Estimate, Remaining: got.Remaining,
+		RetryAfter: got.RetryAfter, ResetAfter: got.ResetAfter, Window: got.Window, Delay: got.Delay,
+	}
+	if plain != want || got.Period() != period {
+		h.differ("%v:\n\tgot  %+v\n\twant %+v and Period %v", got.Rule, got, want, period)
 	}
 	rule, l := got.Rule, got.Limit()
 	if l.Burst == 0 {
 		l.Burst = l.Events
 	}
-	if l != r.limit || rule.Name() != r.name || rule.PlanName() != r.plan || rule.IsShadow() != r.shadow {
+	if l != r.limit || rule.Name() != r.name || rule.PlanName() != r.plan || rule.IsShadow() != r.shadow || rule.HeadroomPercent() != r.headroom {
 		h.differ("got the rule %v, want %+v", rule, r)
 	}
 	h.left = got.Remaining
@@ -343,6 +367,8 @@ func (h *limiterHistory) compare(got, want core.State, r limited) {
 		"unlimited": r.limit == core.Unlimited, "blocked": r.limit == core.Blocked, "unknown": got.Unknown,
 		"plan": r.plan != "" && r.plan != "unknown", "unknown plan": r.plan == "unknown",
 		"denied": !got.Allowed, "soft": got.Soft, "delayed": got.Delay > 0,
+		"quota": period > 0, "quota denied": period > 0 && got.RetryAfter > 0, "anchored": period > 0 && !r.days.anchor.IsZero(),
+		"headroom": r.headroom > 0 && got.Remaining > 0, "headroom denied": r.headroom > 0 && !got.Allowed,
 	} {
 		if is {
 			h.occurred[name]++
@@ -400,7 +426,9 @@ func (h *limiterHistory) adjust() {
 	h.must(call(v.view, context.Background(), key, cost))
 	for _, r := range v.rules(key, "") {
 		if r.counts() {
-			h.oracle.Adjust(h.now(), []oracle.Charge{{Key: key, Rule: r.oracle(), Op: op, Cost: int64(cost)}})
+			c := r.charge(key, op)
+			c.Cost = int64(cost)
+			h.oracle.Adjust(h.now(), []oracle.Charge{c})
 		}
 	}
 }
@@ -416,7 +444,7 @@ func (h *limiterHistory) reset() {
 	for _, r := range slices.Concat(rules, v.of.rules) {
 		for plan, l := range r.limits {
 			if r := r.under(plan, l); r.counts() {
-				c := []oracle.Charge{{Key: key, Rule: r.oracle(), Op: oracle.Reset}}
+				c := []oracle.Charge{r.charge(key, oracle.Reset)}
 				h.oracle.Adjust(h.now(), c)
 				want = want || c[0].Verdict.Found
 			}

@@ -2,12 +2,14 @@ package storetest
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/storetest/internal/oracle"
 )
@@ -15,20 +17,64 @@ import (
 // A modelRule models a core.Rule.
 type modelRule struct {
 	name       string
-	algorithm  int // an index of testkit.Algorithms
+	algorithm  int // an index of limiterAlgorithms
 	subWindows int // zero except for a sliding window
 	soft       float64
 	shadow     bool
 	limits     map[string]core.Limit // by plan; "" is the limit without a plan
+	headroom   map[string]float64    // by plan, for some of them
+	days       days                  // of a quota
+}
+
+// limiterAlgorithms contains the algorithms of the rules of limiters.
+var limiterAlgorithms = append(slices.Clip(testkit.Algorithms), algorithm{Name: "quota", Rule: core.Quota})
+
+// days are a calendar of days and weeks that all have the same length, because the clock of the Store may
+// be years from the clock with which package core computes periods.
+type days struct {
+	east   time.Duration // of the zone
+	anchor time.Time     // for the key "a", unless it is zero
+}
+
+// rule returns r, a quota, with the calendar d.
+func (d days) rule(r core.Rule) core.Rule {
+	r = r.In(time.FixedZone("east", int(d.east/time.Second)))
+	if d.anchor.IsZero() {
+		return r
+	}
+	return r.Anchor(func(_ context.Context, key string) time.Time {
+		if key == "a" {
+			return d.anchor
+		}
+		return time.Time{}
+	})
+}
+
+// calendar returns the calendar of a key.
+func (d days) calendar(key string, per time.Duration) calendar {
+	unit, begin := unitLengths["day"], time.Date(1969, 12, 29, 0, 0, 0, 0, time.UTC).Add(-d.east) // a Monday
+	if per == driver.Weekly {
+		unit = unitLengths["week"]
+	}
+	if key == "a" && !d.anchor.IsZero() {
+		begin = d.anchor
+	}
+	return calendar{length: unit, offset: (begin.UnixMicro()%unit + unit) % unit}
 }
 
 // rule returns the modelled Rule.
 func (r *modelRule) rule() core.Rule {
-	rule := testkit.Algorithms[r.algorithm].Rule(r.name, r.limits[""]).Soft(r.soft)
+	rule := limiterAlgorithms[r.algorithm].Rule(r.name, r.limits[""]).Soft(r.soft)
 	for _, plan := range planNames {
 		if l, ok := r.limits[plan]; ok {
 			rule = rule.Plan(plan, l)
 		}
+		if percent, ok := r.headroom[plan]; ok {
+			rule = rule.Headroom(plan, percent)
+		}
+	}
+	if limiterAlgorithms[r.algorithm].Name == "quota" {
+		rule = r.days.rule(rule)
 	}
 	if r.subWindows > 0 {
 		rule = rule.SubWindows(r.subWindows)
@@ -49,13 +95,13 @@ func (r *modelRule) under(plan string, l core.Limit) limited {
 	if l.Burst == 0 {
 		l.Burst = l.Events
 	}
-	return limited{r.name, r.algorithm, r.subWindows, r.soft, r.shadow, l, plan}
+	return limited{r.name, r.algorithm, r.subWindows, r.soft, r.shadow, l, plan, r.headroom[plan], r.days}
 }
 
 // conflicts reports whether r and o have different limits for one plan.
 func (r *modelRule) conflicts(o *modelRule) bool {
 	for plan, l := range r.limits {
-		if other, ok := o.limits[plan]; ok && r.name == o.name && r.under("", l) != o.under("", other) {
+		if other, ok := o.limits[plan]; ok && r.name == o.name && r.under(plan, l) != o.under(plan, other) {
 			return true
 		}
 	}
@@ -70,6 +116,8 @@ type limited struct {
 	shadow                bool
 	limit                 core.Limit // with a Burst
 	plan                  string     // the PlanName
+	headroom              float64
+	days                  days
 }
 
 // equal reports whether r and o are the same limit, under any plan.
@@ -79,23 +127,40 @@ func (r limited) equal(o limited) bool {
 }
 
 func (r limited) String() string {
-	m := modelRule{r.name, r.algorithm, r.subWindows, r.soft, r.shadow, map[string]core.Limit{"": r.limit}}
-	return fmt.Sprintf("%v plan %q", m.rule(), r.plan)
+	m := modelRule{r.name, r.algorithm, r.subWindows, r.soft, r.shadow, map[string]core.Limit{"": r.limit}, nil, r.days}
+	return fmt.Sprintf("%v plan %q headroom %v", m.rule(), r.plan, r.headroom)
 }
 
 func (r *limited) counts() bool { return r.limit != core.Unlimited && r.limit != core.Blocked }
 
 // oracle returns r for the oracle, which keeps the states of different algorithms in one place.
 func (r *limited) oracle() *oracle.Rule {
-	name := testkit.Algorithms[r.algorithm].Name
+	name := limiterAlgorithms[r.algorithm].Name
 	o := &oracle.Rule{
 		Name: name + " " + r.name, Algorithm: name, Events: int64(r.limit.Events), Per: r.limit.Per.Microseconds(),
 		Extra: percent(int64(r.limit.Burst), r.soft), SubWindows: int64(r.subWindows), Shadow: r.shadow,
 	}
-	if isBucketRule(o) {
+	if r.headroom > 0 {
+		o.Most = max(1, percent(int64(r.limit.Burst), 100-r.headroom))
+	}
+	switch {
+	case isBucketRule(o):
 		o.Burst = int64(r.limit.Burst)
+	case r.limit.Per == driver.Daily:
+		o.Unit = "day"
+	case r.limit.Per == driver.Weekly:
+		o.Unit = "week"
 	}
 	return o
+}
+
+// charge returns a charge of r, whose limit counts, for key.
+func (r *limited) charge(key string, op oracle.Op) oracle.Charge {
+	c := oracle.Charge{Key: key, Rule: r.oracle(), Op: op}
+	if c.Rule.Unit != "" {
+		c.Calendar = r.days.calendar(key, r.limit.Per)
+	}
+	return c
 }
 
 // A modelLimiter models a core.Limiter and its variants.
@@ -171,8 +236,9 @@ func (a modelAsk) String() string {
 
 // A modelDecision models a core.Decision, and a core.Reservation of it.
 type modelDecision struct {
-	rules   []limited     // of all asks
-	states  []core.State  // for each of rules, without its Rule
+	rules   []limited    // of all asks
+	states  []core.State // for each of rules, without its Rule and Period
+	periods []time.Duration
 	charges []modelCharge // those of equal rules and keys are merged
 	invalid bool          // the error is an ErrInvalidAsk
 
@@ -195,7 +261,7 @@ func newModelDecision(asks ...modelAsk) (d *modelDecision, blocked bool) {
 	for i, a := range asks {
 		for _, r := range a.view.rules(a.key, a.plan) {
 			d.rules = append(d.rules, r)
-			d.states = append(d.states, core.State{Ask: i})
+			d.states, d.periods = append(d.states, core.State{Ask: i}), append(d.periods, 0)
 			for j, o := range d.rules[:len(d.rules)-1] {
 				if o.name == r.name && asks[d.states[j].Ask].key == a.key && !o.equal(r) {
 					d.invalid = true
@@ -207,7 +273,7 @@ func newModelDecision(asks ...modelAsk) (d *modelDecision, blocked bool) {
 			}
 			c := d.charge(a.key, r)
 			if c == nil {
-				d.charges = append(d.charges, modelCharge{Charge: oracle.Charge{Key: a.key, Rule: r.oracle(), Op: oracle.Peek}, rule: r})
+				d.charges = append(d.charges, modelCharge{Charge: r.charge(a.key, oracle.Peek), rule: r})
 				c = &d.charges[len(d.charges)-1]
 				c.AtMost = a.atMost
 			}
@@ -269,6 +335,7 @@ func decide(o *oracle.Oracle, now int64, asks ...modelAsk) *modelDecision {
 			s.Allowed, s.Unknown = true, true
 		default:
 			v := catalog(nil).verdict(&d.charge(asks[s.Ask].key, r).Charge)
+			d.periods[i] = time.Duration(v.Period) * time.Second
 			s.Allowed, s.Soft, s.Remaining = v.Allowed, v.Soft, v.Remaining
 			s.RetryAfter, s.ResetAfter, s.Window, s.Delay = v.RetryAfter, v.ResetAfter, v.Window, v.Delay
 		}
@@ -343,7 +410,7 @@ func (d *modelDecision) settle(o *oracle.Oracle, now int64, cost int, only *mode
 			o.Adjust(now, []oracle.Charge{undo})
 		}
 		if change > 0 {
-			debit := oracle.Charge{Key: c.Key, Rule: c.Rule, Op: oracle.Debit, Cost: change, Receipt: new(oracle.Receipt)}
+			debit := oracle.Charge{Key: c.Key, Rule: c.Rule, Calendar: c.Calendar, Op: oracle.Debit, Cost: change, Receipt: new(oracle.Receipt)}
 			o.Adjust(now, []oracle.Charge{debit})
 			c.parts = append(c.parts, debit)
 		}

@@ -39,6 +39,7 @@ func TestHistories_EverySituation(t *testing.T) {
 var limiterSituations = []string{
 	"plan", "unknown plan", "variant", "chosen", "unlimited", "blocked", "unknown", "denied", "soft", "delayed",
 	"merged", "invalid", "at most", "settled", "replaced", "conflict", "reset true", "reset false",
+	"quota", "quota denied", "anchored", "headroom", "headroom denied",
 }
 
 // situations have to occur in the histories.
