@@ -146,13 +146,11 @@ func firstTime(year int, month time.Month, date int, clock time.Time) time.Time 
 	}
 	t, want := on(clock.Location()), on(time.UTC)
 	_, offset := t.Zone()
-	shown := t.Add(time.Duration(offset) * time.Second)
-	changed, changes := t.ZoneBounds()
-	switch {
+	switch shown := t.Add(time.Duration(offset) * time.Second); {
 	case shown.Before(want):
-		return changes
+		_, t = t.ZoneBounds()
 	case shown.After(want):
-		return changed
+		t, _ = t.ZoneBounds()
 	}
 	return t
 }
