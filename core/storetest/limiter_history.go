@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/storetest/internal/oracle"
 )
 
@@ -85,67 +84,6 @@ func (h *limiterHistory) must(err error) {
 	if h.Helper(); err != nil {
 		h.differ("got error %v", err)
 	}
-}
-
-// limit returns a random limit of a rule of the algorithm. It often has the length of one of like.
-func (h *limiterHistory) limit(algorithm int, like map[string]core.Limit) (l core.Limit) {
-	bucket := isBucket(limiterAlgorithms[algorithm])
-	l = core.Per(draw(h, 1, 2, 3, 7, 10, 50), draw(h, 700*time.Millisecond, time.Second, 3*time.Second, time.Minute))
-	if h.fine {
-		l = core.Per(1+h.rng.IntN(12), time.Duration(1+h.rng.IntN(100))*time.Microsecond)
-	}
-	if bucket && h.one(2) {
-		l.Burst = draw(h, 1, 2, 5, 20)
-	}
-	if limiterAlgorithms[algorithm].Name == "quota" {
-		l.Per = draw(h, driver.Daily, driver.Weekly)
-	}
-	if old := like[draw(h, append(planNames, "")...)]; old.Events > 0 && !h.one(3) {
-		times := draw(h, 1, 2, 3, 7)
-		l = core.Limit{Events: old.Events * times, Per: old.Per, Burst: old.Burst * times}
-	}
-	if h.one(12) {
-		l = draw(h, core.Unlimited, core.Blocked)
-	}
-	return l
-}
-
-// rule returns a random rule of the name. It is often similar to like, unless like is nil.
-func (h *limiterHistory) rule(name string, like *modelRule) *modelRule {
-	r := &modelRule{name: name, shadow: h.one(6), soft: draw[float64](h, 0, 0, 0, 10, 50, 300), days: h.days(name)}
-	var limits map[string]core.Limit
-	if like != nil && !h.one(6) {
-		*r, limits = *like, like.limits
-	} else if r.algorithm = h.rng.IntN(len(limiterAlgorithms)); limiterAlgorithms[r.algorithm].Name == "sliding_window" {
-		r.subWindows = draw(h, 1, 3, 10, 60)
-	}
-	r.limits, r.headroom = make(map[string]core.Limit), make(map[string]float64)
-	r.limits[""] = h.limit(r.algorithm, limits)
-	for _, plan := range planNames[:h.rng.IntN(len(planNames)+1)] {
-		if !h.one(4) {
-			if r.limits[plan] = h.limit(r.algorithm, r.limits); h.one(3) {
-				r.headroom[plan] = draw[float64](h, 1, 20, 50, 90)
-			}
-		}
-	}
-	return r
-}
-
-// days returns the calendar of a name, always the same.
-func (h *limiterHistory) days(name string) days {
-	rng := rand.New(rand.NewPCG(h.seed, uint64(name[0])<<8|uint64(name[1])))
-	d := days{east: time.Duration(rng.IntN(53)-24) * 30 * time.Minute}
-	if rng.IntN(2) == 0 {
-		d.anchor = time.UnixMicro(rng.Int64N(2e15)).UTC()
-	}
-	return d
-}
-
-func rulesOf(models []*modelRule) (rules []core.Rule) {
-	for _, m := range models {
-		rules = append(rules, m.rule())
-	}
-	return rules
 }
 
 func (h *limiterHistory) begin() {
