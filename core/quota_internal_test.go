@@ -142,7 +142,7 @@ func testPeriods(t *testing.T, about string, s scan, location *time.Location, l 
 		}
 		half := (begins[k+1][0] - first) / 2
 		for _, now := range []int64{first - 1, first, first + half/2, first + half - 1, first + half, first + half + 1} {
-			p := rule.d.periods(time.UnixMicro(now), local)
+			p := rule.d.periods(time.UnixMicro(now), local.UTC())
 			i := slices.IndexFunc(begins[k-1:k+2], func(times []int64) bool { return slices.Contains(times, p.Boundary) })
 			if i < 0 {
 				t.Fatalf("%s: at %v: got the boundary %v, want one of %v", about, time.UnixMicro(now).In(location), time.UnixMicro(p.Boundary).In(location), begins[k-1:k+2])
