@@ -127,8 +127,7 @@ func (r *definition) periods(now, anchor time.Time) driver.Periods {
 			month += time.Month(i)
 			date = min(begin.Day(), time.Date(year, month+1, 0, 0, 0, 0, 0, time.UTC).Day())
 		}
-		start := time.Date(year, month, date, begin.Hour(), begin.Minute(), begin.Second(), begin.Nanosecond(), location)
-		starts = append(starts, start.UnixMicro())
+		starts = append(starts, firstTime(year, month, date, begin).UnixMicro())
 	}
 	starts = slices.Compact(starts)
 	us := now.UnixMicro()
@@ -137,4 +136,21 @@ func (r *definition) periods(now, anchor time.Time) driver.Periods {
 		next--
 	}
 	return driver.Periods{Start: starts[next-1], Boundary: starts[next], End: starts[next+1]}
+}
+
+// firstTime returns the time at which the clocks at the location of clock show the time of clock on a date,
+// or a later time if they skip it.
+func firstTime(year int, month time.Month, date int, clock time.Time) time.Time {
+	on := func(l *time.Location) time.Time {
+		return time.Date(year, month, date, clock.Hour(), clock.Minute(), clock.Second(), clock.Nanosecond(), l)
+	}
+	t, want := on(clock.Location()), on(time.UTC)
+	_, offset := t.Zone()
+	switch shown := t.Add(time.Duration(offset) * time.Second); {
+	case shown.Before(want):
+		_, t = t.ZoneBounds()
+	case shown.After(want):
+		t, _ = t.ZoneBounds()
+	}
+	return t
 }

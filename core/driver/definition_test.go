@@ -21,6 +21,9 @@ func valid(a driver.Algorithm) driver.Definition {
 	if a == driver.InFlight {
 		d.Per, d.Hold = 0, time.Minute
 	}
+	if a == driver.Quota {
+		d.Per = driver.Daily
+	}
 	return d
 }
 
@@ -28,6 +31,7 @@ func valid(a driver.Algorithm) driver.Definition {
 func TestDefinition_Compile_Faults(t *testing.T) {
 	const century = time.Duration(driver.Horizon) * time.Microsecond
 	const bucket, log, fixed, sliding, inFlight = driver.TokenBucket, driver.SlidingLog, driver.FixedWindow, driver.SlidingWindow, driver.InFlight
+	const quota, fixedSpan = driver.Quota, "is a period of the calendar, which only a quota has: use a fixed span, such as 24h, 7d or 30d"
 	type row struct {
 		algorithm     driver.Algorithm
 		change        func(d *driver.Definition)
@@ -74,6 +78,19 @@ func TestDefinition_Compile_Faults(t *testing.T) {
 		{bucket, func(d *driver.Definition) { d.Per, d.Burst = century/10+time.Microsecond, 100 }, "limit", "reaches over more than 100 years"},
 		{bucket, func(d *driver.Definition) { d.Per, d.Soft = century, 10 }, "limit", "reaches over more than 100 years"},
 		{bucket, func(d *driver.Definition) { d.Per, d.Burst = century, math.MaxInt32 }, "limit", "reaches over more than 100 years"},
+		{quota, func(d *driver.Definition) { d.Per = time.Hour }, "per", "is no period of the calendar: use a limit per day, week or month"},
+		{quota, func(d *driver.Definition) { d.Per = 0 }, "per", "is no period of the calendar: use a limit per day, week or month"},
+		{quota, func(d *driver.Definition) { d.Per = driver.Monthly - 1 }, "per", "is no period of the calendar: use a limit per day, week or month"},
+		{quota, func(d *driver.Definition) { d.Burst = 11 }, "burst", "has a meaning for buckets only: leave it zero"},
+		{quota, func(d *driver.Definition) { d.Hold = time.Second }, "hold", "has a meaning for events at the same time only"},
+		{quota, func(d *driver.Definition) { d.Per, d.Soft = driver.Weekly, 50 }, "", ""},
+		{bucket, func(d *driver.Definition) { d.Per = driver.Daily }, "per", fixedSpan},
+		{log, func(d *driver.Definition) { d.Per = driver.Weekly }, "per", fixedSpan},
+		{fixed, func(d *driver.Definition) { d.Per = driver.Monthly }, "per", fixedSpan},
+		{bucket, func(d *driver.Definition) { d.Headroom = -1 }, "headroom", "is -1 percent, outside 0 to 99"},
+		{quota, func(d *driver.Definition) { d.Headroom = 99.5 }, "headroom", "is 99.5 percent, outside 0 to 99"},
+		{inFlight, func(d *driver.Definition) { d.Headroom = math.NaN() }, "headroom", "is NaN percent, outside 0 to 99"},
+		{log, func(d *driver.Definition) { d.Headroom = 99 }, "", ""},
 		// The largest valid definitions.
 		{bucket, func(d *driver.Definition) { d.Name = strings.Repeat(" ~", 32) }, "", ""},
 		{bucket, func(d *driver.Definition) { d.Per = century }, "", ""},
@@ -137,6 +154,7 @@ func TestDefinition_Equal(t *testing.T) {
 		{"Soft", func(d *driver.Definition) { d.Soft = 1 }, false},
 		{"Shadow", func(d *driver.Definition) { d.Shadow = true }, false},
 		{"UpTo", func(d *driver.Definition) { d.UpTo = 2 }, false},
+		{"Headroom", func(d *driver.Definition) { d.Headroom = 1 }, false},
 	} {
 		other := base
 		c.change(&other)
