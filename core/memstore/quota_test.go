@@ -107,3 +107,54 @@ func TestStore_Take_quotasAreNotEvicted(t *testing.T) {
 		}
 	}
 }
+
+// The states of quotas and those of other rules have different clocks: neither removes the other's as
+// expired, even if the wall clock has been set.
+func TestStore_Take_statesOfTwoClocks(t *testing.T) {
+	for name, set := range map[string]time.Duration{"set ahead": 3650 * 24 * time.Hour, "set back": -40 * 24 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			s := New(MaxMemory(1 << 20))
+			s.origin -= set.Microseconds()
+			limiters := []*core.Limiter{
+				core.Must(core.New(s, core.FixedWindow("w", core.Per(2, 30*24*time.Hour)))),
+				core.Must(core.New(s, core.Quota("q", core.Daily(2)))),
+			}
+			const keys = 200
+			for i := range keys {
+				for _, l := range limiters {
+					allowN(t, l, strconv.Itoa(i), 2)
+				}
+			}
+			for i := range 3000 {
+				for _, l := range limiters {
+					allow(t, l, "flood "+strconv.Itoa(i))
+				}
+			}
+			for i := range keys {
+				for j, l := range limiters {
+					if allow(t, l, strconv.Itoa(i)) {
+						t.Fatalf("rule %d: key %d was admitted again", j, i)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A bucket that is exhausted for a plan with headroom is not evicted.
+func TestStore_Take_headroomInAFlood(t *testing.T) {
+	s := newTestStore(1)
+	others := s.limiter(core.TokenBucket("r", core.PerHour(100)).Headroom("batch", 90))
+	batch := others.Plan("batch")
+	for i := range 100 {
+		allowN(t, batch, strconv.Itoa(i), 10)
+	}
+	for i := range 5000 {
+		allowN(t, others, "flood "+strconv.Itoa(i), 30)
+	}
+	for i := range 100 {
+		if allow(t, batch, strconv.Itoa(i)) {
+			t.Fatalf("key %d was admitted again", i)
+		}
+	}
+}
