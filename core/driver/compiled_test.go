@@ -179,6 +179,10 @@ func TestCompiled_String(t *testing.T) {
 	if got, want := compile(t, d).String(), `sliding_log "rule" of 10 in 1s, burst 10`; got != want {
 		t.Errorf("got %s, expected %s", got, want)
 	}
+	quota := compile(t, driver.Definition{Name: "calls", Algorithm: driver.Quota, Events: 10, Per: driver.Monthly})
+	if got, want := quota.String(), `quota "calls" of 10 in a month, burst 10`; got != want {
+		t.Errorf("got %s, expected %s", got, want)
+	}
 	d.Text = "ten a second"
 	if got := compile(t, d).String(); got != d.Text {
 		t.Errorf("got %s, expected %s", got, d.Text)

@@ -182,7 +182,11 @@ func (d Definition) String() string {
 	if d.Text != "" {
 		return d.Text
 	}
-	return fmt.Sprintf("%s %q of %d in %v, burst %d", d.Algorithm, d.Name, d.Events, d.Per+d.Hold, d.capacity())
+	per := (d.Per + d.Hold).String()
+	if name := calendarNames[d.Per]; name != "" {
+		per = "a " + name
+	}
+	return fmt.Sprintf("%s %q of %d in %s, burst %d", d.Algorithm, d.Name, d.Events, per, d.capacity())
 }
 
 // Equal reports whether d and o define the same rule. It ignores their Text.
