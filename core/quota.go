@@ -24,7 +24,8 @@ import (
 //
 // A period of a key lasts until the end that it had when its first event was counted. If the zone or the
 // anchor of the key changes meanwhile, the new calendar applies from then on, and the period after the
-// change may be shorter.
+// change may be shorter. By the new calendar, that period may have begun before the old one ended: a refund
+// of an event between both times frees an event of the new period.
 //
 // # Outages
 //
