@@ -190,3 +190,27 @@ func TestDefinition_CompileLike_Faults(t *testing.T) {
 		t.Errorf("got %+v and %v of a window, expected the rule that Compile returns", c, err)
 	}
 }
+
+// Percentages of large limits are exact. A percentage with a floating-point error counts as the intended one.
+func TestDefinition_Compile_Percentages(t *testing.T) {
+	for _, c := range []struct {
+		events         int64
+		soft, headroom float64
+		want           int64
+	}{
+		{243_944_979_815_901, 0, 1, 241_505_530_017_741},
+		{243_944_979_815_901, 10, 0, 268_339_477_797_491},
+		{187_649_984_473_700, 33.3, 0, 250_137_429_303_442},
+		{1000, 0.1, 0, 1001},
+		{300, 100.0 / 3, 0, 400},
+		{10, 9.999999999999998, 0, 11},
+	} {
+		if c.events > math.MaxInt {
+			continue
+		}
+		d := driver.Definition{Name: "r", Algorithm: driver.FixedWindow, Events: int(c.events), Per: time.Second, Soft: c.soft, Headroom: c.headroom}
+		if got := compile(t, d).Constants.Capacity; got != c.want {
+			t.Errorf("%d with soft %v and headroom %v: got the capacity %d, want %d", c.events, c.soft, c.headroom, got, c.want)
+		}
+	}
+}
