@@ -5,6 +5,7 @@ package core_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/memstore"
@@ -22,6 +23,9 @@ func TestLimiter_Allow_Allocations(t *testing.T) {
 		{[]core.Rule{core.SlidingLog("log", core.PerHour(5))}, 0},
 		{[]core.Rule{core.TokenBucket("plans", core.PerHour(5)).Plan("pro", core.PerHour(10))}, 0},
 		{[]core.Rule{core.TokenBucket("unlimited", core.Unlimited)}, 0},
+		{[]core.Rule{core.TokenBucket("headroom", core.PerHour(5)).Headroom("batch", 50)}, 0},
+		{[]core.Rule{core.Quota("quota", core.Monthly(5))}, 0},
+		{[]core.Rule{core.Quota("anchor", core.Monthly(5)).Anchor(func(context.Context, string) time.Time { return time.Unix(1e9, 0) })}, 2}, // the rule during the periods of the key
 		{[]core.Rule{core.TokenBucket("second", core.PerSecond(10)), core.TokenBucket("hour", core.PerHour(500))}, 1},
 	} {
 		l := core.Must(core.New(memstore.New(), c.rules...))

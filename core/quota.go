@@ -24,7 +24,8 @@ import (
 //
 // A period of a key lasts until the end that it had when its first event was counted. If the zone or the
 // anchor of the key changes meanwhile, the new calendar applies from then on, and the period after the
-// change may be shorter.
+// change may be shorter. By the new calendar, that period may have begun before the old one ended: a refund
+// of an event between both times frees an event of the new period.
 //
 // # Outages
 //
@@ -127,8 +128,7 @@ func (r *definition) periods(now, anchor time.Time) driver.Periods {
 			month += time.Month(i)
 			date = min(begin.Day(), time.Date(year, month+1, 0, 0, 0, 0, 0, time.UTC).Day())
 		}
-		start := time.Date(year, month, date, begin.Hour(), begin.Minute(), begin.Second(), begin.Nanosecond(), location)
-		starts = append(starts, start.UnixMicro())
+		starts = append(starts, firstTime(year, month, date, begin).UnixMicro())
 	}
 	starts = slices.Compact(starts)
 	us := now.UnixMicro()
@@ -137,4 +137,21 @@ func (r *definition) periods(now, anchor time.Time) driver.Periods {
 		next--
 	}
 	return driver.Periods{Start: starts[next-1], Boundary: starts[next], End: starts[next+1]}
+}
+
+// firstTime returns the time at which the clocks at the location of clock show the time of clock on a date,
+// or a later time if they skip it.
+func firstTime(year int, month time.Month, date int, clock time.Time) time.Time {
+	on := func(l *time.Location) time.Time {
+		return time.Date(year, month, date, clock.Hour(), clock.Minute(), clock.Second(), clock.Nanosecond(), l)
+	}
+	t, want := on(clock.Location()), on(time.UTC)
+	_, offset := t.Zone()
+	switch shown := t.Add(time.Duration(offset) * time.Second); {
+	case shown.Before(want):
+		_, t = t.ZoneBounds()
+	case shown.After(want):
+		t, _ = t.ZoneBounds()
+	}
+	return t
 }

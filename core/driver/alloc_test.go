@@ -18,8 +18,13 @@ func TestCharge_Allocations(t *testing.T) {
 		"fixed window":   {Algorithm: driver.FixedWindow, Events: 10, Per: time.Second},
 		"sliding log":    {Algorithm: driver.SlidingLog, Events: 10, Per: time.Second},
 		"sliding window": {Algorithm: driver.SlidingWindow, Events: 10, Per: time.Second, SubWindows: 10},
+		"headroom":       {Algorithm: driver.TokenBucket, Events: 7, Per: time.Second, Headroom: 50},
+		"quota":          {Algorithm: driver.Quota, Events: 10, Per: driver.Daily},
 	} {
 		c := driver.Charge{Rule: compile(t, d), Cost: 1}
+		if d.Algorithm == driver.Quota {
+			c.Rule = c.Rule.During(driver.Periods{Start: start, Boundary: start + 1_000_000, End: start + 2_000_000})
+		}
 		var state driver.State
 		now, admitted, denied := start, 0, 0
 		decide := func() {
@@ -48,6 +53,15 @@ func TestCharge_Allocations(t *testing.T) {
 		if admitted < 100 || denied < 100 {
 			t.Errorf("%s: got %d admitted and %d denied, expected 100 of both", name, admitted, denied)
 		}
+	}
+}
+
+// A rule during periods is two objects, so that a key with periods of its own costs little.
+func TestCompiled_During_Allocations(t *testing.T) {
+	c := compile(t, driver.Definition{Algorithm: driver.Quota, Events: 10, Per: driver.Daily})
+	p := days(start)
+	if n := testing.AllocsPerRun(100, func() { c.During(p) }); n > 2 {
+		t.Errorf("got %v allocations, expected 2", n)
 	}
 }
 

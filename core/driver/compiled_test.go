@@ -39,6 +39,33 @@ func TestCompiled_Constants(t *testing.T) {
 			driver.Definition{Algorithm: driver.InFlight, Events: 7, Hold: time.Minute, Soft: 50},
 			driver.Constants{Capacity: 10, Extra: 3, Period: 60_000_000},
 		},
+		{
+			driver.Definition{Algorithm: driver.Quota, Events: 7, Per: driver.Weekly, Soft: 50},
+			driver.Constants{Capacity: 10, Extra: 3, Period: 9 * 86_400_000_000},
+		},
+		{
+			driver.Definition{Algorithm: driver.Quota, Events: 7, Per: driver.Monthly, Soft: 50, Headroom: 20},
+			driver.Constants{Capacity: 5, Period: 33 * 86_400_000_000},
+		},
+		{
+			driver.Definition{Algorithm: driver.TokenBucket, Events: 3, Per: time.Second, Burst: 5, Headroom: 30},
+			driver.Constants{
+				Capacity: 3, Unit: driver.Span{Micros: 333_333, Frac: 1}, Full: driver.Span{Micros: 1_666_666, Frac: 2},
+				Headroom: driver.Span{Micros: 666_666, Frac: 2}, Denominator: 3,
+			},
+		},
+		{ // the extra of a soft limit is left to others, too
+			driver.Definition{Algorithm: driver.LeakyBucket, Events: 10, Per: time.Second, Soft: 25, Headroom: 99},
+			driver.Constants{Capacity: 1, Unit: driver.Span{Micros: 100_000}, Full: driver.Span{Micros: 1_200_000}, Headroom: driver.Span{Micros: 1_100_000}, Denominator: 1},
+		},
+		{
+			driver.Definition{Algorithm: driver.SlidingLog, Events: 7, Per: time.Minute, Soft: 50, Headroom: 1},
+			driver.Constants{Capacity: 6, Period: 60_000_000, SubWindow: 1},
+		},
+		{
+			driver.Definition{Algorithm: driver.InFlight, Events: 7, Hold: time.Minute, Headroom: 60},
+			driver.Constants{Capacity: 2, Period: 60_000_000},
+		},
 	} {
 		c.want.Algorithm = c.d.Algorithm
 		if got := compile(t, c.d); got.Constants != c.want || got.Constants.Capacity != c.want.Capacity {
@@ -51,7 +78,7 @@ func TestCompiled_Constants(t *testing.T) {
 // It must not change, because stores write it down.
 func TestCompiled_ID(t *testing.T) {
 	seen := make(map[uint64]string)
-	for _, a := range algorithms {
+	for _, a := range append(algorithms[:], driver.Quota) {
 		for _, name := range []string{"a", "b", "ab", "a b"} {
 			d := valid(a)
 			d.Name = name
@@ -107,6 +134,10 @@ func TestCompiled_StateName(t *testing.T) {
 		{"sliding log", compile(t, driver.Definition{Name: "a:b", Algorithm: driver.SlidingLog, Events: 5, Per: 1500 * time.Millisecond}), "1500ms:a:b"},
 		{"sliding window", compile(t, driver.Definition{Name: "api", Algorithm: driver.SlidingWindow, Events: 5, Per: time.Minute, SubWindows: 60}), "60/60:api"},
 		{"in flight", compile(t, driver.Definition{Name: "api", Algorithm: driver.InFlight, Events: 5, Hold: 30 * time.Second}), "30:api"},
+		{"quota", compile(t, driver.Definition{Name: "api", Algorithm: driver.Quota, Events: 5, Per: driver.Monthly}), "month:api"},
+		{"part of a quota", compile(t, driver.Definition{Name: "api", Algorithm: driver.Quota, Events: 5, Per: driver.Daily}).Divide(3), "day:api"},
+		{"headroom", compile(t, driver.Definition{Name: "api", Algorithm: driver.TokenBucket, Events: 100, Per: time.Minute, Headroom: 30}), "60:api"},
+		{"headroom and soft", compile(t, driver.Definition{Name: "api", Algorithm: driver.TokenBucket, Events: 100, Per: time.Minute, Soft: 10, Headroom: 30}), "66:api"},
 	} {
 		if got := c.rule.StateName; got != c.want {
 			t.Errorf("%s: got %q, expected %q", c.name, got, c.want)
@@ -148,6 +179,10 @@ func TestCompiled_String(t *testing.T) {
 	if got, want := compile(t, d).String(), `sliding_log "rule" of 10 in 1s, burst 10`; got != want {
 		t.Errorf("got %s, expected %s", got, want)
 	}
+	quota := compile(t, driver.Definition{Name: "calls", Algorithm: driver.Quota, Events: 10, Per: driver.Monthly})
+	if got, want := quota.String(), `quota "calls" of 10 in a month, burst 10`; got != want {
+		t.Errorf("got %s, expected %s", got, want)
+	}
 	d.Text = "ten a second"
 	if got := compile(t, d).String(); got != d.Text {
 		t.Errorf("got %s, expected %s", got, d.Text)
@@ -175,10 +210,11 @@ func TestCompiled_Price(t *testing.T) {
 	}
 }
 
-// A bucket with less than its capacity minus one event to refill admits an event, and one with more does not.
+// A bucket with less than its capacity minus one event and Headroom to refill admits an event, and one with
+// more does not.
 func TestCompiled_Constants_OneEvent(t *testing.T) {
 	for _, c := range rules(t) {
-		slack := c.Constants.Full.Micros - c.Constants.Unit.Micros
+		slack := c.Constants.Full.Micros - c.Constants.Headroom.Micros - c.Constants.Unit.Micros
 		if !c.Algorithm.IsBucket() {
 			if slack != 0 {
 				t.Errorf("%+v: got %d, expected 0", c.Definition, slack)

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"math/big"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -182,7 +184,11 @@ func (d Definition) String() string {
 	if d.Text != "" {
 		return d.Text
 	}
-	return fmt.Sprintf("%s %q of %d in %v, burst %d", d.Algorithm, d.Name, d.Events, d.Per+d.Hold, d.capacity())
+	per := (d.Per + d.Hold).String()
+	if name := calendarNames[d.Per]; name != "" {
+		per = "a " + name
+	}
+	return fmt.Sprintf("%s %q of %d in %s, burst %d", d.Algorithm, d.Name, d.Events, per, d.capacity())
 }
 
 // Equal reports whether d and o define the same rule. It ignores their Text.
@@ -258,8 +264,14 @@ func (d *Definition) invalid(field, reason string) *RuleError {
 	return &RuleError{Rule: d.Name, Field: field, Reason: reason, Category: ErrInvalidRule}
 }
 
-// portion returns percent of n, rounded down.
+// portion returns percent of n, rounded down. It is exact for the decimal number that percent stands for. The
+// product of a large n and a percentage has more than the 53 bits of a float64.
 func portion(n int64, percent float64) int64 {
-	const rounding = 1e-9 // 0.1 percent of 1000 is 1, in spite of floating-point errors
-	return int64(math.Floor(float64(n)*percent/100 + rounding))
+	if percent == 0 {
+		return 0
+	}
+	exact, _ := new(big.Rat).SetString(strconv.FormatFloat(percent, 'f', -1, 64))
+	exact.Mul(exact, big.NewRat(n, 100))
+	exact.Add(exact, big.NewRat(1, 1e9)) // 100*(1-0.9), which is less than 10, is 10 percent
+	return new(big.Int).Quo(exact.Num(), exact.Denom()).Int64()
 }

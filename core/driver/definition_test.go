@@ -21,6 +21,9 @@ func valid(a driver.Algorithm) driver.Definition {
 	if a == driver.InFlight {
 		d.Per, d.Hold = 0, time.Minute
 	}
+	if a == driver.Quota {
+		d.Per = driver.Daily
+	}
 	return d
 }
 
@@ -28,6 +31,7 @@ func valid(a driver.Algorithm) driver.Definition {
 func TestDefinition_Compile_Faults(t *testing.T) {
 	const century = time.Duration(driver.Horizon) * time.Microsecond
 	const bucket, log, fixed, sliding, inFlight = driver.TokenBucket, driver.SlidingLog, driver.FixedWindow, driver.SlidingWindow, driver.InFlight
+	const quota, fixedSpan = driver.Quota, "is a period of the calendar, which only a quota has: use a fixed span, such as 24h, 7d or 30d"
 	type row struct {
 		algorithm     driver.Algorithm
 		change        func(d *driver.Definition)
@@ -74,6 +78,19 @@ func TestDefinition_Compile_Faults(t *testing.T) {
 		{bucket, func(d *driver.Definition) { d.Per, d.Burst = century/10+time.Microsecond, 100 }, "limit", "reaches over more than 100 years"},
 		{bucket, func(d *driver.Definition) { d.Per, d.Soft = century, 10 }, "limit", "reaches over more than 100 years"},
 		{bucket, func(d *driver.Definition) { d.Per, d.Burst = century, math.MaxInt32 }, "limit", "reaches over more than 100 years"},
+		{quota, func(d *driver.Definition) { d.Per = time.Hour }, "per", "is no period of the calendar: use a limit per day, week or month"},
+		{quota, func(d *driver.Definition) { d.Per = 0 }, "per", "is no period of the calendar: use a limit per day, week or month"},
+		{quota, func(d *driver.Definition) { d.Per = driver.Monthly - 1 }, "per", "is no period of the calendar: use a limit per day, week or month"},
+		{quota, func(d *driver.Definition) { d.Burst = 11 }, "burst", "has a meaning for buckets only: leave it zero"},
+		{quota, func(d *driver.Definition) { d.Hold = time.Second }, "hold", "has a meaning for events at the same time only"},
+		{quota, func(d *driver.Definition) { d.Per, d.Soft = driver.Weekly, 50 }, "", ""},
+		{bucket, func(d *driver.Definition) { d.Per = driver.Daily }, "per", fixedSpan},
+		{log, func(d *driver.Definition) { d.Per = driver.Weekly }, "per", fixedSpan},
+		{fixed, func(d *driver.Definition) { d.Per = driver.Monthly }, "per", fixedSpan},
+		{bucket, func(d *driver.Definition) { d.Headroom = -1 }, "headroom", "is -1 percent, outside 0 to 99"},
+		{quota, func(d *driver.Definition) { d.Headroom = 99.5 }, "headroom", "is 99.5 percent, outside 0 to 99"},
+		{inFlight, func(d *driver.Definition) { d.Headroom = math.NaN() }, "headroom", "is NaN percent, outside 0 to 99"},
+		{log, func(d *driver.Definition) { d.Headroom = 99 }, "", ""},
 		// The largest valid definitions.
 		{bucket, func(d *driver.Definition) { d.Name = strings.Repeat(" ~", 32) }, "", ""},
 		{bucket, func(d *driver.Definition) { d.Per = century }, "", ""},
@@ -137,6 +154,7 @@ func TestDefinition_Equal(t *testing.T) {
 		{"Soft", func(d *driver.Definition) { d.Soft = 1 }, false},
 		{"Shadow", func(d *driver.Definition) { d.Shadow = true }, false},
 		{"UpTo", func(d *driver.Definition) { d.UpTo = 2 }, false},
+		{"Headroom", func(d *driver.Definition) { d.Headroom = 1 }, false},
 	} {
 		other := base
 		c.change(&other)
@@ -170,5 +188,29 @@ func TestDefinition_CompileLike_Faults(t *testing.T) {
 	other.Events = 30
 	if c, err := other.CompileLike(compile(t, window)); err != nil || c.Constants != compile(t, other).Constants {
 		t.Errorf("got %+v and %v of a window, expected the rule that Compile returns", c, err)
+	}
+}
+
+// Percentages of large limits are exact. A percentage with a floating-point error counts as the intended one.
+func TestDefinition_Compile_Percentages(t *testing.T) {
+	for _, c := range []struct {
+		events         int64
+		soft, headroom float64
+		want           int64
+	}{
+		{243_944_979_815_901, 0, 1, 241_505_530_017_741},
+		{243_944_979_815_901, 10, 0, 268_339_477_797_491},
+		{187_649_984_473_700, 33.3, 0, 250_137_429_303_442},
+		{1000, 0.1, 0, 1001},
+		{300, 100.0 / 3, 0, 400},
+		{10, 9.999999999999998, 0, 11},
+	} {
+		if c.events > math.MaxInt {
+			continue
+		}
+		d := driver.Definition{Name: "r", Algorithm: driver.FixedWindow, Events: int(c.events), Per: time.Second, Soft: c.soft, Headroom: c.headroom}
+		if got := compile(t, d).Constants.Capacity; got != c.want {
+			t.Errorf("%d with soft %v and headroom %v: got the capacity %d, want %d", c.events, c.soft, c.headroom, got, c.want)
+		}
 	}
 }

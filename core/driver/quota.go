@@ -103,12 +103,13 @@ func (q *quota) undo(s State, r Reading, now, n int64, m Receipt) State {
 
 func (q *quota) rewrite(_ State, r Reading, now int64) State { return q.at(&r, r.Count, now) }
 
-// at returns the State with count events in the period of r: the zero State if there are none.
+// at returns the State with count events in the period of r: the zero State if there are none. A period
+// that began before the Unix epoch, by a clock that has not been set, begins then in the State.
 func (q *quota) at(r *Reading, count, now int64) State {
 	if count <= 0 {
 		return State{}
 	}
-	return State{Time: now + r.Left, Amount: count, Debt: now + r.Left - r.Phase}
+	return State{Time: now + r.Left, Amount: count, Debt: max(0, now+r.Left-r.Phase)}
 }
 
 func (q *quota) expiresAt(s State) int64 {

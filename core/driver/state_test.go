@@ -27,9 +27,14 @@ func rules(t testing.TB) (all []*driver.Compiled) {
 		{Algorithm: driver.SlidingWindow, Events: 2, Per: time.Duration(driver.Horizon) * time.Microsecond, SubWindows: 1},
 		{Algorithm: driver.InFlight, Events: 3, Hold: time.Second},
 		{Algorithm: driver.InFlight, Events: 500, Hold: 24 * time.Hour, Soft: 100},
+		{Algorithm: driver.TokenBucket, Events: 7, Per: 11 * time.Microsecond, Burst: 10, Headroom: 30},
+		{Algorithm: driver.LeakyBucket, Events: 3, Per: time.Second, Burst: 20, Soft: 50, Headroom: 50},
+		{Algorithm: driver.SlidingLog, Events: 10, Per: time.Second, Headroom: 20},
+		{Algorithm: driver.Quota, Events: 10, Per: driver.Daily, Soft: 50},
+		{Algorithm: driver.Quota, Events: 1000, Per: driver.Monthly},
 	} {
 		d.Name = fmt.Sprint("rule ", i)
-		all = append(all, compile(t, d))
+		all = append(all, during(compile(t, d)))
 	}
 	return all
 }
@@ -179,7 +184,7 @@ func TestState_Size_AfterEventsLeft(t *testing.T) {
 
 func TestState_Coarsen_Others(t *testing.T) {
 	for _, c := range rules(t) {
-		if k := (key{rule: c}); !c.Algorithm.IsBucket() && c.Algorithm != driver.FixedWindow {
+		if k := (key{rule: c}); !c.Algorithm.IsBucket() && c.Algorithm != driver.FixedWindow && c.Algorithm != driver.Quota {
 			continue
 		} else if k.spend(1, start); k.state.Coarsen() != k.state || k.state.Size() != 0 || k.state.Count() != 0 {
 			t.Errorf("%v: got %+v of %d bytes with %d events, expected %+v without either", c, k.state.Coarsen(), k.state.Size(), k.state.Count(), k.state)
@@ -187,7 +192,7 @@ func TestState_Coarsen_Others(t *testing.T) {
 	}
 }
 
-// The exported fields are the whole State of a bucket or fixed window, and no other.
+// The exported fields are the whole State of a bucket, fixed window or quota, and no other.
 func TestState_Fields(t *testing.T) {
 	for i, c := range rules(t) {
 		whole, logs := 0, 0

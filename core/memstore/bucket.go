@@ -24,7 +24,7 @@ func (b *bucket) state() driver.State {
 // set stores the words of a State of rule.
 func (b *bucket) set(full, frac int64, rule *driver.Compiled) {
 	k := &rule.Constants
-	slack := max(1, k.Full.Micros-k.Unit.Micros)
+	slack := max(1, k.Full.Micros-k.Headroom.Micros-k.Unit.Micros)
 	b.full, b.rest = full, uint64(packSpan(uint64(slack)))<<fracBits|uint64(frac)
 }
 

@@ -1,9 +1,13 @@
 package memstore
 
-import "github.com/weir-go/weir/core/driver"
+import (
+	"time"
+
+	"github.com/weir-go/weir/core/driver"
+)
 
 // An entry holds a State that does not fit a [bucket], and the rule that used it last. The State is
-// a debt, a fixed window, a sliding log, a sliding window, or the places of an in-flight rule.
+// a debt, a fixed window, a quota, a sliding log, a sliding window, or the places of an in-flight rule.
 type entry struct {
 	state driver.State
 	rule  *driver.Compiled
@@ -14,7 +18,18 @@ const entryWeight = 48
 
 func (e *entry) weight() int { return entryWeight + e.state.Size() }
 
-func (e *entry) idle(now int64) bool { return e.rule == nil || e.rule.ExpiresAt(e.state) <= now }
+func (e *entry) idle(now int64) bool {
+	return e.rule == nil || e.rule.ExpiresAt(e.state) <= e.time(now)
+}
+
+// time returns the time at which e is read when the time of the store is now. For a quota, time returns that
+// of the wall clock if it is earlier, so no present period counts as expired.
+func (e *entry) time(now int64) int64 {
+	if e.rule.Algorithm == driver.Quota {
+		now = min(now, time.Now().UnixMicro())
+	}
+	return now
+}
 
 // fillRatio returns exhausted for a debt, because its eviction would admit the key again, and for a
 // log of three or more events. If logs were evicted while they grow, none would reach its limit in
@@ -28,7 +43,7 @@ func (e *entry) fillRatio(now int64) uint64 {
 	case count > 2 || e.rule.Algorithm.IsBucket() || e.rule.Algorithm == driver.InFlight:
 		return exhausted
 	case count == 0:
-		count = (&driver.Charge{Rule: e.rule, Cost: 1}).Read(e.state, now).Count
+		count = (&driver.Charge{Rule: e.rule, Cost: 1}).Read(e.state, e.time(now)).Count
 	}
 	return ratio(uint64(count), uint64(e.rule.Constants.Capacity))
 }

@@ -46,9 +46,9 @@ func (s *shard) forward(now int64) int64 {
 	return s.last
 }
 
-// take decides about c, the only charge of a decision. key is the hash of its key. steady is true if
-// now comes from a clock that never steps back.
-func (s *shard) take(c *driver.Charge, key uint64, now int64, steady bool) {
+// take decides about c, the only charge of a decision. key is the hash of its key. wall is the time of a
+// quota, or 0. steady is true if now comes from a clock that never steps back.
+func (s *shard) take(c *driver.Charge, key uint64, now, wall int64, steady bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if steady {
@@ -64,7 +64,11 @@ func (s *shard) take(c *driver.Charge, key uint64, now int64, steady bool) {
 	h := newHashes(key, c.Rule.ID)
 	loaded, at, _ := s.load(h, c.Rule, now)
 	size := loaded.Size()
-	if state, changed := c.Decide(loaded, now); changed {
+	decided := now
+	if wall != 0 {
+		decided = wall
+	}
+	if state, changed := c.Decide(loaded, decided); changed {
 		s.save(h, at, c.Rule, state, size, now)
 	}
 }

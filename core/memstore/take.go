@@ -14,11 +14,8 @@ func (s *Store) Take(_ context.Context, charges []driver.Charge) error {
 		return nil
 	}
 	c := &charges[0]
-	now, hash, steady := s.now(), s.hash(c.Key), s.clock == nil
-	if wall := s.wall(c); wall != 0 {
-		now, steady = wall, false
-	}
-	s.shards[s.shardOf(hash)].take(c, hash, now, steady)
+	hash := s.hash(c.Key)
+	s.shards[s.shardOf(hash)].take(c, hash, s.now(), s.wall(c), s.clock == nil)
 	return nil
 }
 

@@ -26,20 +26,25 @@ var driverOps = [...]driver.Op{
 
 func isBucketRule(r *oracle.Rule) bool   { return driverAlgorithms[r.Algorithm].IsBucket() }
 func isInFlightRule(r *oracle.Rule) bool { return driverAlgorithms[r.Algorithm] == driver.InFlight }
+func isQuotaRule(r *oracle.Rule) bool    { return driverAlgorithms[r.Algorithm] == driver.Quota }
 
 // A catalog holds the compiled form of each rule of the oracle, and translates charges and
 // verdicts of the oracle to charges and verdicts of package driver.
 type catalog map[*oracle.Rule]*driver.Compiled
 
-// compile adds r, a limit of plan, whose Extra is soft percent of the limit. It returns false if no
-// store can run r, such as a bucket of 1000 tokens that gains one token a year.
-func (c catalog) compile(r *oracle.Rule, plan string, soft float64) bool {
+// compile adds r, a limit of plan, whose Extra is soft percent of the limit, and whose Most leaves
+// headroom percent. It returns false if no store can run r, such as a bucket of 1000 tokens that gains
+// one token a year.
+func (c catalog) compile(r *oracle.Rule, plan string, soft, headroom float64) bool {
 	d := driver.Definition{
 		Name: r.Name, Plan: plan, Algorithm: driverAlgorithms[r.Algorithm], Events: int(r.Events), Per: time.Duration(r.Per) * time.Microsecond,
-		Burst: int(r.Burst), SubWindows: int(r.SubWindows), Soft: soft, Shadow: r.Shadow,
+		Burst: int(r.Burst), SubWindows: int(r.SubWindows), Soft: soft, Headroom: headroom, Shadow: r.Shadow,
 	}
-	if isInFlightRule(r) {
+	switch {
+	case isInFlightRule(r):
 		d.Per, d.Hold = 0, d.Per
+	case isQuotaRule(r):
+		d.Per = units[r.Unit]
 	}
 	compiled, err := d.Compile()
 	if err != nil {
@@ -59,8 +64,8 @@ func (c catalog) enlarge(base *oracle.Rule, upTo float64) (all []*oracle.Rule) {
 		if err != nil {
 			continue
 		}
-		enlarged.Events, enlarged.Burst = int64(d.Events), int64(d.Burst)
-		if enlarged.Extra = percent(cmp.Or(enlarged.Burst, enlarged.Events), d.Soft); isBucketRule(base) {
+		setLimit(&enlarged, d)
+		if isBucketRule(base) {
 			enlarged.Base = base
 		}
 		c[&enlarged] = compiled
@@ -69,13 +74,45 @@ func (c catalog) enlarge(base *oracle.Rule, upTo float64) (all []*oracle.Rule) {
 	return all
 }
 
-// charge returns o as a charge for a store, with the store's own receipt.
-func (c catalog) charge(o *oracle.Charge, receipt *driver.Receipt) driver.Charge {
+// divide adds and returns the rule for one of n processes that share r, unless that is r, or a bucket
+// that holds more than its part of r.
+func (c catalog) divide(r *oracle.Rule, n int) (all []*oracle.Rule) {
+	compiled, part := c[r].Divide(n), *r
+	d := compiled.Definition
+	setLimit(&part, d)
+	if isBucketRule(r) {
+		part.Per, part.Base = d.Per.Microseconds(), r
+		own, whole := part, part
+		own.Base, own.Most, whole.Most = nil, 0, 0
+		if compiled == c[r] || r.Base != nil || whole.Capacity() < own.Capacity() {
+			return nil
+		}
+	}
+	c[&part] = compiled
+	return append(all, &part)
+}
+
+// setLimit sets the limit of r to that of d.
+func setLimit(r *oracle.Rule, d driver.Definition) {
+	r.Events, r.Burst = int64(d.Events), int64(d.Burst)
+	limit := cmp.Or(r.Burst, r.Events)
+	r.Extra, r.Most = percent(limit, d.Soft), 0
+	if d.Headroom > 0 {
+		r.Most = max(1, percent(limit, 100-d.Headroom))
+	}
+}
+
+// charge returns o as a charge for a store at now, with the store's own receipt.
+func (c catalog) charge(o *oracle.Charge, now int64, receipt *driver.Receipt) driver.Charge {
 	if receipt == nil {
 		receipt = new(driver.Receipt)
 	}
+	rule := c[o.Rule]
+	if own, ok := o.Calendar.(calendar); ok {
+		rule = rule.During(own.periods(now))
+	}
 	return driver.Charge{
-		Key: o.Key, Rule: c[o.Rule], Op: driverOps[o.Op], AtMost: o.AtMost, Cost: int(o.Cost), MaxDelay: o.MaxDelay, Receipt: *receipt,
+		Key: o.Key, Rule: rule, Op: driverOps[o.Op], AtMost: o.AtMost, Cost: int(o.Cost), MaxDelay: o.MaxDelay, Receipt: *receipt,
 	}
 }
 
@@ -90,6 +127,7 @@ func (c catalog) verdict(o *oracle.Charge) driver.Verdict {
 	v := o.Verdict
 	return driver.Verdict{
 		Rule: c[o.Rule], Allowed: v.Allowed, Soft: v.Soft, Found: v.Found, Remaining: int(v.Remaining),
+		Period:     int32(v.Period / 1_000_000),
 		RetryAfter: span(v.RetryAfter), ResetAfter: span(v.ResetAfter), Window: span(v.Window), Delay: span(v.Delay),
 	}
 }

@@ -55,9 +55,10 @@ func (h *history) step() {
 	call := h.walk.next()
 	h.trace = append(h.trace, call)
 	h.Advance(time.Duration(h.walk.now-h.subject.Now().UnixMicro()) * time.Microsecond)
-	charges := make([]driver.Charge, len(call.charges))
+	charges, rules := make([]driver.Charge, len(call.charges)), make([]*driver.Compiled, len(call.charges))
 	for i := range charges {
-		charges[i] = h.charge(&call.charges[i], call.receipts[i])
+		charges[i] = h.charge(&call.charges[i], call.now, call.receipts[i])
+		rules[i] = charges[i].Rule
 	}
 	if err := Do(context.Background(), h.Store, charges); err != nil {
 		h.differ("got error %v", err)
@@ -70,7 +71,9 @@ func (h *history) step() {
 	h.answer(call)
 	for i := range charges {
 		got, want := &charges[i], &call.charges[i]
-		if v := h.verdict(want); got.Verdict != v || int64(got.Cost) != want.Cost {
+		v := h.verdict(want)
+		v.Rule = rules[i] // of a quota, the rule during its periods
+		if got.Verdict != v || int64(got.Cost) != want.Cost {
 			h.differ("charge %d:\n\tgot  %+v, cost %d\n\twant %+v, cost %d", i, got.Verdict, got.Cost, v, want.Cost)
 		}
 		if want.Receipt != nil && !isReceipt(got.Receipt, *want.Receipt) {

@@ -90,67 +90,6 @@ func (h *limiterHistory) must(err error) {
 	}
 }
 
-// limit returns a random limit of a rule of the algorithm. It often has the length of one of like.
-func (h *limiterHistory) limit(algorithm int, like map[string]core.Limit) (l core.Limit) {
-	bucket := isBucket(modelAlgorithms[algorithm])
-	l = core.Per(draw(h, 1, 2, 3, 7, 10, 50), draw(h, 700*time.Millisecond, time.Second, 3*time.Second, time.Minute))
-	if h.fine {
-		l = core.Per(1+h.rng.IntN(12), time.Duration(1+h.rng.IntN(100))*time.Microsecond)
-	}
-	if isInFlight(algorithm) {
-		l = core.Limit{Events: draw(h, 1, 2, 3, 5)}
-	}
-	if bucket && h.one(2) {
-		l.Burst = draw(h, 1, 2, 5, 20)
-	}
-	if old := like[draw(h, append(planNames, "")...)]; old.Events > 0 && !h.one(3) {
-		times := draw(h, 1, 2, 3, 7)
-		l = core.Limit{Events: old.Events * times, Per: old.Per, Burst: old.Burst * times}
-	}
-	if isInFlight(algorithm) {
-		l.Events = min(l.Events, 20)
-	}
-	if h.one(12) {
-		l = draw(h, core.Unlimited, core.Blocked)
-	}
-	return l
-}
-
-// rule returns a random rule of the name. It is often similar to like, unless like is nil.
-func (h *limiterHistory) rule(name string, like *modelRule) *modelRule {
-	r := &modelRule{name: name, limits: make(map[string]core.Limit), shadow: h.one(6), soft: draw[float64](h, 0, 0, 0, 10, 50, 300)}
-	var limits map[string]core.Limit
-	if like != nil && !h.one(6) {
-		*r, limits = *like, like.limits
-		r.limits = make(map[string]core.Limit)
-	} else {
-		r.algorithm = h.rng.IntN(len(modelAlgorithms))
-		switch modelAlgorithms[r.algorithm].Name {
-		case "sliding_window":
-			r.subWindows = draw(h, 1, 3, 10, 60)
-		case "in_flight":
-			r.places = h.places()
-		}
-	}
-	r.limits[""] = h.limit(r.algorithm, limits)
-	if isInFlight(r.algorithm) && r.limits[""].Events < 0 { // only plans can be Unlimited or Blocked
-		r.limits[""] = core.Limit{Events: 2}
-	}
-	for _, plan := range planNames[:h.rng.IntN(len(planNames)+1)] {
-		if !h.one(4) {
-			r.limits[plan] = h.limit(r.algorithm, r.limits)
-		}
-	}
-	return r
-}
-
-func rulesOf(models []*modelRule) (rules []core.Rule) {
-	for _, m := range models {
-		rules = append(rules, m.rule())
-	}
-	return rules
-}
-
 func (h *limiterHistory) begin() {
 	h.Advance(time.Duration(h.rng.Int64N(1e12)) * time.Microsecond)
 	h.limiter(core.TokenBucket("declared", core.PerSecond(1)))
@@ -280,21 +219,30 @@ func (h *limiterHistory) advance() {
 		if h.one(4) {
 			d = 100 * per
 		}
+	case 5:
+		if h.one(4) {
+			d = time.Duration(h.rng.Int64N(int64(40 * time.Hour)))
+		}
 	}
 	h.Advance(d.Truncate(time.Microsecond))
 }
 
-// compare fails if the State got differs from want, of a Rule as in r.
-func (h *limiterHistory) compare(got, want core.State, r limited) {
+// compare fails if the State got differs from want with the given Period, of a Rule as in r.
+func (h *limiterHistory) compare(got, want core.State, period time.Duration, r limited) {
 	h.Helper()
-	if want.Rule = got.Rule; got != want {
-		h.differ("%v:\n\tgot  %+v\n\twant %+v", got.Rule, got, want)
+	want.Rule = got.Rule
+	plain := core.State{
+		Rule: got.Rule, Ask: got.Ask, Allowed: got.Allowed, Soft: got.Soft, Unknown: got.Unknown, Estimate: got.Estimate, Remaining: got.Remaining,
+		RetryAfter: got.RetryAfter, ResetAfter: got.ResetAfter, Window: got.Window, Delay: got.Delay,
+	}
+	if plain != want || got.Period() != period {
+		h.differ("%v:\n\tgot  %+v\n\twant %+v and Period %v", got.Rule, got, want, period)
 	}
 	rule, l := got.Rule, got.Limit()
 	if l.Burst == 0 {
 		l.Burst = l.Events
 	}
-	if l != r.inForce() || rule.Name() != r.name || rule.PlanName() != r.plan || rule.IsShadow() != r.shadow {
+	if l != r.inForce() || rule.Name() != r.name || rule.PlanName() != r.plan || rule.IsShadow() != r.shadow || rule.HeadroomPercent() != r.headroom {
 		h.differ("got the rule %v, want %+v", rule, r)
 	}
 	h.left = got.Remaining
@@ -306,6 +254,9 @@ func (h *limiterHistory) compare(got, want core.State, r limited) {
 		"plan": r.plan != "" && r.plan != "unknown", "unknown plan": r.plan == "unknown",
 		"denied": !got.Allowed, "soft": got.Soft, "delayed": got.Delay > 0,
 		"estimate": got.Estimate, "elastic": l != r.limit,
+		"quota": period > 0, "quota denied": period > 0 && got.RetryAfter > 0, "anchored": period > 0 && !r.days.anchor.IsZero(),
+		"headroom": r.headroom > 0 && got.Remaining > 0, "headroom denied": r.headroom > 0 && !got.Allowed,
+		"headroom of places": r.headroom > 0 && r.isInFlight(),
 	} {
 		if is {
 			h.occurred[name]++
@@ -369,7 +320,9 @@ func (h *limiterHistory) adjust() {
 	h.must(err)
 	for _, r := range v.rules(key, "") {
 		if r.counts() {
-			h.oracle.Adjust(h.now(), []oracle.Charge{{Key: key, Rule: r.oracle(), Op: op, Cost: int64(cost)}})
+			c := r.charge(key, op)
+			c.Cost = int64(cost)
+			h.oracle.Adjust(h.now(), []oracle.Charge{c})
 		}
 	}
 }
@@ -385,7 +338,7 @@ func (h *limiterHistory) reset() {
 	for _, r := range slices.Concat(rules, v.of.rules) {
 		for plan, l := range r.limits {
 			if r := r.under(plan, l); r.counts() {
-				c := []oracle.Charge{{Key: key, Rule: r.oracle(), Op: oracle.Reset}}
+				c := []oracle.Charge{r.charge(key, oracle.Reset)}
 				h.oracle.Adjust(h.now(), c)
 				want = want || c[0].Verdict.Found
 			}

@@ -11,94 +11,6 @@ import (
 	"github.com/weir-go/weir/core/storetest/internal/oracle"
 )
 
-// A modelRule models a core.Rule.
-type modelRule struct {
-	name       string
-	algorithm  int // an index of modelAlgorithms
-	subWindows int // zero except for a sliding window
-	soft       float64
-	shadow     bool
-	places     modelPlaces
-	limits     map[string]core.Limit // by plan; "" is the limit without a plan
-}
-
-// rule returns the modelled Rule.
-func (r *modelRule) rule() core.Rule {
-	rule := r.places.modify(modelAlgorithms[r.algorithm].Rule(r.name, r.limits[""]).Soft(r.soft))
-	for _, plan := range planNames {
-		if l, ok := r.limits[plan]; ok {
-			rule = rule.Plan(plan, l)
-		}
-	}
-	if r.subWindows > 0 {
-		rule = rule.SubWindows(r.subWindows)
-	}
-	if r.shadow {
-		rule = rule.Shadow()
-	}
-	return rule
-}
-
-// replaces reports whether r replaces o in a variant.
-func (r *modelRule) replaces(o *modelRule) bool {
-	return r.name == o.name && r.algorithm == o.algorithm
-}
-
-// under returns r with one limit.
-func (r *modelRule) under(plan string, l core.Limit) limited {
-	if l.Burst == 0 {
-		l.Burst = l.Events
-	}
-	return limited{r.name, r.algorithm, r.subWindows, r.soft, r.shadow, r.places, l, plan}
-}
-
-// conflicts reports whether r and o have different limits for one plan.
-func (r *modelRule) conflicts(o *modelRule) bool {
-	for plan, l := range r.limits {
-		if other, ok := o.limits[plan]; ok && r.name == o.name && r.under("", l) != o.under("", other) {
-			return true
-		}
-	}
-	return false
-}
-
-// A limited is a rule with the limit of one event.
-type limited struct {
-	name                  string
-	algorithm, subWindows int
-	soft                  float64
-	shadow                bool
-	places                modelPlaces
-	limit                 core.Limit // with a Burst
-	plan                  string     // the PlanName
-}
-
-// equal reports whether r and o are the same limit, under any plan.
-func (r limited) equal(o limited) bool {
-	o.plan = r.plan
-	return r == o
-}
-
-func (r limited) String() string {
-	m := modelRule{r.name, r.algorithm, r.subWindows, r.soft, r.shadow, r.places, map[string]core.Limit{"": r.limit}}
-	return fmt.Sprintf("%v plan %q", m.rule(), r.plan)
-}
-
-func (r *limited) counts() bool { return r.limit != core.Unlimited && r.limit != core.Blocked }
-
-// oracle returns r for the oracle, which keeps the states of different algorithms in one place.
-func (r *limited) oracle() *oracle.Rule {
-	name, l := modelAlgorithms[r.algorithm].Name, r.inForce()
-	o := &oracle.Rule{
-		Name: name + " " + r.name, Algorithm: name, Events: int64(l.Events), Per: (l.Per + r.places.hold).Microseconds(),
-		Extra: percent(int64(l.Burst), r.soft), SubWindows: int64(r.subWindows), Shadow: r.shadow, Lasting: r.places.lasting,
-	}
-	if isBucketRule(o) {
-		o.Burst = int64(l.Burst)
-	}
-	return o
-}
-
 // A modelLimiter models a core.Limiter and its variants.
 type modelLimiter struct {
 	*core.Limiter
@@ -172,8 +84,9 @@ func (a modelAsk) String() string {
 
 // A modelDecision models a core.Decision, and a core.Reservation of it.
 type modelDecision struct {
-	rules   []limited     // of all asks
-	states  []core.State  // for each of rules, without its Rule
+	rules   []limited    // of all asks
+	states  []core.State // for each of rules, without its Rule and Period
+	periods []time.Duration
 	charges []modelCharge // those of equal rules and keys are merged
 	invalid bool          // the error is an ErrInvalidAsk
 
@@ -197,7 +110,7 @@ func newModelDecision(reserved bool, asks ...modelAsk) (d *modelDecision, blocke
 	for i, a := range asks {
 		for _, r := range a.view.rules(a.key, a.plan) {
 			d.rules = append(d.rules, r)
-			d.states = append(d.states, core.State{Ask: i})
+			d.states, d.periods = append(d.states, core.State{Ask: i}), append(d.periods, 0)
 			for j, o := range d.rules[:len(d.rules)-1] {
 				if o.name == r.name && asks[d.states[j].Ask].key == a.key && !o.equal(r) {
 					d.invalid = true
@@ -213,7 +126,7 @@ func newModelDecision(reserved bool, asks ...modelAsk) (d *modelDecision, blocke
 			}
 			c := d.charge(a.key, r)
 			if c == nil {
-				d.charges = append(d.charges, modelCharge{Charge: oracle.Charge{Key: a.key, Rule: r.oracle(), Op: oracle.Peek}, rule: r})
+				d.charges = append(d.charges, modelCharge{Charge: r.charge(a.key, oracle.Peek), rule: r})
 				c = &d.charges[len(d.charges)-1]
 				c.AtMost = a.atMost
 			}
@@ -276,6 +189,7 @@ func decide(o *oracle.Oracle, now int64, reserved bool, asks ...modelAsk) *model
 			s.Allowed, s.Unknown = true, true
 		default:
 			v := catalog(nil).verdict(&d.charge(asks[s.Ask].key, r).Charge)
+			d.periods[i] = time.Duration(v.Period) * time.Second
 			s.Allowed, s.Soft, s.Remaining = v.Allowed, v.Soft, v.Remaining
 			s.RetryAfter, s.ResetAfter, s.Window, s.Delay = v.RetryAfter, v.ResetAfter, v.Window, v.Delay
 			s.Estimate = r.isInFlight() && !v.Allowed
@@ -355,7 +269,7 @@ func (d *modelDecision) settle(o *oracle.Oracle, now int64, cost int, only *mode
 			o.Adjust(now, []oracle.Charge{undo})
 		}
 		if change > 0 {
-			debit := oracle.Charge{Key: c.Key, Rule: c.Rule, Op: oracle.Debit, Cost: change, Receipt: new(oracle.Receipt)}
+			debit := oracle.Charge{Key: c.Key, Rule: c.Rule, Calendar: c.Calendar, Op: oracle.Debit, Cost: change, Receipt: new(oracle.Receipt)}
 			o.Adjust(now, []oracle.Charge{debit})
 			c.parts = append(c.parts, debit)
 		}

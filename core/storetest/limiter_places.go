@@ -8,14 +8,8 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/storetest/internal/oracle"
 )
-
-// modelAlgorithms are the algorithms of modelled rules.
-var modelAlgorithms = append(slices.Clone(testkit.Algorithms), algorithm{
-	Name: "in_flight", Rule: func(name string, l core.Limit) core.Rule { return core.InFlight(name, l.Events) },
-})
 
 func isInFlight(algorithm int) bool { return modelAlgorithms[algorithm].Name == "in_flight" }
 

@@ -1,13 +1,10 @@
 package storetest
 
 import (
-	"cmp"
 	"fmt"
 	"math"
-	"math/big"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
@@ -33,6 +30,7 @@ type walk struct {
 
 	oracle   oracle.Oracle
 	rules    [][]*oracle.Rule // for each name, the limits between which it changes
+	zones    []int64          // for each name, the offset of the calendar of quotas
 	inForce  []int            // for each name, the index of its present limit, or of the last one with plans
 	held     []held
 	occurred map[string]int // the number of times that each situation occurred
@@ -56,124 +54,16 @@ func newWalk(seed uint64, h *Harness, occurred map[string]int) *walk {
 	w.now = h.Now().UnixMicro() + w.rng.Int64N(1e15)
 	for len(w.rules) < 3 {
 		if rules := w.limits(fmt.Sprint("rule", len(w.rules))); len(rules) > 0 {
-			w.rules, w.inForce = append(w.rules, rules), append(w.inForce, 0)
+			w.rules, w.inForce, w.zones = append(w.rules, rules), append(w.inForce, 0), append(w.zones, 0)
 		}
 	}
 	return w
-}
-
-// A call is a call of Take or Adjust.
-type call struct {
-	now      int64
-	charges  []oracle.Charge   // with the receipts of the oracle
-	receipts []*driver.Receipt // the receipts of the store for these charges
-}
-
-// add adds a charge, unless the call has one of the same state.
-func (c *call) add(next oracle.Charge, receipt *driver.Receipt) {
-	same := func(o oracle.Charge) bool {
-		return o.Key == next.Key && o.Rule.Name == next.Rule.Name && o.Rule.Length() == next.Rule.Length()
-	}
-	if !slices.ContainsFunc(c.charges, same) {
-		c.charges, c.receipts = append(c.charges, next), append(c.receipts, receipt)
-	}
-}
-
-func (c call) asks() bool { return c.charges[0].Op <= oracle.Peek }
-
-// inFlight reports whether a charge of c is of an in-flight rule.
-func (c call) inFlight() bool {
-	return slices.ContainsFunc(c.charges, func(o oracle.Charge) bool { return isInFlightRule(o.Rule) })
-}
-
-func (c call) String() string {
-	text := fmt.Sprintf("at %d:", c.now)
-	for _, o := range c.charges {
-		text += fmt.Sprintf("\n\top %d of %q, cost %d, at most %t, max delay %v, %+v", o.Op, o.Key, o.Cost, o.AtMost, o.MaxDelay, *o.Rule)
-		if o.Rule.Base != nil {
-			text += fmt.Sprintf(", base %+v", *o.Rule.Base)
-		}
-		if o.Receipt != nil {
-			text += fmt.Sprintf(", receipt %v of age %d", *o.Receipt, o.Receipt.Age)
-		}
-		text += fmt.Sprintf(": %+v", o.Verdict)
-	}
-	return text
 }
 
 func pick[T any](w *walk, from ...T) T { return from[w.rng.IntN(len(from))] }
 
 // one returns true with a probability of 1/n.
 func (w *walk) one(n int) bool { return w.rng.IntN(n) == 0 }
-
-// percent returns soft percent of n, rounded down.
-func percent(n int64, soft float64) int64 {
-	exact, ok := new(big.Rat).SetString(strconv.FormatFloat(soft, 'f', -1, 64))
-	if !ok {
-		panic("storetest: not a percentage")
-	}
-	exact.Mul(exact, big.NewRat(n, 100))
-	return new(big.Int).Quo(exact.Num(), exact.Denom()).Int64()
-}
-
-// limits returns up to four limits of a name, and elastic enlargements of them. They have the same
-// algorithm, different rates, bursts, soft limits and lengths.
-func (w *walk) limits(name string) (all []*oracle.Rule) {
-	first := oracle.Rule{
-		Name:      name,
-		Algorithm: pick(w, algorithmNames...),
-		Events:    most(pick[int64](w, 1, 2, 3, 7, 10, 13, 25, 60, 100, 997, 1_000_003, 1<<47+1, oracle.MaxCount-1)),
-		Per: pick(w, 1, 3, 1000, 7000, 1_000_000, 11_000_000, 60_000_000, 3_600_000_000, 86_400_000_000,
-			365*86_400_000_000, oracle.Horizon),
-		Shadow: w.one(5),
-	}
-	inFlight := w.places || isInFlightRule(&first)
-	if inFlight {
-		first.Algorithm, first.Per = driver.InFlight.String(), pick[int64](w, 1_000_000, 1_000_001, 30_000_000, 3_600_000_000, 86_400_000_000)
-	}
-	for i := range 1 + w.rng.IntN(4) {
-		r := first
-		switch {
-		case inFlight:
-			r.Events = pick[int64](w, 1, 2, 3, 5, 10, 1000)
-			r.Per = min(r.Per*pick[int64](w, 1, 1, 2), 86_400_000_000)
-		case w.fine:
-			r.Events, r.Per = 1+w.rng.Int64N(12), 1+w.rng.Int64N(100)
-		case i > 0:
-			r.Events = most(min(max(1, r.Events*pick[int64](w, 1, 2, 3)/pick[int64](w, 1, 1, 2, 3)), oracle.MaxCount-1))
-			r.Per = min(max(1, r.Per/pick[int64](w, 1, 1, 2, 3, 100)*pick[int64](w, 1, 1, 2)), oracle.Horizon)
-		}
-		if isBucketRule(&r) && w.one(2) {
-			r.Burst = pick(w, 1, 2, 5, 20, 1000, r.Events)
-		}
-		if r.Algorithm == "sliding_window" {
-			r.SubWindows = pick[int64](w, 1, 2, 3, 7, 10, 60, 120)
-		}
-		if len(all) > 0 && (i > 1 || w.one(2)) { // often the length of an earlier limit
-			times := pick[int64](w, 1, 2, 3, 7)
-			r = *pick(w, all...)
-			if r.Base != nil {
-				r = *r.Base
-			}
-			r.Events, r.Burst = most(r.Events*times), most(r.Burst*times)
-		}
-		soft := pick(w, 0, 0, 0, 0, 7.5, 10, 33.3, 50, 300)
-		r.Extra = percent(cmp.Or(r.Burst, r.Events), soft)
-		plan := ""
-		if w.plans {
-			plan = fmt.Sprint("plan", i)
-		}
-		if !w.compile(&r, plan, soft) {
-			continue
-		}
-		if all = append(all, &r); w.one(4) {
-			enlarged := w.enlarge(&r, pick(w, 1.5, 2, 3.7, 10))
-			w.occurred["elastic"] += len(enlarged)
-			all = append(all, enlarged...)
-		}
-	}
-	return all
-}
 
 // next moves the clock, sometimes changes a limit, and returns a random call. Before the clock steps
 // back, it returns calls that reset all expired states: a Store may or may not have deleted them.
@@ -195,6 +85,9 @@ func (w *walk) next() call {
 		w.inForce[name] = w.rng.IntN(len(w.rules[name]))
 		w.occurred["limit changed"]++
 	}
+	if w.one(30) {
+		w.zones[w.rng.IntN(len(w.zones))] = w.rng.Int64N(unitLengths["month"])
+	}
 	draw := w.asking
 	if w.one(4) {
 		draw = w.adjusting
@@ -204,16 +97,10 @@ func (w *walk) next() call {
 		next.add(draw())
 	}
 	if next.asks() && !next.inFlight() && w.one(6) {
-		return next.atMost()
+		next = next.atMost()
 	}
-	return next
-}
-
-// atMost returns c, a call of Take, with AtMost.
-func (c call) atMost() call {
-	first, next := c.charges[0], call{now: c.now}
-	for i, o := range c.charges {
-		next.add(oracle.Charge{Key: first.Key, Rule: o.Rule, Cost: first.Cost, AtMost: true, Receipt: o.Receipt}, c.receipts[i])
+	for i := range next.charges {
+		next.charges[i].Calendar = w.calendar(next.charges[i].Rule)
 	}
 	return next
 }
@@ -224,7 +111,7 @@ func (w *walk) reset() {
 	c := call{now: w.now}
 	for _, key := range []string{"a", "b"} {
 		for _, r := range slices.Concat(w.rules...) {
-			reset := oracle.Charge{Key: key, Rule: r, Op: oracle.Reset}
+			reset := oracle.Charge{Key: key, Rule: r, Op: oracle.Reset, Calendar: w.calendar(r)}
 			if v, _ := w.oracle.Look(w.now, &reset); v.ResetAfter == 0 {
 				c.add(reset, nil)
 			}
@@ -239,14 +126,12 @@ func (w *walk) reset() {
 	}
 }
 
-// most returns n, or the largest int on a 32-bit platform.
-func most(n int64) int64 { return min(n, math.MaxInt) }
-
 // advance moves the clock, mostly by a part of a period. It also moves the clock to the edges of
 // the last verdict, and far ahead. For a step back, to earlier times, it sets w.back.
 func (w *walk) advance() {
 	name := w.rng.IntN(len(w.rules))
-	per := w.rules[name][w.inForce[name]].Per
+	rule := w.rules[name][w.inForce[name]]
+	per := rule.Per
 	var d int64
 	switch w.rng.IntN(16) {
 	case 0, 1, 2, 3:
@@ -259,7 +144,13 @@ func (w *walk) advance() {
 	case 7:
 		d = per - pick[int64](w, -1, 0, 1)
 	case 8:
-		d = per - w.now%per - pick[int64](w, 0, 1) // the edge of a window
+		next := w.now - w.now%per + per // the edge of a window
+		if c := w.calendar(rule); c != nil {
+			_, next = c.Period(w.now)
+		}
+		if d = next - w.now - pick[int64](w, -1, 0, 1); d < 0 {
+			d = 0
+		}
 	case 9:
 		d = -1 - w.rng.Int64N(per)/pick[int64](w, 1, 1, 10, 1000)
 	case 10:
@@ -279,11 +170,12 @@ func (w *walk) advance() {
 		d = w.rng.Int64N(per) / pick[int64](w, 1, 10, 1000)
 	}
 	const (
-		lastDay = 5_838_000_000_000_000 // the end of the year 2154: all times stay below 2^53
-		longest = lastDay               // 185 years: processes count nanoseconds in 63 bits, 292 years
+		firstDay = 100 * 86_400_000_000
+		lastDay  = 5_838_000_000_000_000 // the end of the year 2154: all times stay below 2^53
+		longest  = lastDay               // 185 years: processes count nanoseconds in 63 bits, 292 years
 	)
 	switch {
-	case w.now+d <= 0 || w.now+d > lastDay || w.real+d > longest:
+	case w.now+d <= firstDay || w.now+d > lastDay || w.real+d > longest:
 		return
 	case d >= 0:
 		w.real += d
@@ -390,7 +282,7 @@ func (w *walk) undo() (oracle.Charge, *driver.Receipt) {
 		c.Cost = 1 + w.rng.Int64N(c.Cost)
 		w.occurred["undo of a part"]++
 	}
-	limits := w.rules[slices.IndexFunc(w.rules, func(limits []*oracle.Rule) bool { return slices.Contains(limits, c.Rule) })]
+	limits := w.rules[w.nameOf(c.Rule)]
 	if r := limits[w.rng.IntN(len(limits))]; r != c.Rule && r.Length() == c.Rule.Length() && (w.fine || w.one(3)) {
 		c.Rule = r
 		w.occurred["undo under another limit"]++
@@ -454,28 +346,55 @@ func (w *walk) remember(c *oracle.Charge, own *driver.Receipt, together bool) {
 		w.held = append(w.held[max(0, len(w.held)-11):], held{*c, *c.Receipt, *own, w.real, c.Cost})
 	}
 	for name, is := range map[string]bool{
-		"allowed":            asks && v.Allowed,
-		"denied":             !v.Allowed,
-		"never":              v.RetryAfter == oracle.Never,
-		"soft":               v.Soft,
-		"delayed":            v.Delay > 0,
-		"shadow denied":      c.Rule.Shadow && !v.Allowed,
-		"peek denied":        c.Op == oracle.Peek && !v.Allowed,
-		"together":           together,
-		"together denied":    together && !v.Allowed,
-		"at most":            c.AtMost && v.Allowed,
-		"at most denied":     c.AtMost && !v.Allowed && !c.Rule.Shadow,
-		"at most shadow":     c.AtMost && !v.Allowed && c.Rule.Shadow && c.Cost > 1,
-		"credit":             c.Op == oracle.Credit,
-		"undo":               c.Op == oracle.Undo,
-		"undo of nothing":    c.Op == oracle.Undo && c.Receipt.At == 0,
-		"debt":               c.Op == oracle.Debit && v.Remaining == 0,
-		"saturated":          c.Op == oracle.Debit && c.Cost >= most(oracle.MaxCount),
-		"renew":              c.Op == oracle.Renew && v.Found,
-		"renew of nothing":   c.Op == oracle.Renew && !v.Found,
-		"same time":          c.Op == oracle.Spend && c.Receipt != nil && c.Receipt.At > w.now,
-		"reset of something": c.Op == oracle.Reset && v.Found,
-		"reset of nothing":   c.Op == oracle.Reset && !v.Found,
+		"allowed":                              asks && v.Allowed,
+		"denied":                               !v.Allowed,
+		"never":                                v.RetryAfter == oracle.Never,
+		"soft":                                 v.Soft,
+		"delayed":                              v.Delay > 0,
+		"shadow denied":                        c.Rule.Shadow && !v.Allowed,
+		"peek denied":                          c.Op == oracle.Peek && !v.Allowed,
+		"together":                             together,
+		"together denied":                      together && !v.Allowed,
+		"at most":                              c.AtMost && v.Allowed,
+		"at most denied":                       c.AtMost && !v.Allowed && !c.Rule.Shadow,
+		"at most shadow":                       c.AtMost && !v.Allowed && c.Rule.Shadow && c.Cost > 1,
+		"credit":                               c.Op == oracle.Credit,
+		"undo":                                 c.Op == oracle.Undo,
+		"undo of nothing":                      c.Op == oracle.Undo && c.Receipt.At == 0,
+		"debt":                                 c.Op == oracle.Debit && v.Remaining == 0,
+		"saturated":                            c.Op == oracle.Debit && c.Cost >= most(oracle.MaxCount),
+		"renew":                                c.Op == oracle.Renew && v.Found,
+		"renew of nothing":                     c.Op == oracle.Renew && !v.Found,
+		"same time":                            c.Op == oracle.Spend && c.Receipt != nil && c.Receipt.At > w.now,
+		"reset of something":                   c.Op == oracle.Reset && v.Found,
+		"reset of nothing":                     c.Op == oracle.Reset && !v.Found,
+		"headroom: " + c.Rule.Algorithm:        c.Rule.Most > 0 && asks && v.Allowed,
+		"headroom denied: " + c.Rule.Algorithm: c.Rule.Most > 0 && !v.Allowed && v.RetryAfter != oracle.Never,
+		"headroom of a soft limit":             c.Rule.Most > 0 && c.Rule.Extra > 0,
+		"headroom of a size":                   c.Rule.Most > 0 && c.Rule.Base != nil,
+		"headroom in debt":                     c.Rule.Most > 0 && isBucketRule(c.Rule) && c.Op == oracle.Debit && v.Remaining == 0,
+	} {
+		if is {
+			w.occurred[name]++
+		}
+	}
+	if own, ok := c.Calendar.(calendar); ok {
+		w.rememberPeriod(c, own)
+	}
+}
+
+// rememberPeriod counts the situations of a charge of a quota with the calendar own.
+func (w *walk) rememberPeriod(c *oracle.Charge, own calendar) {
+	start, end := own.Period(w.now)
+	byCaller, _ := own.Period(w.now + own.ahead)
+	for name, is := range map[string]bool{
+		"a microsecond before a boundary": w.now == end-1,
+		"at a boundary":                   w.now == start,
+		"a microsecond after a boundary":  w.now == start+1,
+		"clock of the caller ahead":       byCaller > start,
+		"clock of the caller behind":      byCaller < start,
+		"period of another calendar":      c.Verdict.ResetAfter > 0 && w.now+c.Verdict.Window != end && w.now+c.Verdict.ResetAfter != end,
+		"undo of an earlier period":       c.Op == oracle.Undo && 0 < c.Receipt.At && c.Receipt.At < start,
 	} {
 		if is {
 			w.occurred[name]++

@@ -40,6 +40,7 @@ var limiterSituations = []string{
 	"plan", "unknown plan", "variant", "chosen", "unlimited", "blocked", "unknown", "denied", "soft", "delayed",
 	"merged", "invalid", "at most", "settled", "replaced", "conflict", "reset true", "reset false",
 	"estimate", "elastic", "acquired", "released", "refunded", "lapsed",
+	"quota", "quota denied", "anchored", "headroom", "headroom denied", "headroom of places",
 }
 
 // situations have to occur in the histories.
@@ -52,6 +53,14 @@ var situations = []string{
 	"ahead of the clock: token_bucket", "ahead of the clock: leaky_bucket", "ahead of the clock: fixed_window",
 	"ahead of the clock: sliding_log", "ahead of the clock: sliding_window", "ahead of the clock: in_flight",
 	"renew", "renew of nothing", "same time",
+	"freed by an undo: quota", "ahead of the clock: quota",
+	"a microsecond before a boundary", "at a boundary", "a microsecond after a boundary", "clock of the caller ahead", "clock of the caller behind",
+	"period of another calendar", "undo of an earlier period", "divided",
+	"headroom of a soft limit", "headroom of a size", "headroom in debt",
+	"headroom: token_bucket", "headroom: leaky_bucket", "headroom: fixed_window", "headroom: sliding_log", "headroom: sliding_window",
+	"headroom: in_flight", "headroom: quota",
+	"headroom denied: token_bucket", "headroom denied: leaky_bucket", "headroom denied: fixed_window", "headroom denied: sliding_log",
+	"headroom denied: sliding_window", "headroom denied: in_flight", "headroom denied: quota",
 }
 
 // RetryAfter, ResetAfter and, for buckets, Window of the oracle are exact: the condition that each of

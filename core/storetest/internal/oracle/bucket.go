@@ -99,11 +99,19 @@ func (b bucket) to(tokens *big.Rat) state {
 	return bucket{b.rule, b.time, tokens, false}
 }
 
+// usable returns the tokens that the rule may take. A rule with headroom leaves the others in the bucket.
+func (b bucket) usable() *big.Rat {
+	if b.rule.Most == 0 {
+		return b.tokens
+	}
+	return sub(b.tokens, sub(b.rule.holds(), whole(b.rule.Most)))
+}
+
 // used returns the time in which b refills completely.
 func (b bucket) used() *big.Rat { return b.rule.refill(sub(b.rule.holds(), b.tokens)) }
 
 func (b bucket) ahead() bool      { return b.future }
-func (b bucket) left() int64      { return max(0, floor(b.tokens)) }
+func (b bucket) left() int64      { return max(0, floor(b.usable())) }
 func (b bucket) reset() int64     { return ceil(b.used()) }
 func (b bucket) receipt() Receipt { return Receipt{At: b.time, Used: b.used(), Rule: b.rule} }
 
@@ -112,15 +120,15 @@ func (b bucket) window() int64 {
 	if remaining := b.left() - soft; remaining > 0 {
 		return ceil(b.rule.refill(whole(remaining)))
 	}
-	return ceil(b.rule.refill(sub(whole(soft+1), b.tokens)))
+	return ceil(b.rule.refill(sub(whole(soft+1), b.usable())))
 }
 
 func (b bucket) fits(cost, maxDelay int64) bool {
-	return b.tokens.Cmp(whole(cost)) >= 0 && b.delay() <= maxDelay
+	return b.usable().Cmp(whole(cost)) >= 0 && b.delay() <= maxDelay
 }
 
 func (b bucket) retry(cost, maxDelay int64) int64 {
-	return max(ceil(b.rule.refill(sub(whole(cost), b.tokens))), b.delay()-maxDelay)
+	return max(ceil(b.rule.refill(sub(whole(cost), b.usable()))), b.delay()-maxDelay)
 }
 
 func (b bucket) spend(cost int64) state { return b.to(sub(b.tokens, whole(cost))) }

@@ -44,20 +44,28 @@ const (
 // A Rule is an algorithm with a limit.
 type Rule struct {
 	Name      string
-	Algorithm string // "token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window", "in_flight"
+	Algorithm string // "token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window", "in_flight", "quota"
 
-	Events, Per int64 // a number of events per period, in microseconds; in flight: of places, and the time in which one lapses
-	Burst       int64 // the burst of a bucket; 0 means Events
-	Extra       int64 // the number of events that a soft limit admits beyond the limit
-	SubWindows  int64 // the number of sub-windows; only for a sliding window
-	Shadow      bool  // the rule is charged if the cost fits, but denies nothing
-	Lasting     bool  // in flight: no place lapses, because their holders would renew them
+	Events, Per int64  // a number of events per period, in microseconds; in flight: of places, and the time in which one lapses
+	Unit        string // of a quota: "day", "week" or "month"; Per then has no meaning
+	Burst       int64  // the burst of a bucket; 0 means Events
+	Extra       int64  // the number of events that a soft limit admits beyond the limit
+	SubWindows  int64  // the number of sub-windows; only for a sliding window
+	Shadow      bool   // the rule is charged if the cost fits, but denies nothing
+	Lasting     bool   // in flight: no place lapses, because their holders would renew them
+
+	// Most is not 0 if the rule leaves headroom: the number of events of the limit that it admits at once.
+	// RULE: the rest and Extra are left to other rules that share the state. The state is that of a
+	// rule without headroom, so a bucket is full when it holds all tokens, not only Most.
+	Most int64
 
 	// Base is the rule that was enlarged to this elastic bucket, or nil. RULE: both rules take the
 	// same time to refill; the enlarged rule rounds it down to a multiple of parts. Neither limit
 	// therefore truncates a state that was written under the other limit, and a caller gains
 	// nothing by switching between them.
 	Base *Rule
+
+	calendar Calendar // of the charge
 }
 
 // limit returns how many events the rule admits at once, without Extra.
@@ -70,7 +78,10 @@ func (r *Rule) limit() int64 {
 
 // Capacity returns how many events the rule admits at once.
 func (r *Rule) Capacity() int64 {
-	if r.Base != nil {
+	switch {
+	case r.Most != 0:
+		return r.Most
+	case r.Base != nil:
 		return floor(r.holds())
 	}
 	return r.limit() + r.Extra
@@ -83,12 +94,14 @@ func (r *Rule) Length() string {
 		return r.Base.Length()
 	case r.isBucket():
 		return new(big.Rat).Mul(big.NewRat(r.limit()+r.Extra, r.Events), big.NewRat(r.Per, 1)).String()
+	case r.Unit != "":
+		return r.Unit
 	}
 	return fmt.Sprint(r.Per, " ", r.SubWindows)
 }
 
 // soft returns how many events of the capacity are above the limit.
-func (r *Rule) soft() int64 { return r.Capacity() - r.limit() }
+func (r *Rule) soft() int64 { return max(0, r.Capacity()-r.limit()) }
 
 // An Op is the effect of a charge.
 type Op uint8
@@ -121,7 +134,19 @@ type Charge struct {
 	// Receipt, if not nil, is written by an admitted Spend and by a Debit, and read by an Undo and a Renew.
 	Receipt *Receipt
 
+	Calendar Calendar // the periods of a quota at the time of the call
+
 	Verdict Verdict // the result
+}
+
+// rule returns the rule of c with the calendar of c.
+func (c *Charge) rule() *Rule {
+	if c.Calendar == nil {
+		return c.Rule
+	}
+	r := *c.Rule
+	r.calendar = c.Calendar
+	return &r
 }
 
 // maxDelay returns how many microseconds the event may be delayed.
@@ -164,10 +189,11 @@ type Verdict struct {
 
 	// Window is the span to which Remaining refers. For a bucket, it is the time in which Remaining
 	// events refill or, if Remaining is 0, until an event of the limit is available. For a fixed
-	// window, it is the time until the window ends. For a log or sliding window, it is the time
+	// window or quota, it is the time until the window or period ends. For a log or sliding window, it is the time
 	// until the first event leaves it, or Per if it is empty. For places, it is 0. After a denial, Window
 	// is RetryAfter, unless RetryAfter is Never.
 	Window int64
+	Period int64 // of a quota: the length of the present period
 }
 
 // A state is the use of one rule by one key, at one time and under one limit. It is immutable.
@@ -201,11 +227,11 @@ func (c *Charge) name() name { return name{c.Key, c.Rule.Name, c.Rule.Length()} 
 
 // read returns the state of c as it counts at now.
 func (o *Oracle) read(c *Charge, now int64) state {
-	s := o.states[c.name()]
+	s, r := o.states[c.name()], c.rule()
 	if s == nil {
-		s = c.Rule.unused()
+		s = r.unused()
 	}
-	return s.at(c.Rule, now)
+	return s.at(r, now)
 }
 
 // write stores s. RULE: writing a state with nothing in use deletes it, so that stores need not
@@ -229,6 +255,8 @@ func (r *Rule) unused() state {
 		return sliding{rule: r}
 	case "in_flight":
 		return inFlight{rule: r}
+	case "quota":
+		return quota{rule: r}
 	}
 	panic("oracle: unknown algorithm " + r.Algorithm)
 }
@@ -279,7 +307,7 @@ func (o *Oracle) Adjust(now int64, charges []Charge) {
 		switch c.Op {
 		case Reset:
 			found = s.reset() > 0
-			s = c.Rule.unused().at(c.Rule, now)
+			s = c.Rule.unused().at(c.rule(), now)
 		case Credit:
 			s, changed = s.credit(c.Cost)
 		case Debit:
@@ -315,6 +343,9 @@ func verdict(r *Rule, before, after state, cost, maxDelay int64) Verdict {
 		Remaining:  max(0, after.left()-r.soft()),
 		ResetAfter: after.reset(),
 		Window:     after.window(),
+	}
+	if q, ok := after.(quota); ok {
+		v.Period = q.end - q.start
 	}
 	switch {
 	case v.Allowed:

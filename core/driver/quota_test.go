@@ -1,0 +1,224 @@
+package driver_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+const day = int64(24 * time.Hour / time.Microsecond)
+
+// days returns days that begin at the multiples of day, around the boundary that is nearest to now.
+func days(now int64) driver.Periods {
+	boundary := (now + day/2) / day * day
+	return driver.Periods{Start: boundary - day, Boundary: boundary, End: boundary + day}
+}
+
+// during returns c, a quota, in days around start, or c if it is another rule.
+func during(c *driver.Compiled) *driver.Compiled {
+	if c.Algorithm != driver.Quota {
+		return c
+	}
+	return c.During(days(start))
+}
+
+// quota compiles a rule of n events a day.
+func quota(t testing.TB, n int) *driver.Compiled {
+	t.Helper()
+	return compile(t, driver.Definition{Algorithm: driver.Quota, Events: n, Per: driver.Daily})
+}
+
+// A quotaStep is a charge of a quota, and parts of its Verdict. Times are in hours.
+type quotaStep struct {
+	at      int64 // since the beginning of a day
+	later   int64 // days by which the calendar of the charge is shifted, in hours
+	op      driver.Op
+	cost    int
+	receipt int // of an Undo: the index of the step that wrote it
+
+	allowed, soft bool
+	left          int
+	retry, reset  int64 // -1 is Never
+	period        int64
+}
+
+func TestQuota(t *testing.T) {
+	const spend, peek, reset, undo, credit, debit = driver.Spend, driver.Peek, driver.Reset, driver.Undo, driver.Credit, driver.Debit
+	for _, c := range []struct {
+		name  string
+		steps []quotaStep // of a quota of 4, and 2 extra
+	}{
+		{"periods", []quotaStep{
+			{1, 0, peek, 1, 0, true, false, 4, 0, 0, 24},
+			{2, 0, spend, 3, 0, true, false, 1, 0, 22, 24},
+			{3, 0, peek, 2, 0, true, true, 1, 0, 21, 24},
+			{3, 0, spend, 3, 0, true, true, 0, 0, 21, 24},
+			{4, 0, spend, 1, 0, false, false, 0, 20, 20, 24},
+			{4, 0, spend, 7, 0, false, false, 0, -1, 20, 24},
+			{24, 0, spend, 1, 0, true, false, 3, 0, 24, 24},
+			{480, 0, peek, 1, 0, true, false, 4, 0, 0, 24},
+			{-480, 0, peek, 6, 0, false, false, 3, 24, 24, 24}, // the State ends far too late: its event counts today
+			{-457, 0, peek, 6, 0, false, false, 3, 1, 1, 24},
+			{-456, 0, peek, 6, 0, true, true, 4, 0, 0, 24},
+		}},
+		{"adjustments", []quotaStep{
+			{1, 0, debit, 9, 0, true, false, 0, 0, 23, 24},
+			{2, 0, peek, 1, 0, false, false, 0, 22, 22, 24},
+			{2, 0, credit, 6, 0, true, false, 1, 0, 22, 24},
+			{3, 0, undo, 2, 0, true, false, 3, 0, 21, 24},
+			{3, 0, undo, 9, 0, true, false, 4, 0, 0, 24},
+			{3, 0, reset, 1, 0, true, false, 4, 0, 0, 24},
+		}},
+		{"undo of another day", []quotaStep{
+			{23, 0, spend, 2, 0, true, false, 2, 0, 1, 24},
+			{24, 0, spend, 2, 0, true, false, 2, 0, 24, 24},
+			{25, 0, undo, 2, 0, true, false, 2, 0, 23, 24},
+			{25, 0, undo, 1, 1, true, false, 3, 0, 23, 24},
+			{23, 0, undo, 1, 1, true, false, 3, 0, 25, 24}, // before the charge
+		}},
+		{"steps back", []quotaStep{
+			{49, 0, spend, 3, 0, true, false, 1, 0, 23, 24},
+			{47, 0, spend, 1, 0, true, false, 0, 0, 25, 24},
+			{24, 0, peek, 3, 0, false, false, 0, 48, 48, 24}, // a day is at most 48 hours long
+			{23, 0, peek, 3, 0, false, false, 0, 1, 1, 24},   // and corrects the State
+			{22, 0, peek, 3, 0, false, false, 0, 2, 2, 24},
+			{24, 0, peek, 3, 0, true, false, 4, 0, 0, 24},
+		}},
+		{"another calendar", []quotaStep{
+			{1, 0, spend, 2, 0, true, false, 2, 0, 23, 24},
+			{8, 6, spend, 1, 0, true, false, 1, 0, 16, 24}, // its day has begun two hours ago
+			{24, 6, spend, 1, 0, true, false, 3, 0, 6, 24},
+			{25, -6, spend, 1, 0, true, false, 2, 0, 5, 24},
+			{30, -6, peek, 1, 0, true, false, 4, 0, 0, 24},
+			{25, 0, reset, 1, 0, true, false, 4, 0, 0, 24},
+			{25, -6, reset, 1, 0, true, false, 4, 0, 0, 24},
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			rule := compile(t, driver.Definition{Algorithm: driver.Quota, Events: 4, Per: driver.Daily, Soft: 50})
+			const origin, hour = (start/day + 1) * day, day / 24
+			k := key{}
+			var receipts []driver.Receipt
+			for i, s := range c.steps {
+				now, shift := origin+s.at*hour, s.later*hour
+				p := days(now - shift)
+				k.rule = rule.During(driver.Periods{Start: p.Start + shift, Boundary: p.Boundary + shift, End: p.End + shift})
+				charge := driver.Charge{Op: s.op, Cost: s.cost}
+				if s.op == undo {
+					charge.Receipt = receipts[s.receipt]
+				}
+				retry := time.Duration(s.retry) * time.Hour
+				if s.retry < 0 {
+					retry = driver.Never
+				}
+				inUse := k.state != (driver.State{})
+				got := k.charge(&charge, now)
+				receipts = append(receipts, charge.Receipt)
+				want := driver.Verdict{
+					Rule: k.rule, Allowed: s.allowed, Soft: s.soft, Found: s.op == reset && inUse, Period: int32(s.period * 3600), Remaining: s.left,
+					RetryAfter: retry, ResetAfter: time.Duration(s.reset) * time.Hour, Window: got.Window,
+				}
+				if s.reset > 0 {
+					want.Window = want.ResetAfter
+				}
+				if got != want || got.Window <= 0 || got.Window > 48*time.Hour {
+					t.Fatalf("step %d:\n got %+v\nwant %+v", i, got, want)
+				}
+				k.state = decoded(t, k.state)
+			}
+		})
+	}
+}
+
+// The period before Start and after End have the same lengths as the first and the second.
+func TestPeriods_Present(t *testing.T) {
+	rule := quota(t, 5).During(driver.Periods{Start: start, Boundary: start + 10, End: start + 17})
+	for _, c := range []struct{ now, left, length int64 }{
+		{0, 10, 10}, {9, 1, 10}, {10, 7, 7}, {16, 1, 7}, {17, 7, 7}, {23, 1, 7}, {24, 7, 7}, {17 + 7_000_003, 4, 7},
+		{-1, 1, 10}, {-10, 10, 10}, {-11, 1, 10}, {-1_000_007, 7, 10},
+	} {
+		if r := read(rule, driver.State{}, start+c.now, 1); r.Left != c.left || r.Phase != c.length {
+			t.Errorf("at %d: got %+v, expected %d of %d left", c.now, r, c.left, c.length)
+		}
+	}
+}
+
+// A rule during periods is the same rule, and so is its part for a process.
+func TestCompiled_During(t *testing.T) {
+	c, p := quota(t, 10), days(start)
+	d := c.During(p)
+	if d.ID != c.ID || d.StateName != c.StateName || d.Definition != c.Definition || d.Constants.Periods != p || c.Constants.Periods != (driver.Periods{}) {
+		t.Errorf("got %+v during periods of %+v", d, c)
+	}
+	if again := d.During(days(start + 9*day)); again.Constants.Periods != days(start+9*day) || d.Constants.Periods != p {
+		t.Errorf("got %+v for other periods of %+v", again, d)
+	}
+	part := d.Divide(3)
+	if part.Events != 3 || part.Constants.Periods != p || part.ID != c.ID || part != d.Divide(3) {
+		t.Errorf("got %+v for a third of %+v", part, d)
+	}
+	k := key{rule: part}
+	if v, _ := k.spend(3, start); !v.Allowed || v.Window <= 0 || v.Period != 86400 {
+		t.Errorf("got %+v of a part, expected 3 events admitted", v)
+	}
+}
+
+// A State ends when its period does. In the first days after the epoch, it can be encoded, too.
+func TestQuota_ExpiresAt(t *testing.T) {
+	for _, now := range []int64{1, day - 1, day, start, 1<<53 - 1} {
+		k := key{rule: quota(t, 10).During(driver.Periods{Start: days(now).Start - 5, Boundary: days(now).Boundary - 5, End: days(now).End - 5})}
+		k.spend(3, now)
+		end := k.rule.ExpiresAt(k.state)
+		if end <= now || end > now+day || inUse(read(k.rule, k.state, end, 1)) || read(k.rule, k.state, end-1, 1).Count != 3 {
+			t.Errorf("at %d: got the end %d of %+v", now, end, k.state)
+		}
+		if got := decoded(t, k.state); got != k.state {
+			t.Errorf("at %d: got %+v after an encoding of %+v", now, got, k.state)
+		}
+	}
+}
+
+// A State of another algorithm, as in a store that is corrupt, neither opens the limit nor locks a key
+// out for good.
+func TestQuota_StatesOfOthers(t *testing.T) {
+	all := rules(t)
+	all = slices.DeleteFunc(all, func(c *driver.Compiled) bool {
+		return !c.Algorithm.IsBucket() && c.Algorithm != driver.FixedWindow && c.Algorithm != driver.Quota
+	})
+	for _, from := range all {
+		for _, to := range all {
+			for _, debt := range []int{0, 1, 1 << 30} {
+				k := key{rule: from}
+				k.spend(1, start)
+				if debt > 0 {
+					k.do(driver.Charge{Op: driver.Debit, Cost: debt}, start)
+				}
+				state := k.state
+				for _, now := range []int64{start - 400*day, start - 1, start, start + 1, start + 400*day} {
+					k = key{rule: to, state: state}
+					admitted, waited := int64(0), time.Duration(0)
+					for range 3 * to.Constants.Capacity {
+						if v, _ := k.spend(1, now); v.Allowed {
+							admitted++
+						}
+					}
+					if admitted > to.Constants.Capacity {
+						t.Fatalf("%v of %v at %d: got %d events admitted of %+v", to, from, now-start, admitted, state)
+					}
+					for {
+						v := k.do(driver.Charge{Op: driver.Peek, Cost: 1}, now)
+						if v.Allowed {
+							break
+						}
+						if waited += v.RetryAfter; v.RetryAfter <= 0 || waited > 2*time.Duration(driver.Horizon)*time.Microsecond {
+							t.Fatalf("%v of %v: got %+v after waiting for %v", to, from, v, waited)
+						}
+						now += v.RetryAfter.Microseconds()
+					}
+				}
+			}
+		}
+	}
+}

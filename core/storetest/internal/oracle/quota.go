@@ -1,0 +1,84 @@
+package oracle
+
+// A Calendar divides the time into periods.
+type Calendar interface {
+	// Period returns the first microsecond of the period that contains now, and that of the next period.
+	Period(now int64) (start, end int64)
+}
+
+// quota models a limit on the events of a period of a calendar as the count of the events between two
+// times: from start until before end.
+//
+// RULE: the period in which events were counted lasts until its end, even if the calendar of the key has
+// changed meanwhile. A key therefore gains nothing from another time zone or day of the month.
+//
+// RULE: after a step back, the period of the events is still the present one, even if it has not begun.
+// If it ends later than any period that contains now can, its events count in the present period of the
+// calendar instead, so that a wrong clock denies no key for years.
+//
+// RULE: when the limit changes, the count and its period stay.
+type quota struct {
+	rule              *Rule
+	now               int64
+	start, end, count int64
+	future            bool
+}
+
+const day = 24 * 3_600_000_000
+
+// longest contains a bound of the length of a period. A place may change to another side of the date line.
+var longest = map[string]int64{"day": 2 * day, "week": 9 * day, "month": 33 * day}
+
+func (q quota) at(r *Rule, now int64) state {
+	switch {
+	case q.count > 0 && now < q.end && q.end <= now+longest[r.Unit]:
+		return quota{r, now, q.start, q.end, q.count, false}
+	case q.count > 0 && now < q.end:
+		start, end := r.calendar.Period(now)
+		return quota{r, now, start, end, q.count, true}
+	}
+	start, end := r.calendar.Period(now)
+	return quota{r, now, start, end, 0, false}
+}
+
+func (q quota) ahead() bool      { return q.future }
+func (q quota) left() int64      { return q.rule.Capacity() - q.count }
+func (q quota) window() int64    { return q.end - q.now }
+func (q quota) delay() int64     { return 0 }
+func (q quota) receipt() Receipt { return Receipt{At: q.now} }
+
+func (q quota) reset() int64 {
+	if q.count == 0 {
+		return 0
+	}
+	return q.window()
+}
+
+func (q quota) fits(cost, _ int64) bool  { return cost <= q.left() }
+func (q quota) retry(int64, int64) int64 { return q.window() }
+
+// to returns q with count events. Without events, no period is kept.
+func (q quota) to(count int64) state {
+	if count == 0 {
+		q.start, q.end = q.rule.calendar.Period(q.now)
+	}
+	return quota{q.rule, q.now, q.start, q.end, count, false}
+}
+
+func (q quota) spend(cost int64) state { return q.to(q.count + cost) }
+
+// debit also counts events above the limit, so that an undo of a part leaves the rest.
+func (q quota) debit(cost int64) (state, bool) {
+	return q.to(min(q.count+min(cost, MaxCount), MaxCount-1)), true
+}
+
+func (q quota) credit(cost int64) (state, bool) { return q.to(max(0, q.count-cost)), true }
+
+// undo frees the cost of the charge of m during its period. RULE: after a step back since the charge,
+// undo frees nothing, because the events of the period may belong to other charges.
+func (q quota) undo(cost int64, m Receipt) (state, bool) {
+	if m.At == 0 || m.stepped(q.now) || m.At < q.start || m.At >= q.end {
+		return q, false
+	}
+	return q.credit(cost)
+}

@@ -1,0 +1,243 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/storetest/internal/oracle"
+)
+
+// modelAlgorithms are the algorithms of modelled rules.
+var modelAlgorithms = append(slices.Clip(testkit.Algorithms), algorithm{Name: "quota", Rule: core.Quota}, algorithm{
+	Name: "in_flight", Rule: func(name string, l core.Limit) core.Rule { return core.InFlight(name, l.Events) },
+})
+
+// A modelRule models a core.Rule.
+type modelRule struct {
+	name       string
+	algorithm  int // an index of modelAlgorithms
+	subWindows int // zero except for a sliding window
+	soft       float64
+	shadow     bool
+	places     modelPlaces
+	limits     map[string]core.Limit // by plan; "" is the limit without a plan
+	headroom   map[string]float64    // by plan, for some of them
+	days       days                  // of a quota
+}
+
+// rule returns the modelled Rule.
+func (r *modelRule) rule() core.Rule {
+	rule := r.places.modify(modelAlgorithms[r.algorithm].Rule(r.name, r.limits[""]).Soft(r.soft))
+	for _, plan := range planNames {
+		if l, ok := r.limits[plan]; ok {
+			rule = rule.Plan(plan, l)
+		}
+		if percent, ok := r.headroom[plan]; ok {
+			rule = rule.Headroom(plan, percent)
+		}
+	}
+	if modelAlgorithms[r.algorithm].Name == "quota" {
+		rule = r.days.rule(rule)
+	}
+	if r.subWindows > 0 {
+		rule = rule.SubWindows(r.subWindows)
+	}
+	if r.shadow {
+		rule = rule.Shadow()
+	}
+	return rule
+}
+
+// replaces reports whether r replaces o in a variant.
+func (r *modelRule) replaces(o *modelRule) bool {
+	return r.name == o.name && r.algorithm == o.algorithm
+}
+
+// under returns r with one limit.
+func (r *modelRule) under(plan string, l core.Limit) limited {
+	if l.Burst == 0 {
+		l.Burst = l.Events
+	}
+	return limited{r.name, r.algorithm, r.subWindows, r.soft, r.shadow, r.places, l, plan, r.headroom[plan], r.days}
+}
+
+// conflicts reports whether r and o have different limits for one plan.
+func (r *modelRule) conflicts(o *modelRule) bool {
+	for plan, l := range r.limits {
+		if other, ok := o.limits[plan]; ok && r.name == o.name && r.under(plan, l) != o.under(plan, other) {
+			return true
+		}
+	}
+	return false
+}
+
+// A limited is a rule with the limit of one event.
+type limited struct {
+	name                  string
+	algorithm, subWindows int
+	soft                  float64
+	shadow                bool
+	places                modelPlaces
+	limit                 core.Limit // with a Burst
+	plan                  string     // the PlanName
+	headroom              float64
+	days                  days
+}
+
+// equal reports whether r and o are the same limit, under any plan.
+func (r limited) equal(o limited) bool {
+	o.plan = r.plan
+	return r == o
+}
+
+func (r limited) String() string {
+	m := modelRule{r.name, r.algorithm, r.subWindows, r.soft, r.shadow, r.places, map[string]core.Limit{"": r.limit}, nil, r.days}
+	return fmt.Sprintf("%v plan %q headroom %v", m.rule(), r.plan, r.headroom)
+}
+
+func (r *limited) counts() bool { return r.limit != core.Unlimited && r.limit != core.Blocked }
+
+// oracle returns r for the oracle, which keeps the states of different algorithms in one place.
+func (r *limited) oracle() *oracle.Rule {
+	name, l := modelAlgorithms[r.algorithm].Name, r.inForce()
+	o := &oracle.Rule{
+		Name: name + " " + r.name, Algorithm: name, Events: int64(l.Events), Per: (l.Per + r.places.hold).Microseconds(),
+		Extra: percent(int64(l.Burst), r.soft), SubWindows: int64(r.subWindows), Shadow: r.shadow, Lasting: r.places.lasting,
+	}
+	if r.headroom > 0 {
+		o.Most = max(1, percent(int64(l.Burst), 100-r.headroom))
+	}
+	switch {
+	case isBucketRule(o):
+		o.Burst = int64(l.Burst)
+	case l.Per == driver.Daily:
+		o.Unit = "day"
+	case l.Per == driver.Weekly:
+		o.Unit = "week"
+	}
+	return o
+}
+
+// charge returns a charge of r, whose limit counts, for key.
+func (r *limited) charge(key string, op oracle.Op) oracle.Charge {
+	c := oracle.Charge{Key: key, Rule: r.oracle(), Op: op}
+	if c.Rule.Unit != "" {
+		c.Calendar = r.days.calendar(key, r.limit.Per)
+	}
+	return c
+}
+
+// days are a calendar of days and weeks that all have the same length, because the clock of the Store may
+// be years from the clock with which package core computes periods.
+type days struct {
+	east   time.Duration // of the zone
+	anchor time.Time     // for the key "a", unless it is zero
+}
+
+// rule returns r, a quota, with the calendar d.
+func (d days) rule(r core.Rule) core.Rule {
+	r = r.In(time.FixedZone("east", int(d.east/time.Second)))
+	if d.anchor.IsZero() {
+		return r
+	}
+	return r.Anchor(func(_ context.Context, key string) time.Time {
+		if key == "a" {
+			return d.anchor
+		}
+		return time.Time{}
+	})
+}
+
+// calendar returns the calendar of a key.
+func (d days) calendar(key string, per time.Duration) calendar {
+	unit, begin := unitLengths["day"], time.Date(1969, 12, 29, 0, 0, 0, 0, time.UTC).Add(-d.east) // a Monday
+	if per == driver.Weekly {
+		unit = unitLengths["week"]
+	}
+	if key == "a" && !d.anchor.IsZero() {
+		begin = d.anchor
+	}
+	return calendar{length: unit, offset: (begin.UnixMicro()%unit + unit) % unit}
+}
+
+// limit returns a random limit of a rule of the algorithm. It often has the length of one of like.
+func (h *limiterHistory) limit(algorithm int, like map[string]core.Limit) (l core.Limit) {
+	bucket := isBucket(modelAlgorithms[algorithm])
+	l = core.Per(draw(h, 1, 2, 3, 7, 10, 50), draw(h, 700*time.Millisecond, time.Second, 3*time.Second, time.Minute))
+	if h.fine {
+		l = core.Per(1+h.rng.IntN(12), time.Duration(1+h.rng.IntN(100))*time.Microsecond)
+	}
+	if bucket && h.one(2) {
+		l.Burst = draw(h, 1, 2, 5, 20)
+	}
+	switch modelAlgorithms[algorithm].Name {
+	case "quota":
+		l.Per = draw(h, driver.Daily, driver.Weekly)
+	case "in_flight":
+		l = core.Limit{Events: draw(h, 1, 2, 3, 5)}
+	}
+	if old := like[draw(h, append(planNames, "")...)]; old.Events > 0 && !h.one(3) {
+		times := draw(h, 1, 2, 3, 7)
+		l = core.Limit{Events: old.Events * times, Per: old.Per, Burst: old.Burst * times}
+	}
+	if isInFlight(algorithm) {
+		l.Events = min(l.Events, 20)
+	}
+	if h.one(12) {
+		l = draw(h, core.Unlimited, core.Blocked)
+	}
+	return l
+}
+
+// rule returns a random rule of the name. It is often similar to like, unless like is nil.
+func (h *limiterHistory) rule(name string, like *modelRule) *modelRule {
+	r := &modelRule{name: name, shadow: h.one(6), soft: draw[float64](h, 0, 0, 0, 10, 50, 300), days: h.days(name)}
+	var limits map[string]core.Limit
+	if like != nil && !h.one(6) {
+		*r, limits = *like, like.limits
+	} else {
+		r.algorithm = h.rng.IntN(len(modelAlgorithms))
+		switch modelAlgorithms[r.algorithm].Name {
+		case "sliding_window":
+			r.subWindows = draw(h, 1, 3, 10, 60)
+		case "in_flight":
+			r.places = h.places()
+		}
+	}
+	r.limits, r.headroom = make(map[string]core.Limit), make(map[string]float64)
+	r.limits[""] = h.limit(r.algorithm, limits)
+	if isInFlight(r.algorithm) && r.limits[""].Events < 0 { // only plans can be Unlimited or Blocked
+		r.limits[""] = core.Limit{Events: 2}
+	}
+	for _, plan := range planNames[:h.rng.IntN(len(planNames)+1)] {
+		if !h.one(4) {
+			if r.limits[plan] = h.limit(r.algorithm, r.limits); h.one(3) {
+				r.headroom[plan] = draw[float64](h, 1, 20, 50, 90)
+			}
+		}
+	}
+	return r
+}
+
+// days returns the calendar of a name, always the same.
+func (h *limiterHistory) days(name string) days {
+	rng := rand.New(rand.NewPCG(h.seed, uint64(name[0])<<8|uint64(name[1])))
+	d := days{east: time.Duration(rng.IntN(53)-24) * 30 * time.Minute}
+	if rng.IntN(2) == 0 {
+		d.anchor = time.UnixMicro(rng.Int64N(2e15)).UTC()
+	}
+	return d
+}
+
+func rulesOf(models []*modelRule) (rules []core.Rule) {
+	for _, m := range models {
+		rules = append(rules, m.rule())
+	}
+	return rules
+}
