@@ -18,9 +18,9 @@ import (
 // # Periods
 //
 // The clock of the Store decides which period it is, so the clock of a process may be wrong by less than
-// half a period. [State.Window] is the time until the next period. So are [State.RetryAfter] after a
-// denial, and [State.ResetAfter] if something is used. [State.Period] is the length of the present period.
-// A refund of an event of an earlier period does nothing.
+// half a period. [State.Window], after a denial [State.RetryAfter], and if something is used
+// [State.ResetAfter] are the time until the next period. [State.Period] is the length of the present
+// period. A refund of an event of an earlier period does nothing.
 //
 // A period of a key lasts until the end that it had when its first event was counted. If the zone or the
 // anchor of the key changes meanwhile, the new calendar applies from then on, and the period after the

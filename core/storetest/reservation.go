@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -25,7 +26,7 @@ func reservations(s *subject, a algorithm) {
 		s.remain(l, "k", step.left, 10+step.left)
 	}
 	// A debt of more than 100 years is not counted, so it is not freed.
-	s.settle(r, 1<<45)
+	s.settle(r, math.MaxInt>>18)
 	s.settle(r, 0)
 	s.remain(l, "k", 7, 17)
 	for range 20 {
