@@ -73,10 +73,9 @@ func (r *Reservation) hold(ctx context.Context) {
 
 // detach undoes the effect of the context of the decision.
 func (a *holds) detach() {
-	if a.unbind != nil && !a.unbind() { // the context has ended, and contextEnded may not have begun
+	if a.unbind != nil && !a.unbind() { // the context has ended, and contextEnded may not have begun; or it is detached
 		renewers.keep(a.places)
 	}
-	a.unbind = nil
 }
 
 // end ends the renewals of places that are about to be freed. It reports whether they have not ended before.
