@@ -65,9 +65,14 @@ func (s State) Period() time.Duration { return time.Duration(s.period) * time.Se
 // Limit returns the limit that was in force.
 func (s State) Limit() Limit { return s.Rule.Limit() }
 
-// Used returns the capacity of the rule minus Remaining. The result is at most the capacity, even
+// Used returns the capacity of the rule minus Remaining, or zero if the State is Unknown. The result is at most the capacity, even
 // in debt or beyond the limit of a [Rule.Soft].
-func (s State) Used() int { return s.Rule.Capacity() - s.Remaining }
+func (s State) Used() int {
+	if s.Unknown {
+		return 0
+	}
+	return s.Rule.Capacity() - s.Remaining
+}
 
 // String describes d for logs, without the key. The last example is the zero Decision:
 //

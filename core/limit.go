@@ -9,7 +9,8 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A Limit is a number of events per period. The zero Limit is invalid.
+// A Limit is a number of events per period. The zero Limit is invalid. For the periods of the calendar, Per
+// is a mark and no duration: see [Monthly]. [Limit.String] writes all limits.
 type Limit struct {
 	Events int           // events per period, 1 to 2^48-1
 	Per    time.Duration // the period: whole microseconds, up to 100 years; zero for InFlight; see Quota

@@ -19,10 +19,11 @@ import (
 // [ErrRuleConflict]. A name consists of 1 to 64 characters of printable ASCII, and is sent to clients
 // in the header field RateLimit-Policy, unless [Rule.Label] sets another name for them.
 //
-// The length of a window or log is its period, together with the number of sub-windows, and that of an
-// [InFlight] its [Rule.Hold]. The length of a bucket is the time in which it fills up: a minute for "10/m",
-// "100/m" and "20/m burst 20", but two minutes for "10/m burst 20". The extra events of [Rule.Soft] count:
-// "10/m" with 10 percent holds 11 events, and has a length of 66 s.
+// The length of a window or log is its period, together with the number of sub-windows, that of an
+// [InFlight] its [Rule.Hold], and that of a [Quota] its unit of the calendar, in any zone. The length of a
+// bucket is the time in which it fills up: a minute for "10/m", "100/m" and "20/m burst 20", but two
+// minutes for "10/m burst 20". The extra events of [Rule.Soft] count: "10/m" with 10 percent holds 11
+// events, and has a length of 66 s.
 //
 // Limits of one length share the states of a name: the limits of its plans and variants, and those
 // before and after [Limiter.Replace]. A limit of another length starts with unused states.

@@ -51,12 +51,21 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 
 // Acquire is [Limiter.Wait] for an event that takes a place of an [InFlight] rule, until the caller calls
 // [Reservation.Release]. The places of a key are given to the callers in this process in the order of
-// arrival, as soon as an event in this process has ended. For places of other processes, the first
-// caller asks again after 50 ms, then less often, up to once a second.
+// arrival, as soon as an event of the same limiter has ended. For places of other processes, the first
+// caller asks again after 50 ms, then less often, up to once a second. There is no order between processes:
+// one that always has waiting callers gets most places.
 //
 // As it is not known when a place will be free, Acquire waits for one until ctx ends. The errors are those
-// of Wait. On an error, the Reservation is nil. The place is not renewed any more when ctx has ended (see
-// [InFlight]).
+// of Wait. On an error, the Reservation is nil.
+//
+// ctx is also that of the event: the place is not renewed any more when it has ended (see [InFlight]). To
+// wait for a limited time, cancel a context of the event if there is no place until then:
+//
+//	ctx, cancel := context.WithCancel(ctx)
+//	defer cancel() // when the event has ended
+//	late := time.AfterFunc(5*time.Second, cancel)
+//	r, err := l.Acquire(ctx, key)
+//	late.Stop()
 func (l *Limiter) Acquire(ctx context.Context, key string) (*Reservation, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
