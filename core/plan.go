@@ -62,7 +62,9 @@ func (r Rule) Plan(name string, l Limit) Rule {
 // callers until none is. It is for callers that share a key, such as the interactive requests and the batch
 // jobs of a customer. The limit of the plan is that of [Rule.Plan], or that of r if it has none. percent is
 // 0 to 99, and 0 removes the headroom. At least one event remains to the plan. Its State, its header fields
-// and its RetryAfter are about the part that it may use, except for [State.Limit]. [Rule.Soft] does not apply to the plan.
+// and its RetryAfter are about the part that it may use: q=80, and Remaining 0 when 80 are used. Only
+// [State.Limit] is the whole limit. A plan of another length (see [Rule]) has a state of its own, and
+// leaves nothing to the others. [Rule.Soft] does not apply to the plan.
 func (r Rule) Headroom(plan string, percent float64) Rule {
 	if r.d == nil {
 		return r

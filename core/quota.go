@@ -24,17 +24,19 @@ import (
 //
 // A period of a key lasts until the end that it had when its first event was counted. If the zone or the
 // anchor of the key changes meanwhile, the new calendar applies from then on, and the period after the
-// change may be shorter. By the new calendar, that period may have begun before the old one ended: a refund
-// of an event between both times frees an event of the new period.
+// change may be shorter than [State.Period], which is that of the new calendar. By the new calendar, that
+// period may have begun before the old one ended: a refund of an event between both times frees an event of
+// the new period.
 //
 // # Outages
 //
 // The backup of package failover begins at zero, as it does not know the counts of Redis, so the outages of
 // a period may admit one more quota in each process (one n-th of it in each of n with failover.Instances).
 // For a quota that must not be exceeded, name the rule in failover.FailClosedFor. A state lives until the
-// end of its period, up to 31 days: Redis must keep it (maxmemory-policy noeviction, and persistence), or
-// the quota begins again. With memstore.Store, it begins again when the process is started. Package lease
-// does not lease quotas, because a process that ends would lose the events that it holds.
+// end of its period, up to 31 days and an hour: Redis must keep it (maxmemory-policy noeviction, and
+// persistence), or the quota begins again. With memstore.Store, it begins again when the process is
+// started. Package lease does not lease quotas, because a process that ends would lose the events that it
+// holds.
 func Quota(name string, l Limit) Rule { return newRule(name, driver.Quota, l) }
 
 // Daily returns a limit of n events a day, for a [Quota]. Its text is "n/day".
@@ -63,8 +65,9 @@ func (r Rule) Location() *time.Location {
 // Anchor returns a copy of r, a [Quota], with a period of its own for each key, which begins at the time
 // that f returns: that day of each month or week, and that time of the day, at the location of [Rule.In].
 // The date may be in the past or in the future. A month without that day begins its period on its last day:
-// the 31st is February 28 or 29. It is for quotas that are renewed when a subscription is. If f returns the
-// zero time, the key has the periods of the calendar.
+// the 31st is February 28 or 29. The day is that at the location: 23:30 UTC on the 31st is the first in
+// Berlin. A time that the clocks skip is the first one after it. It is for quotas that are renewed when a
+// subscription is. If f returns the zero time, the key has the periods of the calendar.
 //
 // Each decision about the key calls f once, from many goroutines. f must return quickly, and must not call
 // a Limiter. ctx is that of the decision. A nil f removes the anchor.
