@@ -108,6 +108,17 @@
 // [core.Rule.Hold]. The place of a process that exits before the call lapses, too: Shutdown of
 // [net/http.Server] waits only for the handlers.
 //
+// A request can lose its place while its handler runs, for example in a long outage of Redis, and then runs
+// beside n others (see [core.Reservation.Lost]). The gate does not end it. A handler that must not go on
+// waits for the channel of [Lost], too:
+//
+//	select {
+//	case m := <-messages:
+//		...
+//	case <-gate.Lost(r.Context()):
+//		return
+//	}
+//
 // The header fields have no time, because a place ends by an event. The problem document has none either,
 // and there is no Retry-After unless another rule denies the request, too. OnDenied can set one.
 //
