@@ -176,11 +176,11 @@ func (d Decision) States() iter.Seq2[int, State] {
 	}
 }
 
-// set copies rule and the fields of v, a verdict of rule, to s. It copies single fields because v has
+// set copies rule and the fields of v, a verdict of rule, to s, except for the period of a quota. It copies single fields because v has
 // just been written: the processor would wait for a copy of the whole.
 func (s *State) set(rule Rule, v *driver.Verdict) {
 	s.Rule = rule
-	s.Allowed, s.Unknown, s.Soft, s.period, s.Remaining = v.Allowed, v.Unknown, v.Soft, v.Period, v.Remaining
+	s.Allowed, s.Unknown, s.Soft, s.Remaining = v.Allowed, v.Unknown, v.Soft, v.Remaining
 	s.RetryAfter, s.ResetAfter, s.Window, s.Delay = v.RetryAfter, v.ResetAfter, v.Window, v.Delay
 }
 

@@ -192,7 +192,9 @@ func (e *event) add(ctx context.Context, a *Ask, rules []Rule, op driver.Op, end
 	rule = rule.inForce()
 	e.nCharges = 1
 	l.rule, l.ask, l.charge = rule, 0, 0
-	e.fill(ctx, &e.charge[0], a, rule, op)
+	if a.fill(&e.charge[0], rule, op); rule.d.Algorithm >= driver.InFlight {
+		e.fillOther(ctx, &e.charge[0], a, rule, op)
+	}
 }
 
 // begin makes e an event of several lines, of which it has none yet.
@@ -224,7 +226,9 @@ func (e *event) append(ctx context.Context, a *Ask, rules []Rule, op driver.Op, 
 		at := len(m.charges)
 		m.charges = append(m.charges, driver.Charge{})
 		c := &m.charges[at]
-		e.fill(ctx, c, a, rule, op)
+		if a.fill(c, rule, op); rule.d.Algorithm >= driver.InFlight {
+			e.fillOther(ctx, c, a, rule, op)
+		}
 		for i := range before {
 			known := &m.charges[i]
 			if !meet(known, c) {
@@ -277,9 +281,9 @@ func (a *Ask) noChargeOf(r Rule, ends time.Duration) int32 {
 	return endingBlock
 }
 
-// fill makes c, a charge of e, that of a to rule. The op of c is op, or Peek if a.Peek is set. c may have
-// been used before.
-func (e *event) fill(ctx context.Context, c *driver.Charge, a *Ask, rule Rule, op driver.Op) {
+// fill makes c the charge of a to rule. The op of c is op, or Peek if a.Peek is set. c may have been used
+// before.
+func (a *Ask) fill(c *driver.Charge, rule Rule, op driver.Op) {
 	if a.Peek {
 		op = driver.Peek
 	}
@@ -292,6 +296,10 @@ func (e *event) fill(ctx context.Context, c *driver.Charge, a *Ask, rule Rule, o
 	c.MaxDelay = a.MaxDelay
 	c.Receipt = driver.Receipt{}
 	c.Verdict = driver.Verdict{} // a Store may set single fields
+}
+
+// fillOther is the rest of fill for an in-flight rule or a quota, so that the compiler can inline fill.
+func (e *event) fillOther(ctx context.Context, c *driver.Charge, a *Ask, rule Rule, op driver.Op) {
 	switch c.Rule.Algorithm {
 	case driver.Quota:
 		c.Rule = rule.d.during(ctx, a.Key)
@@ -368,6 +376,9 @@ func (e *event) conclude(d *Decision, reserved bool) {
 		case !known:
 			d.rest[i-1].set(rule, v)
 			d.rest[i-1].Ask = int(l.ask)
+		}
+		if v.Period > 0 {
+			d.state(i).period = v.Period
 		}
 		retryAfter := v.RetryAfter
 		if !v.Allowed && rule.d.Algorithm == driver.InFlight && l.charge >= 0 {

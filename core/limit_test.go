@@ -100,7 +100,7 @@ func TestLimit_MarshalText_JSON(t *testing.T) {
 
 // The text form of every Limit that ParseLimit returns parses to the same Limit.
 func FuzzParseLimit(f *testing.F) {
-	for _, text := range []string{"10/s", "500/h", "10/s burst 20", "5/1h30m", "7/3d", "1/1ns", "1/0.5s", "x", "1/h0m", "5/min", "5/months", "unlimited", " blocked"} {
+	for _, text := range []string{"10/s", "500/h", "10/s burst 20", "5/1h30m", "7/3d", "1/1ns", "1/0.5s", "x", "1/h0m", "5/min", "5/months", "5", "5/month", "unlimited", " blocked"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -108,7 +108,8 @@ func FuzzParseLimit(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if l != core.Unlimited && l != core.Blocked && (l.Events <= 0 || l.Per <= 0 || l.Burst < 0) {
+		per := l.Per > 0 || l.Per == 0 && l.Burst == 0 || l.Per == core.Daily(1).Per || l.Per == core.Weekly(1).Per || l.Per == core.Monthly(1).Per
+		if l != core.Unlimited && l != core.Blocked && (l.Events <= 0 || !per || l.Burst < 0) {
 			t.Fatalf("%q: got %#v", text, l)
 		}
 		if again, err := core.ParseLimit(l.String()); err != nil || again != l {
@@ -116,5 +117,7 @@ func FuzzParseLimit(f *testing.F) {
 		}
 		core.TokenBucket("r", l)
 		core.SlidingLog("r", l)
+		core.InFlight("r", 1).Plan("p", l)
+		core.Quota("r", l)
 	})
 }

@@ -130,7 +130,14 @@ func (s *Store) now() int64 {
 // wall returns the time of the wall clock for a quota, whose periods are those of the calendar, and 0 for
 // other charges.
 func (s *Store) wall(c *driver.Charge) int64 {
-	if c.Rule.Algorithm != driver.Quota || s.clock != nil {
+	if c.Rule.Algorithm != driver.Quota {
+		return 0
+	}
+	return s.wallTime()
+}
+
+func (s *Store) wallTime() int64 {
+	if s.clock != nil {
 		return 0
 	}
 	return time.Now().UnixMicro()
