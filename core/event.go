@@ -193,7 +193,7 @@ func (e *event) add(ctx context.Context, a *Ask, rules []Rule, op driver.Op, end
 	e.nCharges = 1
 	l.rule, l.ask, l.charge = rule, 0, 0
 	if a.fill(&e.charge[0], rule, op); rule.d.Algorithm >= driver.InFlight {
-		e.fillOther(ctx, &e.charge[0], a, rule, op)
+		e.fillOther(ctx, &e.charge[0], a, rule)
 	}
 }
 
@@ -227,7 +227,7 @@ func (e *event) append(ctx context.Context, a *Ask, rules []Rule, op driver.Op, 
 		m.charges = append(m.charges, driver.Charge{})
 		c := &m.charges[at]
 		if a.fill(c, rule, op); rule.d.Algorithm >= driver.InFlight {
-			e.fillOther(ctx, c, a, rule, op)
+			e.fillOther(ctx, c, a, rule)
 		}
 		for i := range before {
 			known := &m.charges[i]
@@ -299,13 +299,13 @@ func (a *Ask) fill(c *driver.Charge, rule Rule, op driver.Op) {
 }
 
 // fillOther is the rest of fill for an in-flight rule or a quota, so that the compiler can inline fill.
-func (e *event) fillOther(ctx context.Context, c *driver.Charge, a *Ask, rule Rule, op driver.Op) {
+func (e *event) fillOther(ctx context.Context, c *driver.Charge, a *Ask, rule Rule) {
 	switch c.Rule.Algorithm {
 	case driver.Quota:
 		c.Rule = rule.d.during(ctx, a.Key)
 	case driver.InFlight:
 		c.Cost = 1
-		e.takes = e.takes || op == driver.Spend
+		e.takes = e.takes || c.Op == driver.Spend
 		if a.Limiter.local {
 			c.Rule = c.Rule.Lasting
 		}
