@@ -43,9 +43,8 @@ func (a Algorithm) IsBucket() bool { return a == TokenBucket || a == LeakyBucket
 // unknown returns the text of the panic in a switch that has no case for the algorithm.
 func (a Algorithm) unknown() string { return fmt.Sprintf("weir: no algorithm has the number %d", a) }
 
-// An engine applies one algorithm with its constants: a *bucket, *window, *log, *places or
-// *quota. Spans are in
-// microseconds. A returned State may share memory with s, which must not be used again.
+// An engine applies one algorithm with its constants: a *bucket, *window, *log, *places or *quota. Spans
+// are in microseconds. A returned State may share memory with s, which must not be used again.
 //
 // The methods that every decision calls are not in the interface, because an interface call would
 // copy or allocate the Reading, which takes a sixth of the time of a decision. The functions below
@@ -71,15 +70,6 @@ func (c *Compiled) read(r *Reading, s State, now, cost int64) {
 		e.read(r, s, now)
 	case *log:
 		e.read(r, s, now, cost)
-	default:
-		c.readOther(r, s, now)
-	}
-}
-
-// readOther is read for the other engines. With more than three, the compiler searches for the type of an
-// engine in a tree, which takes 5 percent of a decision about two rules.
-func (c *Compiled) readOther(r *Reading, s State, now int64) {
-	switch e := c.engine.(type) {
 	case *places:
 		e.read(r, s, now)
 	case *quota:
@@ -99,12 +89,6 @@ func (c *Compiled) fits(r *Reading, cost, maxDelay int64) bool {
 		return e.fits(r, cost)
 	case *log:
 		return e.fits(r, cost)
-	}
-	return c.fitsOther(r, cost)
-}
-
-func (c *Compiled) fitsOther(r *Reading, cost int64) bool {
-	switch e := c.engine.(type) {
 	case *places:
 		return e.fits(r)
 	case *quota:
@@ -122,12 +106,6 @@ func (c *Compiled) spend(s State, r *Reading, now, cost int64) State {
 		return e.spend(r, now, cost)
 	case *log:
 		return e.spend(s, now, cost)
-	}
-	return c.spendOther(s, r, now, cost)
-}
-
-func (c *Compiled) spendOther(s State, r *Reading, now, cost int64) State {
-	switch e := c.engine.(type) {
 	case *places:
 		return e.spend(s, r, now)
 	case *quota:
@@ -151,13 +129,6 @@ func (c *Compiled) verdict(v *Verdict, r *Reading, cost, maxDelay int64, spent b
 		e.verdict(v, r, cost, spent)
 	case *log:
 		e.verdict(v, r, cost, spent)
-	default:
-		c.verdictOther(v, r, cost, spent)
-	}
-}
-
-func (c *Compiled) verdictOther(v *Verdict, r *Reading, cost int64, spent bool) {
-	switch e := c.engine.(type) {
 	case *places:
 		e.verdict(v, r, spent)
 	case *quota:
@@ -187,7 +158,7 @@ func newEngine(d *Definition, extra int64) engine {
 	case InFlight:
 		return &places{capacity, extra, d.Hold.Microseconds(), false}
 	case Quota:
-		return &quota{capacity, extra, longest(d.Per), Periods{}}
+		return &quota{window{capacity, extra, longest(d.Per)}, Periods{}}
 	}
 	panic(d.Algorithm.unknown())
 }

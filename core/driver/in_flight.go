@@ -62,7 +62,7 @@ func (p *places) read(r *Reading, s State, now int64) {
 		}
 		return min(taken[i].at, now) + p.hold - now
 	}
-	r.First, r.Last, r.moved = rest(0), rest(r.Count-1), taken[r.Count-1].at > now
+	r.Last, r.moved = rest(r.Count-1), taken[r.Count-1].at > now
 	if excess := r.Count - p.events; excess >= 0 {
 		r.Retry = rest(excess)
 	}

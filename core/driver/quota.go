@@ -58,30 +58,26 @@ func (c *Compiled) During(p Periods) *Compiled {
 // State may begin later than now. It is the present one nevertheless, unless it ends later than any period
 // can: then the events count in the present period of the calendar.
 type quota struct {
-	events  int64 // including extra
-	extra   int64 // the part of events that a soft limit adds
-	longest int64 // the bound of a period, in microseconds
+	window  // whose period is a bound of the lengths of periods
 	periods Periods
 }
 
 func (q *quota) constants() Constants {
-	return Constants{Capacity: q.events, Extra: q.extra, Period: q.longest, Periods: q.periods}
+	k := q.window.constants()
+	k.Periods = q.periods
+	return k
 }
 
 func (q *quota) read(r *Reading, s State, now int64) {
 	start, end := q.periods.present(now)
 	switch left := s.Time - now; {
 	case left <= 0:
-	case left <= q.longest && s.Debt < s.Time:
+	case left <= q.period && s.Debt < s.Time:
 		start, end, r.Count = s.Debt, s.Time, s.Amount
 	default:
 		r.Count, r.moved = s.Amount, s.Amount > 0
 	}
 	r.Left, r.Phase = end-now, end-start
-}
-
-func (q *quota) fits(r *Reading, cost int64) bool {
-	return cost <= q.events && r.Count <= q.events-cost
 }
 
 func (q *quota) spend(r *Reading, now, cost int64) State { return q.at(r, r.Count+cost, now) }
@@ -120,20 +116,6 @@ func (q *quota) expiresAt(s State) int64 {
 }
 
 func (q *quota) verdict(v *Verdict, r *Reading, cost int64, spent bool) {
-	v.Allowed, v.Window, v.Period = q.fits(r, cost), duration(r.Left), int32(min(r.Phase/1e6, 1<<31-1))
-	count := r.Count
-	if v.Allowed && spent {
-		count += cost
-	}
-	v.remain(q.events-q.extra-count, cost, spent)
-	if count > 0 {
-		v.ResetAfter = v.Window
-	}
-	switch {
-	case v.Allowed:
-	case cost > q.events:
-		v.RetryAfter = Never
-	default:
-		v.RetryAfter = v.Window
-	}
+	q.window.verdict(v, r, cost, spent)
+	v.Period = int32(min(r.Phase/1e6, 1<<31-1))
 }

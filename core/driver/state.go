@@ -56,7 +56,7 @@ type Reading struct {
 	Left  int64 // FixedWindow and Quota: until the window or period ends, at least 1
 
 	// Log, sliding window or places; meaningless while Count is zero.
-	First, Last int64 // until the first and the last event that counts leave the window, or place lapses
+	First, Last int64 // until the first and the last event that counts leave the window; Last: until the last place lapses
 	Retry       int64 // until the cost fits; zero if it fits now or can never fit
 
 	// SlidingWindow: until the last microsecond of the current sub-window. InFlight: until the number of
