@@ -31,11 +31,11 @@ type Decision struct {
 // it is [Blocked], Remaining is zero, and RetryAfter and Window are [Never]. If that block ends, as
 // those of package rules can, RetryAfter, ResetAfter and Window are the time until its end.
 //
-// Window is the period that Remaining refers to. A window or log admits at most Remaining more
-// events during Window. In Window, a bucket regains as many events as remain now, so that it admits up
-// to twice as many. If nothing remains, Window is the time until one event is available. If the Rule
-// denied, Window is RetryAfter. For an [InFlight] that admits the event, it is zero. For
-// a [Quota], it is the time until the next period.
+// Window is the period that Remaining refers to. A window or log admits at most Remaining more events
+// during Window. In Window, a bucket regains as many events as remain now, so that it admits up to twice as
+// many. If nothing remains, Window is the time until one event is available. If the Rule denied, Window is
+// RetryAfter. For an [InFlight] that admits the event, it is zero. For a [Quota], it is the time until the
+// next period.
 type State struct {
 	Rule Rule
 	// Ask is the index of the ask that the State belongs to: in the arguments of [AllowTogether], or in
@@ -65,8 +65,8 @@ func (s State) Period() time.Duration { return time.Duration(s.period) * time.Se
 // Limit returns the limit that was in force.
 func (s State) Limit() Limit { return s.Rule.Limit() }
 
-// Used returns the capacity of the rule minus Remaining, or zero if the State is Unknown. The result is at most the capacity, even
-// in debt or beyond the limit of a [Rule.Soft].
+// Used returns the capacity of the rule minus Remaining, or zero if the State is Unknown. The result is at
+// most the capacity, even in debt or beyond the limit of a [Rule.Soft].
 func (s State) Used() int {
 	if s.Unknown {
 		return 0
@@ -176,8 +176,8 @@ func (d Decision) States() iter.Seq2[int, State] {
 	}
 }
 
-// set copies rule and the fields of v, a verdict of rule, to s, except for the period of a quota. It copies single fields because v has
-// just been written: the processor would wait for a copy of the whole.
+// set copies rule and the fields of v, a verdict of rule, to s, except for the period of a quota. It copies
+// single fields because v has just been written: the processor would wait for a copy of the whole.
 func (s *State) set(rule Rule, v *driver.Verdict) {
 	s.Rule = rule
 	s.Allowed, s.Unknown, s.Soft, s.Remaining = v.Allowed, v.Unknown, v.Soft, v.Remaining

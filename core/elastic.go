@@ -24,8 +24,8 @@ import (
 // half used at every size. After the limit of a window or log has shrunk, surplus events expire as
 // usual, so no key is denied for longer than Per.
 //
-// The limit of an [InFlight] only shrinks, because its places are few: upTo is a factor above 0, up to 1. At 1
-// or more of spare, the limit is that of r, at 0 or less upTo times as large, and at least 1. Running
+// The limit of an [InFlight] only shrinks, because its places are few: upTo is a factor above 0, up to 1.
+// At 1 or more of spare, the limit is that of r, at 0 or less upTo times as large, and at least 1. Running
 // events keep their places.
 func (r Rule) Elastic(spare func() float64, upTo float64) Rule {
 	return r.modify(func(d *definition) { d.elastic, d.UpTo = &elastic{spare: spare}, upTo })

@@ -109,8 +109,8 @@ func (h *hold) watch(now time.Duration) {
 }
 
 // schedule sets when the renewer looks at h next: after a third of its lease or a little later, so that
-// places that were taken at one moment are not renewed at one moment; sooner after a renewal that failed; or at
-// the end of the lease.
+// places that were taken at one moment are not renewed at one moment; sooner after a renewal that failed;
+// or at the end of the lease.
 func (h *hold) schedule(now time.Duration, failed bool) {
 	step := h.lease() / 12
 	switch {

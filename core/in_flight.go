@@ -58,9 +58,9 @@ func InFlight(name string, n int) Rule { return newRule(name, driver.InFlight, L
 const DefaultHold = 30 * time.Second
 
 // Hold returns a copy of r, an [InFlight], whose places lapse after d unless they are renewed, which
-// happens after a third of d or a little later. d is whole microseconds from 1 s to 24 h, 30 s by default. With
-// a short lease, the places of a crashed process are soon free. With a long one, events keep their places
-// while the Store is slow or down. Rules with different leases have different states, like those of
+// happens after a third of d or a little later. d is whole microseconds from 1 s to 24 h, 30 s by default.
+// With a short lease, the places of a crashed process are soon free. With a long one, events keep their
+// places while the Store is slow or down. Rules with different leases have different states, like those of
 // different periods (see [Rule]).
 func (r Rule) Hold(d time.Duration) Rule {
 	return r.modify(func(of *definition) { of.Definition.Hold = d })

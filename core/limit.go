@@ -74,8 +74,8 @@ var others = map[string]string{"days": "day", "weeks": "week", "months": "month"
 // calendar has the texts for periods of the calendar.
 var calendar = map[string]time.Duration{"day": driver.Daily, "week": driver.Weekly, "month": driver.Monthly}
 
-// String returns the text form of l, which [ParseLimit] reads: "500/h", "5/15m", "10/s burst 20", "9/month", "5"
-// without a period, "unlimited", "blocked".
+// String returns the text form of l, which [ParseLimit] reads: "500/h", "5/15m", "10/s burst 20",
+// "9/month", "5" without a period, "unlimited", "blocked".
 func (l Limit) String() string {
 	switch l {
 	case Unlimited:
@@ -136,11 +136,11 @@ func ParseLimit(text string) (Limit, error) {
 	if l.Events, err = parseCount(events); err != nil {
 		return Limit{}, parseError(text, "events: "+err.Error())
 	}
-	if !hasPeriod && !hasBurst {
-		return l, nil
-	}
-	if !hasPeriod {
+	switch {
+	case !hasPeriod && hasBurst:
 		return Limit{}, parseError(text, `has no "/"`)
+	case !hasPeriod:
+		return l, nil
 	}
 	if l.Per, err = parsePeriod(period); err != nil {
 		return Limit{}, parseError(text, "period: "+err.Error())

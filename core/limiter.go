@@ -143,8 +143,7 @@ func (l *Limiter) rulesFor(ctx context.Context, key, plan string) (rules []Rule,
 
 // Reserve is [Limiter.AllowN] for an event whose cost may turn out to be more or less than n, or which
 // takes a place of an [InFlight] rule until it ends. If the event is denied, Settle, Refund and Release do
-// nothing. On an error the Reservation is nil, and the
-// event has been charged at most once, or not at all.
+// nothing. On an error the Reservation is nil, and the event has been charged at most once, or not at all.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int) (*Reservation, error) {
 	return ReserveTogether(ctx, Ask{Limiter: l, Key: key, Cost: n, Peek: n == 0})
 }
