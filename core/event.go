@@ -302,7 +302,7 @@ func (a *Ask) fill(c *driver.Charge, rule Rule, op driver.Op) {
 func (e *event) fillOther(ctx context.Context, c *driver.Charge, a *Ask, rule Rule) {
 	switch c.Rule.Algorithm {
 	case driver.Quota:
-		c.Rule = rule.d.during(ctx, a.Key)
+		c.Rule = rule.d.during(ctx, a.Limiter.now(), a.Key)
 	case driver.InFlight:
 		c.Cost = 1
 		e.takes = e.takes || c.Op == driver.Spend

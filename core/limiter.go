@@ -45,7 +45,7 @@ func New(s Store, rules ...Rule) (*Limiter, error) {
 	if err := driver.Declare(s, driver.Change{New: set.definitions()}); err != nil {
 		return nil, err
 	}
-	l := &Limiter{view: view{shared: &shared{store: s, local: driver.IsLocal(s)}}}
+	l := &Limiter{view: view{shared: &shared{store: s, local: driver.IsLocal(s), now: driver.ClockOf(s)}}}
 	l.observer, _ = s.(driver.Observer)
 	l.current.Store(set)
 	return l, nil

@@ -94,9 +94,8 @@ type presentPeriods struct {
 	from, until int64 // Unix microseconds
 }
 
-// during returns the compiled rule of r, a quota, for an event of key at this moment.
-func (r *definition) during(ctx context.Context, key string) *driver.Compiled {
-	now := time.Now()
+// during returns the compiled rule of r, a quota, for an event of key at the time now.
+func (r *definition) during(ctx context.Context, now time.Time, key string) *driver.Compiled {
 	us := now.UnixMicro()
 	if r.anchor != nil {
 		return r.compiled.During(r.periods(now, r.anchor(ctx, key)))

@@ -168,9 +168,9 @@ func testPeriods(t *testing.T, about string, s scan, location *time.Location, l 
 // A quota without anchors computes its periods once, until half of them has passed, or the clock is set.
 func TestDefinition_During(t *testing.T) {
 	r := Quota("q", Monthly(5))
-	first := r.d.during(t.Context(), "a")
+	first := r.d.during(t.Context(), time.Now(), "a")
 	known := *r.d.latest.periods.Load()
-	if again := r.d.during(t.Context(), "b"); again != first || known.compiled != first {
+	if again := r.d.during(t.Context(), time.Now(), "b"); again != first || known.compiled != first {
 		t.Errorf("got two rules for one month: %+v and %+v", first.Constants, again.Constants)
 	}
 	const hour = int64(time.Hour / time.Microsecond)
@@ -180,13 +180,13 @@ func TestDefinition_During(t *testing.T) {
 		"a later clock":    {first, now + hour, known.until + 9*hour},
 	} {
 		r.d.latest.periods.Store(&other)
-		c := r.d.during(t.Context(), "a")
+		c := r.d.during(t.Context(), time.Now(), "a")
 		if got := r.d.latest.periods.Load(); c == first || got.compiled != c || got.from > now || got.until <= now {
 			t.Errorf("periods of %s: got %+v, want the periods of now", name, got)
 		}
 	}
 	anchored := r.Anchor(func(_ context.Context, key string) time.Time { return time.Unix(int64(len(key))*1e6, 0) })
-	one, two := anchored.d.during(t.Context(), "a"), anchored.d.during(t.Context(), "bb")
+	one, two := anchored.d.during(t.Context(), time.Now(), "a"), anchored.d.during(t.Context(), time.Now(), "bb")
 	if one.Constants.Periods == two.Constants.Periods || one.ID != two.ID {
 		t.Errorf("got %+v and %+v for keys with different anchors", one.Constants.Periods, two.Constants.Periods)
 	}

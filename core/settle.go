@@ -148,7 +148,8 @@ func (e *event) debits(ctx context.Context, changes []change) (charges []driver.
 			rule := of.Rule
 			if rule.Algorithm == driver.Quota { // another period may have begun
 				line := slices.IndexFunc(e.lines(), func(l line) bool { return int(l.charge) == c.i })
-				rule = e.lines()[line].rule.d.during(ctx, of.Key)
+				l := &e.lines()[line]
+				rule = l.rule.d.during(ctx, e.asks()[l.ask].limiter.now(), of.Key)
 			}
 			charges = append(charges, driver.Charge{Key: of.Key, Rule: rule, Op: driver.Debit, Cost: c.cost})
 			raised = append(raised, e.raise(c.i, raise{cost: c.cost}))

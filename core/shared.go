@@ -3,6 +3,7 @@ package core
 import (
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-go/weir/core/driver"
 )
@@ -10,8 +11,9 @@ import (
 // shared is the part of a Limiter that it shares with its views.
 type shared struct {
 	store    Store
-	observer driver.Observer // store, if it is one
-	local    bool            // store is a driver.Local
+	observer driver.Observer  // store, if it is one
+	local    bool             // store is a driver.Local
+	now      func() time.Time // the clock for the calendar of quotas
 	current  atomic.Pointer[ruleSet]
 	waiters  waiters
 }

@@ -78,6 +78,21 @@ type Local interface {
 	Local() bool
 }
 
+// A Clocked is a Store that does not decide by the clock of a server or of this process. Package core then
+// chooses the periods of a [Quota] by the clock of the Store.
+type Clocked interface {
+	// Now returns the time of the Store.
+	Now() time.Time
+}
+
+// ClockOf returns the clock of s if it is a [Clocked], and [time.Now] otherwise.
+func ClockOf(s Store) func() time.Time {
+	if c, ok := s.(Clocked); ok {
+		return c.Now
+	}
+	return time.Now
+}
+
 // IsLocal reports whether s is a [Local] whose States are in this process only.
 func IsLocal(s Store) bool {
 	l, ok := s.(Local)

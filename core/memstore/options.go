@@ -1,6 +1,10 @@
 package memstore
 
-import "github.com/weir-go/weir/core/internal/argument"
+import (
+	"time"
+
+	"github.com/weir-go/weir/core/internal/argument"
+)
 
 // DefaultMaxMemory is the bound in bytes when [MaxMemory] is not given: 80 MB.
 const DefaultMaxMemory = 80_000_000
@@ -15,7 +19,18 @@ type Option interface{ argument.Option[config] }
 
 type option = argument.OptionFunc[config]
 
-type config struct{ maxKeys int }
+type config struct {
+	maxKeys int
+	clock   func() time.Time // nil without Clock
+}
+
+// Clock returns an Option that makes now the clock of the store, also for quotas. It is for simulations,
+// and for tests that cannot use testing/synctest. Many goroutines call now. If the time steps back, rules
+// behave as after such a step of the clock of Redis. Clock panics if now is nil.
+func Clock(now func() time.Time) Option {
+	argument.NotNil("memstore: Clock", "now", now)
+	return option(func(c *config) { c.clock = now })
+}
 
 // MaxMemory returns an Option that limits the memory of the states in a store to n bytes. The
 // default is [DefaultMaxMemory]. The package comment lists the memory of a state. The overflow

@@ -5,7 +5,7 @@
 //
 // A Store starts no goroutine and needs no cleaning up: a state that has expired counts as absent,
 // and its memory is reused. A Store reads the monotonic clock with [time.Since], so a change of the
-// wall clock has no effect, except on the periods of quotas, and testing/synctest controls the time.
+// wall clock has no effect, except on the periods of quotas, and testing/synctest controls the time. The option [Clock] replaces it.
 //
 // # Memory
 //
@@ -78,6 +78,9 @@ func New(opts ...Option) *Store {
 	n := shards(c.maxKeys)
 	s := &Store{shards: make([]shard, n), seed: maphash.MakeSeed(), start: time.Now()}
 	s.origin = s.start.UnixMicro()
+	if c.clock != nil {
+		s.clock = func() int64 { return c.clock().UnixMicro() }
+	}
 	for i := range s.shards {
 		s.shards[i].limit = max(minShard, c.maxKeys/n) * bucketWeight
 	}
@@ -118,6 +121,14 @@ func (s *Store) Stats() Stats {
 
 // Local implements [driver.Local]. It returns true.
 func (s *Store) Local() bool { return true }
+
+// Now implements [driver.Clocked]. It returns the time of the option [Clock], or else of the wall clock.
+func (s *Store) Now() time.Time {
+	if s.clock != nil {
+		return time.UnixMicro(s.clock())
+	}
+	return time.Now()
+}
 
 // now returns Unix time in microseconds. It never steps back.
 func (s *Store) now() int64 {

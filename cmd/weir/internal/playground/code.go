@@ -1,0 +1,42 @@
+package playground
+
+import (
+	"fmt"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// constructors are the names of functions of package core.
+var constructors = map[driver.Algorithm]string{
+	driver.TokenBucket: "TokenBucket", driver.LeakyBucket: "LeakyBucket", driver.FixedWindow: "FixedWindow",
+	driver.SlidingLog: "SlidingLog", driver.SlidingWindow: "SlidingWindow",
+}
+
+// code returns a program with the limit of p.
+func (p *Parameters) code(a driver.Algorithm) string {
+	limit := fmt.Sprintf("core.%s(%d)", map[string]string{"s": "PerSecond", "m": "PerMinute", "h": "PerHour"}[p.Per], p.Limit)
+	if a.IsBucket() && p.Burst != p.Limit {
+		limit += fmt.Sprintf(".WithBurst(%d)", p.Burst)
+	}
+	return fmt.Sprintf(`package main
+
+import (
+	"fmt"
+	"log"
+	"net/http"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/nethttplimit"
+)
+
+func main() {
+	store := memstore.New()
+	api := core.Must(core.New(store, core.%s(%q, %s)))
+	limit := nethttplimit.New(api, keyfunc.RemoteIP())
+	hello := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "hello") })
+	log.Fatal(http.ListenAndServe("127.0.0.1:8080", limit(hello)))
+}
+`, constructors[a], ruleName, limit)
+}

@@ -1,0 +1,203 @@
+// Package playground sends one stream of traffic through five algorithms, for a page that shows them beside
+// each other.
+package playground
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir/cmd/weir/internal/simulate"
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+)
+
+// Parameters are the limit and the traffic that a user of the page has chosen.
+type Parameters struct {
+	Traffic string `json:"traffic"` // a kind of simulate.Generator
+	Limit   int    `json:"limit"`   // requests in each period
+	Per     string `json:"per"`     // the period: s, m or h
+	Burst   int    `json:"burst"`   // of the two buckets
+	Rate    int    `json:"rate"`    // the requests of each client in a period
+	Clients int    `json:"clients"`
+}
+
+// Default are the parameters of a page without others.
+var Default = Parameters{Traffic: simulate.Adversary, Limit: 100, Per: "m", Burst: 100, Rate: 150, Clients: 1}
+
+// Bounds of the parameters. They bound the time of a run.
+const (
+	MaxLimit   = 500
+	MaxBurst   = 1000
+	MaxRate    = 1000
+	MaxClients = 10
+)
+
+// Parse reads parameters from the query of a URL, such as "traffic=poisson&limit=20". Absent ones are those of
+// Default, and others are ignored. An invalid value is an error.
+func Parse(query string) (Parameters, error) {
+	p := Default
+	for pair := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		if err := p.set(name, value); err != nil {
+			return Default, err
+		}
+	}
+	return p, nil
+}
+
+func (p *Parameters) set(name, value string) error {
+	choices := func(of *string, all []string) error {
+		if !slices.Contains(all, value) {
+			return fmt.Errorf("%s is %.40q, and not one of %s", name, value, strings.Join(all, ", "))
+		}
+		*of = value
+		return nil
+	}
+	number := func(of *int, high int) error {
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 1 || n > high {
+			return fmt.Errorf("%s is %.40q, and not a number from 1 to %d", name, value, high)
+		}
+		*of = n
+		return nil
+	}
+	switch name {
+	case "traffic":
+		return choices(&p.Traffic, simulate.Kinds)
+	case "per":
+		return choices(&p.Per, []string{"s", "m", "h"})
+	case "limit":
+		return number(&p.Limit, MaxLimit)
+	case "burst":
+		return number(&p.Burst, MaxBurst)
+	case "rate":
+		return number(&p.Rate, MaxRate)
+	case "clients":
+		return number(&p.Clients, MaxClients)
+	}
+	return nil
+}
+
+func (p *Parameters) per() time.Duration {
+	return map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}[p.Per]
+}
+
+// periods is the length of a run in periods.
+const periods = 5
+
+// generator returns the traffic of p.
+func (p *Parameters) generator() *simulate.Generator {
+	return &simulate.Generator{
+		Kind: p.Traffic, Rate: core.Per(p.Rate, p.per()), Clients: p.Clients, For: periods * p.per(), Every: p.per() / 3, Seed: 1,
+		Targets: []core.Rule{p.rule(driver.TokenBucket)},
+	}
+}
+
+// algorithms are those of the lanes of a run.
+var algorithms = []driver.Algorithm{driver.TokenBucket, driver.LeakyBucket, driver.FixedWindow, driver.SlidingLog, driver.SlidingWindow}
+
+// rule returns the rule of an algorithm.
+func (p *Parameters) rule(a driver.Algorithm) core.Rule {
+	l := core.Per(p.Limit, p.per())
+	switch a {
+	case driver.TokenBucket:
+		return core.TokenBucket(ruleName, l.WithBurst(p.Burst))
+	case driver.LeakyBucket:
+		return core.LeakyBucket(ruleName, l.WithBurst(p.Burst))
+	case driver.FixedWindow:
+		return core.FixedWindow(ruleName, l)
+	case driver.SlidingLog:
+		return core.SlidingLog(ruleName, l)
+	}
+	return core.SlidingWindow(ruleName, l)
+}
+
+const ruleName = "api"
+
+// A Result is a run, for the page. Times are milliseconds since its begin.
+type Result struct {
+	Parameters
+	Span     int64  `json:"span"`     // the length of the run
+	Requests uint64 `json:"requests"` // of all clients
+	Demand   []int  `json:"demand"`   // the requests in each bin, which are equal parts of the span
+	Lanes    []Lane `json:"lanes"`
+}
+
+// bins is the number of bins of a run.
+const bins = 240
+
+// A Lane is one algorithm of a run.
+type Lane struct {
+	Algorithm string    `json:"algorithm"` // as in a file
+	Admitted  uint64    `json:"admitted"`
+	Denied    uint64    `json:"denied"`
+	Delayed   uint64    `json:"delayed"`
+	Passed    []int     `json:"passed"` // in each bin: the requests that reach the handler, at the ends of their delays
+	Rejected  []int     `json:"rejected"`
+	Level     []float64 `json:"level"` // at the begin of each bin and at the end of the last: the used part of the limit of client 1, 0 to 1
+	Worst     Worst     `json:"worst"`
+	Queue     int64     `json:"queue"`     // the most requests that waited
+	Delay     int64     `json:"delay"`     // the longest
+	Retry     int64     `json:"retry"`     // the median of Retry-After in seconds; zero if nothing was denied
+	RetryMax  int64     `json:"retry_max"` // the longest
+	DeniedAt  int64     `json:"denied_at"` // the time of the first denial
+	Response  string    `json:"response"`  // to the request that was denied first; empty if none was
+	Code      string    `json:"code"`      // a program in Go with this limit
+}
+
+// Worst is the span of one period in which the most requests of one client reached the handler.
+type Worst struct {
+	Admitted int64 `json:"admitted"`
+	Begin    int64 `json:"begin"`
+}
+
+// Run sends the traffic of p through all algorithms.
+func Run(ctx context.Context, p Parameters) (*Result, error) {
+	g := p.generator()
+	r := &Result{Parameters: p, Span: g.For.Milliseconds(), Demand: make([]int, bins)}
+	lanes := make([]*lane, len(algorithms))
+	for i, a := range algorithms {
+		l, err := newLane(p, a)
+		if err != nil {
+			return nil, err
+		}
+		lanes[i] = l
+	}
+	width := g.For.Microseconds() / bins
+	at := 0 // the next bin whose level is not known
+	levels := func(until int64) error {
+		for ; at <= bins && simulate.Begin+int64(at)*width <= until; at++ {
+			for _, l := range lanes {
+				if err := l.addLevel(ctx, simulate.Begin+int64(at)*width); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	for e := range g.Traffic() {
+		if err := levels(e.At); err != nil {
+			return nil, err
+		}
+		r.Requests++
+		r.Demand[bin(e.At, width)]++
+		for _, l := range lanes {
+			if err := l.add(ctx, e, width); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := levels(simulate.Begin + bins*width); err != nil {
+		return nil, err
+	}
+	for _, l := range lanes {
+		r.Lanes = append(r.Lanes, l.result())
+	}
+	return r, nil
+}
+
+func bin(at, width int64) int { return int((at - simulate.Begin) / width) }

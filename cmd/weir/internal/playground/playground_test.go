@@ -1,0 +1,142 @@
+package playground
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/weir-go/weir/cmd/weir/internal/simulate"
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/nethttplimit"
+)
+
+func run(t *testing.T, query string) *Result {
+	t.Helper()
+	p, err := Parse(query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Run(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// The figures of the documentation of each algorithm.
+func TestRun_Adversary(t *testing.T) {
+	for _, query := range []string{"", "clients=3", "limit=20&burst=20&per=s", "limit=7&burst=7&per=h"} {
+		r := run(t, query)
+		n := int64(r.Limit)
+		var got []int64
+		for _, l := range r.Lanes {
+			got = append(got, l.Worst.Admitted)
+		}
+		if want := []int64{2*n - 1, n, 2 * n, n, n}; !slices.Equal(got, want) {
+			t.Errorf("%q: got at most %d in any period, want %d", query, got, want)
+		}
+	}
+}
+
+// The counts of the bins are those of the run, and levels are parts of the limit.
+func TestRun_Bins(t *testing.T) {
+	for _, kind := range simulate.Kinds {
+		r := run(t, "limit=50&clients=4&traffic="+kind)
+		sum := func(of []int) (n uint64) {
+			for _, v := range of {
+				n += uint64(v)
+			}
+			return n
+		}
+		if sum(r.Demand) != r.Requests || r.Requests == 0 {
+			t.Errorf("%s: the bins have %d of %d requests", kind, sum(r.Demand), r.Requests)
+		}
+		for _, l := range r.Lanes {
+			late := l.Admitted - sum(l.Passed) // of a queue, after the end
+			if l.Admitted+l.Denied != r.Requests || sum(l.Rejected) != l.Denied || late > 0 && l.Algorithm != "leaky_bucket" || late > 4*100 {
+				t.Errorf("%s, %s: %d admitted and %d denied of %d; the bins have %d and %d", kind, l.Algorithm, l.Admitted, l.Denied, r.Requests, sum(l.Passed), sum(l.Rejected))
+			}
+			if len(l.Level) != bins+1 || slices.Min(l.Level) < 0 || slices.Max(l.Level) > 1 || slices.Max(l.Level) == 0 {
+				t.Errorf("%s, %s: %d levels from %v to %v", kind, l.Algorithm, len(l.Level), slices.Min(l.Level), slices.Max(l.Level))
+			}
+			if l.Denied > 0 != (l.Response != "") || l.Denied > 0 != (l.Retry > 0) {
+				t.Errorf("%s, %s: %d denied, Retry-After %d, response %q", kind, l.Algorithm, l.Denied, l.Retry, l.Response)
+			}
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	for query, want := range map[string]string{
+		"":                 "",
+		"x=1&limit=20":     "",
+		"limit=0":          `limit is "0", and not a number from 1 to 500`,
+		"limit=501":        `limit is "501", and not a number from 1 to 500`,
+		"burst=1e9":        `burst is "1e9", and not a number from 1 to 1000`,
+		"rate=-1":          `rate is "-1", and not a number from 1 to 1000`,
+		"clients=":         `clients is "", and not a number from 1 to 10`,
+		"traffic=%61":      `traffic is "%61", and not one of steady, poisson, burst, adversary`,
+		"per=d":            `per is "d", and not one of s, m, h`,
+		"limit=1&limit=xy": `limit is "xy", and not a number from 1 to 500`,
+	} {
+		_, err := Parse(query)
+		if got := ""; err != nil && err.Error() != want || err == nil && want != got {
+			t.Errorf("%q: got %v, want %q", query, err, want)
+		}
+	}
+}
+
+// The response is that of a middleware to the same requests.
+func TestResponse(t *testing.T) { synctest.Test(t, testResponse) }
+
+func testResponse(t *testing.T) {
+	for _, l := range []Parameters{Default, {Limit: 1, Burst: 1, Per: "s"}, {Limit: 7, Burst: 30, Per: "m"}, {Limit: 50, Burst: 3, Per: "s"}, {Limit: 500, Burst: 1000, Per: "h"}, {Limit: 3, Burst: 1, Per: "h"}} {
+		for _, a := range algorithms {
+			rule := l.rule(a)
+			limiter := core.Must(core.New(memstore.New(), rule))
+			handler := nethttplimit.New(limiter, keyfunc.RemoteIP())(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			_, err := limiter.AllowN(t.Context(), "192.0.2.1", rule.Capacity())
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+			d, err := limiter.Peek(t.Context(), "192.0.2.1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want strings.Builder
+			want.WriteString("HTTP/1.1 429 Too Many Requests\r\n")
+			if err := w.Result().Header.Write(&want); err != nil {
+				t.Fatal(err)
+			}
+			want.WriteString("\r\n" + w.Body.String())
+			if got := response(d.State(0)); w.Code != 429 || got != strings.ReplaceAll(want.String(), "\r\n", "\n") {
+				t.Errorf("%v, %v: got\n%s\nwant\n%s", rule.Limit(), a, got, want.String())
+			}
+		}
+	}
+}
+
+// The programs compile.
+func TestCode(t *testing.T) {
+	for _, query := range []string{"limit=5&burst=20&per=s", "limit=5&burst=5&per=m", "limit=5&burst=4&per=h"} {
+		for _, l := range run(t, query).Lanes {
+			file := filepath.Join(t.TempDir(), "main.go")
+			if err := os.WriteFile(file, []byte(l.Code), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := exec.Command("go", "vet", file).CombinedOutput(); err != nil {
+				t.Errorf("%s, %s: %v\n%s\n%s", query, l.Algorithm, err, out, l.Code)
+			}
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package simulate
+
+import (
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+)
+
+// A Policy is a limiter, with counts of its decisions.
+type Policy struct {
+	Name                       string
+	Requests, Admitted, Denied uint64
+	Delayed                    uint64 // admitted, after a delay
+	// RetryAfter has the waits that denied clients were told, in seconds, rounded up as in the header field.
+	RetryAfter Distribution
+	Never      uint64  // denials of costs that can never be admitted, without such a wait
+	Rules      []*Rule // in the order of the States; those that never counted an event are nil
+
+	limiter *core.Limiter
+}
+
+// count counts the decision d about e, an event of c.
+func (p *Policy) count(c *Client, e *Event, d *core.Decision) {
+	p.Requests++
+	switch {
+	case d.Allowed:
+		p.Admitted++
+		if d.Delay > 0 {
+			p.Delayed++
+		}
+	case d.RetryAfter == core.Never:
+		p.Denied++
+		p.Never++
+	default:
+		p.Denied++
+		p.RetryAfter.Add(max(1, int64((d.RetryAfter+time.Second-1)/time.Second)))
+	}
+	if p.Rules == nil {
+		p.Rules = make([]*Rule, d.Len())
+	}
+	for i, s := range d.States() {
+		if s.Unknown || s.Limit() == core.Unlimited {
+			continue
+		}
+		if p.Rules[i] == nil {
+			p.Rules[i] = &Rule{Rule: s.Rule}
+		}
+		p.Rules[i].count(c, e, d, &s)
+	}
+}
+
+// A Rule is a rule of a [Policy], with counts of its decisions. A shadow rule counts the events that it
+// would deny.
+type Rule struct {
+	Rule             core.Rule // with the limit of its first decision
+	Admitted, Denied uint64    // by this rule, whatever the others decided
+	Delayed          uint64    // admitted by all rules, after a delay
+	Delay            Distribution
+	Queue            Distribution // of a leaky bucket: the events in the queue after each admitted one
+	Worst            Window
+}
+
+func (r *Rule) count(c *Client, e *Event, d *core.Decision, s *core.State) {
+	if !s.Allowed {
+		r.Denied++
+		return
+	}
+	r.Admitted++
+	if !d.Allowed {
+		return
+	}
+	if r.Rule.Algorithm() == driver.LeakyBucket {
+		r.Queue.Add(int64(s.Used()))
+		if s.Delay > 0 {
+			r.Delayed++
+			r.Delay.Add(s.Delay.Microseconds())
+		}
+	}
+	if l := s.Limit(); l.Per > 0 {
+		c.window(r).add(e, max(e.Cost, 1), l, s.Delay)
+	}
+}

@@ -1,0 +1,97 @@
+// Package simulate applies limits to recorded or generated traffic, and counts what the limits did to it.
+//
+// The limiters are those of package core, on a memstore.Store whose clock is the time of the events. A
+// simulated client does not adapt: it sends each request at the time of the trace, also after a denial.
+package simulate
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/memstore"
+)
+
+// A Simulation applies the limiters of one configuration to events. It is not safe for concurrent use.
+type Simulation struct {
+	Policies []*Policy
+	Clients  map[string]*Client // by key
+	Timeline Timeline
+
+	store *memstore.Store
+	now   int64 // Unix microseconds
+	ask   [1]core.Ask
+}
+
+// New returns a Simulation without policies.
+func New() *Simulation {
+	s := &Simulation{Clients: make(map[string]*Client)}
+	s.store = memstore.New(memstore.Clock(func() time.Time { return time.UnixMicro(s.now) }), memstore.MaxMemory(math.MaxInt/16))
+	return s
+}
+
+// Store returns the store of the limiters for [Simulation.Add]. It evicts no state.
+func (s *Simulation) Store() core.Store { return s.store }
+
+// Add adds a policy, whose limiter has the store of s.
+func (s *Simulation) Add(name string, l *core.Limiter) *Policy {
+	p := &Policy{Name: name, limiter: l}
+	s.Policies = append(s.Policies, p)
+	return p
+}
+
+// Decide decides about an event in a policy of s, at the time of the event, and counts the decision. The
+// times of events must not decrease. If p is nil, no limit applies to the event.
+func (s *Simulation) Decide(ctx context.Context, p *Policy, e *Event) (core.Decision, error) {
+	s.now = e.At
+	d := core.Decision{Allowed: true}
+	if p != nil {
+		var err error
+		s.ask[0] = core.Ask{Limiter: p.limiter, Key: e.Key, Cost: e.Cost, Plan: e.Plan}
+		if d, err = core.AllowTogether(ctx, s.ask[:]...); err != nil {
+			return d, err
+		}
+	}
+	c := s.Clients[e.Key]
+	if c == nil {
+		c = new(Client)
+		s.Clients[e.Key] = c
+	}
+	c.Requests++
+	switch {
+	case !d.Allowed:
+		c.Denied++
+	case d.Delay > 0:
+		c.Delayed++
+	}
+	s.Timeline.add(e.At, d.Allowed)
+	if p != nil {
+		p.count(c, e, &d)
+	}
+	return d, nil
+}
+
+// Peek returns the decision that an event of a key would get in a policy of s at a time, and counts nothing.
+func (s *Simulation) Peek(ctx context.Context, p *Policy, key string, at int64) (core.Decision, error) {
+	s.now = at
+	return p.limiter.Peek(ctx, key)
+}
+
+// A Client has the counts of one key, over all policies.
+type Client struct {
+	Requests, Denied uint64
+	Delayed          uint64 // admitted, after a delay
+	windows          []window
+}
+
+// window returns the window of a rule, which it makes if there is none.
+func (c *Client) window(r *Rule) *window {
+	for i := range c.windows {
+		if c.windows[i].rule == r {
+			return &c.windows[i]
+		}
+	}
+	c.windows = append(c.windows, window{rule: r})
+	return &c.windows[len(c.windows)-1]
+}

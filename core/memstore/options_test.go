@@ -1,0 +1,52 @@
+package memstore_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/memstore"
+)
+
+// A simulation decides at times of its own.
+func ExampleClock() {
+	now := time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
+	store := memstore.New(memstore.Clock(func() time.Time { return now }))
+	limiter := core.Must(core.New(store, core.FixedWindow("api", core.PerMinute(2))))
+	for range 3 {
+		d, _ := limiter.Allow(context.Background(), "user:ann")
+		fmt.Println(now.Format("15:04:05"), d)
+		now = now.Add(29 * time.Second)
+	}
+	// Output:
+	// 12:00:00 allowed: "api" 1 of 2 left
+	// 12:00:29 allowed: "api" 0 of 2 left
+	// 12:00:58 denied, retry after 2s: "api" 0 of 2 left
+}
+
+// Every rule follows the clock, also to a month that is not near the present one.
+func TestClock(t *testing.T) {
+	for _, begin := range []time.Time{time.Date(2024, 2, 10, 0, 0, 0, 0, time.UTC), time.Date(2031, 1, 31, 0, 0, 0, 0, time.UTC)} {
+		now := begin
+		store := memstore.New(memstore.Clock(func() time.Time { return now }))
+		limiter := testkit.Limiter(t, store, core.Quota("month", core.Monthly(3)), core.TokenBucket("hour", core.PerHour(2)))
+		testkit.Admit(t, limiter, "k", 2)
+		d := testkit.Allow(t, limiter, "k")
+		if d.Allowed || d.RetryAfter != 30*time.Minute {
+			t.Errorf("%v: the bucket decided %v, want a denial for half an hour", begin, d)
+		}
+		next := time.Date(begin.Year(), begin.Month()+1, 1, 0, 0, 0, 0, time.UTC)
+		now = next.Add(-time.Hour)
+		testkit.Admit(t, limiter, "k", 1)
+		d = testkit.Allow(t, limiter, "k")
+		month, _ := d.StateOf("month")
+		if length := next.Sub(next.AddDate(0, -1, 0)); d.Allowed || d.RetryAfter != time.Hour || month.Period() != length {
+			t.Errorf("%v: the quota decided %v in a period of %v, want a denial for an hour in one of %v", begin, d, month.Period(), length)
+		}
+		now = next
+		testkit.Admit(t, limiter, "k", 2)
+	}
+}
