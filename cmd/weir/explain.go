@@ -113,13 +113,18 @@ func explainIn(c *rules.Config, args []string, overrideOf func(policy, key strin
 	return w.Flush()
 }
 
+// newRequest returns a request for a text such as "POST /login" or "GET example.com/v1".
+func newRequest(text string) (*http.Request, error) {
+	method, target, ok := strings.Cut(text, " ")
+	if !ok {
+		method, target = http.MethodGet, text
+	}
+	return http.NewRequest(method, "http://"+target, nil)
+}
+
 // routeOf returns the route of a request such as "POST /login" or "GET example.com/v1".
 func routeOf(c *rules.Config, request string) (string, error) {
-	method, target, ok := strings.Cut(request, " ")
-	if !ok {
-		method, target = http.MethodGet, request
-	}
-	r, err := http.NewRequest(method, "http://"+target, nil)
+	r, err := newRequest(request)
 	if err != nil {
 		return "", err
 	}

@@ -92,22 +92,36 @@ type command struct {
 	run              func(args []string, stdout, stderr io.Writer) error
 }
 
+const many = 1 << 30 // arguments
+
 var commands = []command{
-	{"check", "FILE...", "report the errors of files", 1, 1 << 30, check},
-	{"diff", "A B", "list the changes from file A to file B", 2, 2, diff},
+	{"check", "FILE...", "report the errors of files", 1, many, check},
+	{"diff", "A B", "list the changes from file A to file B", 2, 2, nil},
 	{"explain", "FILE POLICY|ROUTE KEY [PLAN]", "list the limits of a key", 3, 4, explain},
 	{"init", "", "print an example file", 0, 0, printExample},
-	{"rules", "COMMAND", "read and change limits in Redis", 0, 0, nil}, // see runRules
+	{"playground", "", "serve a page that compares the algorithms", 0, 0, nil},
+	{"rules", "COMMAND", "read and change limits in Redis", 0, 0, nil},
+	{"simulate", "FILE TRACE...", "apply a file to recorded or generated traffic", 2, many, nil},
+	{"suggest", "TRACE...", "find limits that deny few keys of recorded traffic", 1, many, nil},
+}
+
+// flagged are the functions of the commands with flags of their own: they define the flags, and return the
+// function that runs the command.
+var flagged = map[string]func(*flag.FlagSet) func(args []string, stdout, stderr io.Writer) error{
+	"diff": defineDiff, "simulate": defineSimulate, "suggest": defineSuggest,
 }
 
 const (
-	exitError = 1
-	exitUsage = 2
+	exitError       = 1
+	exitUsage       = 2
+	exitTooManyKeys = 3
 )
 
 var (
 	errReported = errors.New("reported") // of a command that has printed its errors
 	errUsage    = errors.New("usage")    // of a command that does not have a flag
+
+	errTooManyKeys = errors.New("too many keys are newly denied")
 )
 
 // run runs the command with args, and returns the exit status.
@@ -127,10 +141,16 @@ func dispatch(flags *flag.FlagSet, all []command, prefix string, args []string, 
 		named := slices.DeleteFunc(slices.Clone(all), func(c command) bool { return c.name != prefix+args[0] })
 		if len(named) > 0 {
 			used = named
-			if used[0].run == nil {
+			if args[0] == "rules" && prefix == "" {
 				return runRules(args[1:], stdout, stderr)
 			}
-			if args, status, ok = parse(flags, args[1:], stderr, used...); !ok {
+			if define := flagged[used[0].name]; define != nil {
+				used[0].run = define(flags)
+				args, status, ok = parseAnywhere(flags, args[1:], stderr, used...)
+			} else {
+				args, status, ok = parse(flags, args[1:], stderr, used...)
+			}
+			if !ok {
 				return status
 			}
 			i := slices.IndexFunc(used, func(c command) bool { return c.min <= len(args) && len(args) <= c.max })
@@ -154,6 +174,9 @@ func exitStatus(err error, stderr io.Writer) int {
 	if err != errReported {
 		report(stderr, err)
 	}
+	if errors.Is(err, errTooManyKeys) {
+		return exitTooManyKeys
+	}
 	return exitError
 }
 
@@ -169,6 +192,21 @@ func parse(flags *flag.FlagSet, args []string, stderr io.Writer, used ...command
 		return nil, exitUsage, false
 	}
 	return flags.Args(), 0, true
+}
+
+// parseAnywhere is parse for flags that may also follow arguments. The result is the arguments. After "--",
+// there are no flags.
+func parseAnywhere(flags *flag.FlagSet, args []string, stderr io.Writer, used ...command) (rest []string, status int, ok bool) {
+	for {
+		after, status, ok := parse(flags, args, stderr, used...)
+		if !ok || len(after) == 0 {
+			return rest, status, ok
+		}
+		if n := len(args) - len(after); n > 0 && args[n-1] == "--" {
+			return append(rest, after...), 0, true
+		}
+		rest, args = append(rest, after[0]), after[1:]
+	}
 }
 
 func usage(w io.Writer, flags *flag.FlagSet, used ...command) {
@@ -236,21 +274,6 @@ func check(files []string, _, stderr io.Writer) (result error) {
 		}
 	}
 	return result
-}
-
-func diff(args []string, stdout, _ io.Writer) error {
-	a, err := load(args[0])
-	if err != nil {
-		return err
-	}
-	b, err := load(args[1])
-	if err != nil {
-		return err
-	}
-	for _, line := range rules.Diff(a, b) {
-		fmt.Fprintln(stdout, line)
-	}
-	return nil
 }
 
 //go:embed example.yaml

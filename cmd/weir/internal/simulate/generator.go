@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 )
 
 // The kinds of a [Generator].
@@ -226,15 +225,21 @@ func (h clients) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
 func (h *clients) Push(c any)   { *h = append(*h, c.(*client)) }
 func (h *clients) Pop() any     { panic("unused") }
 
+// CanAttack reports whether r is a target of an adversary: a rule with a fixed period.
+func CanAttack(r core.Rule) bool {
+	l := r.Limit()
+	return l.Events > 0 && l.Per > 0
+}
+
 // attack yields the events of an adversary.
 func (g *Generator) attack(yield func(*Event) bool) {
 	var targets []core.Rule
 	idle, longest := int64(0), int64(0) // the time until nothing is used
 	for _, r := range g.Targets {
-		l := r.Limit()
-		if l.Events <= 0 || l.Per <= 0 || r.Algorithm() == driver.Quota {
+		if !CanAttack(r) {
 			continue
 		}
+		l := r.Limit()
 		per := l.Per.Microseconds()
 		targets = append(targets, r)
 		idle = max(idle, per+per/8, share(int64(r.Capacity()), per, int64(l.Events)))

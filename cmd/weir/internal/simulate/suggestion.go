@@ -69,14 +69,13 @@ func (s *Suggestion) Counts(i int) []int64 {
 	return counts
 }
 
-// Limit returns the smallest limit that would have denied at most the part share of the keys, and the number
-// of keys that it would have denied. counts is a result of Counts.
-func Limit(counts []int64, share float64) (limit int64, denied int) {
+// Limit returns the smallest limit that would have denied at most so many keys, and the number of keys that it
+// would have denied. counts is a result of Counts.
+func Limit(counts []int64, deny int) (limit int64, denied int) {
 	if len(counts) == 0 {
 		return 0, 0
 	}
-	at := len(counts) - 1 - min(int(share*float64(len(counts))), len(counts)-1)
-	limit = counts[at]
+	limit = counts[max(0, len(counts)-1-deny)]
 	next, _ := slices.BinarySearch(counts, limit+1)
 	return limit, len(counts) - next
 }

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// count returns n with spaces between groups of three digits.
+func count[N int | int64 | uint64](n N) string {
+	digits := strconv.FormatInt(int64(n), 10)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + " " + digits[i:]
+	}
+	return digits
+}
+
+// plural returns n with a noun in the singular or the plural.
+func plural(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return count(n) + " " + noun
+}
+
+// pluralWas is plural with the verb was or were.
+func pluralWas(n int, noun string) string {
+	if n == 1 {
+		return plural(n, noun) + " was"
+	}
+	return plural(n, noun) + " were"
+}
+
+// percent returns the part n of all in percent.
+func percent[N int | uint64](n, all N) string {
+	if all == 0 {
+		return "0 %"
+	}
+	p := 100 * float64(n) / float64(all)
+	switch {
+	case n > 0 && p < 0.1:
+		return fmt.Sprintf("%.2g %%", p)
+	case n < all && p > 99.9:
+		return fmt.Sprintf("%.4g %%", p)
+	}
+	return fmt.Sprintf("%.1f %%", p)
+}
+
+// seconds returns a text for a time in seconds.
+func seconds(s float64) string {
+	d := time.Duration(s * float64(time.Second))
+	if d >= 10*time.Second {
+		return d.Round(time.Second).String()
+	}
+	return d.Round(time.Millisecond).String()
+}

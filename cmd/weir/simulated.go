@@ -1,0 +1,291 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/weir-go/weir/cmd/weir/internal/simulate"
+	"github.com/weir-go/weir/core"
+)
+
+// A simulated is the report of weir simulate.
+type simulated struct {
+	File         string            `json:"file"`
+	Trace        string            `json:"trace"`
+	First        time.Time         `json:"first"`
+	Last         time.Time         `json:"last"`
+	Requests     uint64            `json:"requests"`
+	Admitted     uint64            `json:"admitted"`
+	Denied       uint64            `json:"denied"`
+	Delayed      uint64            `json:"delayed"`
+	NoPolicy     uint64            `json:"no_policy"` // requests without a policy, which are admitted
+	Keys         int               `json:"keys"`
+	DeniedKeys   int               `json:"denied_keys"`
+	AffectedKeys int               `json:"affected_keys"` // with more denials than affected of their requests
+	Policies     []simulatedPolicy `json:"policies"`
+	TopKeys      []simulatedKey    `json:"top_keys"`
+	Timeline     simulatedTimeline `json:"timeline"`
+	Notes        []string          `json:"notes"`
+}
+
+// affected is the part of its requests beyond which the denials of a key matter.
+const affected = 0.05
+
+type simulatedPolicy struct {
+	Name       string          `json:"name"`
+	Requests   uint64          `json:"requests"`
+	Admitted   uint64          `json:"admitted"`
+	Denied     uint64          `json:"denied"`
+	Delayed    uint64          `json:"delayed"`
+	RetryAfter quantiles       `json:"retry_after"` // of denials, in seconds, as clients see it
+	Never      uint64          `json:"never"`       // denials without Retry-After
+	Rules      []simulatedRule `json:"rules"`
+}
+
+type simulatedRule struct {
+	Name      string         `json:"name"`
+	Algorithm string         `json:"algorithm"`
+	Limit     string         `json:"limit"`
+	Shadow    bool           `json:"shadow"`
+	Admitted  uint64         `json:"admitted"`
+	Denied    uint64         `json:"denied"`
+	Delayed   uint64         `json:"delayed"`
+	Delay     quantiles      `json:"delay"` // of delayed requests, in seconds
+	Queue     quantiles      `json:"queue"` // of a leaky bucket: the requests in it
+	Most      *simulatedMost `json:"most,omitempty"`
+}
+
+// A simulatedMost is the span of the length of the period in which a rule let the most of one key through.
+type simulatedMost struct {
+	Admitted int64     `json:"admitted"`
+	Limit    string    `json:"limit"`
+	Events   int       `json:"events"` // of the limit
+	Begin    time.Time `json:"begin"`
+	Key      string    `json:"key"`
+	AtLeast  bool      `json:"at_least"` // the times of some requests were rounded
+}
+
+// quantiles describe a distribution.
+type quantiles struct {
+	Median float64 `json:"median"`
+	P99    float64 `json:"p99"`
+	Max    float64 `json:"max"`
+}
+
+type simulatedKey struct {
+	Key      string `json:"key"`
+	Requests uint64 `json:"requests"`
+	Denied   uint64 `json:"denied"`
+	Delayed  uint64 `json:"delayed"`
+}
+
+// A simulatedTimeline has the counts of equal spans.
+type simulatedTimeline struct {
+	Begin    time.Time `json:"begin"`
+	Seconds  float64   `json:"seconds"` // of one span
+	Admitted []uint64  `json:"admitted"`
+	Denied   []uint64  `json:"denied"`
+}
+
+func newSimulated(s *scenario, t *traffic, name func(string) string, top int) *simulated {
+	r := &simulated{File: s.config.Name, Trace: t.name, First: utc(t.stats.First), Last: utc(t.stats.Last), NoPolicy: s.noPolicy, Keys: len(s.Clients)}
+	for key, c := range s.Clients {
+		r.Requests += c.Requests
+		r.Denied += c.Denied
+		r.Delayed += c.Delayed
+		if c.Denied > 0 {
+			r.DeniedKeys++
+			r.TopKeys = append(r.TopKeys, simulatedKey{key, c.Requests, c.Denied, c.Delayed})
+		}
+		if isAffected(c) {
+			r.AffectedKeys++
+		}
+	}
+	r.Admitted = r.Requests - r.Denied
+	slices.SortFunc(r.TopKeys, func(a, b simulatedKey) int {
+		return cmp.Or(cmp.Compare(b.Denied, a.Denied), cmp.Compare(a.Key, b.Key))
+	})
+	r.TopKeys = r.TopKeys[:min(max(top, 0), len(r.TopKeys))]
+	for i := range r.TopKeys {
+		r.TopKeys[i].Key = name(r.TopKeys[i].Key)
+	}
+	for _, p := range s.Policies {
+		if p.Requests > 0 {
+			r.Policies = append(r.Policies, newSimulatedPolicy(p, name))
+		}
+	}
+	r.Timeline = simulatedTimeline{Begin: utc(s.Timeline.Begin), Seconds: float64(s.Timeline.Width) / 1e6}
+	for _, b := range s.Timeline.Bins {
+		r.Timeline.Admitted = append(r.Timeline.Admitted, b.Admitted)
+		r.Timeline.Denied = append(r.Timeline.Denied, b.Denied)
+	}
+	r.Notes = append(s.notes(), t.notes()...)
+	return r
+}
+
+func isAffected(c *simulate.Client) bool { return float64(c.Denied) > affected*float64(c.Requests) }
+
+func newSimulatedPolicy(p *simulate.Policy, name func(string) string) simulatedPolicy {
+	q := simulatedPolicy{Name: p.Name, Requests: p.Requests, Admitted: p.Admitted, Denied: p.Denied, Delayed: p.Delayed, RetryAfter: quantilesOf(&p.RetryAfter, 1), Never: p.Never}
+	for _, r := range p.Rules {
+		if r == nil {
+			continue
+		}
+		// The name on the store has the policy before it. A candidate has the name of its rule, and more.
+		rule := simulatedRule{Name: strings.TrimPrefix(r.Rule.Name(), p.Name+"."), Algorithm: r.Rule.Algorithm().String(), Limit: r.Rule.Limit().String(), Shadow: r.Rule.IsShadow(),
+			Admitted: r.Admitted, Denied: r.Denied, Delayed: r.Delayed, Delay: quantilesOf(&r.Delay, 1e6), Queue: quantilesOf(&r.Queue, 1)}
+		if w := r.Worst; w.Admitted > 0 {
+			rule.Most = &simulatedMost{w.Admitted, w.Limit.String(), w.Limit.Events, utc(w.Begin), name(w.Key), w.AtLeast}
+		}
+		q.Rules = append(q.Rules, rule)
+	}
+	return q
+}
+
+func quantilesOf(d *simulate.Distribution, unit float64) quantiles {
+	return quantiles{float64(d.Quantile(0.5)) / unit, float64(d.Quantile(0.99)) / unit, float64(d.Max) / unit}
+}
+
+func utc(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
+
+// notes returns what a reader of a report has to know about s.
+func (s *scenario) notes() []string {
+	notes := []string{"Simulated clients do not adapt: each request comes at the time of the trace, also if a real client would have waited after a denial."}
+	if s.noPolicy > 0 {
+		notes = append(notes, plural(int(s.noPolicy), "request")+" had no policy, and no limit: no route of the file matches. -policy chooses one for them.")
+	}
+	if len(s.left) > 0 {
+		notes = append(notes, "Rules that count requests at the same time are not simulated, because a trace has no ends of requests: "+strings.Join(s.left, ", ")+".")
+	}
+	return notes
+}
+
+// write writes r for people.
+func (r *simulated) write(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	print := func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
+	print("%s applied to %s: %s of %s in %v, from %s", r.File, r.Trace, plural(int(r.Requests), "request"), plural(r.Keys, "key"), r.Last.Sub(r.First).Round(time.Millisecond), r.First.Format(time.RFC3339))
+	print("")
+	print("admitted\t%s\t%s\t", count(r.Admitted), percent(r.Admitted, r.Requests))
+	if r.Delayed > 0 {
+		print("after a delay\t%s\t%s\t", count(r.Delayed), percent(r.Delayed, r.Requests))
+	}
+	print("denied\t%s\t%s\t", count(r.Denied), percent(r.Denied, r.Requests))
+	w.Flush()
+	print("\n%s of %s denied at least once, %s of them more than %.0f %% of their requests.", count(r.DeniedKeys), pluralWas(r.Keys, "key"), count(r.AffectedKeys), 100*affected)
+	for _, p := range r.Policies {
+		if p.Denied > p.Never {
+			print("Policy %s: Retry-After is %s for half of the denied requests, at most %s for 99 %%, at most %s.", p.Name, seconds(p.RetryAfter.Median), seconds(p.RetryAfter.P99), seconds(p.RetryAfter.Max))
+		}
+		if p.Never > 0 {
+			print("Policy %s: %s can never be admitted.", p.Name, plural(int(p.Never), "request"))
+		}
+	}
+	w.Flush()
+	fmt.Fprintln(out)
+	r.writeRules(out)
+	r.writeTimeline(out)
+	if len(r.TopKeys) > 0 {
+		fmt.Fprintln(out, "\nThe keys with the most denials:")
+		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintln(w, "KEY\tREQUESTS\tDENIED\t\t")
+		for _, k := range r.TopKeys {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t\n", k.Key, count(k.Requests), count(k.Denied), percent(k.Denied, k.Requests))
+		}
+		w.Flush()
+	}
+	return writeNotes(out, r.Notes)
+}
+
+// writeRules writes a line for each rule. The last column is last because its text is long.
+func (r *simulated) writeRules(out io.Writer) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "POLICY\tRULE\tALGORITHM\tLIMIT\tDENIES\tDELAYS\tMOST LET THROUGH IN A PERIOD, FOR ONE KEY")
+	var queues []string
+	for _, p := range r.Policies {
+		for _, s := range p.Rules {
+			name := s.Name
+			if s.Shadow {
+				name += " (shadow)"
+			}
+			most := ""
+			if m := s.Most; m != nil {
+				most = fmt.Sprintf("%s of %s per %v%s", count(m.Admitted), count(m.Events), periodOf(m.Limit), excess(m))
+				if m.AtLeast {
+					most = "at least " + most
+				}
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Name, name, s.Algorithm, s.Limit, count(s.Denied), count(s.Delayed), most)
+			if s.Queue.Max > 0 {
+				queues = append(queues, fmt.Sprintf("Queue of %s.%s: %.0f requests for half of the admitted ones, at most %.0f for 99 %%, at most %.0f; delays of up to %s.",
+					p.Name, s.Name, s.Queue.Median, s.Queue.P99, s.Queue.Max, seconds(s.Delay.Max)))
+			}
+		}
+	}
+	w.Flush()
+	for _, q := range queues {
+		fmt.Fprintln(out, q)
+	}
+}
+
+// excess returns a text for more than the limit.
+func excess(m *simulatedMost) string {
+	if m.Admitted <= int64(m.Events) {
+		return ""
+	}
+	return fmt.Sprintf(" (%.2g x)", float64(m.Admitted)/float64(m.Events))
+}
+
+// periodOf returns the period of the text of a limit.
+func periodOf(limit string) string {
+	l, _ := core.ParseLimit(limit)
+	return strings.TrimSuffix(strings.TrimSuffix(l.Per.String(), "0s"), "0m")
+}
+
+// writeTimeline writes a chart of the requests over the time.
+func (r *simulated) writeTimeline(out io.Writer) {
+	t := &r.Timeline
+	n := len(t.Admitted)
+	if n < 2 {
+		return
+	}
+	top := max(slices.Max(t.Admitted), slices.Max(t.Denied))
+	span := time.Duration(t.Seconds * float64(time.Second))
+	fmt.Fprintf(out, "\nRequests in each %v; a full block is %s\n", span, count(top))
+	for _, row := range []struct {
+		name   string
+		counts []uint64
+	}{{"admitted", t.Admitted}, {"denied", t.Denied}} {
+		fmt.Fprintf(out, "%-8s  %s\n", row.name, bars(row.counts, top))
+	}
+	begin, end := t.Begin.Format(time.DateTime), t.Begin.Add(time.Duration(n)*span).Format(time.DateTime)
+	fmt.Fprintf(out, "          %s%*s\n", begin, max(n-len(begin), len(end)+2), end)
+}
+
+// bars returns a block for each count, of a height in proportion to top. A count that is not zero is visible.
+func bars(counts []uint64, top uint64) string {
+	blocks := []rune(" ▁▂▃▄▅▆▇█")
+	var b strings.Builder
+	for _, c := range counts {
+		i := 0
+		if c > 0 {
+			i = max(1, int(c*uint64(len(blocks)-1)/max(top, 1)))
+		}
+		b.WriteRune(blocks[i])
+	}
+	return b.String()
+}
+
+func writeNotes(out io.Writer, notes []string) error {
+	_, err := fmt.Fprintln(out)
+	for _, n := range notes {
+		_, err = fmt.Fprintln(out, n)
+	}
+	return err
+}

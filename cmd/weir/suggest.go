@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/weir-go/weir/cmd/weir/internal/simulate"
+	"github.com/weir-go/weir/core"
+)
+
+// A suggester is the command weir suggest.
+type suggester struct {
+	traffic traffic
+	periods []time.Duration
+	deny    share
+	asJSON  *bool
+}
+
+// defineSuggest defines the flags of weir suggest, and returns the command.
+func defineSuggest(flags *flag.FlagSet) func(args []string, stdout, stderr io.Writer) error {
+	s := &suggester{periods: []time.Duration{time.Second, time.Minute, time.Hour}, deny: share{text: "0.1%", part: 0.001}}
+	s.traffic.define(flags)
+	flags.Func("per", "the `PERIODS` of the limits (default 1s,1m,1h)", s.setPeriods)
+	flags.Var(&s.deny, "deny", "the largest `PART` of the keys, or number of keys, that a limit would have denied")
+	s.asJSON = flags.Bool("json", false, "print JSON")
+	return s.run
+}
+
+// setPeriods reads periods as in limits, such as 1s,5m,d.
+func (s *suggester) setPeriods(text string) error {
+	s.periods = nil
+	for p := range strings.SplitSeq(text, ",") {
+		l, err := core.ParseLimit("1/" + strings.TrimSpace(p))
+		if err != nil || l.Per <= 0 {
+			return fmt.Errorf("%q is not a period, such as 1s, 15m, h or 7d", p)
+		}
+		if slices.Contains(s.periods, l.Per) {
+			return fmt.Errorf("%q is there twice", p)
+		}
+		s.periods = append(s.periods, l.Per)
+	}
+	return nil
+}
+
+// run prints a limit for each period.
+func (s *suggester) run(args []string, stdout, stderr io.Writer) error {
+	counts, err := simulate.NewSuggestion(s.periods)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	requests := uint64(0)
+	err = s.traffic.read(args, nil, stderr, func(e *simulate.Event) error {
+		requests++
+		return counts.Add(ctx, e)
+	})
+	if err != nil {
+		return err
+	}
+	r := &suggested{Trace: s.traffic.name, Requests: requests, Keys: counts.Keys(), Deny: s.deny.text, Notes: s.traffic.notes()}
+	for i, per := range s.periods {
+		all := counts.Counts(i)
+		limit, denied := simulate.Limit(all, s.deny.of(len(all)))
+		at := func(q float64) int64 { return all[min(len(all)-1, int(q*float64(len(all))))] }
+		r.Limits = append(r.Limits, suggestedLimit{core.Per(int(limit), per).String(), denied, at(0.5), at(0.99), all[len(all)-1]})
+		if per > s.traffic.span() {
+			r.Notes = append(r.Notes, fmt.Sprintf("The trace is shorter than %v: in a longer one, counts for that period may be larger.", per))
+		}
+	}
+	if *s.asJSON {
+		return writeJSON(stdout, r)
+	}
+	return r.write(stdout)
+}
+
+// of returns the number of all that s permits.
+func (s *share) of(all int) int {
+	if s.part < 0 {
+		return s.number
+	}
+	return int(s.part * float64(all))
+}
+
+// A suggested is the report of weir suggest.
+type suggested struct {
+	Trace    string           `json:"trace"`
+	Requests uint64           `json:"requests"`
+	Keys     int              `json:"keys"`
+	Deny     string           `json:"deny"`
+	Limits   []suggestedLimit `json:"limits"`
+	Notes    []string         `json:"notes"`
+}
+
+// A suggestedLimit is the smallest limit of a period that denies few keys, with the largest counts of the keys.
+type suggestedLimit struct {
+	Limit  string `json:"limit"`
+	Denied int    `json:"denied_keys"`
+	Median int64  `json:"median"`
+	P99    int64  `json:"p99"`
+	Max    int64  `json:"max"`
+}
+
+// write writes r for people.
+func (r *suggested) write(out io.Writer) error {
+	fmt.Fprintf(out, "%s: %s of %s. A sliding_window with one of these limits would have denied at most %s of the keys:\n\n", r.Trace, plural(int(r.Requests), "request"), plural(r.Keys, "key"), r.Deny)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "LIMIT\tDENIED KEYS\t\tLARGEST COUNT OF A KEY: MEDIAN\t99 %\tALL\t")
+	for _, l := range r.Limits {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t\n", l.Limit, count(l.Denied), percent(l.Denied, r.Keys), count(l.Median), count(l.P99), count(l.Max))
+	}
+	w.Flush()
+	fmt.Fprint(out, "\nEach limit is for itself: together they deny the keys of each. As a file:\n\npolicies:\n  api:\n    rules:\n")
+	for i, l := range r.Limits {
+		fmt.Fprintf(out, "      - {name: %q, algorithm: sliding_window, limit: %s}\n", "limit"+strconv.Itoa(i+1), l.Limit)
+	}
+	return writeNotes(out, r.Notes)
+}

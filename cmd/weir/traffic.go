@@ -1,0 +1,185 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir/cmd/weir/internal/simulate"
+	"github.com/weir-go/weir/cmd/weir/internal/trace"
+	"github.com/weir-go/weir/core"
+)
+
+// A traffic is the recorded or generated traffic that a command reads.
+type traffic struct {
+	options trace.Options
+	reader  *trace.Reader
+	name    string
+	stats   trace.Stats // once the traffic has been read
+}
+
+// define defines the flags for the format of recorded traffic.
+func (t *traffic) define(flags *flag.FlagSet) {
+	flags.Func("format", "the `FORMAT` of the trace: csv, json or log; without it, that of the first line", func(text string) (err error) {
+		t.options.Format, err = trace.ParseFormat(text)
+		return err
+	})
+	f := &t.options.Fields
+	flags.StringVar(&f.Time, "time", "", "the `FIELD` of the trace with the time")
+	flags.StringVar(&f.Key, "key", "", "the `FIELD` of the trace with the key, such as remote_addr")
+	flags.StringVar(&f.Cost, "cost", "", "the `FIELD` of the trace with the cost")
+	flags.StringVar(&f.Plan, "plan", "", "the `FIELD` of the trace with the plan")
+	flags.StringVar(&f.Request, "request", "", "the `FIELD` of the trace with the method and path, such as \"POST /login\"")
+}
+
+// read calls f for each event of the traces: files, "-" for the standard input, or one generator. An adversary
+// attacks targets. Read reports its progress if stderr is a terminal.
+func (t *traffic) read(traces []string, targets []core.Rule, stderr io.Writer, f func(*simulate.Event) error) error {
+	events, err := t.events(traces, targets)
+	if err != nil {
+		return err
+	}
+	if t.reader != nil {
+		defer showProgress(t.reader, stderr)()
+	}
+	for e := range events {
+		if err = f(e); err != nil {
+			return err
+		}
+		if t.reader == nil {
+			t.count(e)
+		}
+	}
+	if t.reader != nil {
+		if err = t.reader.Err(); err != nil {
+			return err
+		}
+		t.stats = t.reader.Stats()
+	}
+	if t.stats.Events == 0 {
+		return t.empty()
+	}
+	return nil
+}
+
+func (t *traffic) events(traces []string, targets []core.Rule) (simulate.Traffic, error) {
+	t.name = strings.Join(traces, " ")
+	for _, text := range traces {
+		g, ok, err := simulate.ParseGenerator(text)
+		switch {
+		case err != nil:
+			return nil, err
+		case !ok:
+			continue
+		case len(traces) > 1:
+			return nil, fmt.Errorf("%s is a generator, and cannot be combined with other traces", text)
+		case g.Kind == simulate.Adversary && !slices.ContainsFunc(targets, simulate.CanAttack):
+			return nil, errors.New("an adversary needs a rule with a fixed period")
+		}
+		g.Targets = targets
+		return g.Traffic(), nil
+	}
+	t.reader = trace.New(t.options)
+	return t.reader.Files(traces), nil
+}
+
+// count counts an event of a generator.
+func (t *traffic) count(e *simulate.Event) {
+	if t.stats.Events++; t.stats.Events == 1 {
+		t.stats.First = e.At
+	}
+	t.stats.Last, t.stats.Fractions = e.At, true
+}
+
+// empty returns the error about traffic without an event.
+func (t *traffic) empty() error {
+	text := fmt.Sprintf("%s has no requests", t.name)
+	if s := t.stats; s.Broken > 0 {
+		text = fmt.Sprintf("%s has no request that can be read: %s:%d: %s: %s", t.name, s.Samples[0].File, s.Samples[0].Line, s.Samples[0].Reason, s.Samples[0].Text)
+	}
+	return errors.New(text)
+}
+
+// notes returns what a reader of a report has to know about the traffic.
+func (t *traffic) notes() (notes []string) {
+	s := t.stats
+	add := func(n int, format string, args ...any) {
+		if n > 0 {
+			notes = append(notes, fmt.Sprintf(format, args...))
+		}
+	}
+	add(s.Limited, "%s of the trace had the status 429. They count as demand, like all others.", plural(s.Limited, "request"))
+	if t.reader != nil && !s.Fractions {
+		notes = append(notes, "The times of the trace are whole seconds: the requests of a second count as sent at once, so limits of some seconds deny more than in reality.")
+	}
+	add(s.Late, "%s read more than 60 s late; their time is that of the request before.", pluralWas(s.Late, "request"))
+	add(s.Broken, "%s could not be read:", plural(s.Broken, "line"))
+	for _, b := range s.Samples {
+		notes = append(notes, fmt.Sprintf("  %s:%d: %s: %s", b.File, b.Line, b.Reason, b.Text))
+	}
+	return notes
+}
+
+// span returns the time from the first to the last event.
+func (t *traffic) span() time.Duration {
+	return time.Duration(t.stats.Last-t.stats.First) * time.Microsecond
+}
+
+// showProgress shows how much r has read, if w is a terminal, until the returned function is called.
+func showProgress(r *trace.Reader, w io.Writer) (stop func()) {
+	file, ok := w.(*os.File)
+	if !ok {
+		return func() {}
+	}
+	if info, err := file.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return func() {}
+	}
+	stopped, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(100 * time.Millisecond)
+		defer ticker.Stop()
+		begun := time.Now()
+		for {
+			select {
+			case <-stopped:
+				fmt.Fprint(w, "\r\x1b[K")
+				return
+			case <-ticker.C:
+				fmt.Fprintf(w, "\r\x1b[K%s", progress(r.Stats(), time.Since(begun)))
+			}
+		}
+	}()
+	return func() {
+		close(stopped)
+		<-ended
+	}
+}
+
+// progress returns a bar, or the size that was read if the total is unknown.
+func progress(s trace.Stats, passed time.Duration) string {
+	text := fmt.Sprintf("%s, %s requests", bytesText(s.Read), count(s.Events))
+	if s.Total <= 0 || s.Read <= 0 {
+		return text
+	}
+	const width = 30
+	part := min(1, float64(s.Read)/float64(s.Total))
+	full := int(part * width)
+	left := time.Duration(float64(passed) * (1 - part) / part).Round(time.Second)
+	return fmt.Sprintf("[%s%s] %3.0f %%  %s of %s, %v left", strings.Repeat("█", full), strings.Repeat("░", width-full), 100*part, text, bytesText(s.Total), left)
+}
+
+func bytesText(n int64) string {
+	switch {
+	case n >= 1e9:
+		return fmt.Sprintf("%.1f GB", float64(n)/1e9)
+	case n >= 1e6:
+		return fmt.Sprintf("%.0f MB", float64(n)/1e6)
+	}
+	return fmt.Sprintf("%d KB", n/1000)
+}
