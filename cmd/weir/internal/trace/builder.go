@@ -1,0 +1,139 @@
+package trace
+
+import (
+	"bytes"
+	"strconv"
+
+	"github.com/weir-go/weir/cmd/weir/internal/simulate"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+const (
+	maxInterned     = 1 << 16 // number of texts
+	maxInternedText = 256     // length of a text in bytes
+)
+
+// A builder makes the events of a file.
+type builder struct {
+	times timeParser
+	keys  map[string]string // keys by their texts, because keys are repeated
+	texts map[string]string // plans and requests
+	text  []byte            // the latest request
+}
+
+func newBuilder() *builder {
+	return &builder{keys: map[string]string{}, texts: map[string]string{}}
+}
+
+// event sets e to the event of rec. It returns the reason if the line is broken, or "".
+func (b *builder) event(rec *record, e *simulate.Event) (reason string) {
+	*e = simulate.Event{Cost: 1, Limited: string(rec[fieldStatus]) == "429"}
+	if e.At, reason = b.times.parse(rec[fieldTime]); reason != "" {
+		return reason
+	}
+	if !present(rec[fieldKey]) {
+		return "no key"
+	}
+	e.Key = intern(b.keys, rec[fieldKey], key)
+	if cost := rec[fieldCost]; present(cost) {
+		n, err := strconv.ParseUint(string(cost), 10, strconv.IntSize-1)
+		if err != nil {
+			return "the cost is not a whole number from 1 on"
+		}
+		if n == 0 {
+			return "the cost is 0, which only asks for the state"
+		}
+		e.Cost = int(n)
+	}
+	if plan := rec[fieldPlan]; present(plan) {
+		e.Plan = intern(b.texts, plan, unchanged)
+	}
+	if b.request(rec); present(b.text) {
+		e.Request = intern(b.texts, b.text, unchanged)
+	}
+	return ""
+}
+
+// request sets b.text to the method and path of the request of rec, or to the name of its route.
+func (b *builder) request(rec *record) {
+	b.text = b.text[:0]
+	switch {
+	case present(rec[fieldRequest]):
+		if method, target, ok := splitRequest(rec[fieldRequest]); ok {
+			b.join(method, target)
+			return
+		}
+		b.text = append(b.text, rec[fieldRequest]...)
+	case present(rec[fieldTarget]):
+		if method := rec[fieldMethod]; present(method) {
+			b.join(method, rec[fieldTarget])
+			return
+		}
+		b.text = append(b.text, pathOf(rec[fieldTarget])...)
+	default:
+		b.text = append(b.text, rec[fieldRoute]...)
+	}
+}
+
+func (b *builder) join(method, target []byte) {
+	b.text = append(b.text, method...)
+	b.text = append(b.text, ' ')
+	b.text = append(b.text, pathOf(target)...)
+}
+
+// splitRequest returns the parts of a request line, with or without a version of HTTP at its end. ok
+// is false if text is another text.
+func splitRequest(text []byte) (method, target []byte, ok bool) {
+	method, target, ok = bytes.Cut(text, []byte(" "))
+	for _, c := range method {
+		ok = ok && (c >= 'A' && c <= 'Z' || c == '-')
+	}
+	if i := bytes.LastIndex(target, []byte(" HTTP/")); i >= 0 {
+		target = target[:i]
+	}
+	return method, target, ok && len(method) > 0 && len(target) > 0
+}
+
+// pathOf returns the path of the target of a request (RFC 9112 section 3.2), which may be a URL.
+func pathOf(target []byte) []byte {
+	if i := bytes.IndexAny(target, "?#"); i >= 0 {
+		target = target[:i]
+	}
+	if target = bytes.TrimSpace(target); len(target) == 0 || target[0] == '/' {
+		return target
+	}
+	if i := bytes.Index(target, []byte("://")); i >= 0 {
+		host := target[i+len("://"):]
+		if i := bytes.IndexByte(host, '/'); i >= 0 {
+			return host[i:]
+		}
+		return []byte("/")
+	}
+	return target
+}
+
+// key returns the key of a client with this address or name.
+func key(text string) string {
+	if address, err := keyfunc.CanonicalIP(text); err == nil {
+		return address
+	}
+	return text
+}
+
+func unchanged(text string) string { return text }
+
+// intern returns value(text), the same string for the same text as long as there are not too many.
+func intern(texts map[string]string, text []byte, value func(string) string) string {
+	if s, ok := texts[string(text)]; ok {
+		return s
+	}
+	name := string(text)
+	s := value(name)
+	if len(text) <= maxInternedText {
+		if len(texts) >= maxInterned {
+			clear(texts)
+		}
+		texts[name] = s
+	}
+	return s
+}
