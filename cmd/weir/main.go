@@ -1,10 +1,14 @@
-// Command weir checks, compares and explains configuration files of rate limits, and changes limits
-// in Redis. Package github.com/weir-go/weir/core/rules describes the format.
+// Command weir checks, compares and explains configuration files of rate limits, tries them on recorded
+// traffic, and changes limits in Redis. Package github.com/weir-go/weir/core/rules describes the format.
 //
 //	weir check FILE...                         report the errors of files
 //	weir diff A B                              list the changes from file A to file B
 //	weir explain FILE POLICY|ROUTE KEY [PLAN]  list the limits of a key
 //	weir init                                  print an example file
+//	weir playground                            serve a page that compares the algorithms
+//	weir simulate FILE TRACE...                apply a file to recorded or generated traffic
+//	weir diff A B -trace TRACE                 list what a change does to recorded traffic
+//	weir suggest TRACE...                      find limits that deny few keys of recorded traffic
 //	weir rules get                             print the configuration in Redis
 //	weir rules get POLICY KEY                  print the override of a key
 //	weir rules explain POLICY KEY [PLAN]       list the limits of a key, with its override
@@ -39,6 +43,48 @@
 // a reset or a credit at its next decision; with package denycache, which package resilient contains, at
 // most a second later; with package lease when its tokens are spent.
 //
+// # Simulation
+//
+// The commands simulate, diff and suggest read requests and apply the limiters of package core to them, in the
+// memory of the command, at the times of the requests. The real clients are not concerned, and no Redis is
+// necessary. A TRACE is a file, plain or compressed by gzip, or - for the standard input:
+//
+//	JSON lines             {"time":"2026-01-02T15:04:05Z","remote_addr":"192.0.2.1","request":"GET /a HTTP/1.1"}
+//	an access log          common or combined log format, as of Apache and nginx
+//	CSV                    columns time, key, cost, plan and route, or others that a header names
+//
+// or it is a generator with parameters, such as poisson:rate=100/s,clients=20,for=10m:
+//
+//	steady     each client sends at equal intervals
+//	poisson    each client sends at random times (parameter seed)
+//	burst      each client sends the requests of an interval at once (parameter every)
+//	adversary  each client sends when the rules of the file admit the most
+//
+// The key of a request is its field key, or remote_addr, remote_ip or client_ip; the flag -key names
+// another field, such as request.remote_ip or user. An address is used as keyfunc.RemoteIP does. A field
+// "request", or "method" and "path", chooses the policy by the routes of the file. Other requests have the policy
+// of the flag -policy, or the only policy of the file. The flags -time, -cost, -plan and -request name other fields,
+// and -format forces a format.
+//
+// Access logs are written at the ends of requests, so the requests of 60 s are sorted by their times. A request
+// that is later than that has the time of the one before it. A line that cannot be read is counted. Requests
+// with the status 429 count as demand, like all others. Simulated clients do not adapt: each request comes at
+// the time of the trace, also if a real client would have waited after a denial. In-flight rules are left out,
+// because a trace has no ends of requests. An override with an end has effect if it has not ended now.
+//
+//	weir simulate limits.yaml access.log
+//	weir simulate -json limits.yaml - <access.log
+//	weir simulate limits.yaml adversary
+//	weir diff old.yaml new.yaml -trace access.log -max-new-denied-keys 0.1%
+//	weir suggest access.log -per 1s,1m,1h -deny 0.1%
+//
+// A suggestion is the smallest limit of a sliding_window that would have denied at most that part of the keys,
+// for each period. It follows from the largest count of each key in any window, and does not depend on the
+// other limits.
+//
+// Reports contain hashes of keys, unless there is the flag -keys. The hashes are those of one secret
+// for each run, or of WEIR_KEY_SECRET, so that reports can be compared. Flags of these commands are accepted anywhere.
+//
 // # Flags of weir rules
 //
 // Flags are accepted before and after the name of the command, but not after its arguments.
@@ -58,9 +104,9 @@
 //
 // # Exit status
 //
-// The exit status is 0, 2 if flags or the number of arguments are wrong, or 1 after any other error:
-// a file or an argument is invalid, Redis does not reply within 10 seconds, or no program opens a
-// named pipe for writing within 10 seconds.
+// The exit status is 0, 2 if flags or the number of arguments are wrong, 3 if weir diff finds more keys than
+// -max-new-denied-keys, or 1 after any other error: a file or an argument is invalid, Redis does not reply
+// within 10 seconds, or no program opens a named pipe for writing within 10 seconds.
 package main
 
 import (
@@ -99,7 +145,6 @@ var commands = []command{
 	{"diff", "A B", "list the changes from file A to file B", 2, 2, nil},
 	{"explain", "FILE POLICY|ROUTE KEY [PLAN]", "list the limits of a key", 3, 4, explain},
 	{"init", "", "print an example file", 0, 0, printExample},
-	{"playground", "", "serve a page that compares the algorithms", 0, 0, nil},
 	{"rules", "COMMAND", "read and change limits in Redis", 0, 0, nil},
 	{"simulate", "FILE TRACE...", "apply a file to recorded or generated traffic", 2, many, nil},
 	{"suggest", "TRACE...", "find limits that deny few keys of recorded traffic", 1, many, nil},

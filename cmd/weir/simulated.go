@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -137,8 +136,11 @@ func newSimulatedPolicy(p *simulate.Policy, name func(string) string) simulatedP
 		if r == nil {
 			continue
 		}
-		// The name on the store has the policy before it. A candidate has the name of its rule, and more.
-		rule := simulatedRule{Name: strings.TrimPrefix(r.Rule.Name(), p.Name+"."), Algorithm: r.Rule.Algorithm().String(), Limit: r.Rule.Limit().String(), Shadow: r.Rule.IsShadow(),
+		at := strings.TrimPrefix(r.Rule.Name(), p.Name+".") // the name on the store
+		if rule, ok := strings.CutSuffix(at, ".candidate"); ok {
+			at = rule + ", candidate"
+		}
+		rule := simulatedRule{Name: at, Algorithm: r.Rule.Algorithm().String(), Limit: r.Rule.Limit().String(), Shadow: r.Rule.IsShadow(),
 			Admitted: r.Admitted, Denied: r.Denied, Delayed: r.Delayed, Delay: quantilesOf(&r.Delay, 1e6), Queue: quantilesOf(&r.Queue, 1)}
 		if w := r.Worst; w.Admitted > 0 {
 			rule.Most = &simulatedMost{w.Admitted, w.Limit.String(), w.Limit.Events, utc(w.Begin), name(w.Key), w.AtLeast}
@@ -255,21 +257,22 @@ func (r *simulated) writeTimeline(out io.Writer) {
 	if n < 2 {
 		return
 	}
-	top := max(slices.Max(t.Admitted), slices.Max(t.Denied))
 	span := time.Duration(t.Seconds * float64(time.Second))
-	fmt.Fprintf(out, "\nRequests in each %v; a full block is %s\n", span, count(top))
+	fmt.Fprintf(out, "\nRequests in each %v:\n", span)
 	for _, row := range []struct {
 		name   string
 		counts []uint64
 	}{{"admitted", t.Admitted}, {"denied", t.Denied}} {
-		fmt.Fprintf(out, "%-8s  %s\n", row.name, bars(row.counts, top))
+		fmt.Fprintf(out, "%-8s  %s  at most %s\n", row.name, bars(row.counts), count(slices.Max(row.counts)))
 	}
 	begin, end := t.Begin.Format(time.DateTime), t.Begin.Add(time.Duration(n)*span).Format(time.DateTime)
 	fmt.Fprintf(out, "          %s%*s\n", begin, max(n-len(begin), len(end)+2), end)
 }
 
-// bars returns a block for each count, of a height in proportion to top. A count that is not zero is visible.
-func bars(counts []uint64, top uint64) string {
+// bars returns a block for each count, of a height in proportion to the largest one. A count that is not zero is
+// visible.
+func bars(counts []uint64) string {
+	top := slices.Max(counts)
 	blocks := []rune(" ▁▂▃▄▅▆▇█")
 	var b strings.Builder
 	for _, c := range counts {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -117,8 +116,9 @@ func (r *suggested) write(out io.Writer) error {
 	}
 	w.Flush()
 	fmt.Fprint(out, "\nEach limit is for itself: together they deny the keys of each. As a file:\n\npolicies:\n  api:\n    rules:\n")
-	for i, l := range r.Limits {
-		fmt.Fprintf(out, "      - {name: %q, algorithm: sliding_window, limit: %s}\n", "limit"+strconv.Itoa(i+1), l.Limit)
+	for _, l := range r.Limits {
+		_, per, _ := strings.Cut(l.Limit, "/")
+		fmt.Fprintf(out, "      - {name: per_%s, algorithm: sliding_window, limit: %s}\n", per, l.Limit)
 	}
 	return writeNotes(out, r.Notes)
 }
