@@ -36,6 +36,7 @@ var allowed = map[string][]string{
 	"core/gate/adapter":        {"core", "core/gate", "core/gate/internal/unexported", "keyfunc", "github.com/felixge/httpsnoop"},
 	"core/gate/gatetest":       {"core", "core/driver", "core/internal/testkit", "core/memstore", "core/storetest", "core/gate", "core/gate/adapter", "core/gate/internal/apptest", "core/rules", "keyfunc"},
 	"cmd/weir":                 {"core", "core/memstore", "core/redisstore", "core/rules", "github.com/redis/go-redis/v9"},
+	"cmd/weir/internal/trace":  {"cmd/weir/internal/simulate", "keyfunc"},
 	"keyfunc":                  {"github.com/golang-jwt/jwt/v5"},
 	"nethttplimit":             {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/felixge/httpsnoop"},
 	"ginlimit":                 {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/gin-gonic/gin"},

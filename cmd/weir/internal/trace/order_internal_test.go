@@ -27,7 +27,7 @@ func drain(o *order, ended bool, events []simulate.Event) ([]simulate.Event, int
 
 // Events that are at most a minute out of order leave in the order of a stable sort.
 func TestOrder_Sorts(t *testing.T) {
-	for seed := range uint64(50) {
+	for seed := range uint64(30) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		n := 1 + random.IntN(5000)
 		gap := 1 + random.Int64N(horizon/50)
@@ -98,7 +98,7 @@ func TestOrder_Late(t *testing.T) {
 // The queue holds the events of a minute, not all that have left.
 func TestOrder_Memory(t *testing.T) {
 	var o order
-	for i := range int64(1_000_000) {
+	for i := range int64(100_000) {
 		o.push(&simulate.Event{At: i * second / 10})
 		_, _ = drain(&o, false, nil)
 	}

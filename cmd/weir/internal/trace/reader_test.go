@@ -218,7 +218,7 @@ func (r *repeated) Read(p []byte) (int, error) {
 
 // The memory does not depend on the length of a trace, also if all keys and requests are different.
 func TestReader_Memory(t *testing.T) {
-	r := trace.New(trace.Options{Stdin: &repeated{n: 1_000_000, line: func(b []byte, i int) []byte {
+	r := trace.New(trace.Options{Stdin: &repeated{n: 300_000, line: func(b []byte, i int) []byte {
 		return fmt.Appendf(b, "%d.%03d,user-%d,1,,GET /items/%d\n", 1767366245+i/1000, i%1000, i, i)
 	}}})
 	var most, begin runtime.MemStats
@@ -226,7 +226,7 @@ func TestReader_Memory(t *testing.T) {
 	runtime.ReadMemStats(&begin)
 	n := 0
 	for range r.Files([]string{"-"}) {
-		if n++; n%250_000 == 0 {
+		if n++; n%75_000 == 0 {
 			runtime.GC()
 			var now runtime.MemStats
 			runtime.ReadMemStats(&now)
@@ -234,7 +234,7 @@ func TestReader_Memory(t *testing.T) {
 		}
 	}
 	// 60,000 events wait, of 88 bytes and two texts; twice, because the queue is compacted at times.
-	if kept := int64(most.HeapAlloc) - int64(begin.HeapAlloc); n != 1_000_000 || kept > 48<<20 {
+	if kept := int64(most.HeapAlloc) - int64(begin.HeapAlloc); n != 300_000 || kept > 48<<20 {
 		t.Errorf("%d events, and %d MiB are in use", n, kept>>20)
 	}
 }
