@@ -5,6 +5,7 @@
 //	weir diff A B                              list the changes from file A to file B
 //	weir explain FILE POLICY|ROUTE KEY [PLAN]  list the limits of a key
 //	weir init                                  print an example file
+//	weir playground [-addr ADDRESS]            serve a page that compares the algorithms
 //	weir rules get                             print the configuration in Redis
 //	weir rules get POLICY KEY                  print the override of a key
 //	weir rules explain POLICY KEY [PLAN]       list the limits of a key, with its override
@@ -97,6 +98,7 @@ var commands = []command{
 	{"diff", "A B", "list the changes from file A to file B", 2, 2, diff},
 	{"explain", "FILE POLICY|ROUTE KEY [PLAN]", "list the limits of a key", 3, 4, explain},
 	{"init", "", "print an example file", 0, 0, printExample},
+	{"playground", "[-addr ADDRESS]", "serve a page that compares the algorithms", 0, 2, playground},
 	{"rules", "COMMAND", "read and change limits in Redis", 0, 0, nil}, // see runRules
 }
 
@@ -129,6 +131,12 @@ func dispatch(flags *flag.FlagSet, all []command, prefix string, args []string, 
 			used = named
 			if used[0].run == nil {
 				return runRules(args[1:], stdout, stderr)
+			}
+			if used[0].name == "playground" { // it has a flag
+				if err := playground(args[1:], stdout, stderr); err != errUsage {
+					return exitStatus(err, stderr)
+				}
+				return exitUsage
 			}
 			if args, status, ok = parse(flags, args[1:], stderr, used...); !ok {
 				return status

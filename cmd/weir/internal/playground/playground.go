@@ -3,6 +3,7 @@
 package playground
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -37,15 +38,17 @@ const (
 )
 
 // Parse reads parameters from the query of a URL, such as "traffic=poisson&limit=20". Absent ones are those of
-// Default, and others are ignored. An invalid value is an error.
+// Default, except that the burst is then the limit, and others are ignored. An invalid value is an error.
 func Parse(query string) (Parameters, error) {
 	p := Default
+	p.Burst = 0
 	for pair := range strings.SplitSeq(query, "&") {
 		name, value, _ := strings.Cut(pair, "=")
 		if err := p.set(name, value); err != nil {
 			return Default, err
 		}
 	}
+	p.Burst = cmp.Or(p.Burst, p.Limit)
 	return p, nil
 }
 

@@ -33,7 +33,7 @@ func run(t *testing.T, query string) *Result {
 
 // The figures of the documentation of each algorithm.
 func TestRun_Adversary(t *testing.T) {
-	for _, query := range []string{"", "clients=3", "limit=20&burst=20&per=s", "limit=7&burst=7&per=h"} {
+	for _, query := range []string{"", "clients=3", "limit=20&per=s", "limit=7&burst=7&per=h"} {
 		r := run(t, query)
 		n := int64(r.Limit)
 		var got []int64
