@@ -83,7 +83,7 @@ function fill() {
   $('about').textContent = text(form.querySelector('[name=traffic]:checked').dataset.about);
   const adversary = chosen('traffic') === 'adversary';
   $('rate').disabled = exact($('rate')).disabled = adversary;
-  $('rate').parentElement.querySelector('span').textContent = adversary ? 'as many as the adversary likes' : text('requests {aper}');
+  $('rate').parentElement.querySelector('span').textContent = adversary ? 'chosen by the adversary' : text('requests {aper}');
 }
 
 let timer = 0, running = null, took = 0;
@@ -119,8 +119,8 @@ document.addEventListener('input', event => {
     return;
   }
   if (input.type === 'number') {
-    if (!input.validity.valid) return;
-    $(input.dataset.of).value = input.value;
+    if (input.value === '') return;
+    $(input.dataset.of).value = input.value; // within its bounds
   }
   const range = $(input.dataset.of || input.id);
   if (range && range.type === 'range') set(range.id, range.value);
@@ -129,9 +129,9 @@ document.addEventListener('input', event => {
   changed();
 });
 document.addEventListener('change', event => {
-  if (event.target.type === 'number') event.target.value = $(event.target.dataset.of).value; // of an invalid number
+  if (event.target.type === 'number') event.target.value = $(event.target.dataset.of).value; // if it is empty
 });
-$('reset').addEventListener('click', () => {
+$('restore').addEventListener('click', () => {
   const algorithm = chosen('algorithm');
   form.reset();
   form.elements.algorithm.value = algorithm;
@@ -213,9 +213,9 @@ function level(values) {
     svg('path', {class: 'level', d: 'M0 100L' + points + 'L' + last + ' 100Z'}), svg('path', {class: 'line', d: 'M' + points}));
 }
 
-// band returns the span in which the most was admitted.
+// band returns the span in which the most was admitted, with the whole bar in which it begins.
 function band(run, worst) {
-  const x = worst.begin / run.span, width = Math.min(lengths[run.per] / run.span, 1 - x);
+  const x = Math.floor(worst.begin * bars / run.span) / bars, width = Math.min((worst.begin + lengths[run.per]) / run.span, 1) - x;
   const over = worst.admitted > run.limit ? ' over' : '';
   return [svg('rect', {class: 'band' + over, x: percent(x), y: 0, width: percent(width), height: '100%'}),
     svg('rect', {class: 'bracket' + over, x: percent(x), y: 0, width: percent(width), height: 3})];
@@ -240,7 +240,8 @@ function drawLane(lane, run, l, top, most) {
   plot.replaceChildren(...band(run, l.worst), ...edges(run), stacks(run, top, ['admitted', joined(l.passed)], ['denied', joined(l.rejected)]), level(l.level));
   plot.setAttribute('aria-label', name + ': ' + l.admitted + ' admitted, ' + l.denied + ' denied; at most ' + worst + ' in one ' + word + ', from ' + rounded(l.worst.begin) + ' on.');
   lane.querySelector('.most').textContent = grouped(worst);
-  lane.querySelector('.ratio').textContent = ratio(worst, run.limit) + (l.delay ? '; waits up to ' + rounded(l.delay) : '');
+  lane.querySelector('.ratio').textContent = ratio(worst, run.limit);
+  lane.querySelector('.waits').textContent = l.delay ? 'a request waits up to ' + rounded(l.delay) : '';
   meter(lane.querySelector('.meter'), run, worst, most);
   const cells = document.querySelectorAll('tr[data-of=' + lane.id + '] td');
   const retry = n => n ? grouped(n) + ' s' : '–';
@@ -274,6 +275,7 @@ function draw(run) {
   const text = verdict(run, all);
   if ($('verdict').textContent !== text) $('verdict').textContent = text;
   drawAnswer();
+  performance.mark('drawn');
 }
 
 function drawAnswer() {
