@@ -263,7 +263,7 @@ func TestPlayground_Keyboard(t *testing.T) {
 	b.waitTable(runOf(t, address, ""))
 }
 
-// allowClipboard gives the page the permission to read what it has copied.
+// allowClipboard gives the page the permission to read the clipboard.
 func (b *Tab) allowClipboard() {
 	b.check(chromedp.Do(b.ctx, chromedp.Func(func(ctx context.Context, to *chromedp.Target) error {
 		_, err := cdp.Call(ctx, to, browser.SetPermission, browser.SetPermissionParams{

@@ -77,7 +77,7 @@ function show(run) {
 // fill replaces the words in braces.
 function fill() {
   const per = words[$('per').value], limit = $('limit').value, many = $('clients').value > 1;
-  const values = {per: per[0], aper: per[1], requests: limit + (limit === '1' ? ' request' : ' requests'), each: many ? ', of one client' : '', ofclient: many ? ' of client 1' : ''};
+  const values = {per: per[0], aper: per[1], requests: limit + (limit === '1' ? ' request' : ' requests'), ofone: many ? ' of one client' : '', all: many ? ', all clients' : '', ofclient: many ? ' of client 1' : ''};
   const text = template => template.replace(/\{(\w+)\}/g, (_, name) => values[name]);
   for (const part of document.querySelectorAll('[data-text]')) part.textContent = text(part.dataset.text);
   $('about').textContent = text(form.querySelector('[name=traffic]:checked').dataset.about);
