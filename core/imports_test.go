@@ -41,10 +41,12 @@ var allowed = map[string][]string{
 	"echolimit":                {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/labstack/echo/v4"},
 	"echolimit/v5":             {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/labstack/echo/v5"},
 
-	"cmd/weir":                     {"cmd/weir/internal/simulate", "cmd/weir/internal/trace", "core", "core/driver", "core/memstore", "core/redisstore", "core/rules", "github.com/redis/go-redis/v9"},
-	"cmd/weir/internal/playground": {"cmd/weir/internal/simulate", "core", "core/driver"},
-	"cmd/weir/internal/simulate":   {"core", "core/memstore", "core/driver"},
-	"cmd/weir/internal/trace":      {"cmd/weir/internal/simulate", "keyfunc"},
+	"cmd/weir":                            {"cmd/weir/internal/playground/page", "cmd/weir/internal/simulate", "cmd/weir/internal/trace", "core", "core/driver", "core/memstore", "core/redisstore", "core/rules", "github.com/redis/go-redis/v9"},
+	"cmd/weir/internal/playground":        {"cmd/weir/internal/simulate", "core", "core/driver"},
+	"cmd/weir/internal/simulate":          {"core", "core/memstore", "core/driver"},
+	"cmd/weir/internal/playground/page":   {"cmd/weir/internal/playground"},
+	"cmd/weir/internal/playground/static": {"cmd/weir/internal/playground/page"},
+	"cmd/weir/internal/trace":             {"cmd/weir/internal/simulate", "keyfunc"},
 
 	"core/redisstore/redistest": {"github.com/redis/go-redis/v9"},
 

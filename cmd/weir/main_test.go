@@ -49,6 +49,7 @@ func TestRun(t *testing.T) {
 		"  weir diff A B                              list the changes from file A to file B\n" +
 		"  weir explain FILE POLICY|ROUTE KEY [PLAN]  list the limits of a key\n" +
 		"  weir init                                  print an example file\n" +
+		"  weir playground [-addr ADDRESS]            serve a page that compares the algorithms\n" +
 		"  weir rules COMMAND                         read and change limits in Redis\n"
 	const usageOfDiff = "usage:\n  weir diff A B                              list the changes from file A to file B\n"
 	bad := "bad.yaml:3:54: policies.api.rules[0].limit: limit 10 has no period, unlike 10/s and 10/h\n" +

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func TestServePlayground(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	out, in := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- servePlayground(ctx, "127.0.0.1:0", in) }()
+	line := make([]byte, 200)
+	n, err := out.Read(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, ok := strings.CutPrefix(string(line[:n]), "weir: the playground is at ")
+	address, ok2 := strings.CutSuffix(address, " ; Ctrl+C ends it\n")
+	if !ok || !ok2 {
+		t.Fatalf("printed %q", line[:n])
+	}
+	response, err := http.Get(address + "run?limit=7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(response.Body)
+	if response.Body.Close(); err != nil || response.StatusCode != 200 || !strings.HasPrefix(string(text), `{"traffic":"adversary","limit":7,`) {
+		t.Errorf("got %s %.100s: %v", response.Status, text, err)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+func TestPlayground_Errors(t *testing.T) {
+	used, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer used.Close()
+	const usage = "usage:\n  weir playground "
+	for name, test := range map[string]struct {
+		args   []string
+		status int
+		stderr string // the beginning
+		has    string
+	}{
+		"help":         {[]string{"playground", "-h"}, 0, usage, "127.0.0.1:8081"},
+		"unknown flag": {[]string{"playground", "-x"}, 2, "flag provided but not defined: -x\n" + usage, ""},
+		"an argument":  {[]string{"playground", "x"}, 2, usage, ""},
+		"port in use":  {[]string{"playground", "-addr", used.Addr().String()}, 1, "weir: listen tcp " + used.Addr().String(), "-addr 127.0.0.1:0"},
+		"no port":      {[]string{"playground", "-addr", "localhost"}, 1, "weir: listen tcp: address localhost", ""},
+	} {
+		var stdout, stderr strings.Builder
+		status := run(test.args, &stdout, &stderr)
+		if status != test.status || stdout.String() != "" || !strings.HasPrefix(stderr.String(), test.stderr) || !strings.Contains(stderr.String(), test.has) {
+			t.Errorf("%s: got status %d, %q and %q", name, status, &stdout, &stderr)
+		}
+	}
+}
