@@ -60,7 +60,7 @@ func TestJSON(t *testing.T) {
 			`{"time":1767366245,"key":"a","cost":-1}`, "! the cost is not a whole number from 1 on",
 			`{"time":1767366245,"key":"a","cost":1.5}`, "! the cost is not a whole number from 1 on",
 			`{"time":1767366245,"key":"a","cost":9223372036854775808}`, "! the cost is not a whole number from 1 on",
-			`{"time":1767366245,"key":"b","cost":9223372036854775807}`, "0 b 9223372036854775807 _ _",
+			`{"time":1767366245,"key":"b","cost":2147483647}`, "0 b 2147483647 _ _",
 		}},
 		{"forced", trace.Options{Format: trace.JSON}, []string{
 			`1767366245,a`, "! not a JSON object",
