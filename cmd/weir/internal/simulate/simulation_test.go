@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -49,37 +48,6 @@ func TestGenerator_Adversary(t *testing.T) {
 			if got := p.Rules[0].Worst; got.Admitted != want[r.Name()] || got.Limit != l || got.AtLeast {
 				t.Errorf("%v, %s: got at most %d of %v, want %d", l, r.Name(), got.Admitted, got.Limit, want[r.Name()])
 			}
-		}
-	}
-}
-
-// The worst window is that of a count of all windows.
-func TestWindow(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 200 {
-		per := time.Duration(1+random.IntN(50)) * time.Microsecond
-		rule := &Rule{}
-		var c Client
-		type at struct{ at, cost int64 }
-		var all []at
-		now, most := int64(0), int64(0)
-		for range 300 {
-			now += random.Int64N(20)
-			cost := 1 + random.IntN(3)
-			c.window(rule).add(&Event{At: now, Key: "k"}, cost, core.Per(10, per), 0)
-			all = append(all, at{now, int64(cost)})
-		}
-		for _, first := range all {
-			sum := int64(0)
-			for _, e := range all {
-				if e.at >= first.at && e.at < first.at+per.Microseconds() {
-					sum += e.cost
-				}
-			}
-			most = max(most, sum)
-		}
-		if rule.Worst.Admitted != most {
-			t.Fatalf("period %v: got %d, want %d", per, rule.Worst.Admitted, most)
 		}
 	}
 }
