@@ -117,7 +117,7 @@ func (t *traffic) notes() (notes []string) {
 	if t.reader != nil && !s.Fractions {
 		notes = append(notes, "The times of the trace are whole seconds: the requests of a second count as sent at once, so limits of some seconds deny more than in reality.")
 	}
-	add(s.Late, "%s read more than 60 s late; their time is that of the request before.", pluralWas(s.Late, "request"))
+	add(s.Late, "%s read too late to be sorted; their time is that of the request before.", pluralWas(s.Late, "request"))
 	add(s.Broken, "%s could not be read:", plural(s.Broken, "line"))
 	for _, b := range s.Samples {
 		notes = append(notes, fmt.Sprintf("  %s:%d: %s: %s", b.File, b.Line, b.Reason, b.Text))
