@@ -67,7 +67,7 @@ func (d *differ) run(args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	c.Changes = lines
+	c.Changes = append([]string{}, lines...) // an array in JSON also if it is empty
 	if *d.asJSON {
 		err = writeJSON(stdout, c)
 	} else {
@@ -129,7 +129,7 @@ type changedKey struct {
 }
 
 func newComparison(before, after *scenario, t *traffic, name func(string) string, top int) *comparison {
-	c := &comparison{Trace: t.name, Keys: len(after.Clients)}
+	c := &comparison{Trace: t.name, Keys: len(after.Clients), TopKeys: []changedKey{}}
 	for key, n := range after.Clients {
 		o := before.Clients[key]
 		c.Requests += n.Requests
@@ -158,9 +158,7 @@ func newComparison(before, after *scenario, t *traffic, name func(string) string
 	for i := range c.TopKeys {
 		c.TopKeys[i].Key = name(c.TopKeys[i].Key)
 	}
-	for _, n := range append(after.notes(), t.notes()...) {
-		c.Notes = append(c.Notes, n)
-	}
+	c.Notes = append(after.notes(), t.notes()...)
 	return c
 }
 

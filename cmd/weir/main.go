@@ -172,7 +172,12 @@ var (
 
 // run runs the command with args, and returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
-	return dispatch(flag.NewFlagSet("weir", flag.ContinueOnError), commands, "", args, stdout, stderr)
+	out := &output{to: stdout}
+	status := dispatch(flag.NewFlagSet("weir", flag.ContinueOnError), commands, "", args, out, stderr)
+	if status == 0 && out.err != nil {
+		return exitStatus(out.err, stderr)
+	}
+	return status
 }
 
 // dispatch runs the command of all that args name without a prefix of its name, and returns the exit

@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"flag"
 	"os"
+	"strconv"
+	"strings"
 )
 
 // defineNames defines the flag -keys, and returns the function that returns the names of keys in reports:
@@ -15,7 +17,7 @@ func defineNames(flags *flag.FlagSet) func() func(key string) string {
 	plain := flags.Bool("keys", false, "print keys themselves, not hashes of them")
 	return func() func(key string) string {
 		if *plain {
-			return func(key string) string { return string(printable([]byte(key))) }
+			return shown
 		}
 		secret := []byte(os.Getenv("WEIR_KEY_SECRET"))
 		if len(secret) == 0 {
@@ -28,4 +30,11 @@ func defineNames(flags *flag.FlagSet) func() func(key string) string {
 			return "#" + hex.EncodeToString(mac.Sum(nil)[:6])
 		}
 	}
+}
+
+// shown returns key with escapes as in Go, such as \n and \\, for the characters that could change a line or a
+// terminal.
+func shown(key string) string {
+	quoted := strconv.Quote(key)
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }

@@ -93,7 +93,8 @@ type simulatedTimeline struct {
 }
 
 func newSimulated(s *scenario, t *traffic, name func(string) string, top int) *simulated {
-	r := &simulated{File: s.config.Name, Trace: t.name, First: utc(t.stats.First), Last: utc(t.stats.Last), NoPolicy: s.noPolicy, Keys: len(s.Clients)}
+	r := &simulated{File: s.config.Name, Trace: t.name, First: utc(t.stats.First), Last: utc(t.stats.Last), NoPolicy: s.noPolicy, Keys: len(s.Clients),
+		Policies: []simulatedPolicy{}, TopKeys: []simulatedKey{}}
 	for key, c := range s.Clients {
 		r.Requests += c.Requests
 		r.Denied += c.Denied
@@ -131,7 +132,7 @@ func newSimulated(s *scenario, t *traffic, name func(string) string, top int) *s
 func isAffected(c *simulate.Client) bool { return float64(c.Denied) > affected*float64(c.Requests) }
 
 func newSimulatedPolicy(p *simulate.Policy, name func(string) string) simulatedPolicy {
-	q := simulatedPolicy{Name: p.Name, Requests: p.Requests, Admitted: p.Admitted, Denied: p.Denied, Delayed: p.Delayed, RetryAfter: quantilesOf(&p.RetryAfter, 1), Never: p.Never}
+	q := simulatedPolicy{Name: p.Name, Requests: p.Requests, Admitted: p.Admitted, Denied: p.Denied, Delayed: p.Delayed, RetryAfter: quantilesOf(&p.RetryAfter, 1), Never: p.Never, Rules: []simulatedRule{}}
 	for _, r := range p.Rules {
 		if r == nil {
 			continue

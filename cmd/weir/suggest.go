@@ -63,7 +63,7 @@ func (s *suggester) run(args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r := &suggested{Trace: s.traffic.name, Requests: requests, Keys: counts.Keys(), Deny: s.deny.text, Notes: s.traffic.notes()}
+	r := &suggested{Trace: s.traffic.name, Requests: requests, Keys: counts.Keys(), Deny: s.deny.text, Notes: append([]string{}, s.traffic.notes()...)}
 	for i, per := range s.periods {
 		all := counts.Counts(i)
 		limit, denied := simulate.Limit(all, s.deny.of(len(all)))

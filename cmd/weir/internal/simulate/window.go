@@ -12,7 +12,7 @@ import (
 type Window struct {
 	Admitted int64 // units of cost
 	Limit    core.Limit
-	Begin    int64      // Unix microseconds
+	Begin    int64 // Unix microseconds
 	Key      string
 	// AtLeast reports that more may have been admitted in some window, because the times of some events
 	// were rounded to save memory.
