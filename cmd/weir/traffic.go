@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/cmd/weir/internal/simulate"
@@ -20,7 +21,8 @@ type traffic struct {
 	options trace.Options
 	reader  *trace.Reader
 	name    string
-	stats   trace.Stats // once the traffic has been read
+	made    atomic.Int64 // events of a generator
+	stats   trace.Stats  // once the traffic has been read
 }
 
 // define defines the flags for the format of recorded traffic.
@@ -44,9 +46,7 @@ func (t *traffic) read(traces []string, targets []core.Rule, stderr io.Writer, f
 	if err != nil {
 		return err
 	}
-	if t.reader != nil {
-		defer showProgress(t.reader, stderr)()
-	}
+	defer showProgress(t.progress, stderr)()
 	for e := range events {
 		if err = f(e); err != nil {
 			return err
@@ -90,6 +90,7 @@ func (t *traffic) events(traces []string, targets []core.Rule) (simulate.Traffic
 
 // count counts an event of a generator.
 func (t *traffic) count(e *simulate.Event) {
+	t.made.Add(1)
 	if t.stats.Events++; t.stats.Events == 1 {
 		t.stats.First = e.At
 	}
@@ -130,8 +131,16 @@ func (t *traffic) span() time.Duration {
 	return time.Duration(t.stats.Last-t.stats.First) * time.Microsecond
 }
 
-// showProgress shows how much r has read, if w is a terminal, until the returned function is called.
-func showProgress(r *trace.Reader, w io.Writer) (stop func()) {
+// progress returns how much has been read or made within the time passed.
+func (t *traffic) progress(passed time.Duration) string {
+	if t.reader == nil {
+		return count(t.made.Load()) + " requests"
+	}
+	return progress(t.reader.Stats(), passed)
+}
+
+// showProgress shows the text of progress, if w is a terminal, until the returned function is called.
+func showProgress(progress func(passed time.Duration) string, w io.Writer) (stop func()) {
 	file, ok := w.(*os.File)
 	if !ok {
 		return func() {}
@@ -151,7 +160,7 @@ func showProgress(r *trace.Reader, w io.Writer) (stop func()) {
 				fmt.Fprint(w, "\r\x1b[K")
 				return
 			case <-ticker.C:
-				fmt.Fprintf(w, "\r\x1b[K%s", progress(r.Stats(), time.Since(begun)))
+				fmt.Fprintf(w, "\r\x1b[K%s", progress(time.Since(begun)))
 			}
 		}
 	}()
@@ -163,15 +172,15 @@ func showProgress(r *trace.Reader, w io.Writer) (stop func()) {
 
 // progress returns a bar, or the size that was read if the total is unknown.
 func progress(s trace.Stats, passed time.Duration) string {
-	text := fmt.Sprintf("%s, %s requests", bytesText(s.Read), count(s.Events))
+	requests := count(s.Events) + " requests"
 	if s.Total <= 0 || s.Read <= 0 {
-		return text
+		return bytesText(s.Read) + ", " + requests
 	}
 	const width = 30
 	part := min(1, float64(s.Read)/float64(s.Total))
 	full := int(part * width)
 	left := time.Duration(float64(passed) * (1 - part) / part).Round(time.Second)
-	return fmt.Sprintf("[%s%s] %3.0f %%  %s of %s, %v left", strings.Repeat("█", full), strings.Repeat("░", width-full), 100*part, text, bytesText(s.Total), left)
+	return fmt.Sprintf("[%s%s] %3.0f %%  %s of %s, %s, %v left", strings.Repeat("█", full), strings.Repeat("░", width-full), 100*part, bytesText(s.Read), bytesText(s.Total), requests, left)
 }
 
 func bytesText(n int64) string {
