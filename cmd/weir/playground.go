@@ -43,8 +43,6 @@ func servePlayground(ctx context.Context, address string, stdout io.Writer) erro
 	case err := <-served:
 		return err
 	case <-ctx.Done():
+		return server.Close() // nothing is lost with a run
 	}
-	ending, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	return server.Shutdown(ending)
 }
