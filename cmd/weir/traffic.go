@@ -169,15 +169,15 @@ func showProgress(r *trace.Reader, w io.Writer) (stop func()) {
 
 // progress returns a bar, or the size that was read if the total is unknown.
 func progress(s trace.Stats, passed time.Duration) string {
-	text := fmt.Sprintf("%s, %s requests", bytesText(s.Read), count(s.Events))
+	requests := plural(s.Events, "request")
 	if s.Total <= 0 || s.Read <= 0 {
-		return text
+		return bytesText(s.Read) + ", " + requests
 	}
 	const width = 30
 	part := min(1, float64(s.Read)/float64(s.Total))
 	full := int(part * width)
 	left := time.Duration(float64(passed) * (1 - part) / part).Round(time.Second)
-	return fmt.Sprintf("[%s%s] %3.0f %%  %s of %s, %v left", strings.Repeat("█", full), strings.Repeat("░", width-full), 100*part, text, bytesText(s.Total), left)
+	return fmt.Sprintf("[%s%s] %3.0f %%  %s of %s, %s, %s left", strings.Repeat("█", full), strings.Repeat("░", width-full), 100*part, bytesText(s.Read), bytesText(s.Total), requests, duration(left))
 }
 
 func bytesText(n int64) string {
