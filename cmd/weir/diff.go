@@ -43,7 +43,7 @@ func defineDiff(flags *flag.FlagSet) func(args []string, stdout, stderr io.Write
 	return d.run
 }
 
-// run lists the changes from a file to another, and what they do to a trace if there is one.
+// run lists the changes from a file to another, and their effect on a trace if there is one.
 func (d *differ) run(args []string, stdout, stderr io.Writer) error {
 	a, err := load(args[0])
 	if err != nil {

@@ -7,7 +7,7 @@
 //	weir init                                  print an example file
 //	weir playground                            serve a page that compares the algorithms
 //	weir simulate FILE TRACE...                apply a file to recorded or generated traffic
-//	weir diff A B -trace TRACE                 list what a change does to recorded traffic
+//	weir diff A B -trace TRACE                 apply both files to recorded traffic, and compare
 //	weir suggest TRACE...                      find limits that deny few keys of recorded traffic
 //	weir rules get                             print the configuration in Redis
 //	weir rules get POLICY KEY                  print the override of a key

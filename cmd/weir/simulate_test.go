@@ -30,7 +30,7 @@ func reportOf(t *testing.T, r any, args ...string) {
 	}
 }
 
-// output runs a command, and returns what it prints.
+// output runs a command, and returns its standard output.
 func output(t *testing.T, args ...string) string {
 	t.Helper()
 	var stdout, stderr strings.Builder

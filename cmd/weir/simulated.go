@@ -161,7 +161,7 @@ func quantilesOf(d *simulate.Distribution, unit float64) quantiles {
 
 func utc(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
 
-// notes returns what a reader of a report has to know about s.
+// notes returns the notes of a report about s.
 func (s *scenario) notes() []string {
 	notes := []string{"Simulated clients do not adapt: each request comes at the time of the trace, also if a real client would have waited after a denial."}
 	if s.noPolicy > 0 {

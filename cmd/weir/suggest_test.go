@@ -9,7 +9,7 @@ import (
 )
 
 // hundredKeys returns a trace of 100 keys. Each sends as many requests at once as its number says, and one more
-// 3649.25 s later. That is more than an hour, but the sub-window of the first ones still counts.
+// 3649.25 s later, when the hour of the first ones has passed, and their sub-window still counts.
 func hundredKeys() string {
 	var b strings.Builder
 	for i := 1; i <= 100; i++ {

@@ -111,7 +111,7 @@ func (t *traffic) empty() error {
 	return errors.New(text)
 }
 
-// notes returns what a reader of a report has to know about the traffic.
+// notes returns the notes of a report about the traffic.
 func (t *traffic) notes() (notes []string) {
 	s := t.stats
 	add := func(n int, format string, args ...any) {
