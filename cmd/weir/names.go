@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"flag"
 	"os"
+	"strconv"
+	"strings"
 )
 
 // defineNames defines the flag -keys, and returns the function that returns the names of keys in reports:
@@ -15,7 +17,7 @@ func defineNames(flags *flag.FlagSet) func() func(key string) string {
 	plain := flags.Bool("keys", false, "print keys themselves, not hashes of them")
 	return func() func(key string) string {
 		if *plain {
-			return func(key string) string { return string(printable([]byte(key))) }
+			return escaped
 		}
 		secret := []byte(os.Getenv("WEIR_KEY_SECRET"))
 		if len(secret) == 0 {
@@ -28,4 +30,10 @@ func defineNames(flags *flag.FlagSet) func() func(key string) string {
 			return "#" + hex.EncodeToString(mac.Sum(nil)[:6])
 		}
 	}
+}
+
+// escaped returns text with escapes in place of all characters that are not printable, for a cell of a table.
+func escaped(text string) string {
+	quoted := strconv.Quote(text)
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }

@@ -78,10 +78,16 @@ func (t *traffic) events(traces []string, targets []core.Rule) (simulate.Traffic
 			continue
 		case len(traces) > 1:
 			return nil, fmt.Errorf("%s is a generator, and cannot be combined with other traces", text)
-		case g.Kind == simulate.Adversary && !slices.ContainsFunc(targets, simulate.CanAttack):
+		}
+		for _, r := range targets {
+			if i := slices.IndexFunc(r.Plans(), func(p core.Rule) bool { return p.PlanName() == g.Plan }); i >= 0 {
+				r = r.Plans()[i]
+			}
+			g.Targets = append(g.Targets, r)
+		}
+		if g.Kind == simulate.Adversary && !slices.ContainsFunc(g.Targets, simulate.CanAttack) {
 			return nil, errors.New("an adversary needs a rule with a fixed period")
 		}
-		g.Targets = targets
 		return g.Traffic(), nil
 	}
 	t.reader = trace.New(t.options)
@@ -113,11 +119,11 @@ func (t *traffic) notes() (notes []string) {
 			notes = append(notes, fmt.Sprintf(format, args...))
 		}
 	}
-	add(s.Limited, "%s of the trace had the status 429. They count as demand, like all others.", plural(s.Limited, "request"))
+	add(s.Limited, "%s of the trace had the status 429. Such requests count as demand, like all others.", plural(s.Limited, "request"))
 	if t.reader != nil && !s.Fractions {
 		notes = append(notes, "The times of the trace are whole seconds: the requests of a second count as sent at once, so limits of some seconds deny more than in reality.")
 	}
-	add(s.Late, "%s read more than 60 s late; their time is that of the request before.", pluralWas(s.Late, "request"))
+	add(s.Late, "%s read more than 60 s late, and given the time of the request before.", pluralWas(s.Late, "request"))
 	add(s.Broken, "%s could not be read:", plural(s.Broken, "line"))
 	for _, b := range s.Samples {
 		notes = append(notes, fmt.Sprintf("  %s:%d: %s: %s", b.File, b.Line, b.Reason, b.Text))

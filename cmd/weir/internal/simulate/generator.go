@@ -31,7 +31,7 @@ type Generator struct {
 	Rate    core.Limit // of each client; the burst has no meaning
 	Clients int
 	For     time.Duration
-	Every   time.Duration // the interval of a Burst
+	Every   time.Duration // the interval of a Burst, with the requests of Rate in it
 	Seed    uint64        // of a Poisson
 	Cost    int
 	Plan    string
@@ -144,7 +144,7 @@ func (g *Generator) Traffic() Traffic {
 		end := Begin + g.For.Microseconds()
 		for {
 			c := clients[0]
-			if c.at >= end || !c.send(yield, g.size()) {
+			if c.at >= end || !c.send(yield, g.size(c.n)) {
 				return
 			}
 			c.n++
@@ -154,12 +154,16 @@ func (g *Generator) Traffic() Traffic {
 	}
 }
 
-// size returns the number of requests that a client sends at once.
-func (g *Generator) size() int {
+// size returns the number of requests that a client sends at once, for the n-th time. If an interval does not have a
+// whole number of them, the bursts differ by one.
+func (g *Generator) size(n int64) int {
 	if g.Kind != Burst {
 		return 1
 	}
-	return max(1, int(share(int64(g.Rate.Events), g.Every.Microseconds(), g.Rate.Per.Microseconds())))
+	until := func(n int64) int64 {
+		return share(int64(g.Rate.Events), n*g.Every.Microseconds(), g.Rate.Per.Microseconds())
+	}
+	return int(until(n+1) - until(n))
 }
 
 // next returns the time of the next request of c. Clients of the same rate do not send at the same times.
@@ -167,7 +171,8 @@ func (g *Generator) next(c *client) int64 {
 	per, events := g.Rate.Per.Microseconds(), int64(g.Rate.Events)
 	switch g.Kind {
 	case Poisson:
-		return c.at + int64(c.random.ExpFloat64()*float64(per)/float64(events))
+		c.passed += c.random.ExpFloat64() * float64(per) / float64(events)
+		return Begin + int64(c.passed)
 	case Burst:
 		per, events = g.Every.Microseconds(), 1
 	}
@@ -191,6 +196,7 @@ type client struct {
 	n      int64 // the number of its next request or burst
 	at     int64
 	random *rand.Rand // of a Poisson
+	passed float64    // of a Poisson: the exact time since Begin, in microseconds
 }
 
 func (g *Generator) client(i int) *client {
@@ -268,14 +274,15 @@ func (g *Generator) attack(yield func(*Event) bool) {
 			if edge-at < per/2 {
 				edge += per
 			}
+			before := edge - min(1000, per/4+1)
 			if len(targets) > 1 {
 				for i := range events {
-					if !send(edge-per/4+share(i, per, 4*events), 1) {
+					if !send(min(edge-per/4+share(i, per, 4*events), before), 1) {
 						return
 					}
 				}
 			}
-			if !send(edge-min(1000, per/4+1), size) || !send(edge, size) {
+			if !send(before, size) || !send(edge, size) {
 				return
 			}
 			for i := int64(1); i < 4*events; i++ {

@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -53,34 +52,59 @@ func TestGenerator_Adversary(t *testing.T) {
 	}
 }
 
-// The worst window is that of a count of all windows.
-func TestWindow(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 200 {
-		per := time.Duration(1+random.IntN(50)) * time.Microsecond
-		rule := &Rule{}
-		var c Client
-		type at struct{ at, cost int64 }
-		var all []at
-		now, most := int64(0), int64(0)
-		for range 300 {
-			now += random.Int64N(20)
-			cost := 1 + random.IntN(3)
-			c.window(rule).add(&Event{At: now, Key: "k"}, cost, core.Per(10, per), 0)
-			all = append(all, at{now, int64(cost)})
+// The counts of policies, clients and the timeline are consistent, also with many keys.
+func TestSimulation_ManyKeys(t *testing.T) {
+	s := New()
+	var policies []*Policy
+	for i, r := range append(five(core.PerHour(2)), core.Quota("quota", core.Monthly(2))) {
+		l := core.Must(core.New(s.Store(), r, core.FixedWindow(fmt.Sprint("second of ", i), core.PerSecond(1))))
+		policies = append(policies, s.Add(r.Name(), l))
+	}
+	policies = append(policies, nil)
+	g, _, err := ParseGenerator("poisson:clients=65536,rate=3/s,for=1s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	requests, allowed := uint64(0), uint64(0)
+	for e := range g.Traffic() {
+		d, err := s.Decide(t.Context(), policies[requests%uint64(len(policies))], e)
+		if err != nil {
+			t.Fatal(err)
 		}
-		for _, first := range all {
-			sum := int64(0)
-			for _, e := range all {
-				if e.at >= first.at && e.at < first.at+per.Microseconds() {
-					sum += e.cost
-				}
+		if requests++; d.Allowed {
+			allowed++
+		}
+	}
+	var sum Policy
+	for _, p := range s.Policies {
+		if p.Requests != p.Admitted+p.Denied || p.Delayed > p.Admitted || p.RetryAfter.Count+p.Never != p.Denied || p.Denied == 0 {
+			t.Errorf("got %+v", p)
+		}
+		sum.Requests += p.Requests
+		sum.Denied += p.Denied
+		sum.Delayed += p.Delayed
+		for _, r := range p.Rules {
+			if r.Admitted+r.Denied != p.Requests {
+				t.Errorf("policy %s: rule %s has %d and %d of %d requests", p.Name, r.Rule.Name(), r.Admitted, r.Denied, p.Requests)
 			}
-			most = max(most, sum)
 		}
-		if rule.Worst.Admitted != most {
-			t.Fatalf("period %v: got %d, want %d", per, rule.Worst.Admitted, most)
-		}
+	}
+	var clients Client
+	for _, c := range s.Clients {
+		clients.Requests += c.Requests
+		clients.Denied += c.Denied
+		clients.Delayed += c.Delayed
+	}
+	var bins Bin
+	for _, b := range s.Timeline.Bins {
+		bins.Admitted += b.Admitted
+		bins.Denied += b.Denied
+	}
+	if n := len(s.Clients); n < 60_000 || clients.Requests != requests || clients.Denied != sum.Denied || clients.Delayed != sum.Delayed {
+		t.Errorf("%d clients have %+v of %d requests", n, clients, requests)
+	}
+	if denied := requests - allowed; denied != sum.Denied || bins != (Bin{allowed, denied}) || sum.Requests != requests-requests/7 {
+		t.Errorf("got %+v, and the bins %+v, of %d requests", sum, bins, requests)
 	}
 }
 

@@ -20,8 +20,8 @@ type Suggestion struct {
 	most       map[string][]int64 // by key: the largest count for each period
 }
 
-// unbounded is a limit that no trace reaches.
-const unbounded = min(1<<40, math.MaxInt)
+// unbounded is the largest limit.
+const unbounded = min(1<<48-1, math.MaxInt)
 
 // NewSuggestion returns a Suggestion for limits with some periods.
 func NewSuggestion(periods []time.Duration) (*Suggestion, error) {
@@ -45,6 +45,9 @@ func (s *Suggestion) Add(ctx context.Context, e *Event) error {
 	d, err := core.AllowTogether(ctx, core.Ask{Limiter: s.limiter, Key: e.Key, Cost: e.Cost})
 	if err != nil {
 		return err
+	}
+	if !d.Allowed {
+		return fmt.Errorf("the costs of a key within one period are more than %d, the largest limit", unbounded)
 	}
 	most := s.most[e.Key]
 	if most == nil {
@@ -70,13 +73,13 @@ func (s *Suggestion) Counts(i int) []int64 {
 	return counts
 }
 
-// Limit returns the smallest limit that would have denied at most so many keys, and the number of keys that it
-// would have denied. counts is a result of Counts.
+// Limit returns the smallest limit, from 1 on, that would have denied at most so many keys, and the number of keys
+// that it would have denied. counts is a result of Counts.
 func Limit(counts []int64, deny int) (limit int64, denied int) {
-	if len(counts) == 0 {
-		return 0, 0
+	limit = 1
+	if deny < len(counts) {
+		limit = counts[len(counts)-1-deny]
 	}
-	limit = counts[max(0, len(counts)-1-deny)]
 	next, _ := slices.BinarySearch(counts, limit+1)
 	return limit, len(counts) - next
 }

@@ -28,11 +28,10 @@ const maxRuns = 4096
 
 // A window has the admitted events of one key within the last period of a limit.
 type window struct {
-	rule   *Rule
-	runs   []run // those before first have left the window
-	first  int
-	sum    int64
-	joined bool
+	rule  *Rule
+	runs  []run // those before first have left the window
+	first int
+	sum   int64
 }
 
 // A run is a number of units that were admitted at one time.
@@ -52,8 +51,9 @@ func (w *window) add(e *Event, cost int, l core.Limit, delay time.Duration) {
 		w.makeRoom()
 		w.runs = append(w.runs, run{at, int64(cost)})
 	}
-	found := Window{Admitted: w.sum, Limit: l, Begin: w.runs[w.first].at, Key: e.Key, AtLeast: w.joined}
-	if worst := &w.rule.Worst; worst.Admitted == 0 || found.exceeds(worst) {
+	worst := &w.rule.Worst
+	found := Window{Admitted: w.sum, Limit: l, Begin: w.runs[w.first].at, Key: e.Key, AtLeast: worst.AtLeast}
+	if worst.Admitted == 0 || found.exceeds(worst) {
 		*worst = found
 	}
 }
@@ -76,5 +76,5 @@ func (w *window) makeRoom() {
 		}
 		joined = append(joined, r)
 	}
-	w.runs, w.first, w.joined = joined, 0, true
+	w.runs, w.first, w.rule.Worst.AtLeast = joined, 0, true
 }

@@ -1,0 +1,72 @@
+package simulate
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+)
+
+const year = 365 * 24 * 3600 * second
+
+func TestTimeline(t *testing.T) {
+	type event struct {
+		at       int64
+		admitted bool
+	}
+	for name, test := range map[string]struct {
+		events []event
+		want   Timeline
+	}{
+		"empty": {nil, Timeline{}},
+		"one":   {[]event{{Begin, true}}, Timeline{Begin, 100_000, []Bin{{1, 0}}}},
+		"zero":  {[]event{{0, true}, {0, false}}, Timeline{0, 100_000, []Bin{{1, 1}}}},
+		"two spans": {
+			[]event{{Begin, true}, {Begin + 99_999, false}, {Begin + 100_000, false}, {Begin + 250_000, true}},
+			Timeline{Begin, 100_000, []Bin{{1, 1}, {0, 1}, {1, 0}}},
+		},
+		"joined": {
+			[]event{{0, true}, {100_000, false}, {200_000, true}, {maxBins * 100_000, true}},
+			Timeline{0, 200_000, slices.Concat([]Bin{{1, 1}, {1, 0}}, make([]Bin, maxBins/2-2), []Bin{{1, 0}})},
+		},
+		"years apart": {
+			[]event{{0, true}, {1, false}, {100 * year, true}},
+			// 100 ms * 2^28 is 310 days.
+			Timeline{0, 100_000 << 28, slices.Concat([]Bin{{1, 1}}, make([]Bin, 116), []Bin{{1, 0}})},
+		},
+	} {
+		var got Timeline
+		for _, e := range test.events {
+			got.add(e.at, e.admitted)
+		}
+		if !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: got %+v, want %+v", name, got, test.want)
+		}
+	}
+}
+
+// Each bin has the events of its span, for any times.
+func TestTimeline_Random(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	for range 200 {
+		var got Timeline
+		at := random.Int64N(Begin)
+		var times []int64
+		for range 1 + random.IntN(50) {
+			got.add(at, at%3 != 0)
+			times = append(times, at)
+			at += random.Int64N(1 + random.Int64N(1+random.Int64N(year)))
+		}
+		want := make([]Bin, len(got.Bins))
+		for _, at := range times {
+			if b := &want[(at-times[0])/got.Width]; at%3 != 0 {
+				b.Admitted++
+			} else {
+				b.Denied++
+			}
+		}
+		if len(got.Bins) > maxBins || !slices.Equal(got.Bins, want) {
+			t.Fatalf("%v: got %+v, want %+v", times, got, want)
+		}
+	}
+}
