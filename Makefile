@@ -145,6 +145,10 @@ browser: deps ## install Chromium if it is missing, and test the pages in it
 	@command -v chromium >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 || ADD="chromium fonts-dejavu-core" sh -c "$$DEPS"
 	cd .ci/browser && WEIR_REQUIRE_REDIS=1 $(GO) test $(TESTFLAGS) ./... $(if $(PICTURES),-pictures $(PICTURES))
 
+.PHONY: playground
+playground: ## write the page of weir playground as files for any server of files, into playground/
+	$(GO) run ./cmd/weir/internal/playground/static playground
+
 # go.mod has the lowest versions. newest.mod is a copy with the newest versions of direct dependencies.
 NEWEST := -modfile=newest.mod
 DIRECT := {{if not (or .Main .Indirect .Replace)}}{{.Path}}@latest{{end}}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -14,12 +15,15 @@ var (
 	programOfWeir = regexp.MustCompile(`^(?:go run (?:-C \S+ )?\S*/cmd/weir(?:@\S+)?|weir) (.*)$`)
 	word          = regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`)
 	assignment    = regexp.MustCompile(`^\w+=\S*$`)
+	file          = regexp.MustCompile(`\.(yaml|csv|log)(\.gz)?$`)
+	usageWord     = regexp.MustCompile(`\[[^\]]*\]|\S+`)
 )
 
-// Every command weir of a page has flags and arguments that exist. The commands without Redis are run
-// in a directory with the configurations of the page above the command, if these are the files they
-// name; in a console block, the lines below a command are its output. A configuration is called
-// limits.yaml unless it begins with a comment with another name.
+// Every command weir of a page, also in a workflow, has flags and arguments that exist. The commands
+// without Redis are run in a directory with the files of the page above the command, if these are the
+// files they name; in a console block, the lines below a command are its output, and those below
+// "echo $?" its exit status. The files are the configurations, which are called limits.yaml unless they
+// begin with a comment with another name, and the outputs of the command cat.
 func TestDocs_Commands(t *testing.T) {
 	weir := filepath.Join(t.TempDir(), "weir")
 	command(t, root, "go", "build", "-o", weir, "./cmd/weir")
@@ -38,65 +42,87 @@ func TestDocs_Commands(t *testing.T) {
 				if err := os.WriteFile(filepath.Join(dir, name), []byte(b.code), 0o644); err != nil {
 					t.Fatal(err)
 				}
-			case b.lang == "sh" || b.lang == "console":
+			case b.lang == "sh" || b.lang == "console" || b.lang == "yaml":
 				checkCommands(t, weir, dir, b)
 			}
 		}
 	}
 }
 
-// checkCommands checks the commands of a block of sh, or of console with a "$ " before each command.
+// checkCommands checks the commands of a block of sh or yaml, or of console with a "$ " before each command.
 func checkCommands(t *testing.T, weir, dir string, b block) {
 	lines := strings.Split(strings.ReplaceAll(b.code, "\\\n", " "), "\n")
+	status := 0
 	for i, line := range lines {
+		var below []string // the output, in a console block
 		if b.lang == "console" {
 			rest, isCommand := strings.CutPrefix(line, "$ ")
 			if !isCommand {
 				continue
 			}
 			line = rest
-		}
-		line, _, redirected := strings.Cut(line, " > ")
-		line, _, commented := strings.Cut(line, " # ")
-		words := word.FindAllString(strings.TrimSpace(line), -1)
-		for len(words) > 0 && assignment.MatchString(words[0]) {
-			words = words[1:]
-		}
-		m := programOfWeir.FindStringSubmatch(strings.Join(words, " "))
-		if m == nil {
-			continue
-		}
-		args := word.FindAllString(m[1], -1)
-		for j := range args {
-			args[j] = strings.Trim(args[j], `'"`)
-		}
-		args = args[:slices.IndexFunc(append(args, "|"), func(s string) bool { return s == "|" || s == "&&" || s == "||" })]
-		if problem := checkUsage(weir, args); problem != "" {
-			t.Errorf("%s:%d: weir %s: %s", b.page, b.line, strings.Join(args, " "), problem)
-			continue
-		}
-		if !local(dir, args) {
-			continue
-		}
-		cmd := exec.Command(weir, args...)
-		cmd.Dir = dir
-		out, err := cmd.CombinedOutput()
-		var want []string
-		if b.lang == "console" && !redirected && !commented {
 			for _, l := range lines[i+1:] {
 				if strings.HasPrefix(l, "$ ") {
 					break
 				}
-				want = append(want, strings.TrimRight(l, " "))
+				below = append(below, strings.TrimRight(l, " "))
 			}
 		}
-		expected := strings.TrimSpace(strings.Join(want, "\n"))
-		if got := trimLines(string(out)); expected != "" && got != expected {
-			t.Errorf("%s:%d: weir %s: got\n%s\nwant\n%s", b.page, b.line, strings.Join(args, " "), got, expected)
-		} else if expected == "" && err != nil {
-			t.Errorf("%s:%d: weir %s: %v\n%s", b.page, b.line, strings.Join(args, " "), err, out)
+		expected := strings.TrimSpace(strings.Join(below, "\n"))
+		if name, ok := strings.CutPrefix(line, "cat "); ok && b.lang == "console" {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(expected+"\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if line == "echo $?" && expected != strconv.Itoa(status) {
+			t.Errorf("%s:%d: got the exit status %d, want %s", b.page, b.line, status, expected)
+		}
+		line, _, redirected := strings.Cut(line, " > ")
+		line, _, commented := strings.Cut(line, " # ")
+		if redirected || commented {
+			expected = ""
+		}
+		for n, segment := range strings.Split(line, " | ") {
+			args := argsOf(segment)
+			if args == nil {
+				continue
+			}
+			if problem := checkUsage(weir, args); problem != "" {
+				t.Errorf("%s:%d: weir %s: %s", b.page, b.line, strings.Join(args, " "), problem)
+				continue
+			}
+			if n > 0 || !local(dir, args) {
+				continue
+			}
+			cmd := exec.Command(weir, args...)
+			cmd.Dir = dir
+			out, err := cmd.CombinedOutput()
+			status = cmd.ProcessState.ExitCode()
+			if got := trimLines(string(out)); expected != "" && got != expected {
+				t.Errorf("%s:%d: weir %s: got\n%s\nwant\n%s", b.page, b.line, strings.Join(args, " "), got, expected)
+			} else if expected == "" && err != nil {
+				t.Errorf("%s:%d: weir %s: %v\n%s", b.page, b.line, strings.Join(args, " "), err, out)
+			}
 		}
 	}
+}
+
+// argsOf returns the arguments of a command weir, or nil if text is another command.
+func argsOf(text string) []string {
+	words := word.FindAllString(strings.TrimSpace(text), -1)
+	for len(words) > 0 && assignment.MatchString(words[0]) {
+		words = words[1:]
+	}
+	m := programOfWeir.FindStringSubmatch(strings.Join(words, " "))
+	if m == nil {
+		return nil
+	}
+	args := word.FindAllString(m[1], -1)
+	for i := range args {
+		args[i] = strings.Trim(args[i], `'"`)
+	}
+	return args[:slices.IndexFunc(append(args, "|"), func(s string) bool { return s == "|" || s == "&&" || s == "||" })]
 }
 
 func trimLines(s string) string {
@@ -110,7 +136,7 @@ func checkUsage(weir string, args []string) string {
 	var flags, rest []string
 	for i := 0; i < len(args); i++ {
 		switch {
-		case !strings.HasPrefix(args[i], "-") || len(rest) > 2:
+		case !strings.HasPrefix(args[i], "-") || args[i] == "-" || len(rest) > 2 && rest[0] == "rules":
 			rest = append(rest, args[i])
 		default:
 			flags = append(flags, args[i])
@@ -138,7 +164,7 @@ func checkUsage(weir string, args []string) string {
 			continue
 		}
 		usage, _, _ = strings.Cut(usage, "  ")
-		words := strings.Fields(usage)
+		words := usageWord.FindAllString(usage, -1)
 		least := 0
 		for _, w := range words {
 			if !strings.HasPrefix(w, "[") {
@@ -163,9 +189,9 @@ func local(dir string, args []string) bool {
 	switch args[0] {
 	case "init":
 		return true
-	case "check", "diff", "explain":
+	case "check", "diff", "explain", "simulate", "suggest":
 		for _, arg := range args {
-			if strings.HasSuffix(arg, ".yaml") {
+			if file.MatchString(arg) {
 				if _, err := os.Stat(filepath.Join(dir, arg)); err != nil {
 					return false
 				}

@@ -201,14 +201,8 @@ func (b *Tab) figures(n *observe.Snapshot) {
 // run runs a command of the page in a shell, with the program weir of this tree.
 func run(t *testing.T, command string) {
 	t.Helper()
-	dir := t.TempDir()
-	build := exec.Command("go", "build", "-o", filepath.Join(dir, "weir"), "github.com/weir-go/weir/cmd/weir")
-	build.Dir = module
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
 	shell := exec.Command("sh", "-c", command)
-	shell.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+	shell.Env = append(os.Environ(), "PATH="+filepath.Dir(build(t))+":"+os.Getenv("PATH"))
 	if out, err := shell.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v: %s", command, err, out)
 	}

@@ -7,7 +7,7 @@
 //	weir init                                  print an example file
 //	weir playground                            serve a page that compares the algorithms
 //	weir simulate FILE TRACE...                apply a file to recorded or generated traffic
-//	weir diff A B -trace TRACE                 apply both files to recorded traffic, and compare
+//	weir diff A B -trace TRACE                 list the effects of a change on recorded traffic
 //	weir suggest TRACE...                      find limits that deny few keys of recorded traffic
 //	weir rules get                             print the configuration in Redis
 //	weir rules get POLICY KEY                  print the override of a key
@@ -145,6 +145,7 @@ var commands = []command{
 	{"diff", "A B", "list the changes from file A to file B", 2, 2, nil},
 	{"explain", "FILE POLICY|ROUTE KEY [PLAN]", "list the limits of a key", 3, 4, explain},
 	{"init", "", "print an example file", 0, 0, printExample},
+	{"playground", "", "serve a page that compares the algorithms", 0, 0, nil},
 	{"rules", "COMMAND", "read and change limits in Redis", 0, 0, nil},
 	{"simulate", "FILE TRACE...", "apply a file to recorded or generated traffic", 2, many, nil},
 	{"suggest", "TRACE...", "find limits that deny few keys of recorded traffic", 1, many, nil},
@@ -153,7 +154,7 @@ var commands = []command{
 // flagged are the functions of the commands with flags of their own: they define the flags, and return the
 // function that runs the command.
 var flagged = map[string]func(*flag.FlagSet) func(args []string, stdout, stderr io.Writer) error{
-	"diff": defineDiff, "simulate": defineSimulate, "suggest": defineSuggest,
+	"diff": defineDiff, "playground": definePlayground, "simulate": defineSimulate, "suggest": defineSuggest,
 }
 
 const (

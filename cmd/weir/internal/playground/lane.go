@@ -29,19 +29,19 @@ func newLane(p Parameters, a driver.Algorithm) (*lane, error) {
 	return l, nil
 }
 
-// add decides about e. Each bin has the width in microseconds.
-func (l *lane) add(ctx context.Context, e *simulate.Event, width int64) error {
+// add decides about e, in a run of a length in microseconds.
+func (l *lane) add(ctx context.Context, e *simulate.Event, span int64) error {
 	d, err := l.simulation.Decide(ctx, l.policy, e)
 	if err != nil {
 		return err
 	}
 	if d.Allowed {
-		if i := bin(e.At+d.Delay.Microseconds(), width); i < bins {
+		if i := bin(e.At+d.Delay.Microseconds(), span); i < bins {
 			l.Passed[i]++
 		}
 		return nil
 	}
-	l.Rejected[bin(e.At, width)]++
+	l.Rejected[bin(e.At, span)]++
 	if l.Response == "" {
 		l.Response, l.DeniedAt = response(d.State(0)), (e.At-simulate.Begin)/1000
 	}

@@ -3,6 +3,7 @@
 package playground
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -37,15 +38,17 @@ const (
 )
 
 // Parse reads parameters from the query of a URL, such as "traffic=poisson&limit=20". Absent ones are those of
-// Default, and others are ignored. An invalid value is an error.
+// Default, except that the burst is then the limit, and others are ignored. An invalid value is an error.
 func Parse(query string) (Parameters, error) {
 	p := Default
+	p.Burst = 0
 	for pair := range strings.SplitSeq(query, "&") {
 		name, value, _ := strings.Cut(pair, "=")
 		if err := p.set(name, value); err != nil {
 			return Default, err
 		}
 	}
+	p.Burst = cmp.Or(p.Burst, p.Limit)
 	return p, nil
 }
 
@@ -167,12 +170,12 @@ func Run(ctx context.Context, p Parameters) (*Result, error) {
 		}
 		lanes[i] = l
 	}
-	width := g.For.Microseconds() / bins
+	span := g.For.Microseconds()
 	at := 0 // the next bin whose level is not known
 	levels := func(until int64) error {
-		for ; at <= bins && simulate.Begin+int64(at)*width <= until; at++ {
+		for ; at <= bins && begin(at, span) <= until; at++ {
 			for _, l := range lanes {
-				if err := l.addLevel(ctx, simulate.Begin+int64(at)*width); err != nil {
+				if err := l.addLevel(ctx, begin(at, span)); err != nil {
 					return err
 				}
 			}
@@ -184,14 +187,14 @@ func Run(ctx context.Context, p Parameters) (*Result, error) {
 			return nil, err
 		}
 		r.Requests++
-		r.Demand[bin(e.At, width)]++
+		r.Demand[bin(e.At, span)]++
 		for _, l := range lanes {
-			if err := l.add(ctx, e, width); err != nil {
+			if err := l.add(ctx, e, span); err != nil {
 				return nil, err
 			}
 		}
 	}
-	if err := levels(simulate.Begin + bins*width); err != nil {
+	if err := levels(begin(bins, span)); err != nil {
 		return nil, err
 	}
 	for _, l := range lanes {
@@ -200,4 +203,8 @@ func Run(ctx context.Context, p Parameters) (*Result, error) {
 	return r, nil
 }
 
-func bin(at, width int64) int { return int((at - simulate.Begin) / width) }
+// bin returns the bin of a time in a run of a length in microseconds.
+func bin(at, span int64) int { return int((at - simulate.Begin) * bins / span) }
+
+// begin returns the first time of a bin.
+func begin(i int, span int64) int64 { return simulate.Begin + (int64(i)*span+bins-1)/bins }

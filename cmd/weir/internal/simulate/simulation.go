@@ -1,4 +1,4 @@
-// Package simulate applies limits to recorded or generated traffic, and counts the admitted and the denied requests.
+// Package simulate applies limits to recorded or generated traffic, and counts the decisions.
 //
 // The limiters are those of package core, on a memstore.Store whose clock is the time of the events. A
 // simulated client does not adapt: it sends each request at the time of the trace, also after a denial.

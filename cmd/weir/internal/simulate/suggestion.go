@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -20,7 +21,7 @@ type Suggestion struct {
 }
 
 // unbounded is the largest limit.
-const unbounded = 1<<48 - 1
+const unbounded = min(1<<48-1, math.MaxInt)
 
 // NewSuggestion returns a Suggestion for limits with some periods.
 func NewSuggestion(periods []time.Duration) (*Suggestion, error) {

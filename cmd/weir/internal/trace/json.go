@@ -8,46 +8,67 @@ import (
 
 // A jsonParser parses JSON lines.
 type jsonParser struct {
-	object object
-	ends   [fields]int // end of the texts of each field in object.texts; they begin at the end of the one before
+	names [fields][]string
+	// The objects of the latest line, without a dot at the end of their names: the line itself is "".
+	objects map[string]map[string]json.RawMessage
 }
 
 func newJSONParser(f Fields) *jsonParser {
-	p := new(jsonParser)
-	slot := 0
-	for field, names := range f.names() {
-		for _, name := range names {
-			p.object.wanted.add(strings.Split(name, "."), slot)
-			slot++
-			if strings.Contains(name, ".") { // in the name itself
-				p.object.wanted.add([]string{name}, slot)
-				slot++
-			}
-		}
-		p.ends[field] = slot
-	}
-	p.object.texts = make([][]byte, slot)
-	return p
+	return &jsonParser{names: f.names(), objects: make(map[string]map[string]json.RawMessage)}
 }
 
 func (p *jsonParser) parse(line []byte, rec *record) (reason string) {
-	if !p.object.read(line) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(line, &members); err != nil || members == nil {
 		return "not a JSON object"
 	}
-	begin := 0
-	for field, end := range p.ends {
-		for _, text := range p.object.texts[begin:end] {
-			if len(text) > 0 && text[0] == '"' {
-				text = unquoteJSON(text)
-			}
-			if present(text) {
+	clear(p.objects)
+	p.objects[""] = members
+	for field, names := range p.names {
+		for _, name := range names {
+			if text := p.text(name); present(text) {
 				rec[field] = text
 				break
 			}
 		}
-		begin = end
 	}
 	return ""
+}
+
+// text returns the text of a member of the line, or of a member of an object in it if the name has dots. It is
+// nil if there is no such member, or if its value is no string, number or truth value.
+func (p *jsonParser) text(name string) []byte {
+	value, ok := p.objects[""][name]
+	for at := len(name); !ok; {
+		if at = strings.LastIndexByte(name[:at], '.'); at < 0 {
+			return nil
+		}
+		value, ok = p.object(name[:at])[name[at+1:]]
+	}
+	switch {
+	case len(value) == 0 || value[0] == '{' || value[0] == '[' || string(value) == "null":
+		return nil
+	case value[0] == '"':
+		return unquoteJSON(value)
+	}
+	return value
+}
+
+// object returns the members of an object in the line, or nil if there is none with the name.
+func (p *jsonParser) object(name string) map[string]json.RawMessage {
+	if o, known := p.objects[name]; known {
+		return o
+	}
+	value, ok := p.objects[""][name]
+	if at := strings.LastIndexByte(name, '.'); !ok && at >= 0 {
+		value = p.object(name[:at])[name[at+1:]]
+	}
+	var o map[string]json.RawMessage
+	if bytes.HasPrefix(value, []byte("{")) {
+		_ = json.Unmarshal(value, &o) // it is valid
+	}
+	p.objects[name] = o
+	return o
 }
 
 // unquoteJSON returns the content of a valid JSON string.

@@ -35,7 +35,11 @@ func newLineReader(file io.Reader, read *atomic.Int64) (*lineReader, error) {
 		}
 		in = bufio.NewReaderSize(plain, maxBuffered)
 	}
-	if mark, _ := in.Peek(3); string(mark) == "\xef\xbb\xbf" { // the byte order mark of UTF-8
+	mark, err := in.Peek(3)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	if string(mark) == "\xef\xbb\xbf" { // the byte order mark of UTF-8
 		_, _ = in.Discard(len(mark))
 	}
 	return &lineReader{in: in}, nil

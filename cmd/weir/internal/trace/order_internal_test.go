@@ -1,0 +1,108 @@
+package trace
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/weir-go/weir/cmd/weir/internal/simulate"
+)
+
+// drain pops all events that are due, and appends them to events.
+func drain(o *order, ended bool, events []simulate.Event) ([]simulate.Event, int) {
+	late := 0
+	for {
+		e, wasLate := o.pop(ended)
+		if e == nil {
+			return events, late
+		}
+		if wasLate {
+			late++
+		}
+		events = append(events, *e)
+	}
+}
+
+// Events that are at most a minute out of order leave in the order of a stable sort.
+func TestOrder_Sorts(t *testing.T) {
+	for seed := range uint64(30) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		n := 1 + random.IntN(5000)
+		gap := 1 + random.Int64N(horizon/50)
+		disorder := random.Int64N(horizon + 1)
+		pushed := make([]simulate.Event, n)
+		at := int64(0)
+		for i := range pushed {
+			at += random.Int64N(gap)
+			pushed[i] = simulate.Event{At: (max(0, at-random.Int64N(disorder+1))) / second * second, Key: fmt.Sprint(i)}
+		}
+		var o order
+		var got []simulate.Event
+		for i := range pushed {
+			o.push(&pushed[i])
+			var late int
+			if got, late = drain(&o, false, got); late != 0 {
+				t.Fatalf("seed %d: %d late events", seed, late)
+			}
+			if waiting := i + 1 - len(got); waiting > 1 && got != nil && o.newest-got[len(got)-1].At < horizon {
+				t.Fatalf("seed %d: an event has left after less than a minute", seed)
+			}
+		}
+		got, _ = drain(&o, true, got)
+		want := slices.Clone(pushed)
+		slices.SortStableFunc(want, func(a, b simulate.Event) int { return cmp.Compare(a.At, b.At) })
+		if !slices.Equal(got, want) {
+			t.Fatalf("seed %d: %d events in another order than those of a stable sort, %d", seed, len(got), len(want))
+		}
+	}
+}
+
+func TestOrder_Late(t *testing.T) {
+	const minute = horizon
+	for _, c := range []struct {
+		name string
+		at   []int64
+		want string // times of the events that leave
+		late int
+	}{
+		{"in time", []int64{100, 160 * second, 160*second - minute, 160*second - minute + 1}, "[100 100000000 100000001 160000000]", 0},
+		{"just in time", []int64{100, 99 + minute, 0}, "[0 100 60000099]", 0},
+		{"late", []int64{100, 100 + minute, 99, 0, 101}, "[100 100 100 101 60000100]", 2},
+		{"after a time in the future", []int64{100, 200, 1000 * minute, 300, 250, 400}, "[100 200 300 300 400 60000000000]", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var o order
+			var events []simulate.Event
+			late := 0
+			for i, at := range append(c.at, 0) {
+				if i < len(c.at) {
+					o.push(&simulate.Event{At: at})
+				}
+				var n int
+				events, n = drain(&o, i == len(c.at), events)
+				late += n
+			}
+			var times []int64
+			for _, e := range events {
+				times = append(times, e.At)
+			}
+			if got := fmt.Sprint(times); got != c.want || late != c.late {
+				t.Errorf("got %s with %d late, want %s with %d", got, late, c.want, c.late)
+			}
+		})
+	}
+}
+
+// The queue holds the events of a minute, not all that have left.
+func TestOrder_Memory(t *testing.T) {
+	var o order
+	for i := range int64(100_000) {
+		o.push(&simulate.Event{At: i * second / 10})
+		_, _ = drain(&o, false, nil)
+	}
+	if n := cap(o.queue); n > 4000 {
+		t.Errorf("the queue has space for %d events, 600 of which can wait", n)
+	}
+}
