@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -249,7 +250,7 @@ func excess(m *simulatedMost) string {
 	if m.Admitted <= int64(m.Events) {
 		return ""
 	}
-	return fmt.Sprintf(" (%.2f x)", float64(m.Admitted)/float64(m.Events))
+	return fmt.Sprintf(" (%v x)", math.Round(100*float64(m.Admitted)/float64(m.Events))/100)
 }
 
 // periodOf returns the period of the text of a limit.
