@@ -67,13 +67,13 @@ func (d *differ) run(args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	c.Changes = append([]string{}, lines...) // an array in JSON also if it is empty
+	c.Changes = append([]string{}, lines...) // not nil, for JSON
 	if *d.asJSON {
 		err = writeJSON(stdout, c)
 	} else {
 		err = c.write(stdout)
 	}
-	if err == nil && d.max.exceeded(c.NewlyDenied, c.Keys) {
+	if err == nil && c.NewlyDenied > d.max.of(c.Keys) {
 		err = fmt.Errorf("%w: %s of %s, more than %s", errTooManyKeys, count(c.NewlyDenied), count(c.Keys), d.max.text)
 	}
 	return err
@@ -175,7 +175,7 @@ func (c *comparison) write(out io.Writer) error {
 	print("%s of %s newly denied, %s of them more than %.0f %% of their requests", count(c.NewlyDenied), plural(c.Keys, "key"), count(c.NewlyAffected), 100*affected)
 	print("%s of %s no longer denied", count(c.NoMoreDenied), plural(c.Keys, "key"))
 	if c.MoreDenied+c.FewerDenied > 0 {
-		print("%s denied by both files, %s of them more often and %s less often", pluralWas(c.MoreDenied+c.FewerDenied, "other key"), count(c.MoreDenied), count(c.FewerDenied))
+		print("%s of %s denied by both files, and more often by the new one; %s less often", count(c.MoreDenied), plural(c.Keys, "key"), count(c.FewerDenied))
 	}
 	print("denied requests: %s before (%s), %s after (%s)", count(c.DeniedBefore), percent(c.DeniedBefore, c.Requests), count(c.DeniedAfter), percent(c.DeniedAfter, c.Requests))
 	if len(c.TopKeys) > 0 {
@@ -216,10 +216,10 @@ func (s *share) Set(text string) (err error) {
 	return nil
 }
 
-// exceeded reports whether n of all are more than s.
-func (s *share) exceeded(n, all int) bool {
+// of returns the largest number of all that is not more than s.
+func (s *share) of(all int) int {
 	if s.part < 0 {
-		return n > s.number
+		return s.number
 	}
-	return float64(n) > s.part*float64(all)
+	return int(s.part*float64(all) + 1e-6) // 0.7% of 1000 is 7, although the product is less
 }

@@ -172,7 +172,7 @@ var (
 
 // run runs the command with args, and returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
-	out := &output{to: stdout}
+	out := &stickyWriter{to: stdout}
 	status := dispatch(flag.NewFlagSet("weir", flag.ContinueOnError), commands, "", args, out, stderr)
 	if status == 0 && out.err != nil {
 		return exitStatus(out.err, stderr)

@@ -43,15 +43,73 @@ func write(t *testing.T, name, content string) {
 
 const columns = "RULE               ALGORITHM     LIMIT  SOURCE  MODE\n"
 
+// The usage of all commands, or of one with its flags, is printed after a wrong call.
+func TestRun_Usage(t *testing.T) {
+	all := []string{
+		"usage:\n  weir check FILE...                         report the errors of files\n",
+		"\n  weir diff A B                              list the changes from file A to file B\n",
+		"\n  weir explain FILE POLICY|ROUTE KEY [PLAN]  list the limits of a key\n",
+		"\n  weir init                                  print an example file\n",
+		"\n  weir rules COMMAND                         read and change limits in Redis\n",
+		"\n  weir simulate FILE TRACE...                apply a file to recorded or generated traffic\n",
+		"\n  weir suggest TRACE...                      find limits that deny few keys of recorded traffic\n",
+	}
+	usageOfDiff := []string{
+		"usage:\n  weir diff A B                              list the changes from file A to file B\n  -",
+		"\n  -trace TRACE\n", "\n  -max-new-denied-keys NUMBER\n",
+	}
+	usageOfSimulate := []string{"usage:\n  weir simulate FILE TRACE...                apply", "\n  -policy NAME\n", "\n  -top NUMBER\n", "\n  -keys\n"}
+	usageOfSuggest := []string{"usage:\n  weir suggest TRACE...                      find", "\n  -per PERIODS\n", "\n  -deny PART\n"}
+	for _, test := range []struct {
+		args   string
+		status int
+		first  string
+		parts  []string
+	}{
+		{"", 2, "", all},
+		{"chek a.yaml", 2, "", all},
+		{"-h", 0, "", all},
+		{"-x", 2, "flag provided but not defined: -x\n", all},
+		{"-json simulate", 2, "flag provided but not defined: -json\n", all},
+		{"check", 2, "", []string{"usage:\n  weir check FILE... "}},
+		{"check -json a.yaml", 2, "flag provided but not defined: -json\n", []string{"usage:\n  weir check FILE... "}},
+		{"diff -help", 0, "", usageOfDiff},
+		{"diff a.yaml b.yaml -help", 0, "", usageOfDiff},
+		{"diff -x a.yaml", 2, "flag provided but not defined: -x\n", usageOfDiff},
+		{"diff a.yaml -x", 2, "flag provided but not defined: -x\n", usageOfDiff},
+		{"diff a.yaml", 2, "", usageOfDiff},
+		{"diff a.yaml b.yaml a.yaml", 2, "", usageOfDiff},
+		{"diff a.yaml b.yaml -max-new-denied-keys -1", 2, "invalid value \"-1\" for flag -max-new-denied-keys: not a number of keys, such as 12, or a percentage, such as 0.1%\n", usageOfDiff},
+		{"diff a.yaml b.yaml -max-new-denied-keys 101%", 2, "invalid value \"101%\" for flag -max-new-denied-keys: not a percentage from 0% to 100%\n", usageOfDiff},
+		{"diff a.yaml b.yaml -max-new-denied-keys NaN%", 2, "invalid value \"NaN%\" for flag", usageOfDiff},
+		{"simulate", 2, "", usageOfSimulate},
+		{"simulate a.yaml", 2, "", usageOfSimulate},
+		{"simulate a.yaml -json", 2, "", usageOfSimulate},
+		{"simulate -h", 0, "", usageOfSimulate},
+		{"simulate a.yaml steady -format xml", 2, "invalid value \"xml\" for flag -format: unknown format \"xml\"", usageOfSimulate},
+		{"simulate a.yaml steady -top x", 2, "invalid value \"x\" for flag -top", usageOfSimulate},
+		{"suggest", 2, "", usageOfSuggest},
+		{"suggest steady -per day", 2, "invalid value \"day\" for flag -per: \"day\" is not a period, such as 1s, 15m, h or 7d\n", usageOfSuggest},
+		{"suggest steady -per 1s,", 2, "invalid value \"1s,\" for flag -per: \"\" is not a period", usageOfSuggest},
+		{"suggest steady -per 1m,60s", 2, "invalid value \"1m,60s\" for flag -per: \"60s\" is there twice\n", usageOfSuggest},
+		{"suggest steady -deny x", 2, "invalid value \"x\" for flag -deny: not a number of keys", usageOfSuggest},
+		{"suggest steady -keys", 2, "flag provided but not defined: -keys\n", usageOfSuggest},
+	} {
+		files(t)
+		var stdout, stderr strings.Builder
+		if got := run(strings.Fields(test.args), &stdout, &stderr); got != test.status || stdout.Len() > 0 {
+			t.Errorf("%s: got status %d and stdout %s, expected %d", test.args, got, &stdout, test.status)
+		}
+		got := stderr.String()
+		for _, part := range test.parts {
+			if !strings.HasPrefix(got, test.first) || !strings.Contains(got, part) || test.first == "" && !strings.HasPrefix(got, "usage:\n") {
+				t.Errorf("%s: got stderr:\n%s\nexpected the beginning %q and the part:\n%s", test.args, got, test.first, part)
+			}
+		}
+	}
+}
+
 func TestRun(t *testing.T) {
-	const all = "usage:\n" +
-		"  weir check FILE...                         report the errors of files\n" +
-		"  weir diff A B                              list the changes from file A to file B\n" +
-		"  weir explain FILE POLICY|ROUTE KEY [PLAN]  list the limits of a key\n" +
-		"  weir init                                  print an example file\n" +
-		"  weir playground [-addr ADDRESS]            serve a page that compares the algorithms\n" +
-		"  weir rules COMMAND                         read and change limits in Redis\n"
-	const usageOfDiff = "usage:\n  weir diff A B                              list the changes from file A to file B\n"
 	bad := "bad.yaml:3:54: policies.api.rules[0].limit: limit 10 has no period, unlike 10/s and 10/h\n" +
 		"\t    rules: [{name: r, algorithm: sliding_log, limit: 10}]\n" +
 		"\t" + strings.Repeat(" ", 53) + "^\n" +
@@ -61,24 +119,19 @@ func TestRun(t *testing.T) {
 		status         int
 		stdout, stderr string
 	}{
-		"no command":        {nil, 2, "", all},
-		"unknown command":   {[]string{"chek", "a.yaml"}, 2, "", all},
-		"help":              {[]string{"-h"}, 0, "", all},
-		"help of a command": {[]string{"diff", "-help"}, 0, "", usageOfDiff},
-		"unknown flag":      {[]string{"-x"}, 2, "", "flag provided but not defined: -x\n" + all},
-		"flag of a command": {[]string{"diff", "-x", "a.yaml"}, 2, "", "flag provided but not defined: -x\n" + usageOfDiff},
-		"too few":           {[]string{"diff", "a.yaml"}, 2, "", usageOfDiff},
-		"too many":          {[]string{"diff", "a.yaml", "b.yaml", "a.yaml"}, 2, "", usageOfDiff},
-		"check":             {[]string{"check", "a.yaml", "b.yaml"}, 0, "", ""},
-		"check invalid":     {[]string{"check", "bad.yaml", "a.yaml"}, 1, "", bad},
-		"check missing":     {[]string{"check", "missing.yaml", "bad.yaml"}, 1, "", "weir: open missing.yaml: no such file or directory\n" + bad},
-		"diff":              {[]string{"diff", "b.yaml", "off.yaml"}, 0, "policy api: switched off\n", ""},
-		"diff equal":        {[]string{"diff", "b.yaml", "b.yaml"}, 0, "", ""},
-		"diff invalid":      {[]string{"diff", "a.yaml", "bad.yaml"}, 1, "", bad},
-		"diff missing":      {[]string{"diff", "missing.yaml", "bad.yaml"}, 1, "", "weir: open missing.yaml: no such file or directory\n"},
-		"explain missing":   {[]string{"explain", "missing.yaml", "api", "x"}, 1, "", "weir: open missing.yaml: no such file or directory\n"},
-		"explain no policy": {[]string{"explain", "a.yaml", "apis", "x"}, 1, "", "weir: a.yaml has no policy \"apis\"\n"},
-		"explain no key":    {[]string{"explain", "a.yaml", "api", ""}, 1, "", "weir: the key is empty\n"},
+		"check":                {[]string{"check", "a.yaml", "b.yaml"}, 0, "", ""},
+		"check invalid":        {[]string{"check", "bad.yaml", "a.yaml"}, 1, "", bad},
+		"check missing":        {[]string{"check", "missing.yaml", "bad.yaml"}, 1, "", "weir: open missing.yaml: no such file or directory\n" + bad},
+		"diff":                 {[]string{"diff", "b.yaml", "off.yaml"}, 0, "policy api: switched off\n", ""},
+		"diff flag":            {[]string{"diff", "b.yaml", "-policy", "api", "--", "off.yaml"}, 0, "policy api: switched off\n", ""},
+		"diff without a trace": {[]string{"diff", "b.yaml", "-json", "off.yaml"}, 1, "", "weir: -max-new-denied-keys and -json need a -trace\n"},
+		"diff with a bound":    {[]string{"diff", "b.yaml", "-max-new-denied-keys=0", "off.yaml"}, 1, "", "weir: -max-new-denied-keys and -json need a -trace\n"},
+		"diff equal":           {[]string{"diff", "b.yaml", "b.yaml"}, 0, "", ""},
+		"diff invalid":         {[]string{"diff", "a.yaml", "bad.yaml"}, 1, "", bad},
+		"diff missing":         {[]string{"diff", "missing.yaml", "bad.yaml"}, 1, "", "weir: open missing.yaml: no such file or directory\n"},
+		"explain missing":      {[]string{"explain", "missing.yaml", "api", "x"}, 1, "", "weir: open missing.yaml: no such file or directory\n"},
+		"explain no policy":    {[]string{"explain", "a.yaml", "apis", "x"}, 1, "", "weir: a.yaml has no policy \"apis\"\n"},
+		"explain no key":       {[]string{"explain", "a.yaml", "api", ""}, 1, "", "weir: the key is empty\n"},
 		"explain": {[]string{"explain", "b.yaml", "api", "x"}, 0, columns +
 			"second             token_bucket  10/s   base    enforce\n" +
 			"second, candidate  sliding_log   7/s    base    shadow\n" +

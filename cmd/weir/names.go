@@ -17,7 +17,7 @@ func defineNames(flags *flag.FlagSet) func() func(key string) string {
 	plain := flags.Bool("keys", false, "print keys themselves, not hashes of them")
 	return func() func(key string) string {
 		if *plain {
-			return shown
+			return escaped
 		}
 		secret := []byte(os.Getenv("WEIR_KEY_SECRET"))
 		if len(secret) == 0 {
@@ -32,9 +32,8 @@ func defineNames(flags *flag.FlagSet) func() func(key string) string {
 	}
 }
 
-// shown returns key with escapes as in Go, such as \n and \\, for the characters that could change a line or a
-// terminal.
-func shown(key string) string {
-	quoted := strconv.Quote(key)
+// escaped returns text with escapes in place of all characters that are not printable, for a cell of a table.
+func escaped(text string) string {
+	quoted := strconv.Quote(text)
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -38,10 +40,12 @@ func percent[N int | uint64](n, all N) string {
 	}
 	p := 100 * float64(n) / float64(all)
 	switch {
+	case n > 0 && p < 0.001:
+		return "< 0.001 %"
 	case n > 0 && p < 0.1:
 		return fmt.Sprintf("%.2g %%", p)
 	case n < all && p > 99.9:
-		return fmt.Sprintf("%.4g %%", p)
+		return fmt.Sprintf("%v %%", math.Floor(p*1000)/1000)
 	}
 	return fmt.Sprintf("%.1f %%", p)
 }
@@ -49,8 +53,16 @@ func percent[N int | uint64](n, all N) string {
 // seconds returns a text for a time in seconds.
 func seconds(s float64) string {
 	d := time.Duration(s * float64(time.Second))
-	if d >= 10*time.Second {
-		return d.Round(time.Second).String()
+	switch {
+	case d >= 10*time.Second:
+		d = d.Round(time.Second)
+	case d >= time.Millisecond:
+		d = d.Round(time.Millisecond)
 	}
-	return d.Round(time.Millisecond).String()
+	return duration(d)
+}
+
+// duration returns d as 1h and not 1h0m0s, and 15m and not 15m0s.
+func duration(d time.Duration) string {
+	return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(d.String())
 }

@@ -3,11 +3,15 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/weir-go/weir/cmd/weir/internal/playground"
 )
 
 func TestServePlayground(t *testing.T) {
@@ -97,6 +101,50 @@ func TestPlayground_Errors(t *testing.T) {
 		status := run(test.args, &stdout, &stderr)
 		if status != test.status || stdout.String() != "" || !strings.HasPrefix(stderr.String(), test.stderr) || !strings.Contains(stderr.String(), test.has) {
 			t.Errorf("%s: got status %d, %q and %q", name, status, &stdout, &stderr)
+		}
+	}
+}
+
+// The figures of the page are those of weir simulate for a file with the same limit and a generator with the same
+// traffic.
+func TestPlayground_Simulate(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for generator, query := range map[string]string{
+		"steady:rate=150/m,clients=2,for=5m":          "traffic=steady&clients=2",
+		"poisson:rate=40/m,clients=3,for=5m":          "traffic=poisson&rate=40&clients=3&limit=20&burst=50",
+		"poisson:rate=900/s,clients=1,for=5s":         "traffic=poisson&rate=900&per=s&limit=500",
+		"burst:rate=150/h,clients=4,for=5h,every=20m": "traffic=burst&clients=4&per=h",
+		"adversary:clients=1,for=5m":                  "",
+		"adversary:clients=7,for=5h":                  "clients=7&limit=3&per=h",
+	} {
+		p, err := playground.Parse(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, err := playground.Run(t.Context(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range result.Lanes {
+			limit := fmt.Sprintf("%d/%s", p.Limit, p.Per)
+			if strings.HasSuffix(l.Algorithm, "bucket") {
+				limit += fmt.Sprintf(" burst %d", p.Burst)
+			}
+			write(t, "limits.yaml", "policies: {api: {rules: [{name: api, algorithm: "+l.Algorithm+", limit: "+limit+"}]}}")
+			var stdout, stderr strings.Builder
+			if status := run([]string{"simulate", "-json", "limits.yaml", generator}, &stdout, &stderr); status != 0 {
+				t.Fatalf("%s: status %d: %s", generator, status, &stderr)
+			}
+			var s simulated
+			if err := json.Unmarshal([]byte(stdout.String()), &s); err != nil {
+				t.Fatal(err)
+			}
+			q, r := s.Policies[0], s.Policies[0].Rules[0]
+			got := fmt.Sprint(s.Requests, q.Admitted, q.Denied, q.Delayed, r.Most.Admitted, q.RetryAfter.Median, q.RetryAfter.Max, r.Queue.Max, int64(r.Delay.Max*1000))
+			want := fmt.Sprint(result.Requests, l.Admitted, l.Denied, l.Delayed, l.Worst.Admitted, l.Retry, l.RetryMax, l.Queue, l.Delay)
+			if got != want {
+				t.Errorf("%s, %s: simulate has %s, the page %s", generator, l.Algorithm, got, want)
+			}
 		}
 	}
 }

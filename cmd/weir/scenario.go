@@ -19,11 +19,17 @@ type scenario struct {
 	config   *rules.Config
 	set      *rules.Set
 	policies map[*core.Limiter]*simulate.Policy
-	known    map[string]*simulate.Policy // by request
-	other    *simulate.Policy            // of requests without a route; nil if there is none
-	left     []string                    // in-flight rules, which are not simulated
-	noPolicy uint64                      // requests without a policy
+	known    map[string]*simulate.Policy          // by request
+	other    *simulate.Policy                     // of requests without a route; nil if there is none
+	left     []string                             // in-flight rules, which are not simulated
+	noPolicy uint64                               // requests without a policy
+	plans    map[*simulate.Policy]map[string]bool // of all rules
+	unknown  []string                             // some plans that requests have, and their policies do not
+	noPlan   uint64                               // requests with such a plan
 }
+
+// maxUnknown is the number of unknown plans that a report names.
+const maxUnknown = 5
 
 // maxKnown is the number of requests whose policies are remembered.
 const maxKnown = 100_000
@@ -31,7 +37,7 @@ const maxKnown = 100_000
 // newScenario returns the scenario of a configuration. Requests without a route have the named policy, or if
 // that is empty the only policy.
 func newScenario(config *rules.Config, policy string) (*scenario, error) {
-	s := &scenario{Simulation: simulate.New(), policies: make(map[*core.Limiter]*simulate.Policy), known: make(map[string]*simulate.Policy)}
+	s := &scenario{Simulation: simulate.New(), policies: make(map[*core.Limiter]*simulate.Policy), known: make(map[string]*simulate.Policy), plans: make(map[*simulate.Policy]map[string]bool)}
 	s.config, s.left = withoutInFlight(config)
 	var err error
 	if s.set, err = rules.New(s.Store(), s.config); err != nil {
@@ -49,14 +55,17 @@ func newScenario(config *rules.Config, policy string) (*scenario, error) {
 		return nil, fmt.Errorf("%s has no policy %q; it has %s", config.Name, policy, strings.Join(names, ", "))
 	}
 	for _, name := range names {
-		if len(s.config.Policies[name].Rules) == 0 {
-			continue // its in-flight rules were left out
-		}
 		l, err := s.set.Limiter(name)
 		if err != nil {
 			return nil, err
 		}
 		p := s.Add(name, l)
+		s.plans[p] = make(map[string]bool)
+		for _, r := range config.Policies[name].Rules {
+			for _, plan := range plansOf(r) {
+				s.plans[p][plan] = true
+			}
+		}
 		if s.policies[l] = p; name == policy {
 			s.other = p
 		}
@@ -64,52 +73,65 @@ func newScenario(config *rules.Config, policy string) (*scenario, error) {
 	return s, nil
 }
 
-// withoutInFlight returns c without its in-flight rules, whose names are left.
+// withoutInFlight returns c with in-flight rules that count nothing, whose names are left.
 func withoutInFlight(c *rules.Config) (changed *rules.Config, left []string) {
 	d := *c
-	d.Policies, d.Routes = make(map[string]rules.Policy), maps.Clone(c.Routes)
+	d.Policies = make(map[string]rules.Policy)
 	for name, p := range c.Policies {
-		p.Rules = slices.Clone(p.Rules)
+		p.Rules, p.Keys = slices.Clone(p.Rules), maps.Clone(p.Keys)
 		for i := range p.Rules {
-			if r := p.Rules[i].Candidate; r != nil && r.Algorithm == driver.InFlight {
-				left = append(left, name+"."+p.Rules[i].Name+" (candidate)")
-				p.Rules[i].Candidate = nil
+			r := &p.Rules[i]
+			if r.Candidate != nil && r.Candidate.Algorithm == driver.InFlight {
+				r.Candidate, left = nil, append(left, name+"."+r.Name+" (candidate)")
 			}
-		}
-		var removed []string
-		p.Rules = slices.DeleteFunc(p.Rules, func(r rules.Rule) bool {
 			if r.Algorithm != driver.InFlight {
-				return false
+				continue
 			}
-			left, removed = append(left, name+"."+r.Name), append(removed, r.Name)
-			return true
-		})
-		if len(removed) > 0 {
-			p.Keys = maps.Clone(p.Keys)
-			for key, o := range p.Keys {
-				o.Limits = maps.Clone(o.Limits)
-				maps.DeleteFunc(o.Limits, func(rule string, _ core.Limit) bool { return slices.Contains(removed, rule) })
-				if !slices.ContainsFunc(p.Rules, func(r rules.Rule) bool { return slices.Contains(plansOf(r), o.Plan) }) {
-					o.Plan = ""
+			left = append(left, name+"."+r.Name)
+			for _, plan := range slices.Sorted(maps.Keys(r.Headroom)) {
+				if !slices.ContainsFunc(r.Plans, func(p rules.Plan) bool { return p.Name == plan }) {
+					r.Plans = append(slices.Clip(r.Plans), rules.Plan{Name: plan, Limit: r.Limit})
 				}
-				p.Keys[key] = o
+			}
+			r.Limit, r.Plans, r.Headroom = uncounted(r.Limit), slices.Clone(r.Plans), nil
+			for j := range r.Plans {
+				r.Plans[j].Limit = uncounted(r.Plans[j].Limit)
+			}
+			for key, o := range p.Keys {
+				if l, ok := o.Limits[r.Name]; ok {
+					o.Limits = maps.Clone(o.Limits)
+					o.Limits[r.Name] = uncounted(l)
+					p.Keys[key] = o
+				}
 			}
 		}
-		if len(p.Rules) > 0 {
-			d.Policies[name] = p
-		} else {
-			maps.DeleteFunc(d.Routes, func(_, policy string) bool { return policy == name })
-		}
+		d.Policies[name] = p
 	}
 	slices.Sort(left)
 	return &d, left
 }
 
+// uncounted returns the limit of an in-flight rule that counts nothing.
+func uncounted(l core.Limit) core.Limit {
+	if l == core.Blocked {
+		return l
+	}
+	return core.Unlimited
+}
+
 // decide decides about e.
 func (s *scenario) decide(ctx context.Context, e *simulate.Event) (core.Decision, error) {
 	p := s.policyOf(e.Request)
-	if p == nil {
+	switch {
+	case p == nil:
 		s.noPolicy++
+	case e.Plan != "" && len(s.plans[p]) > 0 && !s.plans[p][e.Plan]:
+		if s.noPlan++; len(s.unknown) < maxUnknown && !slices.Contains(s.unknown, e.Plan) {
+			s.unknown = append(s.unknown, strings.Clone(e.Plan))
+		}
+		without := *e
+		without.Plan = "" // the limiter would log a warning
+		e = &without
 	}
 	return s.Decide(ctx, p, e)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/weir-go/weir/cmd/weir/internal/simulate"
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // A simulated is the report of weir simulate.
@@ -56,7 +58,7 @@ type simulatedRule struct {
 	Denied    uint64         `json:"denied"`
 	Delayed   uint64         `json:"delayed"`
 	Delay     quantiles      `json:"delay"` // of delayed requests, in seconds
-	Queue     quantiles      `json:"queue"` // of a leaky bucket: the requests in it
+	Queue     quantiles      `json:"queue"` // of a leaky bucket: the costs of the requests in it
 	Most      *simulatedMost `json:"most,omitempty"`
 }
 
@@ -143,6 +145,9 @@ func newSimulatedPolicy(p *simulate.Policy, name func(string) string) simulatedP
 		}
 		rule := simulatedRule{Name: at, Algorithm: r.Rule.Algorithm().String(), Limit: r.Rule.Limit().String(), Shadow: r.Rule.IsShadow(),
 			Admitted: r.Admitted, Denied: r.Denied, Delayed: r.Delayed, Delay: quantilesOf(&r.Delay, 1e6), Queue: quantilesOf(&r.Queue, 1)}
+		if r.Rule.Algorithm() == driver.InFlight { // see withoutInFlight
+			rule.Limit = "not simulated"
+		}
 		if w := r.Worst; w.Admitted > 0 {
 			rule.Most = &simulatedMost{w.Admitted, w.Limit.String(), w.Limit.Events, utc(w.Begin), name(w.Key), w.AtLeast}
 		}
@@ -163,6 +168,9 @@ func (s *scenario) notes() []string {
 	if s.noPolicy > 0 {
 		notes = append(notes, plural(int(s.noPolicy), "request")+" had no policy, and no limit: no route of the file matches. -policy chooses one for them.")
 	}
+	if s.noPlan > 0 {
+		notes = append(notes, plural(int(s.noPlan), "request")+" had a plan that no rule of the policy has, and the limits without a plan: "+escaped(strings.Join(s.unknown, ", "))+".")
+	}
 	if len(s.left) > 0 {
 		notes = append(notes, "Rules that count requests at the same time are not simulated, because a trace has no ends of requests: "+strings.Join(s.left, ", ")+".")
 	}
@@ -173,7 +181,7 @@ func (s *scenario) notes() []string {
 func (r *simulated) write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	print := func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
-	print("%s applied to %s: %s of %s in %v, from %s", r.File, r.Trace, plural(int(r.Requests), "request"), plural(r.Keys, "key"), r.Last.Sub(r.First).Round(time.Millisecond), r.First.Format(time.RFC3339))
+	print("%s applied to %s: %s of %s in %s, from %s", r.File, r.Trace, plural(int(r.Requests), "request"), plural(r.Keys, "key"), seconds(r.Last.Sub(r.First).Seconds()), r.First.Format(time.RFC3339))
 	print("")
 	print("admitted\t%s\t%s\t", count(r.Admitted), percent(r.Admitted, r.Requests))
 	if r.Delayed > 0 {
@@ -184,7 +192,7 @@ func (r *simulated) write(out io.Writer) error {
 	print("\n%s of %s denied at least once, %s of them more than %.0f %% of their requests.", count(r.DeniedKeys), pluralWas(r.Keys, "key"), count(r.AffectedKeys), 100*affected)
 	for _, p := range r.Policies {
 		if p.Denied > p.Never {
-			print("Policy %s: Retry-After is %s for half of the denied requests, at most %s for 99 %%, at most %s.", p.Name, seconds(p.RetryAfter.Median), seconds(p.RetryAfter.P99), seconds(p.RetryAfter.Max))
+			print("Policy %s: Retry-After is at most %s for half of the denied requests, %s for 99 %% of them, and %s for all.", p.Name, seconds(p.RetryAfter.Median), seconds(p.RetryAfter.P99), seconds(p.RetryAfter.Max))
 		}
 		if p.Never > 0 {
 			print("Policy %s: %s can never be admitted.", p.Name, plural(int(p.Never), "request"))
@@ -219,14 +227,14 @@ func (r *simulated) writeRules(out io.Writer) {
 			}
 			most := ""
 			if m := s.Most; m != nil {
-				most = fmt.Sprintf("%s of %s per %v%s", count(m.Admitted), count(m.Events), periodOf(m.Limit), excess(m))
+				most = fmt.Sprintf("%s of %s per %s%s", count(m.Admitted), count(m.Events), periodOf(m.Limit), excess(m))
 				if m.AtLeast {
 					most = "at least " + most
 				}
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Name, name, s.Algorithm, s.Limit, count(s.Denied), count(s.Delayed), most)
 			if s.Queue.Max > 0 {
-				queues = append(queues, fmt.Sprintf("Queue of %s.%s: %.0f requests for half of the admitted ones, at most %.0f for 99 %%, at most %.0f; delays of up to %s.",
+				queues = append(queues, fmt.Sprintf("Queue of %s.%s, in units of cost: at most %.0f for half of the admitted requests, %.0f for 99 %% of them, and %.0f for all; delays of up to %s.",
 					p.Name, s.Name, s.Queue.Median, s.Queue.P99, s.Queue.Max, seconds(s.Delay.Max)))
 			}
 		}
@@ -242,13 +250,13 @@ func excess(m *simulatedMost) string {
 	if m.Admitted <= int64(m.Events) {
 		return ""
 	}
-	return fmt.Sprintf(" (%.2g x)", float64(m.Admitted)/float64(m.Events))
+	return fmt.Sprintf(" (%v x)", math.Round(100*float64(m.Admitted)/float64(m.Events))/100)
 }
 
 // periodOf returns the period of the text of a limit.
 func periodOf(limit string) string {
 	l, _ := core.ParseLimit(limit)
-	return strings.TrimSuffix(strings.TrimSuffix(l.Per.String(), "0s"), "0m")
+	return duration(l.Per)
 }
 
 // writeTimeline writes a chart of the requests over the time.
@@ -259,7 +267,7 @@ func (r *simulated) writeTimeline(out io.Writer) {
 		return
 	}
 	span := time.Duration(t.Seconds * float64(time.Second))
-	fmt.Fprintf(out, "\nRequests in each %v:\n", span)
+	fmt.Fprintf(out, "\nRequests in each %s:\n", duration(span))
 	for _, row := range []struct {
 		name   string
 		counts []uint64

@@ -67,24 +67,16 @@ func (s *suggester) run(args []string, stdout, stderr io.Writer) error {
 	for i, per := range s.periods {
 		all := counts.Counts(i)
 		limit, denied := simulate.Limit(all, s.deny.of(len(all)))
-		at := func(q float64) int64 { return all[min(len(all)-1, int(q*float64(len(all))))] }
-		r.Limits = append(r.Limits, suggestedLimit{core.Per(int(limit), per).String(), denied, at(0.5), at(0.99), all[len(all)-1]})
+		at := func(percent int) int64 { return all[(len(all)*percent-1)/100] }
+		r.Limits = append(r.Limits, suggestedLimit{core.Per(int(limit), per).String(), denied, at(50), at(99), at(100)})
 		if per > s.traffic.span() {
-			r.Notes = append(r.Notes, fmt.Sprintf("The trace is shorter than %v: in a longer one, counts for that period may be larger.", per))
+			r.Notes = append(r.Notes, fmt.Sprintf("The trace is shorter than %s: in a longer one, counts for that period may be larger.", duration(per)))
 		}
 	}
 	if *s.asJSON {
 		return writeJSON(stdout, r)
 	}
 	return r.write(stdout)
-}
-
-// of returns the number of all that s permits.
-func (s *share) of(all int) int {
-	if s.part < 0 {
-		return s.number
-	}
-	return int(s.part * float64(all))
 }
 
 // A suggested is the report of weir suggest.
@@ -115,10 +107,11 @@ func (r *suggested) write(out io.Writer) error {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t\n", l.Limit, count(l.Denied), percent(l.Denied, r.Keys), count(l.Median), count(l.P99), count(l.Max))
 	}
 	w.Flush()
+	word := strings.NewReplacer(".", "_", "µ", "u") // of the name of a rule
 	fmt.Fprint(out, "\nEach limit is for itself: together they deny the keys of each. As a file:\n\npolicies:\n  api:\n    rules:\n")
 	for _, l := range r.Limits {
 		_, per, _ := strings.Cut(l.Limit, "/")
-		fmt.Fprintf(out, "      - {name: per_%s, algorithm: sliding_window, limit: %s}\n", per, l.Limit)
+		fmt.Fprintf(out, "      - {name: per_%s, algorithm: sliding_window, limit: %s}\n", word.Replace(per), l.Limit)
 	}
 	return writeNotes(out, r.Notes)
 }

@@ -78,10 +78,16 @@ func (t *traffic) events(traces []string, targets []core.Rule) (simulate.Traffic
 			continue
 		case len(traces) > 1:
 			return nil, fmt.Errorf("%s is a generator, and cannot be combined with other traces", text)
-		case g.Kind == simulate.Adversary && !slices.ContainsFunc(targets, simulate.CanAttack):
+		}
+		for _, r := range targets {
+			if i := slices.IndexFunc(r.Plans(), func(p core.Rule) bool { return p.PlanName() == g.Plan }); i >= 0 {
+				r = r.Plans()[i]
+			}
+			g.Targets = append(g.Targets, r)
+		}
+		if g.Kind == simulate.Adversary && !slices.ContainsFunc(g.Targets, simulate.CanAttack) {
 			return nil, errors.New("an adversary needs a rule with a fixed period")
 		}
-		g.Targets = targets
 		return g.Traffic(), nil
 	}
 	t.reader = trace.New(t.options)
@@ -114,11 +120,11 @@ func (t *traffic) notes() (notes []string) {
 			notes = append(notes, fmt.Sprintf(format, args...))
 		}
 	}
-	add(s.Limited, "%s of the trace had the status 429. They count as demand, like all others.", plural(s.Limited, "request"))
+	add(s.Limited, "%s of the trace had the status 429. Such requests count as demand, like all others.", plural(s.Limited, "request"))
 	if t.reader != nil && !s.Fractions {
 		notes = append(notes, "The times of the trace are whole seconds: the requests of a second count as sent at once, so limits of some seconds deny more than in reality.")
 	}
-	add(s.Late, "%s read too late to be sorted; their time is that of the request before.", pluralWas(s.Late, "request"))
+	add(s.Late, "%s read too late to be sorted, and given the time of the request before.", pluralWas(s.Late, "request"))
 	add(s.Broken, "%s could not be read:", plural(s.Broken, "line"))
 	for _, b := range s.Samples {
 		notes = append(notes, fmt.Sprintf("  %s:%d: %s: %s", b.File, b.Line, b.Reason, b.Text))
@@ -134,7 +140,7 @@ func (t *traffic) span() time.Duration {
 // progress returns how much has been read or made within the time passed.
 func (t *traffic) progress(passed time.Duration) string {
 	if t.reader == nil {
-		return count(t.made.Load()) + " requests"
+		return plural(int(t.made.Load()), "request")
 	}
 	return progress(t.reader.Stats(), passed)
 }
@@ -172,7 +178,7 @@ func showProgress(progress func(passed time.Duration) string, w io.Writer) (stop
 
 // progress returns a bar, or the size that was read if the total is unknown.
 func progress(s trace.Stats, passed time.Duration) string {
-	requests := count(s.Events) + " requests"
+	requests := plural(s.Events, "request")
 	if s.Total <= 0 || s.Read <= 0 {
 		return bytesText(s.Read) + ", " + requests
 	}
@@ -180,7 +186,7 @@ func progress(s trace.Stats, passed time.Duration) string {
 	part := min(1, float64(s.Read)/float64(s.Total))
 	full := int(part * width)
 	left := time.Duration(float64(passed) * (1 - part) / part).Round(time.Second)
-	return fmt.Sprintf("[%s%s] %3.0f %%  %s of %s, %s, %v left", strings.Repeat("█", full), strings.Repeat("░", width-full), 100*part, bytesText(s.Read), bytesText(s.Total), requests, left)
+	return fmt.Sprintf("[%s%s] %3.0f %%  %s of %s, %s, %s left", strings.Repeat("█", full), strings.Repeat("░", width-full), 100*part, bytesText(s.Read), bytesText(s.Total), requests, duration(left))
 }
 
 func bytesText(n int64) string {

@@ -229,8 +229,8 @@ func TestGenerator_Targets(t *testing.T) {
 			[]int64{29, 200},
 		},
 		"large limits": {
-			[]core.Rule{core.FixedWindow("second", core.PerSecond(2000)), core.FixedWindow("minute", core.PerMinute(30_000))},
-			[]int64{4000, 60_000},
+			[]core.Rule{core.FixedWindow("second", core.PerSecond(300)), core.FixedWindow("minute", core.PerMinute(4000))},
+			[]int64{600, 8000},
 		},
 		"without a target": {[]core.Rule{core.Quota("month", core.Monthly(5))}, []int64{0}},
 		"one target":       {[]core.Rule{core.Quota("month", core.Monthly(1000)), core.FixedWindow("minute", core.PerMinute(10))}, []int64{0, 20}},

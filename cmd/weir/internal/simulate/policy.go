@@ -15,7 +15,7 @@ type Policy struct {
 	// RetryAfter has the waits that denied clients were told, in seconds, rounded up as in the header field.
 	RetryAfter Distribution
 	Never      uint64  // denials of costs that can never be admitted, without such a wait
-	Rules      []*Rule // in the order of the States; those that never counted an event are nil
+	Rules      []*Rule // in the order of those of the limiter; those that never counted an event are nil
 
 	limiter *core.Limiter
 }
@@ -44,7 +44,7 @@ func (p *Policy) count(c *Client, e *Event, d *core.Decision) {
 			continue
 		}
 		if p.Rules[i] == nil {
-			p.Rules[i] = &Rule{Rule: s.Rule}
+			p.Rules[i] = &Rule{Rule: p.limiter.Rules()[i]}
 		}
 		p.Rules[i].count(c, e, d, &s)
 	}
@@ -53,7 +53,7 @@ func (p *Policy) count(c *Client, e *Event, d *core.Decision) {
 // A Rule is a rule of a [Policy], with counts of its decisions. A shadow rule counts the events that it
 // would deny.
 type Rule struct {
-	Rule             core.Rule // with the limit of its first decision
+	Rule             core.Rule // with the limit without a plan
 	Admitted, Denied uint64    // by this rule, whatever the others decided
 	Delayed          uint64    // admitted by all rules, after a delay
 	Delay            Distribution

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/cmd/weir/internal/trace"
+)
+
+func TestCount(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 7: "7", 999: "999", 1000: "1 000", 12345: "12 345", 1234567: "1 234 567", 1 << 62: "4 611 686 018 427 387 904"} {
+		if got := count(n); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	for n, want := range map[int][2]string{0: {"0 keys", "0 keys were"}, 1: {"1 key", "1 key was"}, 1000: {"1 000 keys", "1 000 keys were"}} {
+		if a, b := plural(n, "key"), pluralWas(n, "key"); a != want[0] || b != want[1] {
+			t.Errorf("got %s and %s, want %s", a, b, want)
+		}
+	}
+}
+
+func TestPercent(t *testing.T) {
+	for n, want := range map[[2]int]string{
+		{0, 0}: "0 %", {0, 5}: "0.0 %", {5, 5}: "100.0 %", {1, 3}: "33.3 %", {1, 1000}: "0.1 %", {1, 2000}: "0.05 %", {123, 1_000_000}: "0.012 %",
+		{1, 100_000}: "0.001 %", {1, 1_000_000}: "< 0.001 %", {999, 1000}: "99.9 %", {9995, 10_000}: "99.95 %", {999_999, 1_000_000}: "99.999 %", {999_999_999, 1_000_000_000}: "99.999 %",
+	} {
+		if got := percent(n[0], n[1]); got != want {
+			t.Errorf("%v: got %s, want %s", n, got, want)
+		}
+	}
+}
+
+func TestSeconds(t *testing.T) {
+	for s, want := range map[float64]string{
+		0: "0s", 0.000312: "312µs", 0.0123: "12ms", 1.0004: "1s", 9.9994: "9.999s", 10.4: "10s", 60: "1m", 600: "10m", 605: "10m5s", 3600: "1h", 5400: "1h30m", 36000: "10h", 36001: "10h0m1s", 30 * 86400: "720h",
+	} {
+		if got := seconds(s); got != want {
+			t.Errorf("%v: got %s, want %s", s, got, want)
+		}
+	}
+	for limit, want := range map[string]string{"5/10s": "10s", "5/s": "1s", "5/m burst 9": "1m", "5/10m": "10m", "5/30m": "30m", "5/h": "1h", "5/90m": "1h30m", "5/d": "24h", "5/1500ms": "1.5s"} {
+		if got := periodOf(limit); got != want {
+			t.Errorf("%s: got %s, want %s", limit, got, want)
+		}
+	}
+}
+
+func TestShare(t *testing.T) {
+	for text, test := range map[string][2]int{ // of how many, and the result
+		"0": {10, 0}, "12": {10, 12}, "0%": {10, 0}, "100%": {7, 7}, "0.1%": {1000, 1}, "0.1 %": {1999, 1}, "0.7%": {1000, 7}, "7%": {100, 7}, "29%": {100, 29}, "1.1%": {1000, 11}, "33.3%": {10, 3}, "50%": {0, 0},
+	} {
+		var s share
+		if err := s.Set(text); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.of(test[0]); got != test[1] || s.String() != text {
+			t.Errorf("%s of %d: got %d, want %d", text, test[0], got, test[1])
+		}
+	}
+	// Each whole percentage of 100, and each thousandth of a thousand, is exact.
+	for n := range 1001 {
+		for _, s := range []share{{part: float64(n) / 10 / 100}, {part: float64(n) / 1000}} {
+			if got := s.of(1000); got != n {
+				t.Errorf("%v: got %d, want %d", s.part, got, n)
+			}
+		}
+	}
+}
+
+func TestProgress(t *testing.T) {
+	for _, test := range []struct {
+		stats  trace.Stats
+		passed time.Duration
+		want   string
+	}{
+		{trace.Stats{}, 0, "0 KB, 0 requests"},
+		{trace.Stats{Read: 65_536, Events: 1}, time.Second, "65 KB, 1 request"},
+		{trace.Stats{Read: 250e6, Total: 1e9, Events: 1234}, 10 * time.Second, "[" + strings.Repeat("█", 7) + strings.Repeat("░", 23) + "]  25 %  250 MB of 1.0 GB, 1 234 requests, 30s left"},
+		{trace.Stats{Read: 2e9, Total: 2e9, Events: 5}, time.Minute, "[" + strings.Repeat("█", 30) + "] 100 %  2.0 GB of 2.0 GB, 5 requests, 0s left"},
+		{trace.Stats{Read: 3e6, Total: 2e6, Events: 5}, time.Minute, "[" + strings.Repeat("█", 30) + "] 100 %  3 MB of 2 MB, 5 requests, 0s left"}, // a file that grows
+	} {
+		if got := progress(test.stats, test.passed); got != test.want {
+			t.Errorf("%+v: got %s, want %s", test.stats, got, test.want)
+		}
+	}
+}
