@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/cdp"
@@ -315,6 +316,33 @@ func TestPlayground_LateReply(t *testing.T) {
 	close(late)
 	b.Press(kb.ArrowUp)
 	b.waitTable(runOf(t, address, "limit=22"))
+}
+
+// A slider that moves all the time is drawn, although each run takes longer than the page waits at first.
+func TestPlayground_MovingSlider(t *testing.T) {
+	b := Open(t)
+	target, err := url.Parse(playground(t))
+	must(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.ErrorLog = log.New(io.Discard, "", 0) // the page cancels requests
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/run" {
+			select {
+			case <-r.Context().Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	b.Go(server.URL)
+	b.Wait("#verdict", "Within one minute, the fixed window admits 200")
+	Eval[bool](b, `(() => { let n = 0; const limit = document.getElementById('limit');
+		setInterval(() => { limit.value = 200 + ++n % 100; limit.dispatchEvent(new Event('input', {bubbles: true})); }, 10); return true; })()`)
+	b.Until(func() (string, bool) {
+		text := b.Text("#verdict")
+		return text, strings.HasPrefix(text, "Within one minute, the fixed window admits ") && !strings.Contains(text, "admits 200")
+	})
 }
 
 // The page without a server shows the same figures.

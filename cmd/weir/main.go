@@ -66,11 +66,11 @@
 // of the flag -policy, or the only policy of the file. The flags -time, -cost, -plan and -request name other fields,
 // and -format forces a format.
 //
-// Access logs are written at the ends of requests, so the requests of 60 s are sorted by their times. A request
-// that is later than that has the time of the one before it. A line that cannot be read is counted. Requests
-// with the status 429 count as demand, like all others. Simulated clients do not adapt: each request comes at
-// the time of the trace, also if a real client would have waited after a denial. In-flight rules are left out,
-// because a trace has no ends of requests. An override with an end has effect if it has not ended now.
+// Access logs are written at the ends of requests, so the requests of 60 s, at most 524 288, are sorted by their
+// times. A request that is later than that has the time of the one before it. A line that cannot be read is
+// counted. Requests with the status 429 count as demand, like all others. Simulated clients do not adapt: each
+// request comes at the time of the trace, also if a real client would have waited after a denial. In-flight rules
+// are left out, because a trace has no ends of requests. An override with an end has effect if it has not ended now.
 //
 //	weir simulate limits.yaml access.log
 //	weir simulate -json limits.yaml - <access.log
@@ -172,7 +172,12 @@ var (
 
 // run runs the command with args, and returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
-	return dispatch(flag.NewFlagSet("weir", flag.ContinueOnError), commands, "", args, stdout, stderr)
+	out := &errWriter{to: stdout}
+	status := dispatch(flag.NewFlagSet("weir", flag.ContinueOnError), commands, "", args, out, stderr)
+	if status == 0 && out.err != nil {
+		return exitStatus(out.err, stderr)
+	}
+	return status
 }
 
 // dispatch runs the command of all that args name without a prefix of its name, and returns the exit

@@ -32,16 +32,17 @@ func servePlayground(ctx context.Context, address string, stdout io.Writer) erro
 	if err != nil {
 		return fmt.Errorf("%w; with -addr 127.0.0.1:0 the system chooses a free port", err)
 	}
+	if _, err := fmt.Fprintf(stdout, "weir: the playground is at http://%s/ ; Ctrl+C ends it\n", listener.Addr()); err != nil {
+		_ = listener.Close()
+		return err
+	}
 	server := &http.Server{Handler: page.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	fmt.Fprintf(stdout, "weir: the playground is at http://%s/ ; Ctrl+C ends it\n", listener.Addr())
 	select {
 	case err := <-served:
 		return err
 	case <-ctx.Done():
+		return server.Close() // nothing is lost with a run
 	}
-	ending, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	return server.Shutdown(ending)
 }

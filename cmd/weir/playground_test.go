@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -39,6 +40,41 @@ func TestServePlayground(t *testing.T) {
 	stop()
 	if err := <-ended; err != nil {
 		t.Errorf("ended with %v", err)
+	}
+}
+
+// The end of the program does not wait for runs.
+func TestServePlayground_EndsRuns(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	out, in := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- servePlayground(ctx, "127.0.0.1:0", in) }()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, _, _ := strings.Cut(strings.TrimPrefix(line, "weir: the playground is at "), " ")
+	const requests = 60
+	complete := make(chan bool, requests)
+	for range requests {
+		go func() {
+			response, err := http.Get(address + "run?traffic=steady&limit=500&burst=1000&rate=1000&clients=10")
+			if err == nil {
+				response.Body.Close()
+			}
+			complete <- err == nil && response.StatusCode == 200
+		}()
+	}
+	<-complete // all others wait or run
+	stop()
+	n := 1
+	for range requests - 1 {
+		if <-complete {
+			n++
+		}
+	}
+	if err := <-ended; err != nil || n > requests/2 {
+		t.Errorf("ended with %v after %d of %d runs", err, n, requests)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/cmd/weir/internal/simulate"
@@ -20,7 +21,8 @@ type traffic struct {
 	options trace.Options
 	reader  *trace.Reader
 	name    string
-	stats   trace.Stats // once the traffic has been read
+	made    atomic.Int64 // events of a generator
+	stats   trace.Stats  // once the traffic has been read
 }
 
 // define defines the flags for the format of recorded traffic.
@@ -44,9 +46,7 @@ func (t *traffic) read(traces []string, targets []core.Rule, stderr io.Writer, f
 	if err != nil {
 		return err
 	}
-	if t.reader != nil {
-		defer showProgress(t.reader, stderr)()
-	}
+	defer showProgress(t.progress, stderr)()
 	for e := range events {
 		if err = f(e); err != nil {
 			return err
@@ -96,6 +96,7 @@ func (t *traffic) events(traces []string, targets []core.Rule) (simulate.Traffic
 
 // count counts an event of a generator.
 func (t *traffic) count(e *simulate.Event) {
+	t.made.Add(1)
 	if t.stats.Events++; t.stats.Events == 1 {
 		t.stats.First = e.At
 	}
@@ -123,7 +124,7 @@ func (t *traffic) notes() (notes []string) {
 	if t.reader != nil && !s.Fractions {
 		notes = append(notes, "The times of the trace are whole seconds: the requests of a second count as sent at once, so limits of some seconds deny more than in reality.")
 	}
-	add(s.Late, "%s read more than 60 s late, and given the time of the request before.", pluralWas(s.Late, "request"))
+	add(s.Late, "%s read too late to be sorted, and given the time of the request before.", pluralWas(s.Late, "request"))
 	add(s.Broken, "%s could not be read:", plural(s.Broken, "line"))
 	for _, b := range s.Samples {
 		notes = append(notes, fmt.Sprintf("  %s:%d: %s: %s", b.File, b.Line, b.Reason, b.Text))
@@ -136,8 +137,16 @@ func (t *traffic) span() time.Duration {
 	return time.Duration(t.stats.Last-t.stats.First) * time.Microsecond
 }
 
-// showProgress shows how much r has read, if w is a terminal, until the returned function is called.
-func showProgress(r *trace.Reader, w io.Writer) (stop func()) {
+// progress returns how much has been read or made within the time passed.
+func (t *traffic) progress(passed time.Duration) string {
+	if t.reader == nil {
+		return count(t.made.Load()) + " requests"
+	}
+	return progress(t.reader.Stats(), passed)
+}
+
+// showProgress shows the text of progress, if w is a terminal, until the returned function is called.
+func showProgress(progress func(passed time.Duration) string, w io.Writer) (stop func()) {
 	file, ok := w.(*os.File)
 	if !ok {
 		return func() {}
@@ -157,7 +166,7 @@ func showProgress(r *trace.Reader, w io.Writer) (stop func()) {
 				fmt.Fprint(w, "\r\x1b[K")
 				return
 			case <-ticker.C:
-				fmt.Fprintf(w, "\r\x1b[K%s", progress(r.Stats(), time.Since(begun)))
+				fmt.Fprintf(w, "\r\x1b[K%s", progress(time.Since(begun)))
 			}
 		}
 	}()

@@ -85,10 +85,16 @@ type Clocked interface {
 	Now() time.Time
 }
 
-// ClockOf returns the clock of s if it is a [Clocked], and [time.Now] otherwise.
+// ClockOf returns the clock of s if it is a [Clocked], or that of the first Store behind s if it is a [Wrapper],
+// and [time.Now] otherwise.
 func ClockOf(s Store) func() time.Time {
 	if c, ok := s.(Clocked); ok {
 		return c.Now
+	}
+	if w, ok := s.(Wrapper); ok {
+		if parts := w.Behind(); len(parts) > 0 {
+			return ClockOf(parts[0].Store)
+		}
 	}
 	return time.Now
 }

@@ -26,7 +26,11 @@ type config struct {
 
 // Clock returns an Option that makes now the clock of the store, also for quotas. It is for simulations,
 // and for tests that cannot use testing/synctest. Many goroutines call now. If the time steps back, rules
-// behave as after such a step of the clock of Redis. Clock panics if now is nil.
+// behave as after such a step of the clock of Redis. A time before 1970 counts as the beginning of 1970.
+// Clock panics if now is nil.
+//
+// Stores over the store, such as those of packages denycache and lease, keep the clock of the process for the
+// times for which they remember denials and tokens.
 func Clock(now func() time.Time) Option {
 	argument.NotNil("memstore: Clock", "now", now)
 	return option(func(c *config) { c.clock = now })

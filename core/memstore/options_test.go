@@ -50,3 +50,24 @@ func TestClock(t *testing.T) {
 		testkit.Admit(t, limiter, "k", 2)
 	}
 }
+
+// A time before 1970, such as the zero Time, is no reason to admit everything.
+func TestClock_Before1970(t *testing.T) {
+	for _, begin := range []time.Time{{}, time.Date(1700, 1, 1, 0, 0, 0, 0, time.UTC), time.Unix(-1, 0), time.Unix(0, 0)} {
+		now := begin
+		store := memstore.New(memstore.Clock(func() time.Time { return now }))
+		for _, rule := range []core.Rule{
+			core.TokenBucket("bucket", core.PerMinute(3)), core.LeakyBucket("queue", core.PerMinute(3)), core.FixedWindow("window", core.PerMinute(3)),
+			core.SlidingLog("log", core.PerMinute(3)), core.SlidingWindow("sliding", core.PerMinute(3)), core.Quota("quota", core.Monthly(3)),
+		} {
+			limiter := testkit.Limiter(t, store, rule)
+			testkit.Admit(t, limiter, "k", 3)
+			if d := testkit.Allow(t, limiter, "k"); d.Allowed {
+				t.Errorf("%v, %s: got %v", begin, rule.Name(), d)
+			}
+		}
+		if got := store.Now(); got.Unix() != 0 {
+			t.Errorf("%v: the store has the time %v", begin, got)
+		}
+	}
+}

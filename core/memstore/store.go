@@ -79,7 +79,7 @@ func New(opts ...Option) *Store {
 	s := &Store{shards: make([]shard, n), seed: maphash.MakeSeed(), start: time.Now()}
 	s.origin = s.start.UnixMicro()
 	if c.clock != nil {
-		s.clock = func() int64 { return c.clock().UnixMicro() }
+		s.clock = func() int64 { return max(1, c.clock().UnixMicro()) } // states have positive times
 	}
 	for i := range s.shards {
 		s.shards[i].limit = max(minShard, c.maxKeys/n) * bucketWeight

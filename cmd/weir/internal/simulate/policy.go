@@ -78,6 +78,6 @@ func (r *Rule) count(c *Client, e *Event, d *core.Decision, s *core.State) {
 		}
 	}
 	if l := s.Limit(); l.Per > 0 {
-		c.window(r).add(e, max(e.Cost, 1), l, s.Delay)
+		c.window(r, l).add(e, max(e.Cost, 1), s.Delay)
 	}
 }

@@ -85,13 +85,13 @@ type Client struct {
 	windows          []window
 }
 
-// window returns the window of a rule, which it makes if there is none.
-func (c *Client) window(r *Rule) *window {
+// window returns the window of a rule and a limit of it, which it makes if there is none.
+func (c *Client) window(r *Rule, l core.Limit) *window {
 	for i := range c.windows {
-		if c.windows[i].rule == r {
-			return &c.windows[i]
+		if w := &c.windows[i]; w.rule == r && w.limit == l {
+			return w
 		}
 	}
-	c.windows = append(c.windows, window{rule: r})
+	c.windows = append(c.windows, window{rule: r, limit: l})
 	return &c.windows[len(c.windows)-1]
 }

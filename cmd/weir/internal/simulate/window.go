@@ -6,12 +6,13 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// A Window is the span of the length of a limit in which a rule admitted the most, beside the limit. For a
-// leaky bucket, events count when they depart.
+// A Window is the span of the length of a limit in which a rule admitted the most, beside the limit. The events
+// are those of one key under that limit, also if its other events have other plans. For a leaky bucket, events
+// count when they depart.
 type Window struct {
-	Admitted int64      // units of cost
-	Limit    core.Limit // in force at the end of the window
-	Begin    int64      // Unix microseconds
+	Admitted int64 // units of cost
+	Limit    core.Limit
+	Begin    int64 // Unix microseconds
 	Key      string
 	// AtLeast reports that more may have been admitted in some window, because the times of some events
 	// were rounded to save memory.
@@ -26,9 +27,10 @@ func (w *Window) exceeds(o *Window) bool {
 // maxRuns is the largest number of runs in a window. The runs are then joined in pairs.
 const maxRuns = 4096
 
-// A window has the admitted events of one key within the last period of a limit.
+// A window has the events of one key that a rule admitted under a limit, within the last period of the limit.
 type window struct {
 	rule  *Rule
+	limit core.Limit
 	runs  []run // those before first have left the window
 	first int
 	sum   int64
@@ -37,9 +39,10 @@ type window struct {
 // A run is a number of units that were admitted at one time.
 type run struct{ at, units int64 }
 
-// add adds an event that was admitted under the limit l with a delay, and updates the worst window of the rule.
-func (w *window) add(e *Event, cost int, l core.Limit, delay time.Duration) {
-	at, per := e.At+delay.Microseconds(), l.Per.Microseconds()
+// add adds an event that was admitted with a delay, and updates the worst window of the rule. Neither the times
+// of events nor those of departures decrease.
+func (w *window) add(e *Event, cost int, delay time.Duration) {
+	at, per := e.At+delay.Microseconds(), w.limit.Per.Microseconds()
 	for w.first < len(w.runs) && w.runs[w.first].at <= at-per {
 		w.sum -= w.runs[w.first].units
 		w.first++
@@ -52,7 +55,7 @@ func (w *window) add(e *Event, cost int, l core.Limit, delay time.Duration) {
 		w.runs = append(w.runs, run{at, int64(cost)})
 	}
 	worst := &w.rule.Worst
-	found := Window{Admitted: w.sum, Limit: l, Begin: w.runs[w.first].at, Key: e.Key, AtLeast: worst.AtLeast}
+	found := Window{Admitted: w.sum, Limit: w.limit, Begin: w.runs[w.first].at, Key: e.Key, AtLeast: worst.AtLeast}
 	if worst.Admitted == 0 || found.exceeds(worst) {
 		*worst = found
 	}

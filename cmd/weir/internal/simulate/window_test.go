@@ -37,7 +37,7 @@ func TestWindow(t *testing.T) {
 		for range 300 {
 			now += random.Int64N(20)
 			cost := 1 + random.IntN(3)
-			c.window(rule).add(&Event{At: now, Key: "k"}, cost, core.Per(10, per), 0)
+			c.window(rule, core.Per(10, per)).add(&Event{At: now, Key: "k"}, cost, 0)
 			all = append(all, admitted{now, int64(cost)})
 		}
 		if want := most(all, per.Microseconds()); rule.Worst.Admitted != want || rule.Worst.AtLeast {
@@ -59,8 +59,8 @@ func TestWindow_Joined(t *testing.T) {
 		for i := range 30_000 {
 			now += random.Int64N(1 + random.Int64N(40))
 			cost := 1 + random.Int64N(3)
-			w := c.window(rule)
-			w.add(&Event{At: now, Key: "k"}, int(cost), core.Per(10, per*time.Microsecond), 0)
+			w := c.window(rule, core.Per(10, per*time.Microsecond))
+			w.add(&Event{At: now, Key: "k"}, int(cost), 0)
 			all = append(all, admitted{now, cost})
 			if i%100 > 0 {
 				continue
@@ -86,24 +86,25 @@ func TestWindow_AtLeast(t *testing.T) {
 	rule := &Rule{}
 	var a, b Client
 	limit := core.PerSecond(10)
-	a.window(rule).add(&Event{Key: "a"}, 1_000_000, limit, 0)
+	a.window(rule, limit).add(&Event{Key: "a"}, 1_000_000, 0)
 	for i := range int64(maxRuns) {
 		if rule.Worst.AtLeast {
 			t.Fatalf("the window is joined after %d runs", i)
 		}
-		b.window(rule).add(&Event{At: i, Key: "b"}, 1, limit, 0)
+		b.window(rule, limit).add(&Event{At: i, Key: "b"}, 1, 0)
 	}
-	b.window(rule).add(&Event{At: maxRuns, Key: "b"}, 1, limit, 0)
+	b.window(rule, limit).add(&Event{At: maxRuns, Key: "b"}, 1, 0)
 	if w := rule.Worst; w.Key != "a" || !w.AtLeast {
 		t.Errorf("got %+v", w)
 	}
-	a.window(rule).add(&Event{At: maxRuns, Key: "a"}, 1, limit, 0)
+	a.window(rule, limit).add(&Event{At: maxRuns, Key: "a"}, 1, 0)
 	if w := rule.Worst; w.Key != "a" || !w.AtLeast || w.Admitted != 1_000_001 {
 		t.Errorf("got %+v", w)
 	}
 }
 
-// Events of a leaky bucket count at their departures. The worst window is relative to the limit in force.
+// Events of a leaky bucket count at their departures. Events count under the limit in force only, and the worst
+// window is relative to it.
 func TestWindow_Limits(t *testing.T) {
 	for name, test := range map[string]struct {
 		limits []core.Limit
@@ -116,7 +117,7 @@ func TestWindow_Limits(t *testing.T) {
 			[]core.Limit{core.PerSecond(2), core.PerSecond(100)}, []int{1, 40}, nil, Window{Admitted: 1, Limit: core.PerSecond(2), Key: "k"},
 		},
 		"smaller limit": {
-			[]core.Limit{core.PerSecond(100), core.PerSecond(2)}, []int{40, 1}, nil, Window{Admitted: 41, Limit: core.PerSecond(2), Key: "k"},
+			[]core.Limit{core.PerSecond(100), core.PerSecond(2)}, []int{40, 1}, nil, Window{Admitted: 1, Limit: core.PerSecond(2), Key: "k"},
 		},
 		"delay": {
 			[]core.Limit{core.PerSecond(2), core.PerSecond(2)}, []int{1, 5}, []time.Duration{0, time.Second}, Window{Admitted: 5, Limit: core.PerSecond(2), Begin: 1e6, Key: "k"},
@@ -132,7 +133,7 @@ func TestWindow_Limits(t *testing.T) {
 			if test.delays != nil {
 				delay = test.delays[i]
 			}
-			c.window(rule).add(&Event{Key: "k"}, test.costs[i], l, delay)
+			c.window(rule, l).add(&Event{Key: "k"}, test.costs[i], delay)
 		}
 		if rule.Worst != test.want {
 			t.Errorf("%s: got %+v, want %+v", name, rule.Worst, test.want)

@@ -13,9 +13,13 @@ const (
 	// horizon is the time for which an event waits for older ones. Servers write a request into their
 	// log when it has ended, some of them with the time of its beginning.
 	horizon = 60 * second
+
+	// maxWaiting is the largest number of events that wait, which bounds the memory. If there are more, the
+	// oldest one waits no longer.
+	maxWaiting = 1 << 19
 )
 
-// An order sorts events by their times, within horizon. Events of one time keep their order. The
+// An order sorts events by their times, within horizon and maxWaiting. Events of one time keep their order. The
 // zero value is an empty order.
 type order struct {
 	queue  []queued // sorted; its events begin at head
@@ -51,11 +55,11 @@ func (o *order) push(e *simulate.Event) {
 }
 
 // pop removes the oldest event, which is valid until the next call. It returns nil if there is none,
-// or, unless ended is true, if an older one can follow. late reports whether the event was older than
+// or, unless ended is true or too many wait, if an older one can follow. late reports whether the event was older than
 // the one before; then it has the time of that one.
 func (o *order) pop(ended bool) (e *simulate.Event, late bool) {
 	latest := o.newest - horizon
-	if ended {
+	if ended || len(o.queue)-o.head+len(o.early) > maxWaiting {
 		latest = math.MaxInt64
 	}
 	switch {

@@ -106,3 +106,31 @@ func TestOrder_Memory(t *testing.T) {
 		t.Errorf("the queue has space for %d events, 600 of which can wait", n)
 	}
 }
+
+// The number of events that wait is bounded, also if all have one time, and those that leave early are in order.
+func TestOrder_MaxWaiting(t *testing.T) {
+	const late = 10 // events that are older than all others, after these
+	var o order
+	left := 0
+	for i := range maxWaiting + 5000 {
+		o.push(&simulate.Event{At: 3 * horizon, Key: fmt.Sprint(i)})
+		for e, _ := o.pop(false); e != nil; e, _ = o.pop(false) {
+			if e.Key != fmt.Sprint(left) {
+				t.Fatalf("event %s has left after %d others", e.Key, left)
+			}
+			left++
+		}
+		if n := len(o.queue) - o.head; n > maxWaiting || cap(o.queue) > 4*maxWaiting {
+			t.Fatalf("%d events wait, with room for %d", n, cap(o.queue))
+		}
+	}
+	for range late {
+		o.push(&simulate.Event{At: 3*horizon - 1})
+		if e, wasLate := o.pop(false); e == nil || !wasLate || e.At != 3*horizon {
+			t.Fatalf("got %+v, late: %t", e, wasLate)
+		}
+	}
+	if left != 5000 || len(o.queue)-o.head+len(o.early) != maxWaiting {
+		t.Errorf("%d events have left, and %d wait", left, len(o.queue)-o.head+len(o.early))
+	}
+}

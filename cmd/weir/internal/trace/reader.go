@@ -36,7 +36,7 @@ func New(o Options) *Reader {
 // given. A file "-" is the standard input.
 //
 // An event is yielded after an event was read that is 60 seconds newer, so that events of 60 seconds
-// are in memory. Within that time, events are sorted. An event that is older than the event yielded
+// are in memory, but at most 524 288 of them. Among these, events are sorted. An event that is older than the event yielded
 // before gets the time of that event and is counted as late. A line without a valid event is counted
 // as broken.
 //

@@ -97,7 +97,10 @@ function changed() {
 }
 
 async function update() {
-  if (running) running.abort();
+  if (running) { // a run needs more time than the last one
+    running.abort();
+    took = Math.min(2000, 2 * Math.max(40, took));
+  }
   const mine = running = new AbortController();
   const begin = performance.now();
   try {
@@ -107,6 +110,8 @@ async function update() {
     took = performance.now() - begin;
   } catch (error) {
     if (!mine.signal.aborted) problem.textContent = error.message;
+  } finally {
+    if (running === mine) running = null;
   }
 }
 
