@@ -34,9 +34,14 @@ import (
 func main() {
 	store := memstore.New()
 	api := core.Must(core.New(store, core.%s(%q, %s)))
+	// A client is an address. Behind a proxy, or for users,
+	// take another function of keyfunc.
 	limit := nethttplimit.New(api, keyfunc.RemoteIP())
-	hello := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "hello") })
-	log.Fatal(http.ListenAndServe("127.0.0.1:8080", limit(hello)))
+	hello := func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, "hello") // your handler
+	}
+	http.Handle("/", limit(http.HandlerFunc(hello)))
+	log.Fatal(http.ListenAndServe("127.0.0.1:8080", nil))
 }
 `, constructors[a], ruleName, limit)
 }
