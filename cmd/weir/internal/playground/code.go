@@ -33,9 +33,11 @@ import (
 
 func main() {
 	store := memstore.New()
-	api := core.Must(core.New(store, core.%s(%q, %s)))
-	// A client is an address. Behind a proxy, or for users,
-	// take another function of keyfunc.
+	rule := core.%s(%q, %s)
+	api := core.Must(core.New(store, rule))
+	// The key is the address of the peer. Behind a
+	// proxy, or for users, take another function
+	// of package keyfunc.
 	limit := nethttplimit.New(api, keyfunc.RemoteIP())
 	hello := func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "hello") // your handler
