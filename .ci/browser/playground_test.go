@@ -172,17 +172,19 @@ func TestPlayground_FirstView(t *testing.T) {
 		t.Errorf("the fixed window admits in %d bars, want two beside each of two edges", got)
 	}
 	t.Logf("drawn %.0f ms after the navigation", Eval[float64](b, "performance.getEntriesByName('drawn')[0].startTime"))
-	b.Fits()
+	b.checkLayout()
 	b.Picture("playground-light", 1500)
 	b.Show(1200, 900, "dark")
 	if color := Eval[string](b, "getComputedStyle(document.body).backgroundColor"); color != "rgb(13, 17, 23)" {
 		t.Errorf("the background of the dark theme is %s", color)
 	}
 	b.Picture("playground-dark", 1500)
+	b.Show(768, 900, "light")
+	b.checkLayout()
 	b.Show(390, 844, "light")
 	b.Go(address)
 	b.waitTable(runOf(t, address, ""))
-	b.Fits()
+	b.checkLayout()
 	if bottom := Eval[float64](b, "document.querySelector('#fixed_window .figure').getBoundingClientRect().bottom"); bottom > 844 {
 		t.Errorf("the first figure ends at %v, below the first view of a phone", bottom)
 	}
@@ -190,6 +192,58 @@ func TestPlayground_FirstView(t *testing.T) {
 	b.Go(address + "?clients=10&traffic=steady&limit=500&burst=1000&per=h")
 	b.waitTable(runOf(t, address, "clients=10&traffic=steady&limit=500&burst=1000&per=h"))
 	b.Fits()
+}
+
+// checkLayout checks that the meters of all lanes have one width and one scale, and that nothing is cut off.
+func (b *Tab) checkLayout() {
+	b.t.Helper()
+	b.Fits()
+	const meters = `[...new Set([...document.querySelectorAll('.meter')].map(meter => { const r = meter.getBoundingClientRect(); return [r.left, r.width, meter.querySelector('.limit').getBoundingClientRect().left].map(Math.round).join(' '); }))]`
+	if got := Eval[[]string](b, meters); len(got) != 1 {
+		b.t.Errorf("the meters have the left ends, widths and limits %q", got)
+	}
+	const cut = `[...document.querySelectorAll('pre, .slider, .slider span, .choices label, .figure p')].filter(part => part.scrollWidth > part.clientWidth + 1 && part.clientWidth > 0).map(part => part.outerHTML.slice(0, 80))`
+	if got := Eval[[]string](b, cut); len(got) > 0 {
+		b.t.Errorf("cut off: %q", got)
+	}
+}
+
+// The texts that depend on the run.
+func TestPlayground_Texts(t *testing.T) {
+	address, b := playground(t), Open(t)
+	b.Show(1200, 900, "light")
+	for query, texts := range map[string]map[string]string{
+		"traffic=burst": {
+			"#about": "Each client sends every 18.75 s, 46 or 47 requests at once.",
+			"#sent":  "of one client. A bar is 5\u00a0s; the tallest has 47 requests.",
+			"#when":  "It was sent 38 s after the begin.",
+		},
+		"traffic=burst&per=h&rate=1&clients=2": {
+			"#about":    "Each client sends every 18.75 min, 1 request at once.",
+			"#sent":     "of 2 clients. The limit is for each of them. A bar is 5\u00a0min; the tallest has 1 request.",
+			"#when":     "Nothing was denied. After 100 requests at once, it would be:",
+			"#response": "Retry-After: 3615",
+		},
+		"algorithm=token_bucket&burst=280":                 {"#token_bucket .ratio": "within the burst and the limit", "#which": "You promise “never more than 100 requests a minute”: the sliding window. It counts a request for up to 1 s longer than a minute"},
+		"algorithm=token_bucket&traffic=steady&burst=1000": {"#when": "Nothing was denied. After 1000 requests at once, it would be:"},
+		"traffic=steady&per=s&limit=1&rate=16":             {"#about": "Each client sends at equal intervals.", "#sent": "A bar is 83\u00a0ms; the tallest has 2 requests.", "#when": "It was sent 62 ms after the begin."},
+	} {
+		b.Go(address + "?" + query)
+		b.waitTable(runOf(t, address, query))
+		for selector, want := range texts {
+			if got := b.Text(selector); !strings.Contains(got, want) {
+				t.Errorf("%s: %s is %q, want %q in it", query, selector, got, want)
+			}
+		}
+	}
+	const color = "getComputedStyle(document.querySelector('#token_bucket .ratio')).color"
+	for query, want := range map[string]string{"burst=280": "rgb(154, 103, 0)", "burst=100": "rgb(207, 34, 46)", "traffic=steady&rate=80&burst=280": "rgb(26, 127, 55)"} {
+		b.Go(address + "?" + query)
+		b.waitTable(runOf(t, address, query))
+		if got := Eval[string](b, color); got != want {
+			t.Errorf("%s: the token bucket has the color %s, want %s", query, got, want)
+		}
+	}
 }
 
 // The page is used without a mouse, and its state is in the URL.
@@ -277,12 +331,16 @@ func (b *Tab) allowClipboard() {
 // A URL with a wrong value shows the reason, and the first state.
 func TestPlayground_InvalidURL(t *testing.T) {
 	address, b := playground(t), Open(t)
-	b.Show(1200, 900, "light")
+	b.Show(390, 844, "light")
 	for query, want := range map[string]string{"limit=0": `limit is "0", and not a number from 1 to 500`, "algorithm=x": `algorithm is "x", and not one of fixed_window,`} {
 		b.Go(address + "?" + query)
 		b.Wait("#problem", want)
 		b.waitTable(runOf(t, address, ""))
 		b.waitQuery("")
+		b.Wait("#problem", want)
+		if top := Eval[float64](b, "document.getElementById('problem').getBoundingClientRect().top"); top < 0 || top > 50 {
+			t.Errorf("the problem begins at %v, want it above all else", top)
+		}
 	}
 	if p := b.Problems(); len(p) > 1 || len(p) == 1 && !strings.Contains(p[0], "400") {
 		t.Errorf("the console shows %q, want the status of one answer", p)

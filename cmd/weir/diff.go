@@ -18,18 +18,18 @@ import (
 
 // A differ is the command weir diff.
 type differ struct {
-	traces  []string
-	traffic traffic
-	policy  *string
-	asJSON  *bool
-	top     *int
-	names   func() func(string) string
-	max     share
+	traces               []string
+	traffic              traffic
+	policy               *string
+	asJSON               *bool
+	top                  *int
+	names                func() func(string) string
+	maxKeys, maxRequests share
 }
 
 // defineDiff defines the flags of weir diff, and returns the command.
 func defineDiff(flags *flag.FlagSet) func(args []string, stdout, stderr io.Writer) error {
-	d := &differ{max: share{part: 1}}
+	d := &differ{maxKeys: share{part: 1}, maxRequests: share{part: 1}}
 	flags.Func("trace", "apply both files to this `TRACE`; for several files, repeat the flag", func(text string) error {
 		d.traces = append(d.traces, text)
 		return nil
@@ -39,7 +39,8 @@ func defineDiff(flags *flag.FlagSet) func(args []string, stdout, stderr io.Write
 	d.asJSON = flags.Bool("json", false, "print JSON")
 	d.top = flags.Int("top", 10, "the `NUMBER` of keys to list, those with the most additional denials")
 	d.names = defineNames(flags)
-	flags.Var(&d.max, "max-new-denied-keys", "with -trace: exit with 3 if more keys than this `NUMBER`, or part such as 0.1%, are denied by B and not by A")
+	flags.Var(&d.maxKeys, "max-new-denied-keys", "with -trace: exit with 3 if more keys than this `NUMBER`, or part such as 0.1%, are denied by B and not by A")
+	flags.Var(&d.maxRequests, "max-new-denied-requests", "with -trace: exit with 3 if B denies more requests than A, by more than this `NUMBER`, or part such as 1%")
 	return d.run
 }
 
@@ -55,8 +56,8 @@ func (d *differ) run(args []string, stdout, stderr io.Writer) error {
 	}
 	lines := rules.Diff(a, b)
 	if len(d.traces) == 0 {
-		if d.max.text != "" || *d.asJSON {
-			return errors.New("-max-new-denied-keys and -json need a -trace")
+		if d.maxKeys.text+d.maxRequests.text != "" || *d.asJSON {
+			return errors.New("-max-new-denied-keys, -max-new-denied-requests and -json need a -trace")
 		}
 		for _, line := range lines {
 			fmt.Fprintln(stdout, line)
@@ -73,8 +74,12 @@ func (d *differ) run(args []string, stdout, stderr io.Writer) error {
 	} else {
 		err = c.write(stdout)
 	}
-	if err == nil && c.NewlyDenied > d.max.of(c.Keys) {
-		err = fmt.Errorf("%w: %s of %s, more than %s", errTooManyKeys, count(c.NewlyDenied), count(c.Keys), d.max.text)
+	switch more := int(c.DeniedAfter) - int(c.DeniedBefore); {
+	case err != nil:
+	case c.NewlyDenied > d.maxKeys.of(c.Keys):
+		err = fmt.Errorf("%w keys are newly denied: %s of %s, more than %s", errTooMany, count(c.NewlyDenied), count(c.Keys), d.maxKeys.text)
+	case more > d.maxRequests.of(int(c.Requests)):
+		err = fmt.Errorf("%w requests are newly denied: %s of %s, more than %s", errTooMany, count(more), count(c.Requests), d.maxRequests.text)
 	}
 	return err
 }
@@ -97,7 +102,7 @@ func (d *differ) compare(a, b *rules.Config, stderr io.Writer) (*comparison, err
 		_, err := after.decide(ctx, e)
 		return err
 	})
-	if err != nil {
+	if err := cmp.Or(err, before.check(), after.check()); err != nil {
 		return nil, err
 	}
 	return newComparison(before, after, &d.traffic, d.names(), *d.top), nil
@@ -113,6 +118,7 @@ type comparison struct {
 	NewlyAffected int          `json:"newly_affected_keys"` // some of these, with more denials than affected of their requests
 	MoreDenied    int          `json:"more_denied_keys"`    // denied by both files, more often by the new one
 	FewerDenied   int          `json:"fewer_denied_keys"`   // denied by both files, less often by the new one
+	AsDenied      int          `json:"as_denied_keys"`      // denied by both files, equally often
 	NoMoreDenied  int          `json:"no_more_denied_keys"` // denied by the old file, and not by the new one
 	DeniedBefore  uint64       `json:"denied_before"`
 	DeniedAfter   uint64       `json:"denied_after"`
@@ -146,6 +152,8 @@ func newComparison(before, after *scenario, t *traffic, name func(string) string
 			c.MoreDenied++
 		case n.Denied < o.Denied:
 			c.FewerDenied++
+		case n.Denied > 0:
+			c.AsDenied++
 		}
 		if n.Denied > o.Denied {
 			c.TopKeys = append(c.TopKeys, changedKey{key, n.Requests, o.Denied, n.Denied})
@@ -174,8 +182,8 @@ func (c *comparison) write(out io.Writer) error {
 	print("%s: %s of %s", c.Trace, plural(int(c.Requests), "request"), plural(c.Keys, "key"))
 	print("%s of %s newly denied, %s of them more than %.0f %% of their requests", count(c.NewlyDenied), plural(c.Keys, "key"), count(c.NewlyAffected), 100*affected)
 	print("%s of %s no longer denied", count(c.NoMoreDenied), plural(c.Keys, "key"))
-	if c.MoreDenied+c.FewerDenied > 0 {
-		print("%s of %s denied by both files, and more often by the new one; %s less often", count(c.MoreDenied), plural(c.Keys, "key"), count(c.FewerDenied))
+	if both := c.MoreDenied + c.FewerDenied + c.AsDenied; both > 0 {
+		print("%s of %s denied by both files: %s more often by the new one, %s less often, %s equally often", count(both), plural(c.Keys, "key"), count(c.MoreDenied), count(c.FewerDenied), count(c.AsDenied))
 	}
 	print("denied requests: %s before (%s), %s after (%s)", count(c.DeniedBefore), percent(c.DeniedBefore, c.Requests), count(c.DeniedAfter), percent(c.DeniedAfter, c.Requests))
 	if len(c.TopKeys) > 0 {
@@ -211,7 +219,7 @@ func (s *share) Set(text string) (err error) {
 	}
 	s.part = -1
 	if s.number, err = strconv.Atoi(text); err != nil || s.number < 0 {
-		return errors.New("not a number of keys, such as 12, or a percentage, such as 0.1%")
+		return errors.New("not a number, such as 12, or a percentage, such as 0.1%")
 	}
 	return nil
 }

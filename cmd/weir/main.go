@@ -104,8 +104,8 @@
 //
 // # Exit status
 //
-// The exit status is 0, 2 if flags or the number of arguments are wrong, 3 if weir diff finds more keys than
-// -max-new-denied-keys, or 1 after any other error: a file or an argument is invalid, Redis does not reply
+// The exit status is 0, 2 if flags or the number of arguments are wrong, 3 if weir diff finds more than
+// -max-new-denied-keys or -max-new-denied-requests, or 1 after any other error: a file or an argument is invalid, Redis does not reply
 // within 10 seconds, or no program opens a named pipe for writing within 10 seconds.
 package main
 
@@ -123,6 +123,7 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 
+	"github.com/weir-go/weir/cmd/weir/internal/simulate"
 	"github.com/weir-go/weir/core/rules"
 )
 
@@ -142,7 +143,7 @@ const many = 1 << 30 // arguments
 
 var commands = []command{
 	{"check", "FILE...", "report the errors of files", 1, many, check},
-	{"diff", "A B", "list the changes from file A to file B", 2, 2, nil},
+	{"diff", "A B [-trace TRACE]", "list the changes from file A to file B", 2, 2, nil},
 	{"explain", "FILE POLICY|ROUTE KEY [PLAN]", "list the limits of a key", 3, 4, explain},
 	{"init", "", "print an example file", 0, 0, printExample},
 	{"playground", "", "serve a page that compares the algorithms", 0, 0, nil},
@@ -158,21 +159,21 @@ var flagged = map[string]func(*flag.FlagSet) func(args []string, stdout, stderr 
 }
 
 const (
-	exitError       = 1
-	exitUsage       = 2
-	exitTooManyKeys = 3
+	exitError   = 1
+	exitUsage   = 2
+	exitTooMany = 3
 )
 
 var (
 	errReported = errors.New("reported") // of a command that has printed its errors
 	errUsage    = errors.New("usage")    // of a command that does not have a flag
 
-	errTooManyKeys = errors.New("too many keys are newly denied")
+	errTooMany = errors.New("too many") // of weir diff
 )
 
 // run runs the command with args, and returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
-	out := &stickyWriter{to: stdout}
+	out := &errWriter{to: stdout}
 	status := dispatch(flag.NewFlagSet("weir", flag.ContinueOnError), commands, "", args, out, stderr)
 	if status == 0 && out.err != nil {
 		return exitStatus(out.err, stderr)
@@ -225,8 +226,8 @@ func exitStatus(err error, stderr io.Writer) int {
 	if err != errReported {
 		report(stderr, err)
 	}
-	if errors.Is(err, errTooManyKeys) {
-		return exitTooManyKeys
+	if errors.Is(err, errTooMany) {
+		return exitTooMany
 	}
 	return exitError
 }
@@ -264,6 +265,9 @@ func usage(w io.Writer, flags *flag.FlagSet, used ...command) {
 	fmt.Fprintln(w, "usage:")
 	for _, c := range used {
 		fmt.Fprintf(w, "  weir %-36s  %s\n", c.name+" "+c.args, c.help)
+	}
+	if slices.ContainsFunc(used, func(c command) bool { return strings.Contains(c.args, "TRACE") }) {
+		fmt.Fprintln(w, "A TRACE is a file, - for the standard input, or a generator such as poisson:rate=100/s,clients=20,for=10m: "+strings.Join(simulate.Kinds, ", ")+".")
 	}
 	flags.PrintDefaults()
 }

@@ -1,11 +1,7 @@
 package main
 
 import (
-	"strings"
 	"testing"
-	"time"
-
-	"github.com/weir-go/weir/cmd/weir/internal/trace"
 )
 
 func TestCount(t *testing.T) {
@@ -65,24 +61,6 @@ func TestShare(t *testing.T) {
 			if got := s.of(1000); got != n {
 				t.Errorf("%v: got %d, want %d", s.part, got, n)
 			}
-		}
-	}
-}
-
-func TestProgress(t *testing.T) {
-	for _, test := range []struct {
-		stats  trace.Stats
-		passed time.Duration
-		want   string
-	}{
-		{trace.Stats{}, 0, "0 KB, 0 requests"},
-		{trace.Stats{Read: 65_536, Events: 1}, time.Second, "65 KB, 1 request"},
-		{trace.Stats{Read: 250e6, Total: 1e9, Events: 1234}, 10 * time.Second, "[" + strings.Repeat("█", 7) + strings.Repeat("░", 23) + "]  25 %  250 MB of 1.0 GB, 1 234 requests, 30s left"},
-		{trace.Stats{Read: 2e9, Total: 2e9, Events: 5}, time.Minute, "[" + strings.Repeat("█", 30) + "] 100 %  2.0 GB of 2.0 GB, 5 requests, 0s left"},
-		{trace.Stats{Read: 3e6, Total: 2e6, Events: 5}, time.Minute, "[" + strings.Repeat("█", 30) + "] 100 %  3 MB of 2 MB, 5 requests, 0s left"}, // a file that grows
-	} {
-		if got := progress(test.stats, test.passed); got != test.want {
-			t.Errorf("%+v: got %s, want %s", test.stats, got, test.want)
 		}
 	}
 }

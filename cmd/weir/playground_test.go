@@ -110,12 +110,12 @@ func TestPlayground_Errors(t *testing.T) {
 func TestPlayground_Simulate(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for generator, query := range map[string]string{
-		"steady:rate=150/m,clients=2,for=5m":          "traffic=steady&clients=2",
-		"poisson:rate=40/m,clients=3,for=5m":          "traffic=poisson&rate=40&clients=3&limit=20&burst=50",
-		"poisson:rate=900/s,clients=1,for=5s":         "traffic=poisson&rate=900&per=s&limit=500",
-		"burst:rate=150/h,clients=4,for=5h,every=20m": "traffic=burst&clients=4&per=h",
-		"adversary:clients=1,for=5m":                  "",
-		"adversary:clients=7,for=5h":                  "clients=7&limit=3&per=h",
+		"steady:rate=150/m,clients=2,for=5m":             "traffic=steady&clients=2",
+		"poisson:rate=40/m,clients=3,for=5m":             "traffic=poisson&rate=40&clients=3&limit=20&burst=50",
+		"poisson:rate=900/s,clients=1,for=5s":            "traffic=poisson&rate=900&per=s&limit=500",
+		"burst:rate=150/h,clients=4,for=5h,every=18m45s": "traffic=burst&clients=4&per=h",
+		"adversary:clients=1,for=5m":                     "",
+		"adversary:clients=7,for=5h":                     "clients=7&limit=3&per=h",
 	} {
 		p, err := playground.Parse(query)
 		if err != nil {

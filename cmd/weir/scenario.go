@@ -136,6 +136,26 @@ func (s *scenario) decide(ctx context.Context, e *simulate.Event) (core.Decision
 	return s.Decide(ctx, p, e)
 }
 
+// absentKeys returns the number of overrides for keys without a request.
+func (s *scenario) absentKeys() (n int) {
+	for _, p := range s.config.Policies {
+		for key := range p.Keys {
+			if s.Clients[key] == nil {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// check returns an error if no request has a policy: a report would be about no limit.
+func (s *scenario) check() error {
+	if slices.ContainsFunc(s.Policies, func(p *simulate.Policy) bool { return p.Requests > 0 }) {
+		return nil
+	}
+	return fmt.Errorf("no request has a policy, because no route of %s matches: choose the policy with -policy, or for a generator the request, such as steady:request=GET /orders", s.config.Name)
+}
+
 // policyOf returns the policy of a request such as "POST /login", or nil.
 func (s *scenario) policyOf(request string) *simulate.Policy {
 	if request == "" || len(s.config.Routes) == 0 {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -31,7 +32,7 @@ func defineSimulate(flags *flag.FlagSet) func(args []string, stdout, stderr io.W
 			_, err := s.decide(ctx, e)
 			return err
 		})
-		if err != nil {
+		if err := cmp.Or(err, s.check()); err != nil {
 			return err
 		}
 		r := newSimulated(s, &t, names(), *top)

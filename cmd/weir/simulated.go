@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -44,6 +45,7 @@ type simulatedPolicy struct {
 	Admitted   uint64          `json:"admitted"`
 	Denied     uint64          `json:"denied"`
 	Delayed    uint64          `json:"delayed"`
+	DeniedKeys int             `json:"denied_keys"`
 	RetryAfter quantiles       `json:"retry_after"` // of denials, in seconds, as clients see it
 	Never      uint64          `json:"never"`       // denials without Retry-After
 	Rules      []simulatedRule `json:"rules"`
@@ -80,10 +82,11 @@ type quantiles struct {
 }
 
 type simulatedKey struct {
-	Key      string `json:"key"`
-	Requests uint64 `json:"requests"`
-	Denied   uint64 `json:"denied"`
-	Delayed  uint64 `json:"delayed"`
+	Key      string            `json:"key"`
+	Requests uint64            `json:"requests"`
+	Denied   uint64            `json:"denied"`
+	Delayed  uint64            `json:"delayed"`
+	DeniedBy map[string]uint64 `json:"denied_by"` // by policy
 }
 
 // A simulatedTimeline has the counts of equal spans.
@@ -97,16 +100,20 @@ type simulatedTimeline struct {
 func newSimulated(s *scenario, t *traffic, name func(string) string, top int) *simulated {
 	r := &simulated{File: s.config.Name, Trace: t.name, First: utc(t.stats.First), Last: utc(t.stats.Last), NoPolicy: s.noPolicy, Keys: len(s.Clients),
 		Policies: []simulatedPolicy{}, TopKeys: []simulatedKey{}}
+	denied := make(map[*simulate.Policy]int) // keys
 	for key, c := range s.Clients {
 		r.Requests += c.Requests
 		r.Denied += c.Denied
 		r.Delayed += c.Delayed
 		if c.Denied > 0 {
 			r.DeniedKeys++
-			r.TopKeys = append(r.TopKeys, simulatedKey{key, c.Requests, c.Denied, c.Delayed})
+			r.TopKeys = append(r.TopKeys, simulatedKey{key, c.Requests, c.Denied, c.Delayed, deniedBy(c)})
 		}
 		if isAffected(c) {
 			r.AffectedKeys++
+		}
+		for _, by := range c.DeniedBy {
+			denied[by.Policy]++
 		}
 	}
 	r.Admitted = r.Requests - r.Denied
@@ -119,7 +126,7 @@ func newSimulated(s *scenario, t *traffic, name func(string) string, top int) *s
 	}
 	for _, p := range s.Policies {
 		if p.Requests > 0 {
-			r.Policies = append(r.Policies, newSimulatedPolicy(p, name))
+			r.Policies = append(r.Policies, newSimulatedPolicy(p, denied[p], name))
 		}
 	}
 	r.Timeline = simulatedTimeline{Begin: utc(s.Timeline.Begin), Seconds: float64(s.Timeline.Width) / 1e6}
@@ -133,8 +140,17 @@ func newSimulated(s *scenario, t *traffic, name func(string) string, top int) *s
 
 func isAffected(c *simulate.Client) bool { return float64(c.Denied) > affected*float64(c.Requests) }
 
-func newSimulatedPolicy(p *simulate.Policy, name func(string) string) simulatedPolicy {
-	q := simulatedPolicy{Name: p.Name, Requests: p.Requests, Admitted: p.Admitted, Denied: p.Denied, Delayed: p.Delayed, RetryAfter: quantilesOf(&p.RetryAfter, 1), Never: p.Never, Rules: []simulatedRule{}}
+// deniedBy returns the denials of a key by policy.
+func deniedBy(c *simulate.Client) map[string]uint64 {
+	m := make(map[string]uint64)
+	for _, by := range c.DeniedBy {
+		m[by.Policy.Name] = by.Denied
+	}
+	return m
+}
+
+func newSimulatedPolicy(p *simulate.Policy, deniedKeys int, name func(string) string) simulatedPolicy {
+	q := simulatedPolicy{Name: p.Name, Requests: p.Requests, Admitted: p.Admitted, Denied: p.Denied, Delayed: p.Delayed, DeniedKeys: deniedKeys, RetryAfter: quantilesOf(&p.RetryAfter, 1), Never: p.Never, Rules: []simulatedRule{}}
 	for _, r := range p.Rules {
 		if r == nil {
 			continue
@@ -171,6 +187,9 @@ func (s *scenario) notes() []string {
 	if s.noPlan > 0 {
 		notes = append(notes, plural(int(s.noPlan), "request")+" had a plan that no rule of the policy has, and the limits without a plan: "+escaped(strings.Join(s.unknown, ", "))+".")
 	}
+	if n := s.absentKeys(); n > 0 {
+		notes = append(notes, "The trace does not have the keys of "+plural(n, "override")+" of the file.")
+	}
 	if len(s.left) > 0 {
 		notes = append(notes, "Rules that count requests at the same time are not simulated, because a trace has no ends of requests: "+strings.Join(s.left, ", ")+".")
 	}
@@ -183,20 +202,26 @@ func (r *simulated) write(out io.Writer) error {
 	print := func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
 	print("%s applied to %s: %s of %s in %s, from %s", r.File, r.Trace, plural(int(r.Requests), "request"), plural(r.Keys, "key"), seconds(r.Last.Sub(r.First).Seconds()), r.First.Format(time.RFC3339))
 	print("")
-	print("admitted\t%s\t%s\t", count(r.Admitted), percent(r.Admitted, r.Requests))
+	if r.NoPolicy > 0 {
+		print("without a policy\t%s\t%s\t", count(r.NoPolicy), percent(r.NoPolicy, r.Requests))
+	}
+	admitted := r.Admitted - r.NoPolicy
+	print("admitted\t%s\t%s\t", count(admitted), percent(admitted, r.Requests))
 	if r.Delayed > 0 {
 		print("after a delay\t%s\t%s\t", count(r.Delayed), percent(r.Delayed, r.Requests))
 	}
 	print("denied\t%s\t%s\t", count(r.Denied), percent(r.Denied, r.Requests))
 	w.Flush()
-	print("\n%s of %s denied at least once, %s of them more than %.0f %% of their requests.", count(r.DeniedKeys), pluralWas(r.Keys, "key"), count(r.AffectedKeys), 100*affected)
+	print("\nKeys that were denied at least once: %s of %s (%s); more than %.0f %% of their requests: %s.", count(r.DeniedKeys), count(r.Keys), percent(r.DeniedKeys, r.Keys), 100*affected, count(r.AffectedKeys))
 	for _, p := range r.Policies {
+		text := ""
 		if p.Denied > p.Never {
-			print("Policy %s: Retry-After is at most %s for half of the denied requests, %s for 99 %% of them, and %s for all.", p.Name, seconds(p.RetryAfter.Median), seconds(p.RetryAfter.P99), seconds(p.RetryAfter.Max))
+			text = fmt.Sprintf(" Retry-After is at most %s for half of them, %s for 99 %%, and %s for all.", seconds(p.RetryAfter.Median), seconds(p.RetryAfter.P99), seconds(p.RetryAfter.Max))
 		}
 		if p.Never > 0 {
-			print("Policy %s: %s can never be admitted.", p.Name, plural(int(p.Never), "request"))
+			text += fmt.Sprintf(" %s can never be admitted.", plural(int(p.Never), "request"))
 		}
+		print("Policy %s denied %s of %s (%s), those of %s.%s", p.Name, count(p.Denied), plural(int(p.Requests), "request"), percent(p.Denied, p.Requests), plural(p.DeniedKeys, "key"), text)
 	}
 	w.Flush()
 	fmt.Fprintln(out)
@@ -205,9 +230,13 @@ func (r *simulated) write(out io.Writer) error {
 	if len(r.TopKeys) > 0 {
 		fmt.Fprintln(out, "\nThe keys with the most denials:")
 		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintln(w, "KEY\tREQUESTS\tDENIED\t\t")
+		fmt.Fprintln(w, "KEY\tREQUESTS\tDENIED\t\tBY POLICY")
 		for _, k := range r.TopKeys {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t\n", k.Key, count(k.Requests), count(k.Denied), percent(k.Denied, k.Requests))
+			var by []string
+			for _, policy := range slices.Sorted(maps.Keys(k.DeniedBy)) {
+				by = append(by, policy+" "+count(k.DeniedBy[policy]))
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t  %s\n", k.Key, count(k.Requests), count(k.Denied), percent(k.Denied, k.Requests), strings.Join(by, ", "))
 		}
 		w.Flush()
 	}
@@ -225,7 +254,7 @@ func (r *simulated) writeRules(out io.Writer) {
 			if s.Shadow {
 				name += " (shadow)"
 			}
-			most := ""
+			most := "–"
 			if m := s.Most; m != nil {
 				most = fmt.Sprintf("%s of %s per %s%s", count(m.Admitted), count(m.Events), periodOf(m.Limit), excess(m))
 				if m.AtLeast {
@@ -274,7 +303,7 @@ func (r *simulated) writeTimeline(out io.Writer) {
 	}{{"admitted", t.Admitted}, {"denied", t.Denied}} {
 		fmt.Fprintf(out, "%-8s  %s  at most %s\n", row.name, bars(row.counts), count(slices.Max(row.counts)))
 	}
-	begin, end := t.Begin.Format(time.DateTime), t.Begin.Add(time.Duration(n)*span).Format(time.DateTime)
+	begin, end := t.Begin.Format(time.DateTime), r.Last.Format(time.DateTime)
 	fmt.Fprintf(out, "          %s%*s\n", begin, max(n-len(begin), len(end)+2), end)
 }
 

@@ -64,15 +64,20 @@ func (s *suggester) run(args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	r := &suggested{Trace: s.traffic.name, Requests: requests, Keys: counts.Keys(), Deny: s.deny.text, Notes: append([]string{}, s.traffic.notes()...)}
+	limits := make([]int64, len(s.periods))
 	for i, per := range s.periods {
 		all := counts.Counts(i)
-		limit, denied := simulate.Limit(all, s.deny.of(len(all)))
+		limits[i] = simulate.Limit(all, s.deny.of(len(all)))
+		alone := make([]int64, len(limits))
+		alone[i] = limits[i]
+		denied, requests := counts.Denied(alone)
 		at := func(percent int) int64 { return all[(len(all)*percent-1)/100] }
-		r.Limits = append(r.Limits, suggestedLimit{core.Per(int(limit), per).String(), denied, at(50), at(99), at(100)})
-		if per > s.traffic.span() {
+		r.Limits = append(r.Limits, suggestedLimit{core.Per(int(limits[i]), per).String(), denied, requests, at(50), at(99), at(100)})
+		if per-per/20 > s.traffic.span() {
 			r.Notes = append(r.Notes, fmt.Sprintf("The trace is shorter than %s: in a longer one, counts for that period may be larger.", duration(per)))
 		}
 	}
+	r.Denied, r.DeniedRequests = counts.Denied(limits)
 	if *s.asJSON {
 		return writeJSON(stdout, r)
 	}
@@ -81,34 +86,38 @@ func (s *suggester) run(args []string, stdout, stderr io.Writer) error {
 
 // A suggested is the report of weir suggest.
 type suggested struct {
-	Trace    string           `json:"trace"`
-	Requests uint64           `json:"requests"`
-	Keys     int              `json:"keys"`
-	Deny     string           `json:"deny"`
-	Limits   []suggestedLimit `json:"limits"`
-	Notes    []string         `json:"notes"`
+	Trace          string           `json:"trace"`
+	Requests       uint64           `json:"requests"`
+	Keys           int              `json:"keys"`
+	Deny           string           `json:"deny"`
+	Limits         []suggestedLimit `json:"limits"`
+	Denied         int              `json:"denied_keys"` // by all limits together
+	DeniedRequests uint64           `json:"requests_of_denied_keys"`
+	Notes          []string         `json:"notes"`
 }
 
 // A suggestedLimit is the smallest limit of a period that denies few keys, with the largest counts of the keys.
 type suggestedLimit struct {
-	Limit  string `json:"limit"`
-	Denied int    `json:"denied_keys"`
-	Median int64  `json:"median"`
-	P99    int64  `json:"p99"`
-	Max    int64  `json:"max"`
+	Limit    string `json:"limit"`
+	Denied   int    `json:"denied_keys"`
+	Requests uint64 `json:"requests_of_denied_keys"` // admitted and denied
+	Median   int64  `json:"median"`
+	P99      int64  `json:"p99"`
+	Max      int64  `json:"max"`
 }
 
 // write writes r for people.
 func (r *suggested) write(out io.Writer) error {
 	fmt.Fprintf(out, "%s: %s of %s. A sliding_window with one of these limits would have denied at most %s of the keys:\n\n", r.Trace, plural(int(r.Requests), "request"), plural(r.Keys, "key"), r.Deny)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "LIMIT\tDENIED KEYS\t\tLARGEST COUNT OF A KEY: MEDIAN\t99 %\tALL\t")
+	fmt.Fprintln(w, "LIMIT\tDENIED KEYS\t\tTHEIR REQUESTS\tLARGEST COUNT OF A KEY: MEDIAN\t99 %\tALL\t")
 	for _, l := range r.Limits {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t\n", l.Limit, count(l.Denied), percent(l.Denied, r.Keys), count(l.Median), count(l.P99), count(l.Max))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", l.Limit, count(l.Denied), percent(l.Denied, r.Keys), percent(l.Requests, r.Requests), count(l.Median), count(l.P99), count(l.Max))
 	}
 	w.Flush()
 	word := strings.NewReplacer(".", "_", "µ", "u") // of the name of a rule
-	fmt.Fprint(out, "\nEach limit is for itself: together they deny the keys of each. As a file:\n\npolicies:\n  api:\n    rules:\n")
+	fmt.Fprintf(out, "\nTogether, they would have denied %s (%s), with %s of all requests. weir simulate counts how many of these. As a file:\n\npolicies:\n  api:\n    rules:\n",
+		plural(r.Denied, "key"), percent(r.Denied, r.Keys), percent(r.DeniedRequests, r.Requests))
 	for _, l := range r.Limits {
 		_, per, _ := strings.Cut(l.Limit, "/")
 		fmt.Fprintf(out, "      - {name: per_%s, algorithm: sliding_window, limit: %s}\n", word.Replace(per), l.Limit)

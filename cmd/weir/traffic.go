@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -56,7 +57,10 @@ func (t *traffic) read(traces []string, targets []core.Rule, stderr io.Writer, f
 		}
 	}
 	if t.reader != nil {
-		if err = t.reader.Err(); err != nil {
+		if err = t.reader.Err(); errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w; a trace is a file, - or a generator: %s", err, strings.Join(simulate.Kinds, ", "))
+		}
+		if err != nil {
 			return err
 		}
 		t.stats = t.reader.Stats()

@@ -33,10 +33,17 @@ import (
 
 func main() {
 	store := memstore.New()
-	api := core.Must(core.New(store, core.%s(%q, %s)))
+	rule := core.%s(%q, %s)
+	api := core.Must(core.New(store, rule))
+	// The key is the address of the peer. Behind a
+	// proxy, or for users, take another function
+	// of package keyfunc.
 	limit := nethttplimit.New(api, keyfunc.RemoteIP())
-	hello := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "hello") })
-	log.Fatal(http.ListenAndServe("127.0.0.1:8080", limit(hello)))
+	hello := func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, "hello") // your handler
+	}
+	http.Handle("/", limit(http.HandlerFunc(hello)))
+	log.Fatal(http.ListenAndServe("127.0.0.1:8080", nil))
 }
 `, constructors[a], ruleName, limit)
 }

@@ -12,6 +12,7 @@ import (
 // A lane is the simulation of one algorithm.
 type lane struct {
 	Lane
+	limiter    *core.Limiter
 	rule       core.Rule
 	simulation *simulate.Simulation
 	policy     *simulate.Policy
@@ -19,13 +20,13 @@ type lane struct {
 
 func newLane(p Parameters, a driver.Algorithm) (*lane, error) {
 	l := &lane{rule: p.rule(a), simulation: simulate.New()}
-	limiter, err := core.New(l.simulation.Store(), l.rule)
-	if err != nil {
+	var err error
+	if l.limiter, err = core.New(l.simulation.Store(), l.rule); err != nil {
 		return nil, err
 	}
-	l.policy = l.simulation.Add(ruleName, limiter)
+	l.policy = l.simulation.Add(ruleName, l.limiter)
 	l.Algorithm, l.Code = a.String(), p.code(a)
-	l.Passed, l.Rejected = make([]int, bins), make([]int, bins)
+	l.Passed, l.Rejected, l.Level = make([]int, bins), make([]int, bins), make([]float64, bins)
 	return l, nil
 }
 
@@ -34,6 +35,9 @@ func (l *lane) add(ctx context.Context, e *simulate.Event, span int64) error {
 	d, err := l.simulation.Decide(ctx, l.policy, e)
 	if err != nil {
 		return err
+	}
+	if e.Key == observed {
+		l.addLevel(bin(e.At, span), d)
 	}
 	if d.Allowed {
 		if i := bin(e.At+d.Delay.Microseconds(), span); i < bins {
@@ -48,18 +52,36 @@ func (l *lane) add(ctx context.Context, e *simulate.Event, span int64) error {
 	return nil
 }
 
-// addLevel adds the level of client 1 at a time.
-func (l *lane) addLevel(ctx context.Context, at int64) error {
-	d, err := l.simulation.Peek(ctx, l.policy, "client:1", at)
-	if err != nil {
-		return err
+// observed is the key of the client whose levels are in a Lane.
+const observed = "client:1"
+
+// addLevel adds the level after a decision about the observed client to a bin.
+func (l *lane) addLevel(i int, d core.Decision) {
+	l.Level[i] = max(l.Level[i], float64(d.State(0).Used())/float64(l.rule.Capacity()))
+}
+
+// peekLevel adds the level at the begin of a bin.
+func (l *lane) peekLevel(ctx context.Context, i int, span int64) error {
+	d, err := l.simulation.Peek(ctx, l.policy, observed, begin(i, span))
+	if err == nil {
+		l.addLevel(i, d)
 	}
-	l.Level = append(l.Level, float64(d.State(0).Used())/float64(l.rule.Capacity()))
-	return nil
+	return err
 }
 
 // result returns the Lane with the figures of the simulation.
-func (l *lane) result() Lane {
+func (l *lane) result(ctx context.Context) (Lane, error) {
+	if l.Response == "" {
+		const key = "another" // which has sent nothing
+		if _, err := l.limiter.AllowN(ctx, key, l.rule.Capacity()); err != nil {
+			return Lane{}, err
+		}
+		d, err := l.limiter.Peek(ctx, key)
+		if err != nil {
+			return Lane{}, err
+		}
+		l.Response = response(d.State(0))
+	}
 	p := l.policy
 	l.Admitted, l.Denied, l.Delayed = p.Admitted, p.Denied, p.Delayed
 	l.Retry, l.RetryMax = p.RetryAfter.Quantile(0.5), p.RetryAfter.Max
@@ -68,5 +90,5 @@ func (l *lane) result() Lane {
 		l.Worst = Worst{r.Worst.Admitted, (r.Worst.Begin - simulate.Begin) / 1000}
 		l.Queue, l.Delay = r.Queue.Max, (time.Duration(r.Delay.Max) * time.Microsecond).Milliseconds()
 	}
-	return l.Lane
+	return l.Lane, nil
 }

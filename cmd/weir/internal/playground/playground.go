@@ -92,10 +92,15 @@ func (p *Parameters) per() time.Duration {
 // periods is the length of a run in periods.
 const periods = 5
 
+// Interval is the time between two bursts of a client, as a part of a period. No two bursts are one period apart: a
+// sliding window, which counts an event for a little longer, would deny the second as a whole. A run has a whole
+// number of intervals.
+const Interval = 5.0 / 16
+
 // generator returns the traffic of p.
 func (p *Parameters) generator() *simulate.Generator {
 	return &simulate.Generator{
-		Kind: p.Traffic, Rate: core.Per(p.Rate, p.per()), Clients: p.Clients, For: periods * p.per(), Every: p.per() / 3, Seed: 1,
+		Kind: p.Traffic, Rate: core.Per(p.Rate, p.per()), Clients: p.Clients, For: periods * p.per(), Every: time.Duration(Interval * float64(p.per())), Seed: 1,
 		Targets: []core.Rule{p.rule(driver.TokenBucket)},
 	}
 }
@@ -141,14 +146,14 @@ type Lane struct {
 	Delayed   uint64    `json:"delayed"`
 	Passed    []int     `json:"passed"` // in each bin: the requests that reach the handler, at the ends of their delays
 	Rejected  []int     `json:"rejected"`
-	Level     []float64 `json:"level"` // at the begin of each bin and at the end of the last: the used part of the limit of client 1, 0 to 1
+	Level     []float64 `json:"level"` // in each bin: the largest used part of the limit of client 1, 0 to 1
 	Worst     Worst     `json:"worst"`
 	Queue     int64     `json:"queue"`     // the most requests that waited
 	Delay     int64     `json:"delay"`     // the longest
 	Retry     int64     `json:"retry"`     // the median of Retry-After in seconds; zero if nothing was denied
 	RetryMax  int64     `json:"retry_max"` // the longest
 	DeniedAt  int64     `json:"denied_at"` // the time of the first denial
-	Response  string    `json:"response"`  // to the request that was denied first; empty if none was
+	Response  string    `json:"response"`  // to the request that was denied first; if none was, to one that follows a whole capacity
 	Code      string    `json:"code"`      // a program in Go with this limit
 }
 
@@ -173,9 +178,9 @@ func Run(ctx context.Context, p Parameters) (*Result, error) {
 	span := g.For.Microseconds()
 	at := 0 // the next bin whose level is not known
 	levels := func(until int64) error {
-		for ; at <= bins && begin(at, span) <= until; at++ {
+		for ; at < bins && begin(at, span) <= until; at++ {
 			for _, l := range lanes {
-				if err := l.addLevel(ctx, begin(at, span)); err != nil {
+				if err := l.peekLevel(ctx, at, span); err != nil {
 					return err
 				}
 			}
@@ -198,7 +203,11 @@ func Run(ctx context.Context, p Parameters) (*Result, error) {
 		return nil, err
 	}
 	for _, l := range lanes {
-		r.Lanes = append(r.Lanes, l.result())
+		result, err := l.result(ctx)
+		if err != nil {
+			return nil, err
+		}
+		r.Lanes = append(r.Lanes, result)
 	}
 	return r, nil
 }

@@ -1,6 +1,7 @@
 package playground
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -65,11 +66,49 @@ func TestRun_Bins(t *testing.T) {
 			if l.Admitted+l.Denied != r.Requests || sum(l.Rejected) != l.Denied || late > 0 && l.Algorithm != "leaky_bucket" || late > 4*100 {
 				t.Errorf("%s, %s: %d admitted and %d denied of %d; the bins have %d and %d", kind, l.Algorithm, l.Admitted, l.Denied, r.Requests, sum(l.Passed), sum(l.Rejected))
 			}
-			if len(l.Level) != bins+1 || slices.Min(l.Level) < 0 || slices.Max(l.Level) > 1 || slices.Max(l.Level) == 0 {
+			if len(l.Level) != bins || slices.Min(l.Level) < 0 || slices.Max(l.Level) > 1 || slices.Max(l.Level) == 0 {
 				t.Errorf("%s, %s: %d levels from %v to %v", kind, l.Algorithm, len(l.Level), slices.Min(l.Level), slices.Max(l.Level))
 			}
-			if l.Denied > 0 != (l.Response != "") || l.Denied > 0 != (l.Retry > 0) {
+			if !strings.HasPrefix(l.Response, "HTTP/1.1 429 ") || l.Denied > 0 != (l.Retry > 0) {
 				t.Errorf("%s, %s: %d denied, Retry-After %d, response %q", kind, l.Algorithm, l.Denied, l.Retry, l.Response)
+			}
+		}
+	}
+}
+
+// With one client, the limit is used as a whole in each bin with a denial.
+func TestRun_Levels(t *testing.T) {
+	for _, query := range []string{"", "limit=60&traffic=burst", "limit=60&traffic=steady&per=s", "limit=60&traffic=poisson&burst=7", "limit=1&traffic=steady&burst=300"} {
+		for _, l := range run(t, query).Lanes {
+			full, before := 0, 0
+			for i, level := range l.Level {
+				if l.Rejected[i] > 0 && level != 1 {
+					t.Errorf("%q, %s: %d denied in bin %d, whose level is %v", query, l.Algorithm, l.Rejected[i], i, level)
+				}
+				if level == 1 {
+					full++
+				} else if full == 0 {
+					before++
+				}
+			}
+			if full == 0 || before == 0 && query == "" {
+				t.Errorf("%q, %s: %d full bins, %d before them", query, l.Algorithm, full, before)
+			}
+		}
+	}
+}
+
+// Each client sends its rate in each period, on the average.
+func TestRun_Requests(t *testing.T) {
+	for _, traffic := range []string{"steady", "burst"} {
+		for _, per := range []string{"s", "m", "h"} {
+			for _, rate := range []int{1, 3, 150, MaxRate - 1} {
+				for _, clients := range []int{1, 3, MaxClients} {
+					query := fmt.Sprintf("traffic=%s&per=%s&rate=%d&clients=%d", traffic, per, rate, clients)
+					if r := run(t, query); r.Requests != uint64(periods*rate*clients) {
+						t.Errorf("%s: %d requests, want %d", query, r.Requests, periods*rate*clients)
+					}
+				}
 			}
 		}
 	}

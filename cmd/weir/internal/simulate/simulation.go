@@ -58,13 +58,7 @@ func (s *Simulation) Decide(ctx context.Context, p *Policy, e *Event) (core.Deci
 		c = new(Client)
 		s.Clients[e.Key] = c
 	}
-	c.Requests++
-	switch {
-	case !d.Allowed:
-		c.Denied++
-	case d.Delay > 0:
-		c.Delayed++
-	}
+	c.count(p, &d)
 	s.Timeline.add(e.At, d.Allowed)
 	if p != nil {
 		p.count(c, e, &d)
@@ -76,22 +70,4 @@ func (s *Simulation) Decide(ctx context.Context, p *Policy, e *Event) (core.Deci
 func (s *Simulation) Peek(ctx context.Context, p *Policy, key string, at int64) (core.Decision, error) {
 	s.now = at
 	return p.limiter.Peek(ctx, key)
-}
-
-// A Client has the counts of one key, over all policies.
-type Client struct {
-	Requests, Denied uint64
-	Delayed          uint64 // admitted, after a delay
-	windows          []window
-}
-
-// window returns the window of a rule and a limit of it, which it makes if there is none.
-func (c *Client) window(r *Rule, l core.Limit) *window {
-	for i := range c.windows {
-		if w := &c.windows[i]; w.rule == r && w.limit == l {
-			return w
-		}
-	}
-	c.windows = append(c.windows, window{rule: r, limit: l})
-	return &c.windows[len(c.windows)-1]
 }

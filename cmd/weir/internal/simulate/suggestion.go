@@ -17,7 +17,13 @@ type Suggestion struct {
 	simulation *Simulation
 	limiter    *core.Limiter
 	periods    []time.Duration
-	most       map[string][]int64 // by key: the largest count for each period
+	keys       map[string]*counted
+}
+
+// A counted has the figures of one key.
+type counted struct {
+	requests uint64
+	most     []int64 // the largest count for each period
 }
 
 // unbounded is the largest limit.
@@ -25,7 +31,7 @@ const unbounded = min(1<<48-1, math.MaxInt)
 
 // NewSuggestion returns a Suggestion for limits with some periods.
 func NewSuggestion(periods []time.Duration) (*Suggestion, error) {
-	s := &Suggestion{simulation: New(), periods: periods, most: make(map[string][]int64)}
+	s := &Suggestion{simulation: New(), periods: periods, keys: make(map[string]*counted)}
 	rules := make([]core.Rule, len(periods))
 	for i, p := range periods {
 		rules[i] = core.SlidingWindow(fmt.Sprint(i), core.Per(unbounded, p))
@@ -49,37 +55,50 @@ func (s *Suggestion) Add(ctx context.Context, e *Event) error {
 	if !d.Allowed {
 		return fmt.Errorf("the costs of a key within one period are more than %d, the largest limit", unbounded)
 	}
-	most := s.most[e.Key]
-	if most == nil {
-		most = make([]int64, len(s.periods))
-		s.most[e.Key] = most
+	c := s.keys[e.Key]
+	if c == nil {
+		c = &counted{most: make([]int64, len(s.periods))}
+		s.keys[e.Key] = c
 	}
+	c.requests++
 	for i, state := range d.States() {
-		most[i] = max(most[i], int64(state.Used()))
+		c.most[i] = max(c.most[i], int64(state.Used()))
 	}
 	return nil
 }
 
 // Keys returns the number of keys.
-func (s *Suggestion) Keys() int { return len(s.most) }
+func (s *Suggestion) Keys() int { return len(s.keys) }
 
 // Counts returns the largest count of each key for the i-th period, in ascending order.
 func (s *Suggestion) Counts(i int) []int64 {
-	counts := make([]int64, 0, len(s.most))
-	for _, most := range s.most {
-		counts = append(counts, most[i])
+	counts := make([]int64, 0, len(s.keys))
+	for _, c := range s.keys {
+		counts = append(counts, c.most[i])
 	}
 	slices.Sort(counts)
 	return counts
 }
 
-// Limit returns the smallest limit, from 1 on, that would have denied at most so many keys, and the number of keys
-// that it would have denied. counts is a result of Counts.
-func Limit(counts []int64, deny int) (limit int64, denied int) {
-	limit = 1
-	if deny < len(counts) {
-		limit = counts[len(counts)-1-deny]
+// Denied returns the number of keys that at least one of limits would have denied, one for each period, and the
+// number of all requests of these keys. A limit of zero denies none.
+func (s *Suggestion) Denied(limits []int64) (keys int, requests uint64) {
+	for _, c := range s.keys {
+		for i, l := range limits {
+			if l > 0 && c.most[i] > l {
+				keys++
+				requests += c.requests
+				break
+			}
+		}
 	}
-	next, _ := slices.BinarySearch(counts, limit+1)
-	return limit, len(counts) - next
+	return keys, requests
+}
+
+// Limit returns the smallest limit, from 1 on, that would have denied at most so many keys. counts is a result of Counts.
+func Limit(counts []int64, deny int) int64 {
+	if deny < len(counts) {
+		return counts[len(counts)-1-deny]
+	}
+	return 1
 }

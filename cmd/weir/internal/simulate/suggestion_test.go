@@ -48,8 +48,8 @@ func largest(all []Event, per time.Duration) []int64 {
 	return counts
 }
 
-// deniedKeys returns the number of keys of which a sliding window denies an event.
-func deniedKeys(t *testing.T, all []Event, l core.Limit) (n int) {
+// deniedKeys returns the number of keys of which a sliding window denies an event, and that of all their events.
+func deniedKeys(t *testing.T, all []Event, l core.Limit) (n int, requests uint64) {
 	t.Helper()
 	s := New()
 	p := s.Add("p", core.Must(core.New(s.Store(), core.SlidingWindow("r", l))))
@@ -61,9 +61,10 @@ func deniedKeys(t *testing.T, all []Event, l core.Limit) (n int) {
 	for _, c := range s.Clients {
 		if c.Denied > 0 {
 			n++
+			requests += c.Requests
 		}
 	}
-	return n
+	return n, requests
 }
 
 // The counts are those of all events. The suggested limit denies the keys that are said, and each smaller limit more
@@ -88,15 +89,18 @@ func TestSuggestion(t *testing.T) {
 				t.Fatalf("%v: got %v, want %v", per, counts, want)
 			}
 			for _, deny := range []int{0, 1, random.IntN(1 + s.Keys()), s.Keys(), 1000} {
-				limit, denied := Limit(counts, deny)
+				limit := Limit(counts, deny)
+				limits := make([]int64, len(periods)) // of the other periods, none
+				limits[i] = limit
+				denied, requests := s.Denied(limits)
 				if denied > deny || limit < 1 {
 					t.Errorf("%v: got the limit %d, which denies %d keys, more than %d", counts, limit, denied, deny)
 				}
-				if got := deniedKeys(t, all, core.Per(int(limit), per)); got != denied {
-					t.Errorf("%v: the limit %d denies %d keys, not %d", counts, limit, got, denied)
+				if got, all := deniedKeys(t, all, core.Per(int(limit), per)); got != denied || all != requests {
+					t.Errorf("%v: the limit %d denies %d keys with %d events, not %d with %d", counts, limit, got, all, denied, requests)
 				}
 				if limit > 1 {
-					if got := deniedKeys(t, all, core.Per(int(limit)-1, per)); got <= deny {
+					if got, _ := deniedKeys(t, all, core.Per(int(limit)-1, per)); got <= deny {
 						t.Errorf("%v: a limit below %d denies %d keys, at most %d", counts, limit, got, deny)
 					}
 				}
@@ -107,9 +111,10 @@ func TestSuggestion(t *testing.T) {
 
 func TestLimit(t *testing.T) {
 	for _, test := range []struct {
-		counts        []int64
-		deny          int
-		limit, denied int
+		counts []int64
+		deny   int
+		limit  int64
+		denied int
 	}{
 		{nil, 0, 1, 0},
 		{[]int64{5}, 0, 5, 0},
@@ -122,8 +127,14 @@ func TestLimit(t *testing.T) {
 		{[]int64{5, 7, 7}, 1, 7, 0},
 		{[]int64{5, 7, 7}, 2, 5, 2},
 	} {
-		if limit, denied := Limit(test.counts, test.deny); limit != int64(test.limit) || denied != test.denied {
-			t.Errorf("%v, %d: got %d and %d, want %d and %d", test.counts, test.deny, limit, denied, test.limit, test.denied)
+		limit, denied := Limit(test.counts, test.deny), 0
+		for _, c := range test.counts {
+			if c > limit {
+				denied++
+			}
+		}
+		if limit != test.limit || denied != test.denied {
+			t.Errorf("%v, %d: got %d, which denies %d, want %d, which denies %d", test.counts, test.deny, limit, denied, test.limit, test.denied)
 		}
 	}
 }

@@ -30,6 +30,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 type view struct {
 	Policy  string // the Content-Security-Policy, if the page is a file
 	Traffic []choice
+	Every   float64 // the time between two bursts, as a part of a period
 	Sliders []slider
 	Lanes   []lane
 }
@@ -50,19 +51,20 @@ var content = view{
 	Traffic: []choice{
 		{"steady", "Steady", "Each client sends at equal intervals."},
 		{"poisson", "Random", "Each client sends at random times, like many independent people (a Poisson process)."},
-		{"burst", "Bursts", "Each client sends three times {aper}, many requests at once."},
+		{"burst", "Spikes", "Each client sends every {every}, {size} at once."},
 		{"adversary", "Adversary", "Each client sends at the worst moment: all it can just before the end of a fixed {per}, and again just after it."},
 	},
+	Every: playground.Interval,
 	Sliders: []slider{
-		{"limit", "Limit", "requests of a client", playground.MaxLimit, playground.Default.Limit},
-		{"burst", "Burst", "of the two buckets only", playground.MaxBurst, playground.Default.Burst},
+		{"limit", "Limit", "requests of a client in a", playground.MaxLimit, playground.Default.Limit},
+		{"burst", "Burst", "saved up by the token bucket; the queue of the leaky bucket", playground.MaxBurst, playground.Default.Burst},
 		{"rate", "Each client sends", "requests {aper}", playground.MaxRate, playground.Default.Rate},
 		{"clients", "Clients", "at the same time", playground.MaxClients, playground.Default.Clients},
 	},
 	Lanes: []lane{
 		{"fixed_window", "Fixed window", "Counts the requests of each {per}, and begins again at zero in the next."},
 		{"token_bucket", "Token bucket", "Saves up requests while a client is idle, up to the burst; then a steady rate."},
-		{"leaky_bucket", "Leaky bucket", "Puts requests in a queue and lets them out evenly. A full queue denies."},
+		{"leaky_bucket", "Leaky bucket", "Puts requests in a queue and lets them out evenly: blue, when they leave. A full queue denies."},
 		{"sliding_log", "Sliding log", "Remembers the time of every request of the last {per}."},
 		{"sliding_window", "Sliding window", "As the log, with a few counters in place of every time."},
 	},

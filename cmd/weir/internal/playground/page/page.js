@@ -76,14 +76,19 @@ function show(run) {
 
 // fill replaces the words in braces.
 function fill() {
-  const per = words[$('per').value], limit = $('limit').value, many = $('clients').value > 1;
-  const values = {per: per[0], aper: per[1], requests: limit + (limit === '1' ? ' request' : ' requests'), ofone: many ? ' of one client' : '', all: many ? ', all clients' : '', ofclient: many ? ' of client 1' : ''};
+  const unit = $('per').value, per = words[unit], many = $('clients').value > 1;
+  const every = $('traffic').dataset.every, size = $('rate').value * every, less = Math.floor(size), more = Math.ceil(size);
+  const values = {
+    per: per[0], aper: per[1], requests: counted($('limit').value), longer: rounded(Math.round(lengths[unit] / 60)),
+    every: {s: every * 1000 + ' ms', m: every * 60 + ' s', h: every * 60 + ' min'}[unit], size: less && less < more ? less + ' or ' + counted(more) : counted(more),
+    ofone: many ? ' of one client' : '', all: many ? ', all clients' : '', ofclient: many ? ' of client 1' : '',
+  };
   const text = template => template.replace(/\{(\w+)\}/g, (_, name) => values[name]);
   for (const part of document.querySelectorAll('[data-text]')) part.textContent = text(part.dataset.text);
   $('about').textContent = text(form.querySelector('[name=traffic]:checked').dataset.about);
   const adversary = chosen('traffic') === 'adversary';
   $('rate').disabled = exact($('rate')).disabled = adversary;
-  $('rate').parentElement.querySelector('span').textContent = adversary ? 'chosen by the adversary' : text('requests {aper}');
+  $('rate').parentElement.querySelector('[data-text]').textContent = adversary ? 'chosen by the adversary' : text('requests {aper}');
 }
 
 let timer = 0, running = null, took = 0;
@@ -146,6 +151,7 @@ $('restore').addEventListener('click', () => {
 
 // The drawing.
 
+const counted = n => n + (Number(n) === 1 ? ' request' : ' requests');
 const grouped = n => String(n).replace(/\B(?=(\d{3})+$)/g, '\u202f');
 const seconds = ms => ms ? grouped(Math.floor(ms / 1000)) + (ms % 1000 ? '.' + String(ms % 1000).padStart(3, '0').replace(/0+$/, '') : '') + ' s' : '–';
 
@@ -159,8 +165,12 @@ function rounded(ms) {
   return Math.floor(minutes / 60) + ' h' + (minutes % 60 ? ' ' + minutes % 60 + ' min' : '');
 }
 
-function ratio(most, limit) {
-  const times = most / limit;
+// isChosen reports whether the burst that the user has chosen admits what is over the limit.
+const isChosen = (run, l) => l.algorithm === 'token_bucket' && run.burst !== run.limit && l.worst.admitted > run.limit && l.worst.admitted <= run.limit + run.burst;
+
+function ratio(run, l) {
+  const most = l.worst.admitted, times = most / run.limit;
+  if (isChosen(run, l)) return 'within the burst and the limit';
   if (times <= 1) return '✓ within the limit';
   if (times === 2) return 'twice the limit';
   if (times >= 1.95 && times < 2) return 'almost twice the limit';
@@ -210,12 +220,11 @@ function stacks(run, top, ...layers) {
   return area;
 }
 
-// level returns the used part of the limit, in a strip below the bars.
+// level returns the used part of the limit, as steps in a strip below the bars. At the line above it, the limit is full.
 function level(values) {
-  const points = values.map((v, i) => i + ' ' + (100 - 100 * v).toFixed(1)).join('L');
-  const last = values.length - 1;
-  return svg('svg', {x: 0, y: 56, width: '100%', height: 16, viewBox: '0 0 ' + last + ' 100', preserveAspectRatio: 'none'},
-    svg('path', {class: 'level', d: 'M0 100L' + points + 'L' + last + ' 100Z'}), svg('path', {class: 'line', d: 'M' + points}));
+  const steps = values.map((v, i) => 'V' + (100 - 100 * v).toFixed(1) + 'H' + (i + 1)).join('');
+  return svg('svg', {x: 0, y: 56, width: '100%', height: 16, viewBox: '0 0 ' + values.length + ' 100', preserveAspectRatio: 'none'},
+    svg('path', {class: 'full', d: 'M0 0H' + values.length}), svg('path', {class: 'level', d: 'M0 100' + steps + 'V100Z'}), svg('path', {class: 'line', d: 'M0 100' + steps}));
 }
 
 // band returns the span in which the most was admitted, with the whole bar in which it begins.
@@ -242,10 +251,11 @@ function drawLane(lane, run, l, top, most) {
   const name = lane.querySelector('h2').textContent, plot = lane.querySelector('.plot'), word = words[run.per][0];
   const worst = l.worst.admitted;
   lane.classList.toggle('over', worst > run.limit);
+  lane.classList.toggle('chosen', isChosen(run, l));
   plot.replaceChildren(...band(run, l.worst), ...edges(run), stacks(run, top, ['admitted', joined(l.passed)], ['denied', joined(l.rejected)]), level(l.level));
   plot.setAttribute('aria-label', name + ': ' + l.admitted + ' admitted, ' + l.denied + ' denied; at most ' + worst + ' in one ' + word + ', from ' + rounded(l.worst.begin) + ' on.');
   lane.querySelector('.most').textContent = grouped(worst);
-  lane.querySelector('.ratio').textContent = ratio(worst, run.limit);
+  lane.querySelector('.ratio').textContent = ratio(run, l);
   lane.querySelector('.waits').textContent = l.delay ? 'a request waits up to ' + rounded(l.delay) : '';
   meter(lane.querySelector('.meter'), run, worst, most);
   const cells = document.querySelectorAll('tr[data-of=' + lane.id + '] td');
@@ -273,7 +283,8 @@ function draw(run) {
   const most = Math.max(run.limit, ...run.lanes.map(l => l.worst.admitted));
   $('demand').querySelector('.plot').replaceChildren(...edges(run), stacks(run, top, ['requests', joined(run.demand)]));
   $('demand').querySelector('.plot').setAttribute('aria-label', run.requests + ' requests of all clients.');
-  $('sent').textContent = run.clients > 1 ? 'of ' + run.clients + ' clients. The limit is for each of them.' : 'of one client';
+  $('sent').textContent = (run.clients > 1 ? 'of ' + run.clients + ' clients. The limit is for each of them.' : 'of one client.') +
+    ' A bar is ' + rounded(Math.round(run.span / bars)).replace(' ', '\u00a0') + '; the tallest has ' + counted(Math.max(...joined(run.demand))) + '.';
   $('total').textContent = grouped(run.requests) + ' in ' + rounded(run.span);
   for (const part of document.querySelectorAll('.axis')) part.replaceChildren(...axis(run));
   for (const lane of lanes) drawLane(lane, run, all[lane.id], top, most);
@@ -286,8 +297,10 @@ function draw(run) {
 function drawAnswer() {
   if (!drawn) return;
   const l = drawn.lanes.find(one => one.algorithm === chosen('algorithm'));
-  $('when').textContent = l.denied ? 'After ' + rounded(l.denied_at) + '.' : '';
-  $('response').textContent = l.response || 'Nothing was denied.';
+  const capacity = /bucket/.test(l.algorithm) ? drawn.burst : drawn.limit;
+  $('when').textContent = !l.denied ? 'Nothing was denied. After ' + counted(capacity) + ' at once, it would be:' :
+    'It was sent ' + (l.denied_at ? rounded(l.denied_at) + ' after the begin.' : 'at the begin.');
+  $('response').textContent = l.response;
   $('code').textContent = l.code;
   $('copy').textContent = 'Copy as Go';
 }

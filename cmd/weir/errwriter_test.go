@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 )
@@ -26,6 +27,7 @@ func inputs(t *testing.T) {
 	write(t, "a.yaml", "policies: {api: {rules: [{name: r, algorithm: fixed_window, limit: 2/m}]}}")
 	write(t, "b.yaml", "policies: {api: {rules: [{name: r, algorithm: fixed_window, limit: 1/m}, {name: l, algorithm: leaky_bucket, limit: 9/m}]}}")
 	write(t, "trace.json", strings.Repeat(`{"time":60.5,"key":"a\nb\t\u001b[2J\u202e\"\\n"}`+"\n", 4)+`{"time":61,"key":"é"}`+"\n")
+	write(t, "one.json", `{"time":60.5,"key":"k"}`+"\n")
 }
 
 // A report of which any part cannot be written is an error.
@@ -69,6 +71,22 @@ func TestRun_ShownKeys(t *testing.T) {
 		stdout.Reset()
 		if status := run(append(strings.Fields(args), "-json"), &stdout, &stderr); status != 0 || json.Unmarshal([]byte(stdout.String()), &report) != nil || len(report.Top) != 1 || report.Top[0].Key != want {
 			t.Errorf("%s -json: got status %d and %+v", args, status, report)
+		}
+	}
+	for key, want := range map[string]string{"": "", "user:ann": "user:ann", "é": "é", `a"b`: `a"b`, `\"`: `\\"`, "\xff\x00\r": `\xff\x00\r`, "\u2028": `\u2028`} {
+		if got := escaped(key); got != want {
+			t.Errorf("%q: got %s, want %s", key, got, want)
+		}
+	}
+}
+
+// Lists in JSON are arrays, also if they are empty.
+func TestRun_EmptyArrays(t *testing.T) {
+	inputs(t)
+	for _, args := range []string{"simulate -json a.yaml one.json", "diff -json a.yaml a.yaml -trace one.json", "suggest -json -per 1m one.json"} {
+		var stdout strings.Builder
+		if status := run(strings.Fields(args), &stdout, io.Discard); status != 0 || strings.Contains(stdout.String(), "null") || !json.Valid([]byte(stdout.String())) {
+			t.Errorf("%s: got status %d and %s", args, status, &stdout)
 		}
 	}
 }
