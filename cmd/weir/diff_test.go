@@ -49,7 +49,7 @@ api key n3: added (r 38/h)
 trace: 62 requests of 10 keys
 3 of 10 keys newly denied, 2 of them more than 5 % of their requests
 1 of 10 keys no longer denied
-1 of 10 keys denied by both files, and more often by the new one; 1 less often
+3 of 10 keys denied by both files: 1 more often by the new one, 1 less often, 1 equally often
 denied requests: 5 before (8.1 %), 9 after (14.5 %)
 
 The keys with the most additional denials:
@@ -63,7 +63,7 @@ The keys with the most additional denials:
 0 of 1 key newly denied, 0 of them more than 5 % of their requests
 0 of 1 key no longer denied
 denied requests: 0 before (0.0 %), 0 after (0.0 %)
-` + notes,
+` + notes + "The trace does not have the keys of 4 overrides of the file.\n",
 	} {
 		if got := output(t, append([]string{"diff"}, strings.Fields(args)...)...); got != want {
 			t.Errorf("%s: got:\n%s\nwant:\n%s", args, got, want)
@@ -74,7 +74,7 @@ denied requests: 0 before (0.0 %), 0 after (0.0 %)
 func TestDiff_JSON(t *testing.T) {
 	diffFiles(t)
 	want := comparison{
-		Trace: "trace", Requests: 62, Keys: 10, NewlyDenied: 3, NewlyAffected: 2, MoreDenied: 1, FewerDenied: 1, NoMoreDenied: 1, DeniedBefore: 5, DeniedAfter: 9,
+		Trace: "trace", Requests: 62, Keys: 10, NewlyDenied: 3, NewlyAffected: 2, MoreDenied: 1, FewerDenied: 1, AsDenied: 1, NoMoreDenied: 1, DeniedBefore: 5, DeniedAfter: 9,
 		TopKeys: []changedKey{{"more", 5, 1, 3}, {"n3", 40, 0, 2}},
 	}
 	compare := func(args string, want comparison) {
@@ -91,10 +91,10 @@ func TestDiff_JSON(t *testing.T) {
 	compare("old.yaml -trace trace new.yaml -keys -top 2", want)
 	// The other way round, the figures are those of the other file.
 	compare("new.yaml old.yaml -trace trace -keys -policy api", comparison{
-		Trace: "trace", Requests: 62, Keys: 10, NewlyDenied: 1, NewlyAffected: 1, MoreDenied: 1, FewerDenied: 1, NoMoreDenied: 3, DeniedBefore: 9, DeniedAfter: 5,
+		Trace: "trace", Requests: 62, Keys: 10, NewlyDenied: 1, NewlyAffected: 1, MoreDenied: 1, FewerDenied: 1, AsDenied: 1, NoMoreDenied: 3, DeniedBefore: 9, DeniedAfter: 5,
 		TopKeys: []changedKey{{"freed", 2, 0, 1}, {"less", 4, 1, 2}},
 	})
-	compare("old.yaml old.yaml -trace trace -trace none", comparison{Trace: "trace none", Requests: 63, Keys: 10, DeniedBefore: 5, DeniedAfter: 5})
+	compare("old.yaml old.yaml -trace trace -trace none", comparison{Trace: "trace none", Requests: 63, Keys: 10, AsDenied: 4, DeniedBefore: 5, DeniedAfter: 5})
 
 	t.Setenv("WEIR_KEY_SECRET", "s")
 	var got comparison
@@ -110,7 +110,7 @@ func TestDiff_JSON(t *testing.T) {
 	}
 }
 
-func TestDiff_MaxNewDeniedKeys(t *testing.T) {
+func TestDiff_Bounds(t *testing.T) {
 	diffFiles(t)
 	for bound, exceeded := range map[string]bool{"0": true, "2": true, "3": false, "4": false, "0%": true, "29.9%": true, "30%": false, "100%": false} {
 		for _, flags := range []string{"", " -json"} {
@@ -125,8 +125,25 @@ func TestDiff_MaxNewDeniedKeys(t *testing.T) {
 			}
 		}
 	}
+	// 4 requests more are denied, which is 6.45 percent.
+	for bound, exceeded := range map[string]bool{"0": true, "3": true, "4": false, "0%": true, "6.4%": true, "6.5%": false, "100%": false} {
+		var stdout, stderr strings.Builder
+		status := run(strings.Fields("diff old.yaml new.yaml -trace trace -max-new-denied-requests "+bound), &stdout, &stderr)
+		wantStatus, want := 0, ""
+		if exceeded {
+			wantStatus, want = 3, "weir: too many requests are newly denied: 4 of 62, more than "+bound+"\n"
+		}
+		if status != wantStatus || stderr.String() != want {
+			t.Errorf("%s: got status %d and stderr %s", bound, status, &stderr)
+		}
+		stderr.Reset()
+		if status := run(strings.Fields("diff new.yaml old.yaml -trace trace -max-new-denied-requests "+bound), &stdout, &stderr); status != 0 {
+			t.Errorf("%s, with fewer denials: got status %d and stderr %s", bound, status, &stderr)
+		}
+	}
 	for args, want := range map[string]string{
-		"old.yaml new.yaml -trace missing -max-new-denied-keys 0": "weir: open missing: no such file or directory\n",
+		"old.yaml new.yaml -max-new-denied-requests 1":            "weir: -max-new-denied-keys, -max-new-denied-requests and -json need a -trace\n",
+		"old.yaml new.yaml -trace missing -max-new-denied-keys 0": "weir: open missing: no such file or directory; a trace is a file, - or a generator: steady, poisson, burst, adversary\n",
 		"old.yaml new.yaml -trace trace -trace steady":            "weir: steady is a generator, and cannot be combined with other traces\n",
 		"old.yaml new.yaml -trace trace -policy b":                "weir: old.yaml has no policy \"b\"; it has api\n",
 		"old.yaml missing.yaml -trace trace":                      "weir: open missing.yaml: no such file or directory\n",

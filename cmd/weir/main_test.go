@@ -47,7 +47,7 @@ const columns = "RULE               ALGORITHM     LIMIT  SOURCE  MODE\n"
 func TestRun_Usage(t *testing.T) {
 	all := []string{
 		"usage:\n  weir check FILE...                         report the errors of files\n",
-		"\n  weir diff A B                              list the changes from file A to file B\n",
+		"\n  weir diff A B [-trace TRACE]               list the changes from file A to file B\n",
 		"\n  weir explain FILE POLICY|ROUTE KEY [PLAN]  list the limits of a key\n",
 		"\n  weir init                                  print an example file\n",
 		"\n  weir rules COMMAND                         read and change limits in Redis\n",
@@ -55,7 +55,7 @@ func TestRun_Usage(t *testing.T) {
 		"\n  weir suggest TRACE...                      find limits that deny few keys of recorded traffic\n",
 	}
 	usageOfDiff := []string{
-		"usage:\n  weir diff A B                              list the changes from file A to file B\n  -",
+		"usage:\n  weir diff A B [-trace TRACE]               list the changes from file A to file B\nA TRACE is a file, ",
 		"\n  -trace TRACE\n", "\n  -max-new-denied-keys NUMBER\n",
 	}
 	usageOfSimulate := []string{"usage:\n  weir simulate FILE TRACE...                apply", "\n  -policy NAME\n", "\n  -top NUMBER\n", "\n  -keys\n"}
@@ -79,7 +79,7 @@ func TestRun_Usage(t *testing.T) {
 		{"diff a.yaml -x", 2, "flag provided but not defined: -x\n", usageOfDiff},
 		{"diff a.yaml", 2, "", usageOfDiff},
 		{"diff a.yaml b.yaml a.yaml", 2, "", usageOfDiff},
-		{"diff a.yaml b.yaml -max-new-denied-keys -1", 2, "invalid value \"-1\" for flag -max-new-denied-keys: not a number of keys, such as 12, or a percentage, such as 0.1%\n", usageOfDiff},
+		{"diff a.yaml b.yaml -max-new-denied-keys -1", 2, "invalid value \"-1\" for flag -max-new-denied-keys: not a number, such as 12, or a percentage, such as 0.1%\n", usageOfDiff},
 		{"diff a.yaml b.yaml -max-new-denied-keys 101%", 2, "invalid value \"101%\" for flag -max-new-denied-keys: not a percentage from 0% to 100%\n", usageOfDiff},
 		{"diff a.yaml b.yaml -max-new-denied-keys NaN%", 2, "invalid value \"NaN%\" for flag", usageOfDiff},
 		{"simulate", 2, "", usageOfSimulate},
@@ -92,7 +92,7 @@ func TestRun_Usage(t *testing.T) {
 		{"suggest steady -per day", 2, "invalid value \"day\" for flag -per: \"day\" is not a period, such as 1s, 15m, h or 7d\n", usageOfSuggest},
 		{"suggest steady -per 1s,", 2, "invalid value \"1s,\" for flag -per: \"\" is not a period", usageOfSuggest},
 		{"suggest steady -per 1m,60s", 2, "invalid value \"1m,60s\" for flag -per: \"60s\" is there twice\n", usageOfSuggest},
-		{"suggest steady -deny x", 2, "invalid value \"x\" for flag -deny: not a number of keys", usageOfSuggest},
+		{"suggest steady -deny x", 2, "invalid value \"x\" for flag -deny: not a number, such as 12", usageOfSuggest},
 		{"suggest steady -keys", 2, "flag provided but not defined: -keys\n", usageOfSuggest},
 	} {
 		files(t)
@@ -124,8 +124,8 @@ func TestRun(t *testing.T) {
 		"check missing":        {[]string{"check", "missing.yaml", "bad.yaml"}, 1, "", "weir: open missing.yaml: no such file or directory\n" + bad},
 		"diff":                 {[]string{"diff", "b.yaml", "off.yaml"}, 0, "policy api: switched off\n", ""},
 		"diff flag":            {[]string{"diff", "b.yaml", "-policy", "api", "--", "off.yaml"}, 0, "policy api: switched off\n", ""},
-		"diff without a trace": {[]string{"diff", "b.yaml", "-json", "off.yaml"}, 1, "", "weir: -max-new-denied-keys and -json need a -trace\n"},
-		"diff with a bound":    {[]string{"diff", "b.yaml", "-max-new-denied-keys=0", "off.yaml"}, 1, "", "weir: -max-new-denied-keys and -json need a -trace\n"},
+		"diff without a trace": {[]string{"diff", "b.yaml", "-json", "off.yaml"}, 1, "", "weir: -max-new-denied-keys, -max-new-denied-requests and -json need a -trace\n"},
+		"diff with a bound":    {[]string{"diff", "b.yaml", "-max-new-denied-keys=0", "off.yaml"}, 1, "", "weir: -max-new-denied-keys, -max-new-denied-requests and -json need a -trace\n"},
 		"diff equal":           {[]string{"diff", "b.yaml", "b.yaml"}, 0, "", ""},
 		"diff invalid":         {[]string{"diff", "a.yaml", "bad.yaml"}, 1, "", bad},
 		"diff missing":         {[]string{"diff", "missing.yaml", "bad.yaml"}, 1, "", "weir: open missing.yaml: no such file or directory\n"},

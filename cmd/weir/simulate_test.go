@@ -305,7 +305,8 @@ func TestSimulate_Text(t *testing.T) {
   admitted  1  100.0 %
     denied  0    0.0 %
 
-0 of 1 key was denied at least once, 0 of them more than 5 % of their requests.
+Keys that were denied at least once: 0 of 1 (0.0 %); more than 5 % of their requests: 0.
+Policy api denied 0 of 1 request.
 
 POLICY  RULE  ALGORITHM     LIMIT  DENIES  DELAYS  MOST LET THROUGH IN A PERIOD, FOR ONE KEY
 api     r     fixed_window  5/m    0       0       1 of 5 per 1m
@@ -324,26 +325,25 @@ Simulated clients do not adapt: each request comes at the time of the trace, als
   after a delay  3  30.0 %
          denied  4  40.0 %
 
-2 of 2 keys were denied at least once, 2 of them more than 5 % of their requests.
-Policy api: Retry-After is at most 1s for half of the denied requests, 1s for 99 % of them, and 1s for all.
-Policy api: 2 requests can never be admitted.
+Keys that were denied at least once: 2 of 2 (100.0 %); more than 5 % of their requests: 2.
+Policy api denied 4 of 10 requests (40.0 %), those of 2 keys. Retry-After is at most 1s for half of them, 1s for 99 %, and 1s for all. 2 requests can never be admitted.
 
 POLICY  RULE                       ALGORITHM     LIMIT           DENIES  DELAYS  MOST LET THROUGH IN A PERIOD, FOR ONE KEY
 api     second                     leaky_bucket  1/s burst 3     4       3       1 of 1 per 1s
 api     ten (shadow)               token_bucket  4/10s burst 20  0       0       5 of 4 per 10s (1.25 x)
-api     month                      quota         1000/month      0       0       
+api     month                      quota         1000/month      0       0       –
 api     month, candidate (shadow)  sliding_log   1/30m           8       0       1 of 1 per 30m
 Queue of api.second, in units of cost: at most 1 for half of the admitted requests, 3 for 99 % of them, and 3 for all; delays of up to 2s.
 
-Requests in each 100ms:
-admitted  █         ▂                                                                               ▂      ▂  at most 3
-denied    ▄    ▄                                                                                         █    at most 2
-          2026-01-02 03:00:00                                                            2026-01-02 03:00:09
+Requests in each 500ms:
+admitted  █ ▂               ▂▂  at most 3
+denied    ▄▄                 █  at most 2
+          2026-01-02 03:00:00  2026-01-02 03:00:09
 
 The keys with the most denials:
-     KEY  REQUESTS  DENIED        
-  user:1         3       2  66.7 %
-  user:2         7       2  28.6 %
+     KEY  REQUESTS  DENIED        BY POLICY
+  user:1         3       2  66.7 %  api 2
+  user:2         7       2  28.6 %  api 2
 
 Simulated clients do not adapt: each request comes at the time of the trace, also if a real client would have waited after a denial.
 `,
@@ -361,6 +361,57 @@ Simulated clients do not adapt: each request comes at the time of the trace, als
 }
 
 // All fields of the JSON.
+// A report tells which policy denied a key. A report about no policy is an error.
+func TestSimulate_Policies(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "f.yaml", `policies:
+  api: {rules: [{name: r, algorithm: fixed_window, limit: 2/m}], keys: {absent: {limits: {r: 1/m}}, ann: {limits: {r: 1/m}}}}
+  login: {rules: [{name: r, algorithm: fixed_window, limit: 1/m}]}
+routes: {/api/: api, POST /login: login}
+`)
+	lines := func(key, request string, n int) string {
+		return strings.Repeat(fmt.Sprintf("{\"time\":1767322800.5,\"key\":%q,\"request\":%q}\n", key, request), n)
+	}
+	write(t, "trace", lines("ann", "GET /api/x", 3)+lines("ann", "POST /login", 4)+lines("bob", "GET /api/x", 3)+lines("bob", "GET /other", 2))
+	want := `f.yaml applied to trace: 12 requests of 2 keys in 0s, from 2026-01-02T03:00:00Z
+
+  without a policy  2  16.7 %
+          admitted  4  33.3 %
+            denied  6  50.0 %
+
+Keys that were denied at least once: 2 of 2 (100.0 %); more than 5 % of their requests: 2.
+Policy api denied 3 of 6 requests (50.0 %), those of 2 keys. Retry-After is at most 1m for half of them, 1m for 99 %, and 1m for all.
+Policy login denied 3 of 4 requests (75.0 %), those of 1 key. Retry-After is at most 1m for half of them, 1m for 99 %, and 1m for all.
+
+POLICY  RULE  ALGORITHM     LIMIT  DENIES  DELAYS  MOST LET THROUGH IN A PERIOD, FOR ONE KEY
+api     r     fixed_window  2/m    3       0       2 of 2 per 1m
+login   r     fixed_window  1/m    3       0       1 of 1 per 1m
+
+The keys with the most denials:
+  KEY  REQUESTS  DENIED        BY POLICY
+  ann         7       5  71.4 %  api 2, login 3
+  bob         5       1  20.0 %  api 1
+
+Simulated clients do not adapt: each request comes at the time of the trace, also if a real client would have waited after a denial.
+2 requests had no policy, and no limit: no route of the file matches. -policy chooses one for them.
+The trace does not have the keys of 1 override of the file.
+`
+	if got := output(t, "simulate", "f.yaml", "trace", "-keys"); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+	s := simulation(t, "f.yaml", "trace", "-keys")
+	if by := s.TopKeys[0].DeniedBy; len(by) != 2 || by["api"] != 2 || by["login"] != 3 || s.NoPolicy != 2 || s.Admitted != 6 || s.Policies[0].DeniedKeys != 2 || s.Policies[1].DeniedKeys != 1 {
+		t.Errorf("got %+v", s)
+	}
+	write(t, "others", lines("bob", "GET /other", 2))
+	for _, args := range []string{"simulate f.yaml others", "simulate f.yaml steady:for=1s", "simulate f.yaml adversary", "diff f.yaml f.yaml -trace others"} {
+		var stdout, stderr strings.Builder
+		if status := run(strings.Fields(args), &stdout, &stderr); status != 1 || stdout.Len() > 0 || !strings.HasPrefix(stderr.String(), "weir: no request has a policy, because no route of f.yaml matches: ") {
+			t.Errorf("%s: got status %d and %s", args, status, &stderr)
+		}
+	}
+}
+
 func TestSimulate_JSON(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "f.yaml", policy("{name: r, algorithm: leaky_bucket, limit: 1/s burst 2}"))
@@ -385,6 +436,7 @@ func TestSimulate_JSON(t *testing.T) {
       "admitted": 3,
       "denied": 1,
       "delayed": 1,
+      "denied_keys": 1,
       "retry_after": {
         "median": 1,
         "p99": 1,
@@ -427,7 +479,10 @@ func TestSimulate_JSON(t *testing.T) {
       "key": "k",
       "requests": 3,
       "denied": 1,
-      "delayed": 1
+      "delayed": 1,
+      "denied_by": {
+        "api": 1
+      }
     }
   ],
   "timeline": {
@@ -591,7 +646,7 @@ func TestSimulate_Keys(t *testing.T) {
 			t.Errorf("got %q, want %s", got, key)
 		}
 	}
-	if got := output(t, "simulate", "f.yaml", "lines.json", "-keys"); !strings.Contains(got, "\n  x\\ny\\tz\\rw         2       1  50.0 %\n") {
+	if got := output(t, "simulate", "f.yaml", "lines.json", "-keys"); !strings.Contains(got, "\n  x\\ny\\tz\\rw         2       1  50.0 %  api 1\n") {
 		t.Errorf("got %q", got)
 	}
 	if got := keys("-top", "2", "-keys"); !slices.Equal(got, want[:2]) {
@@ -641,8 +696,8 @@ func TestSimulate_Errors(t *testing.T) {
 	for args, want := range map[string]string{
 		"missing.yaml good":                    "open missing.yaml: no such file or directory",
 		"good good":                            "good:1:1: ",
-		"f.yaml missing":                       "open missing: no such file or directory",
-		"f.yaml good missing":                  "open missing: no such file or directory",
+		"f.yaml missing":                       "open missing: no such file or directory; a trace is a file, - or a generator: steady, poisson, burst, adversary",
+		"f.yaml good missing":                  "open missing: no such file or directory; a trace is a file, - or a generator: steady, poisson, burst, adversary",
 		"f.yaml .":                             "read .: is a directory",
 		"f.yaml empty":                         "empty has no requests",
 		"f.yaml blank":                         "blank has no requests",

@@ -221,7 +221,12 @@ func (r *simulated) write(out io.Writer) error {
 		if p.Never > 0 {
 			text += fmt.Sprintf(" %s can never be admitted.", plural(int(p.Never), "request"))
 		}
-		print("Policy %s denied %s of %s (%s), those of %s.%s", p.Name, count(p.Denied), plural(int(p.Requests), "request"), percent(p.Denied, p.Requests), plural(p.DeniedKeys, "key"), text)
+		if p.Denied > 0 {
+			text = fmt.Sprintf(" (%s), those of %s.", percent(p.Denied, p.Requests), plural(p.DeniedKeys, "key")) + text
+		} else {
+			text = "."
+		}
+		print("Policy %s denied %s of %s%s", p.Name, count(p.Denied), plural(int(p.Requests), "request"), text)
 	}
 	w.Flush()
 	fmt.Fprintln(out)

@@ -116,7 +116,7 @@ func (r *suggested) write(out io.Writer) error {
 	}
 	w.Flush()
 	word := strings.NewReplacer(".", "_", "µ", "u") // of the name of a rule
-	fmt.Fprintf(out, "\nTogether, they would have denied %s (%s), with %s of all requests. weir simulate counts how many of these. As a file:\n\npolicies:\n  api:\n    rules:\n",
+	fmt.Fprintf(out, "\nTogether, they would have denied requests of %s (%s), which sent %s of all requests. As a file:\n\npolicies:\n  api:\n    rules:\n",
 		plural(r.Denied, "key"), percent(r.Denied, r.Keys), percent(r.DeniedRequests, r.Requests))
 	for _, l := range r.Limits {
 		_, per, _ := strings.Cut(l.Limit, "/")

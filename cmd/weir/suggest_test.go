@@ -27,12 +27,12 @@ func TestSuggest(t *testing.T) {
 	for args, want := range map[string]string{
 		"trace": `trace: 5 150 requests of 100 keys. A sliding_window with one of these limits would have denied at most 0.1% of the keys:
 
-  LIMIT  DENIED KEYS         LARGEST COUNT OF A KEY: MEDIAN  99 %  ALL
-  100/s            0  0.0 %                              50    99  100
-  100/m            0  0.0 %                              50    99  100
-  101/h            0  0.0 %                              51   100  101
+  LIMIT  DENIED KEYS         THEIR REQUESTS  LARGEST COUNT OF A KEY: MEDIAN  99 %  ALL
+  100/s            0  0.0 %           0.0 %                              50    99  100
+  100/m            0  0.0 %           0.0 %                              50    99  100
+  101/h            0  0.0 %           0.0 %                              51   100  101
 
-Each limit is for itself: together they deny the keys of each. As a file:
+Together, they would have denied requests of 0 keys (0.0 %), which sent 0.0 % of all requests. As a file:
 
 policies:
   api:
@@ -44,11 +44,11 @@ policies:
 `,
 		"-deny 7% trace -per 1500ms,7d": `trace: 5 150 requests of 100 keys. A sliding_window with one of these limits would have denied at most 7% of the keys:
 
-    LIMIT  DENIED KEYS         LARGEST COUNT OF A KEY: MEDIAN  99 %  ALL
-  93/1.5s            7  7.0 %                              50    99  100
-    94/7d            7  7.0 %                              51   100  101
+    LIMIT  DENIED KEYS         THEIR REQUESTS  LARGEST COUNT OF A KEY: MEDIAN  99 %  ALL
+  93/1.5s            7  7.0 %          13.3 %                              50    99  100
+    94/7d            7  7.0 %          13.3 %                              51   100  101
 
-Each limit is for itself: together they deny the keys of each. As a file:
+Together, they would have denied requests of 7 keys (7.0 %), which sent 13.3 % of all requests. As a file:
 
 policies:
   api:
@@ -63,6 +63,14 @@ The trace is shorter than 168h: in a longer one, counts for that period may be l
 			t.Errorf("%s: got:\n%s\nwant:\n%s", args, got, want)
 		}
 	}
+}
+
+// requestsOf returns the number of requests of keys.
+func requestsOf(keys []simulatedKey) (n uint64) {
+	for _, k := range keys {
+		n += k.Requests
+	}
+	return n
 }
 
 // The suggested limits deny as many keys as is said, by weir simulate. The text contains a valid file.
@@ -85,10 +93,18 @@ func TestSuggest_Simulate(t *testing.T) {
 				t.Errorf("%s: the file has the limit %s, want %s", args, got, l.Limit)
 			}
 			write(t, "f.yaml", policy("{name: r, algorithm: sliding_window, limit: "+l.Limit+"}"))
-			s := simulation(t, "f.yaml", fields[0])
+			s := simulation(t, "f.yaml", fields[0], "-top", "1000")
 			if s.DeniedKeys != l.Denied || s.Keys != r.Keys || s.Requests != r.Requests {
 				t.Errorf("%s: the limit %s denies %d of %d keys, want %d of %d", args, l.Limit, s.DeniedKeys, s.Keys, l.Denied, r.Keys)
 			}
+			if got := requestsOf(s.TopKeys); got != l.Requests {
+				t.Errorf("%s: the keys that the limit %s denies have %d requests, want %d", args, l.Limit, got, l.Requests)
+			}
+		}
+		write(t, "f.yaml", file+"\n")
+		s := simulation(t, "f.yaml", fields[0], "-top", "1000")
+		if got := requestsOf(s.TopKeys); s.DeniedKeys != r.Denied || got != r.DeniedRequests {
+			t.Errorf("%s: all limits deny %d keys with %d requests, want %d and %d", args, s.DeniedKeys, got, r.Denied, r.DeniedRequests)
 		}
 	}
 }
@@ -100,7 +116,7 @@ func TestSuggest_Errors(t *testing.T) {
 	write(t, "large", csv("0,k,281474976710655 0,k"))
 	for args, want := range map[string]string{
 		"empty":              "empty has no requests",
-		"missing":            "open missing: no such file or directory",
+		"missing":            "open missing: no such file or directory; a trace is a file, - or a generator: steady, poisson, burst, adversary",
 		"adversary":          "an adversary needs a rule with a fixed period",
 		"good good steady":   "steady is a generator, and cannot be combined with other traces",
 		"good -per 100ns":    "period 100ns: ",

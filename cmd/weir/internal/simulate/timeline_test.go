@@ -27,12 +27,11 @@ func TestTimeline(t *testing.T) {
 		},
 		"joined": {
 			[]event{{0, true}, {100_000, false}, {200_000, true}, {maxBins * 100_000, true}},
-			Timeline{0, 200_000, slices.Concat([]Bin{{1, 1}, {1, 0}}, make([]Bin, maxBins/2-2), []Bin{{1, 0}})},
+			Timeline{0, 500_000, slices.Concat([]Bin{{2, 1}}, make([]Bin, maxBins/5-1), []Bin{{1, 0}})},
 		},
 		"years apart": {
 			[]event{{0, true}, {1, false}, {100 * year, true}},
-			// 100 ms * 2^28 is 310 days.
-			Timeline{0, 100_000 << 28, slices.Concat([]Bin{{1, 1}}, make([]Bin, 116), []Bin{{1, 0}})},
+			Timeline{0, 512 * 24 * 3600 * second, slices.Concat([]Bin{{1, 1}}, make([]Bin, 70), []Bin{{1, 0}})},
 		},
 	} {
 		var got Timeline

@@ -19,9 +19,10 @@ type Window struct {
 	AtLeast bool
 }
 
-// exceeds reports whether w is a larger part of its limit than o.
+// exceeds reports whether w is a larger part of its limit than o, or as large a part of a larger limit.
 func (w *Window) exceeds(o *Window) bool {
-	return float64(w.Admitted)*float64(o.Limit.Events) > float64(o.Admitted)*float64(w.Limit.Events)
+	mine, others := float64(w.Admitted)*float64(o.Limit.Events), float64(o.Admitted)*float64(w.Limit.Events)
+	return mine > others || mine == others && w.Admitted > o.Admitted
 }
 
 // maxRuns is the largest number of runs in a window. The runs are then joined in pairs.
