@@ -143,7 +143,7 @@ api.r token_bucket 2/m: 2 0 0, most 2 of 2/m
 			trace: csv("0.1,user:2*3 0.1,user:1*3 0.1,user:3"),
 			want: `5 admitted, 2 denied, 0 delayed, 0 without a policy; 2 of 3 keys denied, 2 affected
 api 5 2 0, retry 60 60 60, never 1
-api.r fixed_window 1/m: 3 4 0, most 1 of 1/m
+api.r fixed_window 1/m: 3 4 0, most 2 of 2/m
 `,
 		},
 		"overrides with an end": {
@@ -151,7 +151,7 @@ api.r fixed_window 1/m: 3 4 0, most 1 of 1/m
 			trace: csv("30.2,old*4 30.2,new*4"),
 			want: `4 admitted, 4 denied, 0 delayed, 0 without a policy; 2 of 2 keys denied, 2 affected
 api 4 4 0, retry 30 30 30, never 0
-api.r fixed_window 1/m: 4 4 0, most 1 of 1/m
+api.r fixed_window 1/m: 4 4 0, most 3 of 3/m
 `,
 		},
 		"candidate": {
