@@ -360,7 +360,6 @@ Simulated clients do not adapt: each request comes at the time of the trace, als
 	}
 }
 
-// All fields of the JSON.
 // A report tells which policy denied a key. A report about no policy is an error.
 func TestSimulate_Policies(t *testing.T) {
 	t.Chdir(t.TempDir())
@@ -412,6 +411,7 @@ The trace does not have the keys of 1 override of the file.
 	}
 }
 
+// All fields of the JSON.
 func TestSimulate_JSON(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "f.yaml", policy("{name: r, algorithm: leaky_bucket, limit: 1/s burst 2}"))
@@ -693,6 +693,7 @@ func TestSimulate_Errors(t *testing.T) {
 	write(t, "noise", "\x1b[2Jnoise\nmore\n")
 	write(t, "good", csv("0.5,k"))
 	write(t, "cut.gz", "\x1f\x8b\x08\x00")
+	write(t, "user.json", `{"time":1767322800.5,"user":{"id":"ann"}}`)
 	for args, want := range map[string]string{
 		"missing.yaml good":                    "open missing.yaml: no such file or directory",
 		"good good":                            "good:1:1: ",
@@ -704,6 +705,7 @@ func TestSimulate_Errors(t *testing.T) {
 		"f.yaml header empty":                  "header empty has no requests",
 		"f.yaml noise":                         `noise has no request that can be read: noise:1: neither a JSON object, nor a line of a log, nor CSV with a column for the time: \x1b[2Jnoise`,
 		"f.yaml cut.gz":                        "cut.gz: unexpected EOF",
+		"f.yaml user.json -key user":           `user.json has no request that can be read: user.json:1: no key: the line has no text in the field "user": {"time":1767322800.5,"user":{"id":"ann"}}`,
 		"f.yaml - -":                           "the standard input is named twice",
 		"f.yaml good -key who":                 `good: no header with a column "who"`,
 		"f.yaml steady:rate=1":                 `steady:rate=1: rate is "1", and not a number of requests in a fixed period, such as 100/s`,

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"bytes"
+	"fmt"
 	"strconv"
 
 	"github.com/weir-go/weir/cmd/weir/internal/simulate"
@@ -19,10 +20,15 @@ type builder struct {
 	keys  map[string]string // keys by their texts, because keys are repeated
 	texts map[string]string // plans and requests
 	text  []byte            // the latest request
+	noKey string            // the reason of a line without a key
 }
 
-func newBuilder() *builder {
-	return &builder{keys: map[string]string{}, texts: map[string]string{}}
+func newBuilder(f Fields) *builder {
+	b := &builder{keys: map[string]string{}, texts: map[string]string{}, noKey: "no key"}
+	if f.Key != "" {
+		b.noKey = fmt.Sprintf("no key: the line has no text in the field %q", f.Key)
+	}
+	return b
 }
 
 // event sets e to the event of rec. It returns the reason if the line is broken, or "".
@@ -32,7 +38,7 @@ func (b *builder) event(rec *record, e *simulate.Event) (reason string) {
 		return reason
 	}
 	if !present(rec[fieldKey]) {
-		return "no key"
+		return b.noKey
 	}
 	e.Key = intern(b.keys, rec[fieldKey], key)
 	if cost := rec[fieldCost]; present(cost) {
