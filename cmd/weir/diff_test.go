@@ -141,6 +141,25 @@ func TestDiff_Bounds(t *testing.T) {
 			t.Errorf("%s, with fewer denials: got status %d and stderr %s", bound, status, &stderr)
 		}
 	}
+	// With 18 requests more, 4 of 80 are exactly 5 percent. The first bound that is exceeded is in the error.
+	write(t, "more", csv("0.5,o1*18"))
+	for flags, want := range map[string]string{
+		"-max-new-denied-requests 5%":                             "",
+		"-max-new-denied-requests 4.99%":                          "weir: too many requests are newly denied: 4 of 80, more than 4.99%\n",
+		"-max-new-denied-keys 3 -max-new-denied-requests 4":       "",
+		"-max-new-denied-keys 3 -max-new-denied-requests 3":       "weir: too many requests are newly denied: 4 of 80, more than 3\n",
+		"-max-new-denied-keys 2 -max-new-denied-requests 4":       "weir: too many keys are newly denied: 3 of 10, more than 2\n",
+		"-json -max-new-denied-keys 2 -max-new-denied-requests 3": "weir: too many keys are newly denied: 3 of 10, more than 2\n",
+	} {
+		var stdout, stderr strings.Builder
+		status, wantStatus := run(strings.Fields("diff old.yaml new.yaml -trace trace -trace more "+flags), &stdout, &stderr), 0
+		if want != "" {
+			wantStatus = 3
+		}
+		if status != wantStatus || stderr.String() != want || stdout.Len() == 0 {
+			t.Errorf("%s: got status %d, stdout %s and stderr %s", flags, status, &stdout, &stderr)
+		}
+	}
 	for args, want := range map[string]string{
 		"old.yaml new.yaml -max-new-denied-requests 1":            "weir: -max-new-denied-keys, -max-new-denied-requests and -json need a -trace\n",
 		"old.yaml new.yaml -trace missing -max-new-denied-keys 0": "weir: open missing: no such file or directory; a trace is a file, - or a generator: steady, poisson, burst, adversary\n",

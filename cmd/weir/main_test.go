@@ -56,10 +56,11 @@ func TestRun_Usage(t *testing.T) {
 	}
 	usageOfDiff := []string{
 		"usage:\n  weir diff A B [-trace TRACE]               list the changes from file A to file B\nA TRACE is a file, ",
-		"\n  -trace TRACE\n", "\n  -max-new-denied-keys NUMBER\n",
+		"\n  -trace TRACE\n", "\n  -max-new-denied-keys NUMBER\n", "\n  -max-new-denied-requests NUMBER\n",
 	}
-	usageOfSimulate := []string{"usage:\n  weir simulate FILE TRACE...                apply", "\n  -policy NAME\n", "\n  -top NUMBER\n", "\n  -keys\n"}
-	usageOfSuggest := []string{"usage:\n  weir suggest TRACE...                      find", "\n  -per PERIODS\n", "\n  -deny PART\n"}
+	const traces = "\nA TRACE is a file, - for the standard input, or a generator such as poisson:rate=100/s,clients=20,for=10m: steady, poisson, burst, adversary.\n"
+	usageOfSimulate := []string{"usage:\n  weir simulate FILE TRACE...                apply", traces, "\n  -policy NAME\n", "\n  -top NUMBER\n", "\n  -keys\n"}
+	usageOfSuggest := []string{"usage:\n  weir suggest TRACE...                      find", traces, "\n  -per PERIODS\n", "\n  -deny PART\n"}
 	for _, test := range []struct {
 		args   string
 		status int
@@ -81,6 +82,7 @@ func TestRun_Usage(t *testing.T) {
 		{"diff a.yaml b.yaml a.yaml", 2, "", usageOfDiff},
 		{"diff a.yaml b.yaml -max-new-denied-keys -1", 2, "invalid value \"-1\" for flag -max-new-denied-keys: not a number, such as 12, or a percentage, such as 0.1%\n", usageOfDiff},
 		{"diff a.yaml b.yaml -max-new-denied-keys 101%", 2, "invalid value \"101%\" for flag -max-new-denied-keys: not a percentage from 0% to 100%\n", usageOfDiff},
+		{"diff a.yaml b.yaml -max-new-denied-requests 1.5", 2, "invalid value \"1.5\" for flag -max-new-denied-requests: not a number, such as 12, or a percentage, such as 0.1%\n", usageOfDiff},
 		{"diff a.yaml b.yaml -max-new-denied-keys NaN%", 2, "invalid value \"NaN%\" for flag", usageOfDiff},
 		{"simulate", 2, "", usageOfSimulate},
 		{"simulate a.yaml", 2, "", usageOfSimulate},

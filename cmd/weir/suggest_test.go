@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,6 +106,24 @@ func TestSuggest_Simulate(t *testing.T) {
 		s := simulation(t, "f.yaml", fields[0], "-top", "1000")
 		if got := requestsOf(s.TopKeys); s.DeniedKeys != r.Denied || got != r.DeniedRequests {
 			t.Errorf("%s: all limits deny %d keys with %d requests, want %d and %d", args, s.DeniedKeys, got, r.Denied, r.DeniedRequests)
+		}
+	}
+}
+
+// A note tells that the trace is shorter than a period by more than a twentieth.
+func TestSuggest_Short(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for seconds, want := range map[string][]string{
+		"57":    {"The trace is shorter than 1h: in a longer one, counts for that period may be larger."},
+		"56.9":  {"The trace is shorter than 1m: in a longer one, counts for that period may be larger.", "The trace is shorter than 1h: in a longer one, counts for that period may be larger."},
+		"3420":  {},
+		"90000": {},
+	} {
+		write(t, "trace", csv("0,k 0.5,k "+seconds+",k"))
+		var r suggested
+		reportOf(t, &r, "suggest", "-json", "trace")
+		if !slices.Equal(r.Notes, want) {
+			t.Errorf("%s s: got the notes %q, want %q", seconds, r.Notes, want)
 		}
 	}
 }

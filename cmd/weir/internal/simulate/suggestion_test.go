@@ -48,11 +48,15 @@ func largest(all []Event, per time.Duration) []int64 {
 	return counts
 }
 
-// deniedKeys returns the number of keys of which a sliding window denies an event, and that of all their events.
-func deniedKeys(t *testing.T, all []Event, l core.Limit) (n int, requests uint64) {
+// deniedKeys returns the number of keys of which sliding windows deny an event, and that of all their events.
+func deniedKeys(t *testing.T, all []Event, limits ...core.Limit) (n int, requests uint64) {
 	t.Helper()
 	s := New()
-	p := s.Add("p", core.Must(core.New(s.Store(), core.SlidingWindow("r", l))))
+	var rules []core.Rule
+	for i, l := range limits {
+		rules = append(rules, core.SlidingWindow(strconv.Itoa(i), l))
+	}
+	p := s.Add("p", core.Must(core.New(s.Store(), rules...)))
 	for i := range all {
 		if _, err := s.Decide(t.Context(), p, &all[i]); err != nil {
 			t.Fatal(err)
@@ -68,7 +72,7 @@ func deniedKeys(t *testing.T, all []Event, l core.Limit) (n int, requests uint64
 }
 
 // The counts are those of all events. The suggested limit denies the keys that are said, and each smaller limit more
-// than are permitted.
+// than are permitted. All limits together, as the rules of one limiter, deny the keys that are said, too.
 func TestSuggestion(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	for range 40 {
@@ -105,6 +109,15 @@ func TestSuggestion(t *testing.T) {
 					}
 				}
 			}
+		}
+		limits, rules := make([]int64, len(periods)), make([]core.Limit, len(periods))
+		for i, per := range periods {
+			limits[i] = Limit(s.Counts(i), random.IntN(1+s.Keys()))
+			rules[i] = core.Per(int(limits[i]), per)
+		}
+		denied, requests := s.Denied(limits)
+		if n, all := deniedKeys(t, all, rules...); n != denied || all != requests {
+			t.Errorf("the limits %v deny %d keys with %d events, not %d with %d", rules, n, all, denied, requests)
 		}
 	}
 }

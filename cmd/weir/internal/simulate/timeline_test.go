@@ -44,6 +44,35 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
+// The spans are the shortest ones for which there are at most 72, also if they are reached at once.
+func TestTimeline_Widths(t *testing.T) {
+	last := widths[len(widths)-1].Microseconds()
+	want := []int64{}
+	for i, w := range widths {
+		if i > 0 && (w <= widths[i-1] || w%widths[i-1] != 0) {
+			t.Errorf("%v is no multiple of %v", w, widths[i-1])
+		}
+		want = append(want, w.Microseconds())
+	}
+	want = append(want, 2*last, 4*last, 8*last)
+	var stepwise Timeline
+	stepwise.add(Begin, true)
+	for i, width := range want[:len(want)-1] {
+		for at, expected := range map[int64]int64{maxBins*width - 1: width, maxBins * width: want[i+1]} {
+			var got Timeline
+			got.add(Begin, true)
+			got.add(Begin+at, false)
+			if got.Width != expected || got.Bins[0] != (Bin{1, 0}) || got.Bins[at/expected] != (Bin{0, 1}) || len(got.Bins) != int(at/expected)+1 {
+				t.Errorf("after %d µs: got %+v, want spans of %d", at, got, expected)
+			}
+		}
+		stepwise.add(Begin+maxBins*width, false)
+		if stepwise.Width != want[i+1] || stepwise.Bins[0].Admitted != 1 {
+			t.Errorf("after %d µs: got %+v, want spans of %d", maxBins*width, stepwise, want[i+1])
+		}
+	}
+}
+
 // Each bin has the events of its span, for any times.
 func TestTimeline_Random(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
