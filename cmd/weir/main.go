@@ -61,8 +61,8 @@
 //	adversary  each client sends when the rules of the file admit the most
 //
 // The key of a request is its field key, or remote_addr, remote_ip or client_ip; the flag -key names
-// another field, such as request.remote_ip or user. An address is used as keyfunc.RemoteIP does. A field
-// "request", or "method" and "path", chooses the policy by the routes of the file. Other requests have the policy
+// another field, such as user, or user.id for the field id of an object. An address is used as keyfunc.RemoteIP
+// does. A field "request", or "method" and "path", chooses the policy by the routes of the file. Other requests have the policy
 // of the flag -policy, or the only policy of the file. The flags -time, -cost, -plan and -request name other fields,
 // and -format forces a format.
 //
@@ -75,12 +75,15 @@
 //	weir simulate limits.yaml access.log
 //	weir simulate -json limits.yaml - <access.log
 //	weir simulate limits.yaml adversary
-//	weir diff old.yaml new.yaml -trace access.log -max-new-denied-keys 0.1%
+//	weir diff old.yaml new.yaml -trace access.log -max-new-denied-keys 0.1% -max-new-denied-requests 1%
 //	weir suggest access.log -per 1s,1m,1h -deny 0.1%
 //
 // A suggestion is the smallest limit of a sliding_window that would have denied at most that part of the keys,
 // for each period. It follows from the largest count of each key in any window, and does not depend on the
 // other limits.
+//
+// The flag -max-new-denied-keys bounds the keys that B denies and A does not, and -max-new-denied-requests by how much
+// B denies more requests than A. Each is a number, or a part of all keys or requests of the trace.
 //
 // Reports contain hashes of keys, unless there is the flag -keys. The hashes are those of one secret
 // for each run, or of WEIR_KEY_SECRET, so that reports can be compared. Flags of these commands are accepted anywhere.
@@ -105,8 +108,9 @@
 // # Exit status
 //
 // The exit status is 0, 2 if flags or the number of arguments are wrong, 3 if weir diff finds more than
-// -max-new-denied-keys or -max-new-denied-requests, or 1 after any other error: a file or an argument is invalid, Redis does not reply
-// within 10 seconds, or no program opens a named pipe for writing within 10 seconds.
+// -max-new-denied-keys or -max-new-denied-requests, or 1 after any other error: a file or an argument is invalid,
+// no request of a trace has a policy, Redis does not reply within 10 seconds, or no program opens a named pipe for
+// writing within 10 seconds.
 package main
 
 import (
