@@ -75,7 +75,7 @@
 //	weir simulate limits.yaml access.log
 //	weir simulate -json limits.yaml - <access.log
 //	weir simulate limits.yaml adversary
-//	weir diff old.yaml new.yaml -trace access.log -max-new-denied-keys 0.1%
+//	weir diff old.yaml new.yaml -trace access.log -max-new-denied-keys 0.1% -max-new-denied-requests 1%
 //	weir suggest access.log -per 1s,1m,1h -deny 0.1%
 //
 // A suggestion is the smallest limit of a sliding_window that would have denied at most that part of the keys,

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"bytes"
+	"fmt"
 	"strconv"
 
 	"github.com/weir-go/weir/cmd/weir/internal/simulate"
@@ -16,13 +17,19 @@ const (
 // A builder makes the events of a file.
 type builder struct {
 	times timeParser
+	noKey string            // the reason for a line without a key
 	keys  map[string]string // keys by their texts, because keys are repeated
 	texts map[string]string // plans and requests
 	text  []byte            // the latest request
 }
 
-func newBuilder() *builder {
-	return &builder{keys: map[string]string{}, texts: map[string]string{}}
+// newBuilder returns a builder of events whose keys are in the field name, or in one of several if it is empty.
+func newBuilder(name string) *builder {
+	noKey := "no key"
+	if name != "" {
+		noKey = fmt.Sprintf("no key: the field %q is absent or has no text", name)
+	}
+	return &builder{noKey: noKey, keys: map[string]string{}, texts: map[string]string{}}
 }
 
 // event sets e to the event of rec. It returns the reason if the line is broken, or "".
@@ -32,7 +39,7 @@ func (b *builder) event(rec *record, e *simulate.Event) (reason string) {
 		return reason
 	}
 	if !present(rec[fieldKey]) {
-		return "no key"
+		return b.noKey
 	}
 	e.Key = intern(b.keys, rec[fieldKey], key)
 	if cost := rec[fieldCost]; present(cost) {

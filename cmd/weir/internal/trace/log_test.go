@@ -37,7 +37,7 @@ func TestLog(t *testing.T) {
 			`192.0.2.1 - ann [02/Jan/2026:15:04:05 +0000] "GET / HTTP/1.1" 200 5`, "0 ann 1 _ GET /",
 			`192.0.2.1 - ann smith [02/Jan/2026:15:04:05 +0000] "GET / HTTP/1.1" 200 5`, "0 ann smith 1 _ GET /",
 			`www 192.0.2.1 - ann [02/Jan/2026:15:04:05 +0000] "GET / HTTP/1.1" 200 5`, "0 ann 1 _ GET /",
-			`192.0.2.1 - - [02/Jan/2026:15:04:05 +0000] "GET / HTTP/1.1" 200 5`, "! no key",
+			`192.0.2.1 - - [02/Jan/2026:15:04:05 +0000] "GET / HTTP/1.1" 200 5`, `! no key: the field "remote_user" is absent or has no text`,
 		}},
 		{"broken", trace.Options{Format: trace.Log, Fields: trace.Fields{Key: "remote_addr"}}, []string{
 			`a line`, notALog,
