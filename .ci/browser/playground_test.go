@@ -165,7 +165,7 @@ func TestPlayground_FirstView(t *testing.T) {
 	}
 	b.Wait("#verdict", "Within one minute, the fixed window admits 200 and the token bucket 199. The others never admit more than 100.")
 	const most = `[...document.querySelectorAll('.lane .most, .lane .ratio')].map(part => part.textContent).join(', ')`
-	if got := Eval[string](b, most); got != "200, twice the limit, 199, almost twice the limit, 100, ✓ within the limit, 100, ✓ within the limit, 100, ✓ within the limit" {
+	if got := Eval[string](b, most); got != "200, twice the limit, 199, almost twice the limit, by its burst, 100, ✓ within the limit, 100, ✓ within the limit, 100, ✓ within the limit" {
 		t.Errorf("the lanes show %s", got)
 	}
 	if got := Eval[int](b, "document.querySelectorAll('#fixed_window rect.admitted').length"); got != 4 {
@@ -216,17 +216,17 @@ func TestPlayground_Texts(t *testing.T) {
 		"traffic=burst": {
 			"#about": "Each client sends every 18.75 s, 46 or 47 requests at once.",
 			"#sent":  "of one client. A bar is 5\u00a0s; the tallest has 47 requests.",
-			"#when":  "It was sent 38 s after the begin.",
+			"#when":  "It was sent 38 s after the beginning.",
 		},
 		"traffic=burst&per=h&rate=1&clients=2": {
 			"#about":    "Each client sends every 18.75 min, 1 request at once.",
-			"#sent":     "of 2 clients. The limit is for each of them. A bar is 5\u00a0min; the tallest has 1 request.",
+			"#sent":     "of 2 clients. The limit is for each of them; together, they may get 2 times as much. A bar is 5\u00a0min; the tallest has 1 request.",
 			"#when":     "Nothing was denied. After 100 requests at once, it would be:",
 			"#response": "Retry-After: 3615",
 		},
-		"algorithm=token_bucket&burst=280":                 {"#token_bucket .ratio": "within the burst and the limit", "#which": "You promise “never more than 100 requests a minute”: the sliding window. It counts a request for up to 1 s longer than a minute"},
+		"algorithm=token_bucket&burst=280":                 {"#token_bucket .ratio": "3.8 times the limit, by its burst", "#which": "You promise “never more than 100 requests a minute”: the sliding window. It counts a request for up to 1 s longer than a minute"},
 		"algorithm=token_bucket&traffic=steady&burst=1000": {"#when": "Nothing was denied. After 1000 requests at once, it would be:"},
-		"traffic=steady&per=s&limit=1&rate=16":             {"#about": "Each client sends at equal intervals.", "#sent": "A bar is 83\u00a0ms; the tallest has 2 requests.", "#when": "It was sent 62 ms after the begin."},
+		"traffic=steady&per=s&limit=1&rate=16":             {"#about": "Each client sends at equal intervals.", "#sent": "A bar is 83\u00a0ms; the tallest has 2 requests.", "#when": "It was sent 62 ms after the beginning."},
 	} {
 		b.Go(address + "?" + query)
 		b.waitTable(runOf(t, address, query))
@@ -237,7 +237,7 @@ func TestPlayground_Texts(t *testing.T) {
 		}
 	}
 	const color = "getComputedStyle(document.querySelector('#token_bucket .ratio')).color"
-	for query, want := range map[string]string{"burst=280": "rgb(154, 103, 0)", "burst=100": "rgb(207, 34, 46)", "traffic=steady&rate=80&burst=280": "rgb(26, 127, 55)"} {
+	for query, want := range map[string]string{"burst=280": "rgb(154, 103, 0)", "burst=100": "rgb(154, 103, 0)", "traffic=steady&rate=80&burst=280": "rgb(26, 127, 55)"} {
 		b.Go(address + "?" + query)
 		b.waitTable(runOf(t, address, query))
 		if got := Eval[string](b, color); got != want {

@@ -705,7 +705,7 @@ func TestSimulate_Errors(t *testing.T) {
 		"f.yaml header empty":                  "header empty has no requests",
 		"f.yaml noise":                         `noise has no request that can be read: noise:1: neither a JSON object, nor a line of a log, nor CSV with a column for the time: \x1b[2Jnoise`,
 		"f.yaml cut.gz":                        "cut.gz: unexpected EOF",
-		"f.yaml user.json -key user":           `user.json has no request that can be read: user.json:1: no key: the line has no text in the field "user": {"time":1767322800.5,"user":{"id":"ann"}}`,
+		"f.yaml user.json -key user":           `user.json has no request that can be read: user.json:1: no key: the field "user" is absent or has no text: {"time":1767322800.5,"user":{"id":"ann"}}`,
 		"f.yaml - -":                           "the standard input is named twice",
 		"f.yaml good -key who":                 `good: no header with a column "who"`,
 		"f.yaml steady:rate=1":                 `steady:rate=1: rate is "1", and not a number of requests in a fixed period, such as 100/s`,

@@ -34,7 +34,7 @@ func (t *traffic) define(flags *flag.FlagSet) {
 	})
 	f := &t.options.Fields
 	flags.StringVar(&f.Time, "time", "", "the `FIELD` of the trace with the time")
-	flags.StringVar(&f.Key, "key", "", "the `FIELD` of the trace with the key, such as remote_addr, or with dots a field of an object, such as user.id")
+	flags.StringVar(&f.Key, "key", "", "the `FIELD` of the trace with the key, such as remote_addr, or user.id for the member of an object")
 	flags.StringVar(&f.Cost, "cost", "", "the `FIELD` of the trace with the cost")
 	flags.StringVar(&f.Plan, "plan", "", "the `FIELD` of the trace with the plan")
 	flags.StringVar(&f.Request, "request", "", "the `FIELD` of the trace with the method and path, such as \"POST /login\"")

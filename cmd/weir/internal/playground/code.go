@@ -35,9 +35,10 @@ func main() {
 	store := memstore.New()
 	rule := core.%s(%q, %s)
 	api := core.Must(core.New(store, rule))
-	// The key is the address of the peer. Behind a
-	// proxy, or for users, take another function
-	// of package keyfunc.
+	// The key is the address of the peer. Others:
+	// keyfunc.XForwardedFor (behind a proxy),
+	// Header("X-API-Key"), JWTSubject, and for all
+	// clients together Constant("all").
 	limit := nethttplimit.New(api, keyfunc.RemoteIP())
 	hello := func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "hello") // your handler

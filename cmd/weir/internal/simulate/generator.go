@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -136,20 +135,20 @@ func (g *Generator) Traffic() Traffic {
 		return g.attack
 	}
 	return func(yield func(*Event) bool) {
-		clients := make(clients, g.Clients)
-		for i := range clients {
-			clients[i] = g.client(i)
+		senders := make(senders, g.Clients)
+		for i := range senders {
+			senders[i] = g.sender(i)
 		}
-		heap.Init(&clients)
+		heap.Init(&senders)
 		end := Begin + g.For.Microseconds()
 		for {
-			c := clients[0]
-			if c.at >= end || !c.send(yield, g.size(c.n)) {
+			s := senders[0]
+			if s.at >= end || !s.send(yield, g.size(s.n)) {
 				return
 			}
-			c.n++
-			c.at = g.next(c)
-			heap.Fix(&clients, 0)
+			s.n++
+			s.at = g.next(s)
+			heap.Fix(&senders, 0)
 		}
 	}
 }
@@ -166,17 +165,17 @@ func (g *Generator) size(n int64) int {
 	return int(until(n+1) - until(n))
 }
 
-// next returns the time of the next request of c. Clients of the same rate do not send at the same times.
-func (g *Generator) next(c *client) int64 {
+// next returns the time of the next request of s. Clients of the same rate do not send at the same times.
+func (g *Generator) next(s *sender) int64 {
 	per, events := g.Rate.Per.Microseconds(), int64(g.Rate.Events)
 	switch g.Kind {
 	case Poisson:
-		c.passed += c.random.ExpFloat64() * float64(per) / float64(events)
-		return Begin + int64(c.passed)
+		s.passed += s.random.ExpFloat64() * float64(per) / float64(events)
+		return Begin + int64(s.passed)
 	case Burst:
 		per, events = g.Every.Microseconds(), 1
 	}
-	return Begin + c.n/events*per + share(c.n%events, per, events) + share(int64(c.index), per, events*int64(g.Clients))
+	return Begin + s.n/events*per + share(s.n%events, per, events) + share(int64(s.index), per, events*int64(g.Clients))
 }
 
 // share returns a*b/c, rounded down, or the largest integer.
@@ -188,48 +187,6 @@ func share(a, b, c int64) int64 {
 	q, _ := bits.Div64(hi, lo, uint64(c))
 	return int64(min(q, math.MaxInt64))
 }
-
-// A client is a sender of a Generator.
-type client struct {
-	event  Event
-	index  int
-	n      int64 // the number of its next request or burst
-	at     int64
-	random *rand.Rand // of a Poisson
-	passed float64    // of a Poisson: the exact time since Begin, in microseconds
-}
-
-func (g *Generator) client(i int) *client {
-	c := &client{index: i, at: Begin}
-	c.event = Event{Key: "client:" + strconv.Itoa(i+1), Cost: g.Cost, Plan: g.Plan, Request: g.Request}
-	if g.Kind == Poisson {
-		c.random = rand.New(rand.NewPCG(g.Seed, uint64(i)))
-	}
-	c.at = g.next(c)
-	return c
-}
-
-// send yields n events of c.
-func (c *client) send(yield func(*Event) bool, n int) bool {
-	for range n {
-		c.event.At = c.at
-		if !yield(&c.event) {
-			return false
-		}
-	}
-	return true
-}
-
-// clients is a heap, in the order of the next requests.
-type clients []*client
-
-func (h clients) Len() int { return len(h) }
-func (h clients) Less(i, j int) bool {
-	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].index < h[j].index
-}
-func (h clients) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *clients) Push(c any)   { *h = append(*h, c.(*client)) }
-func (h *clients) Pop() any     { panic("unused") }
 
 // CanAttack reports whether r is a target of an adversary: a rule with a fixed period.
 func CanAttack(r core.Rule) bool {
@@ -255,13 +212,13 @@ func (g *Generator) attack(yield func(*Event) bool) {
 	if g.For == 0 {
 		end = Begin + 4*longest
 	}
-	clients := make([]*client, g.Clients)
-	for i := range clients {
-		clients[i] = g.client(i)
+	senders := make([]*sender, g.Clients)
+	for i := range senders {
+		senders[i] = g.sender(i)
 	}
 	send := func(at int64, n int) bool {
-		for _, c := range clients {
-			if c.at = at; at >= end || !c.send(yield, n) {
+		for _, s := range senders {
+			if s.at = at; at >= end || !s.send(yield, n) {
 				return false
 			}
 		}

@@ -17,18 +17,19 @@ const (
 // A builder makes the events of a file.
 type builder struct {
 	times timeParser
+	noKey string            // the reason for a line without a key
 	keys  map[string]string // keys by their texts, because keys are repeated
 	texts map[string]string // plans and requests
 	text  []byte            // the latest request
-	noKey string            // the reason of a line without a key
 }
 
-func newBuilder(f Fields) *builder {
-	b := &builder{keys: map[string]string{}, texts: map[string]string{}, noKey: "no key"}
-	if f.Key != "" {
-		b.noKey = fmt.Sprintf("no key: the line has no text in the field %q", f.Key)
+// newBuilder returns a builder of events whose keys are in the field name, or in one of several if it is empty.
+func newBuilder(name string) *builder {
+	noKey := "no key"
+	if name != "" {
+		noKey = fmt.Sprintf("no key: the field %q is absent or has no text", name)
 	}
-	return b
+	return &builder{noKey: noKey, keys: map[string]string{}, texts: map[string]string{}}
 }
 
 // event sets e to the event of rec. It returns the reason if the line is broken, or "".

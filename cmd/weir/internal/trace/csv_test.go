@@ -33,7 +33,7 @@ func TestCSV(t *testing.T) {
 		{"chosen fields", trace.Options{Fields: trace.Fields{Time: "when", Key: "who", Request: "what"}}, []string{
 			"time,who,what,when,path", "",
 			"1,ann,login,1767366245,/a", "0 ann 1 _ login",
-			"1,,login,1767366245,/a", `! no key: the line has no text in the field "who"`,
+			"1,,login,1767366245,/a", `! no key: the field "who" is absent or has no text`,
 		}},
 		{"no header", trace.Options{}, []string{
 			"1767366245,ann", "0 ann 1 _ _",

@@ -38,14 +38,14 @@ func TestJSON(t *testing.T) {
 		{"chosen fields", trace.Options{Fields: trace.Fields{Time: "at", Key: "user.name", Cost: "n.tokens", Plan: "user.plan", Request: "req"}}, []string{
 			`{"at":1767366245,"time":1,"user":{"name":"ann","plan":"pro"},"n":{"tokens":5},"req":{"method":"GET","url":"/a"},"route":"x","request":"GET /x"}`, "0 ann 5 pro GET /a",
 			`{"at":1767366245,"user.name":"ann","user":{"plan":"pro"},"req":"GET /b"}`, "0 ann 1 pro GET /b",
-			`{"at":1767366245,"key":"ann"}`, `! no key: the line has no text in the field "user.name"`,
-			`{"at":1767366245,"user":"ann"}`, `! no key: the line has no text in the field "user.name"`,
+			`{"at":1767366245,"key":"ann"}`, `! no key: the field "user.name" is absent or has no text`,
+			`{"at":1767366245,"user":"ann"}`, `! no key: the field "user.name" is absent or has no text`,
 			`{"time":1767366245,"user":{"name":"ann"}}`, "! no time",
 		}},
 		{"an object as the key", trace.Options{Fields: trace.Fields{Key: "user"}}, []string{
-			`{"time":1767366245,"user":{"id":"ann"},"key":"bob"}`, `! no key: the line has no text in the field "user"`,
-			`{"time":1767366245,"user":["ann"]}`, `! no key: the line has no text in the field "user"`,
-			`{"time":1767366245,"user":""}`, `! no key: the line has no text in the field "user"`,
+			`{"time":1767366245,"user":{"id":"ann"},"key":"bob"}`, `! no key: the field "user" is absent or has no text`,
+			`{"time":1767366245,"user":["ann"]}`, `! no key: the field "user" is absent or has no text`,
+			`{"time":1767366245,"user":""}`, `! no key: the field "user" is absent or has no text`,
 			`{"time":1767366245,"user":7}`, "0 7 1 _ _",
 		}},
 		{"one field twice", trace.Options{Fields: trace.Fields{Key: "plan", Request: "time"}}, []string{

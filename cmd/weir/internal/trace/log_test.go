@@ -37,7 +37,7 @@ func TestLog(t *testing.T) {
 			`192.0.2.1 - ann [02/Jan/2026:15:04:05 +0000] "GET / HTTP/1.1" 200 5`, "0 ann 1 _ GET /",
 			`192.0.2.1 - ann smith [02/Jan/2026:15:04:05 +0000] "GET / HTTP/1.1" 200 5`, "0 ann smith 1 _ GET /",
 			`www 192.0.2.1 - ann [02/Jan/2026:15:04:05 +0000] "GET / HTTP/1.1" 200 5`, "0 ann 1 _ GET /",
-			`192.0.2.1 - - [02/Jan/2026:15:04:05 +0000] "GET / HTTP/1.1" 200 5`, `! no key: the line has no text in the field "remote_user"`,
+			`192.0.2.1 - - [02/Jan/2026:15:04:05 +0000] "GET / HTTP/1.1" 200 5`, `! no key: the field "remote_user" is absent or has no text`,
 		}},
 		{"broken", trace.Options{Format: trace.Log, Fields: trace.Fields{Key: "remote_addr"}}, []string{
 			`a line`, notALog,
@@ -51,7 +51,7 @@ func TestLog(t *testing.T) {
 			`a - - [02/Jan/2026:15:04:05 +0000] "GET / HTTP/1.1" 20`, noStatus,
 			`a - - [02/Jan/2026:15:04:05 +0000] "GET / HTTP/1.1"`, noStatus,
 			`a - - [32/Jan/2026:15:04:05 +0000] "GET / HTTP/1.1" 200`, "! the time has an unknown format",
-			`- - - [02/Jan/2026:15:04:05 +0000] "GET / HTTP/1.1" 200`, `! no key: the line has no text in the field "remote_addr"`,
+			`- - - [02/Jan/2026:15:04:05 +0000] "GET / HTTP/1.1" 200`, `! no key: the field "remote_addr" is absent or has no text`,
 		}},
 	})
 }

@@ -165,16 +165,16 @@ function rounded(ms) {
   return Math.floor(minutes / 60) + ' h' + (minutes % 60 ? ' ' + minutes % 60 + ' min' : '');
 }
 
-// isChosen reports whether the burst that the user has chosen admits what is over the limit.
-const isChosen = (run, l) => l.algorithm === 'token_bucket' && run.burst !== run.limit && l.worst.admitted > run.limit && l.worst.admitted <= run.limit + run.burst;
+// byBurst reports whether the burst of a token bucket explains all that is over the limit.
+const byBurst = (run, l) => l.algorithm === 'token_bucket' && l.worst.admitted > run.limit && l.worst.admitted <= run.limit + run.burst;
 
 function ratio(run, l) {
   const most = l.worst.admitted, times = most / run.limit;
-  if (isChosen(run, l)) return 'within the burst and the limit';
+  const reason = byBurst(run, l) ? ', by its burst' : '';
   if (times <= 1) return '✓ within the limit';
-  if (times === 2) return 'twice the limit';
-  if (times >= 1.95 && times < 2) return 'almost twice the limit';
-  return times < 1.95 ? Math.max(1, Math.round(times * 100 - 100)) + ' % over the limit' : Math.round(times * 10) / 10 + ' times the limit';
+  if (times === 2) return 'twice the limit' + reason;
+  if (times >= 1.95 && times < 2) return 'almost twice the limit' + reason;
+  return (times < 1.95 ? Math.max(1, Math.round(times * 100 - 100)) + ' % over the limit' : Math.round(times * 10) / 10 + ' times the limit') + reason;
 }
 
 const list = parts => parts.length > 1 ? parts.slice(0, -1).join(', ') + ' and ' + parts.at(-1) : parts.join('');
@@ -251,7 +251,7 @@ function drawLane(lane, run, l, top, most) {
   const name = lane.querySelector('h2').textContent, plot = lane.querySelector('.plot'), word = words[run.per][0];
   const worst = l.worst.admitted;
   lane.classList.toggle('over', worst > run.limit);
-  lane.classList.toggle('chosen', isChosen(run, l));
+  lane.classList.toggle('burst', byBurst(run, l));
   plot.replaceChildren(...band(run, l.worst), ...edges(run), stacks(run, top, ['admitted', joined(l.passed)], ['denied', joined(l.rejected)]), level(l.level));
   plot.setAttribute('aria-label', name + ': ' + l.admitted + ' admitted, ' + l.denied + ' denied; at most ' + worst + ' in one ' + word + ', from ' + rounded(l.worst.begin) + ' on.');
   lane.querySelector('.most').textContent = grouped(worst);
@@ -283,7 +283,7 @@ function draw(run) {
   const most = Math.max(run.limit, ...run.lanes.map(l => l.worst.admitted));
   $('demand').querySelector('.plot').replaceChildren(...edges(run), stacks(run, top, ['requests', joined(run.demand)]));
   $('demand').querySelector('.plot').setAttribute('aria-label', run.requests + ' requests of all clients.');
-  $('sent').textContent = (run.clients > 1 ? 'of ' + run.clients + ' clients. The limit is for each of them.' : 'of one client.') +
+  $('sent').textContent = (run.clients > 1 ? 'of ' + run.clients + ' clients. The limit is for each of them; together, they may get ' + run.clients + ' times as much.' : 'of one client.') +
     ' A bar is ' + rounded(Math.round(run.span / bars)).replace(' ', '\u00a0') + '; the tallest has ' + counted(Math.max(...joined(run.demand))) + '.';
   $('total').textContent = grouped(run.requests) + ' in ' + rounded(run.span);
   for (const part of document.querySelectorAll('.axis')) part.replaceChildren(...axis(run));
@@ -299,7 +299,7 @@ function drawAnswer() {
   const l = drawn.lanes.find(one => one.algorithm === chosen('algorithm'));
   const capacity = /bucket/.test(l.algorithm) ? drawn.burst : drawn.limit;
   $('when').textContent = !l.denied ? 'Nothing was denied. After ' + counted(capacity) + ' at once, it would be:' :
-    'It was sent ' + (l.denied_at ? rounded(l.denied_at) + ' after the begin.' : 'at the begin.');
+    'It was sent ' + (l.denied_at ? rounded(l.denied_at) + ' after the beginning.' : 'at the beginning.');
   $('response').textContent = l.response;
   $('code').textContent = l.code;
   $('copy').textContent = 'Copy as Go';
