@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -133,7 +132,7 @@ func place(c driver.Charge) string { return fmt.Sprint(c.Key, " ", c.Receipt.At)
 // No place is lost while a fifth of the renewals fail, and nothing is left afterwards.
 func TestInFlight_FlakyStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		before := runtime.NumGoroutine()
+		before := goroutines()
 		l := testkit.Limiter(t, &flaky{remote: newRemote(), inRow: make(map[string]int)}, core.InFlight("exports", 10).Hold(2*time.Minute))
 		var held []*core.Reservation
 		for i := range 200 {

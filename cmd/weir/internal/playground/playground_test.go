@@ -105,8 +105,16 @@ func TestRun_Requests(t *testing.T) {
 			for _, rate := range []int{1, 3, 150, MaxRate - 1} {
 				for _, clients := range []int{1, 3, MaxClients} {
 					query := fmt.Sprintf("traffic=%s&per=%s&rate=%d&clients=%d", traffic, per, rate, clients)
-					if r := run(t, query); r.Requests != uint64(periods*rate*clients) {
-						t.Errorf("%s: %d requests, want %d", query, r.Requests, periods*rate*clients)
+					p, err := Parse(query)
+					if err != nil {
+						t.Fatal(err)
+					}
+					n := 0
+					for range p.generator().Traffic() {
+						n++
+					}
+					if n != periods*rate*clients {
+						t.Errorf("%s: %d requests, want %d", query, n, periods*rate*clients)
 					}
 				}
 			}
