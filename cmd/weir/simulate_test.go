@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"regexp"
 	"slices"
@@ -198,7 +199,7 @@ api.r token_bucket 5/m: 2 2 0, most 5 of 5/m
 		},
 		"largest cost": {
 			file:  policy("{name: r, algorithm: sliding_window, limit: 5/m}, {name: s, algorithm: leaky_bucket, limit: 5/m, mode: shadow}"),
-			trace: csv("0.1,k,9223372036854775807*2 0.1,k"),
+			trace: csv(fmt.Sprintf("0.1,k,%d*2 0.1,k", math.MaxInt)),
 			want: `1 admitted, 2 denied, 0 delayed, 0 without a policy; 1 of 1 keys denied, 1 affected
 api 1 2 0, retry 0 0 0, never 2
 api.r sliding_window 5/m: 1 2 0, most 1 of 5/m

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -132,7 +133,8 @@ func TestSuggest_Errors(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "empty", "")
 	write(t, "good", csv("0,k"))
-	write(t, "large", csv("0,k,281474976710655 0,k"))
+	const largest = min(1<<48-1, math.MaxInt)
+	write(t, "large", csv(fmt.Sprintf("0,k,%d 0,k", largest)))
 	for args, want := range map[string]string{
 		"empty":              "empty has no requests",
 		"missing":            "open missing: no such file or directory; a trace is a file, - or a generator: steady, poisson, burst, adversary",
@@ -140,7 +142,7 @@ func TestSuggest_Errors(t *testing.T) {
 		"good good steady":   "steady is a generator, and cannot be combined with other traces",
 		"good -per 100ns":    "period 100ns: ",
 		"good -per 40000d":   "period 960000h0m0s: ",
-		"large":              "the costs of a key within one period are more than 281474976710655, the largest limit",
+		"large":              fmt.Sprintf("the costs of a key within one period are more than %d, the largest limit", largest),
 		"good -key name -- ": `good: no header with a column "name"`,
 	} {
 		var stdout, stderr strings.Builder
