@@ -2,6 +2,8 @@ package main
 
 import (
 	"testing"
+
+	"github.com/weir-go/weir/core"
 )
 
 func TestCount(t *testing.T) {
@@ -37,8 +39,9 @@ func TestSeconds(t *testing.T) {
 		}
 	}
 	for limit, want := range map[string]string{"5/10s": "10s", "5/s": "1s", "5/m burst 9": "1m", "5/10m": "10m", "5/30m": "30m", "5/h": "1h", "5/90m": "1h30m", "5/d": "24h", "5/1500ms": "1.5s"} {
-		if got := periodOf(limit); got != want {
-			t.Errorf("%s: got %s, want %s", limit, got, want)
+		l, err := core.ParseLimit(limit)
+		if got := duration(l.Per); err != nil || got != want {
+			t.Errorf("%s: got %s, %v, want %s", limit, got, err, want)
 		}
 	}
 }

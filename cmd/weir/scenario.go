@@ -184,10 +184,7 @@ func (s *scenario) rules() (all []core.Rule) {
 		policies = []*simulate.Policy{s.other}
 	}
 	for _, p := range policies {
-		l, err := s.set.Limiter(p.Name)
-		if err == nil {
-			all = append(all, l.Rules()...)
-		}
+		all = append(all, p.Limiter.Rules()...)
 	}
 	return all
 }

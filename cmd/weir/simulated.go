@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/cmd/weir/internal/simulate"
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 )
 
@@ -72,6 +71,7 @@ type simulatedMost struct {
 	Begin    time.Time `json:"begin"`
 	Key      string    `json:"key"`
 	AtLeast  bool      `json:"at_least"` // the times of some requests were rounded
+	per      time.Duration
 }
 
 // quantiles describe a distribution.
@@ -107,7 +107,7 @@ func newSimulated(s *scenario, t *traffic, name func(string) string, top int) *s
 		r.Delayed += c.Delayed
 		if c.Denied > 0 {
 			r.DeniedKeys++
-			r.TopKeys = append(r.TopKeys, simulatedKey{key, c.Requests, c.Denied, c.Delayed, deniedBy(c)})
+			r.TopKeys = append(r.TopKeys, simulatedKey{Key: key, Requests: c.Requests, Denied: c.Denied, Delayed: c.Delayed})
 		}
 		if isAffected(c) {
 			r.AffectedKeys++
@@ -122,7 +122,8 @@ func newSimulated(s *scenario, t *traffic, name func(string) string, top int) *s
 	})
 	r.TopKeys = r.TopKeys[:min(max(top, 0), len(r.TopKeys))]
 	for i := range r.TopKeys {
-		r.TopKeys[i].Key = name(r.TopKeys[i].Key)
+		k := &r.TopKeys[i]
+		k.DeniedBy, k.Key = deniedBy(s.Clients[k.Key]), name(k.Key)
 	}
 	for _, p := range s.Policies {
 		if p.Requests > 0 {
@@ -165,7 +166,7 @@ func newSimulatedPolicy(p *simulate.Policy, deniedKeys int, name func(string) st
 			rule.Limit = "not simulated"
 		}
 		if w := r.Worst; w.Admitted > 0 {
-			rule.Most = &simulatedMost{w.Admitted, w.Limit.String(), w.Limit.Events, utc(w.Begin), name(w.Key), w.AtLeast}
+			rule.Most = &simulatedMost{w.Admitted, w.Limit.String(), w.Limit.Events, utc(w.Begin), name(w.Key), w.AtLeast, w.Limit.Per}
 		}
 		q.Rules = append(q.Rules, rule)
 	}
@@ -261,7 +262,7 @@ func (r *simulated) writeRules(out io.Writer) {
 			}
 			most := "–"
 			if m := s.Most; m != nil {
-				most = fmt.Sprintf("%s of %s per %s%s", count(m.Admitted), count(m.Events), periodOf(m.Limit), excess(m))
+				most = fmt.Sprintf("%s of %s per %s%s", count(m.Admitted), count(m.Events), duration(m.per), excess(m))
 				if m.AtLeast {
 					most = "at least " + most
 				}
@@ -285,12 +286,6 @@ func excess(m *simulatedMost) string {
 		return ""
 	}
 	return fmt.Sprintf(" (%v x)", math.Round(100*float64(m.Admitted)/float64(m.Events))/100)
-}
-
-// periodOf returns the period of the text of a limit.
-func periodOf(limit string) string {
-	l, _ := core.ParseLimit(limit)
-	return duration(l.Per)
 }
 
 // writeTimeline writes a chart of the requests over the time.

@@ -55,15 +55,11 @@ func (s *suggester) run(args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	ctx := context.Background()
-	requests := uint64(0)
-	err = s.traffic.read(args, nil, stderr, func(e *simulate.Event) error {
-		requests++
-		return counts.Add(ctx, e)
-	})
+	err = s.traffic.read(args, nil, stderr, func(e *simulate.Event) error { return counts.Add(ctx, e) })
 	if err != nil {
 		return err
 	}
-	r := &suggested{Trace: s.traffic.name, Requests: requests, Keys: counts.Keys(), Deny: s.deny.text, Notes: append([]string{}, s.traffic.notes()...)}
+	r := &suggested{Trace: s.traffic.name, Requests: uint64(s.traffic.stats.Events), Keys: counts.Keys(), Deny: s.deny.text, Notes: append([]string{}, s.traffic.notes()...)}
 	limits := make([]int64, len(s.periods))
 	for i, per := range s.periods {
 		all := counts.Counts(i)

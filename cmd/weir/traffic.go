@@ -22,7 +22,7 @@ type traffic struct {
 	options trace.Options
 	reader  *trace.Reader
 	name    string
-	made    atomic.Int64 // events of a generator
+	made    atomic.Int64 // events of a generator, for progress
 	stats   trace.Stats  // once the traffic has been read
 }
 
@@ -100,11 +100,10 @@ func (t *traffic) events(traces []string, targets []core.Rule) (simulate.Traffic
 
 // count counts an event of a generator.
 func (t *traffic) count(e *simulate.Event) {
-	t.made.Add(1)
-	if t.stats.Events++; t.stats.Events == 1 {
+	if t.stats.Events = int(t.made.Add(1)); t.stats.Events == 1 {
 		t.stats.First = e.At
 	}
-	t.stats.Last, t.stats.Fractions = e.At, true
+	t.stats.Last = e.At
 }
 
 // empty returns the error about traffic without an event.

@@ -12,7 +12,6 @@ import (
 // A lane is the simulation of one algorithm.
 type lane struct {
 	Lane
-	limiter    *core.Limiter
 	rule       core.Rule
 	simulation *simulate.Simulation
 	policy     *simulate.Policy
@@ -20,11 +19,11 @@ type lane struct {
 
 func newLane(p Parameters, a driver.Algorithm) (*lane, error) {
 	l := &lane{rule: p.rule(a), simulation: simulate.New()}
-	var err error
-	if l.limiter, err = core.New(l.simulation.Store(), l.rule); err != nil {
+	limiter, err := core.New(l.simulation.Store(), l.rule)
+	if err != nil {
 		return nil, err
 	}
-	l.policy = l.simulation.Add(ruleName, l.limiter)
+	l.policy = l.simulation.Add(ruleName, limiter)
 	l.Algorithm, l.Code = a.String(), p.code(a)
 	l.Passed, l.Rejected, l.Level = make([]int, bins), make([]int, bins), make([]float64, bins)
 	return l, nil
@@ -71,18 +70,18 @@ func (l *lane) peekLevel(ctx context.Context, i int, span int64) error {
 
 // result returns the Lane with the figures of the simulation.
 func (l *lane) result(ctx context.Context) (Lane, error) {
+	p := l.policy
 	if l.Response == "" {
 		const key = "another" // which has sent nothing
-		if _, err := l.limiter.AllowN(ctx, key, l.rule.Capacity()); err != nil {
+		if _, err := p.Limiter.AllowN(ctx, key, l.rule.Capacity()); err != nil {
 			return Lane{}, err
 		}
-		d, err := l.limiter.Peek(ctx, key)
+		d, err := p.Limiter.Peek(ctx, key)
 		if err != nil {
 			return Lane{}, err
 		}
 		l.Response = response(d.State(0))
 	}
-	p := l.policy
 	l.Admitted, l.Denied, l.Delayed = p.Admitted, p.Denied, p.Delayed
 	l.Retry, l.RetryMax = p.RetryAfter.Quantile(0.5), p.RetryAfter.Max
 	if len(p.Rules) > 0 && p.Rules[0] != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/weir-go/weir/cmd/weir/internal/simulate"
 	"github.com/weir-go/weir/core"
 )
 
@@ -18,7 +19,7 @@ func response(s core.State) string {
 	}
 	window, plural, burst := "", "s", ""
 	if fill >= time.Second {
-		window = fmt.Sprintf(";w=%d", seconds(fill))
+		window = fmt.Sprintf(";w=%d", simulate.Seconds(fill))
 	}
 	if l.Events == 1 {
 		plural = ""
@@ -35,8 +36,5 @@ Retry-After: %[3]d
 X-Content-Type-Options: nosniff
 
 {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":"Policy \"%[6]s\" allows %[7]d request%[8]s per %[9]v s%[10]s. Retry in %[3]d s.","instance":"/","violated-policies":[%[1]q]}
-`, s.Rule.ClientName(), s.Remaining, max(1, seconds(s.Window)), capacity, window, s.Rule.ClientName(), l.Events, plural, l.Per.Seconds(), burst)
+`, s.Rule.ClientName(), s.Remaining, simulate.Seconds(s.Window), capacity, window, s.Rule.ClientName(), l.Events, plural, l.Per.Seconds(), burst)
 }
-
-// seconds returns d in seconds, rounded up.
-func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

@@ -10,15 +10,17 @@ import (
 // A Policy is a limiter, with counts of its decisions.
 type Policy struct {
 	Name                       string
+	Limiter                    *core.Limiter
 	Requests, Admitted, Denied uint64
 	Delayed                    uint64 // admitted, after a delay
 	// RetryAfter has the waits that denied clients were told, in seconds, rounded up as in the header field.
 	RetryAfter Distribution
 	Never      uint64  // denials of costs that can never be admitted, without such a wait
 	Rules      []*Rule // in the order of those of the limiter; those that never counted an event are nil
-
-	limiter *core.Limiter
 }
+
+// Seconds returns the value of Retry-After for a wait: whole seconds, rounded up, at least 1.
+func Seconds(d time.Duration) int64 { return max(1, int64((d+time.Second-1)/time.Second)) }
 
 // count counts the decision d about e, an event of c.
 func (p *Policy) count(c *Client, e *Event, d *core.Decision) {
@@ -34,7 +36,7 @@ func (p *Policy) count(c *Client, e *Event, d *core.Decision) {
 		p.Never++
 	default:
 		p.Denied++
-		p.RetryAfter.Add(max(1, int64((d.RetryAfter+time.Second-1)/time.Second)))
+		p.RetryAfter.Add(Seconds(d.RetryAfter))
 	}
 	if p.Rules == nil {
 		p.Rules = make([]*Rule, d.Len())
@@ -44,7 +46,7 @@ func (p *Policy) count(c *Client, e *Event, d *core.Decision) {
 			continue
 		}
 		if p.Rules[i] == nil {
-			p.Rules[i] = &Rule{Rule: p.limiter.Rules()[i]}
+			p.Rules[i] = &Rule{Rule: p.Limiter.Rules()[i]}
 		}
 		p.Rules[i].count(c, e, d, &s)
 	}

@@ -36,7 +36,7 @@ func (s *Simulation) Store() core.Store { return s.store }
 
 // Add adds a policy, whose limiter has the store of s.
 func (s *Simulation) Add(name string, l *core.Limiter) *Policy {
-	p := &Policy{Name: name, limiter: l}
+	p := &Policy{Name: name, Limiter: l}
 	s.Policies = append(s.Policies, p)
 	return p
 }
@@ -48,7 +48,7 @@ func (s *Simulation) Decide(ctx context.Context, p *Policy, e *Event) (core.Deci
 	d := core.Decision{Allowed: true}
 	if p != nil {
 		var err error
-		s.ask[0] = core.Ask{Limiter: p.limiter, Key: e.Key, Cost: e.Cost, Plan: e.Plan}
+		s.ask[0] = core.Ask{Limiter: p.Limiter, Key: e.Key, Cost: e.Cost, Plan: e.Plan}
 		if d, err = core.AllowTogether(ctx, s.ask[:]...); err != nil {
 			return d, err
 		}
@@ -69,5 +69,5 @@ func (s *Simulation) Decide(ctx context.Context, p *Policy, e *Event) (core.Deci
 // Peek returns the decision that an event of a key would get in a policy of s at a time, and counts nothing.
 func (s *Simulation) Peek(ctx context.Context, p *Policy, key string, at int64) (core.Decision, error) {
 	s.now = at
-	return p.limiter.Peek(ctx, key)
+	return p.Limiter.Peek(ctx, key)
 }
