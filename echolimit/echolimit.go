@@ -50,8 +50,10 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) echo.Middleware
 	g, answer := adapter.New[respond](name, l, key, opts...)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			r, outcome, rejection := g.Admit(&view{c}, c.Response().Header(), c.Request(), c.Path())
+			original := c.Request()
+			r, outcome, rejection := g.Admit(&view{c}, c.Response().Header(), original, c.Path())
 			c.SetRequest(r)
+			defer func() { adapter.CopyBack(original, c.Request()) }()
 			switch {
 			case rejection == nil && outcome == nil:
 				return next(c)
@@ -158,9 +160,7 @@ func OnRejected(f func(c echo.Context, rejection *gate.Rejection) error) gate.Op
 // [gate.Key] and [gate.Reset] do not know it: for these, use l itself. An empty key is rejected with 400. Check panics if l is nil, or if an option is not one of [gate.Cost],
 // [gate.FailClosed], [gate.Headers], [gate.OnDecision] and [gate.OnError].
 func Check(c echo.Context, l *core.Limiter, key string, opts ...gate.Option) error {
-	r, rejection := adapter.Check(name, &view{c}, c.Response().Header(), c.Request(), l, key, opts...)
-	c.SetRequest(r)
-	if rejection != nil {
+	if rejection := adapter.Check(name, &view{c}, c.Response().Header(), c.Request(), l, key, opts...); rejection != nil {
 		return problem(c, rejection)
 	}
 	return nil

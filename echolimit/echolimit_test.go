@@ -90,6 +90,8 @@ func buildCalls(gates []gatetest.Gate, h func(w http.ResponseWriter, c gatetest.
 	e.Any("/*", func(c echo.Context) error {
 		return h(c.Response(), gatetest.Call{
 			Context: func() context.Context { return c.Request().Context() },
+			Request: c.Request,
+			Replace: c.SetRequest,
 			Check: func(l *core.Limiter, key string, opts ...gate.Option) error {
 				return unanswered(c, echolimit.Check(c, l, key, opts...))
 			},

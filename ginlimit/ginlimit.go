@@ -44,8 +44,10 @@ const name = "ginlimit"
 func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) gin.HandlerFunc {
 	g, answer := adapter.New[respond](name, l, key, opts...)
 	return func(c *gin.Context) {
-		r, outcome, rejection := g.Admit(c, c.Writer.Header(), c.Request, c.FullPath())
+		original := c.Request
+		r, outcome, rejection := g.Admit(c, c.Writer.Header(), original, c.FullPath())
 		c.Request = r
+		defer func() { adapter.CopyBack(original, c.Request) }()
 		if rejection == nil {
 			run(outcome, c)
 			return
@@ -132,8 +134,7 @@ func OnRejected(f func(c *gin.Context, rejection *gate.Rejection)) gate.Option {
 // [gate.Key] and [gate.Reset] do not know it: for these, use l itself. An empty key is rejected with 400. Check panics if l is nil, or if an option is not one of [gate.Cost],
 // [gate.FailClosed], [gate.Headers], [gate.OnDecision] and [gate.OnError].
 func Check(c *gin.Context, l *core.Limiter, key string, opts ...gate.Option) bool {
-	r, rejection := adapter.Check(name, c, c.Writer.Header(), c.Request, l, key, opts...)
-	c.Request = r
+	rejection := adapter.Check(name, c, c.Writer.Header(), c.Request, l, key, opts...)
 	if rejection != nil {
 		abort(c, rejection, nil)
 	}

@@ -97,6 +97,8 @@ func buildCalls(gates []gatetest.Gate, h func(w http.ResponseWriter, c gatetest.
 	e.Any("/*path", func(c *gin.Context) {
 		if err := h(c.Writer, gatetest.Call{
 			Context: func() context.Context { return c },
+			Request: func() *http.Request { return c.Request },
+			Replace: func(r *http.Request) { c.Request = r },
 			Check: func(l *core.Limiter, key string, opts ...gate.Option) error {
 				if !ginlimit.Check(c, l, key, opts...) {
 					return c.Errors.Last()

@@ -10,9 +10,10 @@ import (
 	"github.com/weir-go/weir/core/gate/adapter"
 )
 
-// run runs the remaining handlers with o. If o is nil, Gin runs them.
+// run runs the remaining handlers with o.
 func run(o *adapter.Outcome, c *gin.Context) {
 	if o == nil {
+		c.Next()
 		return
 	}
 	if o.NeedsStatus() {

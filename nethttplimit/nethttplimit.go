@@ -41,7 +41,9 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(http.Handl
 			panic(name + ": New: handler is nil")
 		}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			original := r
 			r, outcome, rejection := g.Admit(r.Context(), w.Header(), r, r.Pattern)
+			defer adapter.CopyBack(original, r)
 			switch {
 			case rejection == nil && outcome == nil:
 				next.ServeHTTP(w, r)
@@ -119,15 +121,14 @@ func OnRejected(f func(w http.ResponseWriter, r *http.Request, rejection *gate.R
 // Check must be called before the response begins, and not from several goroutines at once. For the
 // messages of a websocket, use [core.Limiter.Allow].
 //
-// Check adds the rules of l to the header fields, and [gate.FromContext] then returns its decision. If
-// no gate has decided about r before, a net/http handler has no place for a decision: FromContext
-// returns none, and the fields have only the rules of the last Check. [gate.Settle], [gate.Refund] and
+// Check adds the rules of l to the header fields, and [gate.FromContext] then returns its decision: if no
+// gate has decided about r before, Check sets the context of r. [gate.Settle], [gate.Refund] and
 // [gate.RefundIf] of outer gates do not change the charge of Check, and
 // [gate.Key] and [gate.Reset] do not know it: for these, use l itself. An empty key is rejected with 400.
 // Check panics if l is nil, or if an option is not one of [gate.Cost], [gate.FailClosed], [gate.Headers],
 // [gate.OnDecision] and [gate.OnError].
 func Check(w http.ResponseWriter, r *http.Request, l *core.Limiter, key string, opts ...gate.Option) bool {
-	r, rejection := adapter.Check(name, r.Context(), w.Header(), r, l, key, opts...)
+	rejection := adapter.Check(name, r.Context(), w.Header(), r, l, key, opts...)
 	if rejection != nil {
 		adapter.WriteProblem(w, r, rejection.Problem)
 	}

@@ -24,9 +24,9 @@ var (
 var errCheckPlaces = fmt.Errorf("%w: a rule is InFlight, and Check cannot free its place: call Reserve and Release of the limiter, and Deny", core.ErrInvalidAsk)
 
 // check decides about a key that a handler of r has found, for the function of an adapter called name.
-// It writes the header fields to h, and returns a Rejection unless the handler may go on. The request
-// that it returns is r, or a copy whose context has the decision, if no gate has decided about r before.
-func check(name string, ctx context.Context, h http.Header, r *http.Request, l *core.Limiter, key string, opts []Option) (*http.Request, *Rejection) {
+// It writes the header fields to h, and returns a Rejection unless the handler may go on. If no gate has
+// decided about r before, r gets a context that has the decision.
+func check(name string, ctx context.Context, h http.Header, r *http.Request, l *core.Limiter, key string, opts []Option) *Rejection {
 	function := name + ": Check"
 	argument.NotNil(function, "limiter", l)
 	g := &gate{options: options{adapter: name}, policies: checkPolicies, log: checkLog, check: true}
@@ -47,29 +47,36 @@ func check(name string, ctx context.Context, h http.Header, r *http.Request, l *
 		e.Decision, rejection = core.Decision{}, g.reject(&e, h, r, errCheckPlaces, storeFailure(r, errCheckPlaces, false))
 	}
 	if rejection == nil && e.Decision.Len() > 0 {
-		r = rec.attach(r)
+		rec.attach(r)
 		rejection = rec.apply(h, r, &e)
 	}
 	g.report(ctx, &e, r.Pattern, rejection)
 	if rejection != nil {
 		removeBody(h)
 	}
-	return r, rejection
+	return rejection
 }
 
-// removeBody removes the fields that a handler may have set about the body of its own response.
+// removeBody removes the fields that a handler may have set about the body of its own response. It leaves
+// Content-Encoding, because a middleware around the handler may have announced that it compresses all bodies.
 func removeBody(h http.Header) {
-	for _, name := range []string{"Content-Length", "Content-Encoding", "Etag", "Last-Modified"} {
+	for _, name := range []string{"Content-Length", "Etag", "Last-Modified"} {
 		delete(h, name)
 	}
 }
 
 // attach makes rec the last check of the handler of r. It replaces a check of the same limiter just
 // before, so that a handler may make any number of them.
-func (rec *record) attach(r *http.Request) *http.Request {
+//
+// Without a record in its context, r itself gets one. A copy of r would hide from the server what the
+// handler writes into it later, such as the files of a form.
+func (rec *record) attach(r *http.Request) {
 	place := recordOf(r.Context())
 	if place == nil {
-		return rec.bind(r)
+		rec.request = *r
+		rec.original = &rec.request
+		*r = *r.WithContext((*recordContext)(rec))
+		return
 	}
 	for {
 		latest := place.latest.Load()
@@ -82,7 +89,7 @@ func (rec *record) attach(r *http.Request) *http.Request {
 			rec.outer = latest
 		}
 		if place.latest.CompareAndSwap(latest, rec) {
-			return r
+			return
 		}
 	}
 }

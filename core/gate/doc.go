@@ -44,6 +44,21 @@
 // [OnDecision] gets an [Event] for each request: the outcome, the decision, the route and the error.
 // Package observe counts the decisions of all limiters on a store, by rule and plan.
 //
+// # The request
+//
+// A gate passes a copy of the request on, whose context has the decision. When the handler has returned or
+// panicked, the MultipartForm, Form, PostForm and Pattern of the copy are set in the request of the code
+// around the gate: net/http then removes the files of uploads, and logs, metrics and traces find the route.
+// Code around the gate does not find
+//
+//   - the values of [net/http.Request.PathValue] of a router inside the gate
+//   - what is set in a further copy, such as that of [net/http.TimeoutHandler] or [net/http.StripPrefix]
+//     inside the gate: a handler behind it that parses a form calls RemoveAll of the MultipartForm
+//
+// Handlers find trailers of the request only if the field Trailer has announced them. In Gin and Echo, the
+// copy stays the request of the framework. An error handler that is the first to parse a form with files
+// calls RemoveAll, too.
+//
 // # Requests without a key
 //
 // A request without a key is rejected with 401 or 400. The keys found before the missing key are
@@ -88,6 +103,10 @@
 // A [core.InFlight] limits the requests of a key that run at the same time. An admitted request takes a
 // place and has it until its handler has returned, panicked or returned an error, even if the client has
 // hung up. A leaky bucket delays a request that has its place already.
+//
+// A gate takes places when it knows all keys. A key function that reads the body, such as
+// [keyfunc.FormValue], can wait for a slow client, and no place bounds these requests. To bound them, put a
+// gate with the InFlight around that of the other keys.
 //
 //	exports := core.Must(core.New(store, core.InFlight("exports", 5)))
 //	limit := nethttplimit.New(exports, user)

@@ -35,9 +35,17 @@ type writer struct {
 	written bool
 }
 
+// Unwrap is for http.ResponseController.
+func (w *writer) Unwrap() http.ResponseWriter { w.written = true; return w.ResponseWriter }
+
 func (w *writer) WriteHeader(status int) {
 	w.written = true
 	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *writer) Write(b []byte) (int, error) {
+	w.written = true
+	return w.ResponseWriter.Write(b)
 }
 
 var errAnswered = errors.New("the response is written")
@@ -46,6 +54,8 @@ func calls(gates []gatetest.Gate, h func(http.ResponseWriter, gatetest.Call) err
 	var next Handler = func(c *Context) {
 		_ = h(c.Writer, gatetest.Call{
 			Context: func() context.Context { return c.Request.Context() },
+			Request: func() *http.Request { return c.Request },
+			Replace: func(r *http.Request) { c.Request = r },
 			Check: func(l *core.Limiter, key string, opts ...gate.Option) error {
 				if !Check(c, l, key, opts...) {
 					return errAnswered

@@ -17,7 +17,7 @@
 //  3. For each request, the middleware calls [Gate.Admit] with the context of the framework, the
 //     header of the response, the request, and the pattern of the route that the framework has
 //     matched, if it has its own. It must replace the framework's request by the request that
-//     Admit returns, whose context contains the decision.
+//     Admit returns, whose context contains the decision, and defer [CopyBack].
 //  4. If Admit returns no Rejection, the middleware runs the handler with [Outcome.Run], and with
 //     the ResponseWriter of [Outcome.Watch]. If the Outcome is nil, it may run the handler
 //     directly. The framework must write the response to the ResponseWriter of Watch. If the
@@ -48,8 +48,6 @@
 //   - If the framework has its own ResponseWriter interface, wrap it only if
 //     [Outcome.NeedsStatus] is true, and call [Outcome.Answer] before the first byte is written,
 //     and with the status 101 after the connection was taken over. See ginlimit.
-//   - If the framework's handlers cannot replace the request, as in net/http, gate.FromContext finds the
-//     decision of Check only behind a gate. The test of such an adapter needs gatetest.FixedRequest.
 //   - If handlers return errors and an error handler writes the response, the function that Run
 //     calls must return false, and the adapter must call Answer when the response is written. See
 //     echolimit.

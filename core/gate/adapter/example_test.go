@@ -27,8 +27,10 @@ func NewMiddleware(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(
 	g, answer := adapter.New[Respond]("examplelimit", l, key, opts...)
 	return func(next Handler) Handler {
 		return func(c *Context) {
-			r, outcome, rejection := g.Admit(c.Request.Context(), c.Writer.Header(), c.Request, "")
+			original := c.Request
+			r, outcome, rejection := g.Admit(original.Context(), c.Writer.Header(), original, "")
 			c.Request = r
+			defer func() { adapter.CopyBack(original, c.Request) }()
 			if rejection == nil {
 				c.Writer = outcome.Watch(c.Writer)
 				outcome.Run(func() (answered bool) { next(c); return true })
@@ -55,10 +57,9 @@ func OnRejected(f Respond) gate.Option { return adapter.Rejected("examplelimit",
 
 // Check asks inside a handler.
 func Check(c *Context, l *core.Limiter, key string, opts ...gate.Option) bool {
-	r, rejection := adapter.Check("examplelimit", c.Request.Context(), c.Writer.Header(), c.Request, l, key, opts...)
-	c.Request = r
+	rejection := adapter.Check("examplelimit", c.Request.Context(), c.Writer.Header(), c.Request, l, key, opts...)
 	if rejection != nil {
-		adapter.WriteProblem(c.Writer, r, rejection.Problem)
+		adapter.WriteProblem(c.Writer, c.Request, rejection.Problem)
 	}
 	return rejection == nil
 }

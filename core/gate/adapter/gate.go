@@ -62,7 +62,7 @@ func PerIP(name string, limit core.Limit, opts ...gate.Option) *core.Limiter {
 // Outcome is nil. If Admit returns a Rejection, the handler must not run; all header fields of the
 // response are set except Content-Type and X-Content-Type-Options, and nothing is written. In both
 // cases the adapter must replace r by the returned request, which is r or a copy with the decision
-// in its context.
+// in its context, and call [CopyBack] at the end.
 func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request, pattern string) (*http.Request, *Outcome, *gate.Rejection) {
 	r, served, rejection := g.gate.Admit(ctx, h, r, pattern)
 	if served == nil {
@@ -76,9 +76,9 @@ func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request, patter
 // FailClosed, Headers, OnDecision and OnError; Check panics if another option is given, or if l is nil.
 // If l has a [core.InFlight] rule that admits the event, the Rejection has the status 500.
 // If Check returns a Rejection, the adapter answers it as a middleware does, but without OnDenied and OnRejected.
-// Otherwise the handler goes on. The framework's request must be replaced by the returned one, if that is
-// possible.
-func Check(name string, ctx context.Context, h http.Header, r *http.Request, l *core.Limiter, key string, opts ...gate.Option) (*http.Request, *gate.Rejection) {
+// Otherwise the handler goes on. If no gate has decided about r before, Check sets the context of r, so that
+// [gate.FromContext] finds the decision.
+func Check(name string, ctx context.Context, h http.Header, r *http.Request, l *core.Limiter, key string, opts ...gate.Option) *gate.Rejection {
 	return inner.Check(name, ctx, h, r, l, key, opts)
 }
 

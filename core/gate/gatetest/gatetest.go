@@ -23,6 +23,8 @@
 //   - Contexts: the handler gets the request that Admit returns, whose context has the decision, also
 //     behind several gates. The Store gets the values, the deadline and the end of the context of the
 //     request. Key functions, Skip and Cost get one context.
+//   - Requests: code around the gate finds in its request the MultipartForm, Form, PostForm and Pattern that
+//     code inside the gate has set, also after a panic, so that net/http removes the files of uploads.
 //   - Hang-ups: the handler of a client that has hung up while the Store decided, or while a leaky bucket
 //     held the request, does not run.
 //   - RefundIf: it gets the status of the response once, for every way to write it: WriteHeader, Write,
@@ -99,6 +101,10 @@ type Call struct {
 	// Context returns the context that the framework has for gate.FromContext. It is called after
 	// Check, and may then be the context of another request.
 	Context func() context.Context
+	// Request returns the request that the framework has now.
+	Request func() *http.Request
+	// Replace replaces the request of the framework. It is nil if handlers cannot do that, as in net/http.
+	Replace func(r *http.Request)
 }
 
 // Calls returns an Option that adds the tests of the adapter's Check and Deny. build must make an
@@ -107,10 +113,6 @@ type Call struct {
 func Calls(build func(gates []Gate, h func(w http.ResponseWriter, c Call) error) http.Handler) Option {
 	return func(s *suite) { s.buildCalls = build }
 }
-
-// FixedRequest returns an Option for frameworks whose Check cannot replace the request of the handler, as
-// in net/http. Without a gate before Check, gate.FromContext then does not find the decision of Check.
-func FixedRequest() Option { return func(s *suite) { s.fixedRequest = true } }
 
 // Errors returns an Option that adds the tests of handlers that return errors. build must make an
 // application like a Build, whose framework handles the error of h. If h has written no response,
@@ -155,7 +157,6 @@ type suite struct {
 	onDenied      func(func(http.ResponseWriter, *http.Request, core.Decision)) gate.Option
 	onRejected    func(func(http.ResponseWriter, *http.Request, *gate.Rejection)) gate.Option
 	errorHandler  string // the media type of its documents; empty if the adapter writes the responses
-	fixedRequest  bool
 }
 
 // Run runs every test as a subtest.
@@ -170,6 +171,8 @@ func Run(t *testing.T, build Build, opts ...Option) {
 	t.Run("several gates", s.testGates)
 	t.Run("refund", s.testRefund)
 	t.Run("streams", s.testStreams)
+	t.Run("uploads", s.testUploads)
+	t.Run("outer readers", s.testOuterReaders)
 	t.Run("in flight", s.testInFlight)
 	t.Run("places", s.testPlaces)
 	t.Run("panics", s.testPanics)

@@ -21,8 +21,8 @@ type Functions[Option, Rejection, Problem any] struct {
 	// PerIP returns the limiter of the function PerIP of the adapter called name.
 	PerIP func(name string, limit core.Limit, opts []Option) *core.Limiter
 	// Check decides about a key that a handler of r has found, for the function called name. It returns
-	// nil if the request may go on, and the request with the decision.
-	Check func(name string, ctx context.Context, h http.Header, r *http.Request, l *core.Limiter, key string, opts []Option) (*http.Request, Rejection)
+	// nil if the request may go on. The context of r then has the decision.
+	Check func(name string, ctx context.Context, h http.Header, r *http.Request, l *core.Limiter, key string, opts []Option) Rejection
 	// Deny returns the Rejection for a denial, and sets its header fields.
 	Deny func(name string, h http.Header, r *http.Request, d core.Decision) Rejection
 	// WriteProblem responds to r with a problem document.

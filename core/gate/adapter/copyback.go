@@ -1,0 +1,28 @@
+package adapter
+
+import "net/http"
+
+// CopyBack sets in original what code inside the gate has set in r: MultipartForm, Form, PostForm and
+// Pattern. original is the request that was given to [Gate.Admit], and r the request that the framework has
+// when the handler has returned or panicked. If both are the same, CopyBack does nothing.
+//
+// net/http removes the temporary files of the MultipartForm of the request that it has made, and code
+// around a gate, such as a log, finds the route and the form there. An adapter defers CopyBack before it
+// runs the handler or a function of OnDenied or OnRejected.
+func CopyBack(original, r *http.Request) {
+	if original == r {
+		return
+	}
+	if r.MultipartForm != original.MultipartForm {
+		original.MultipartForm = r.MultipartForm
+	}
+	if r.Form != nil {
+		original.Form = r.Form
+	}
+	if r.PostForm != nil {
+		original.PostForm = r.PostForm
+	}
+	if r.Pattern != original.Pattern {
+		original.Pattern = r.Pattern
+	}
+}
