@@ -166,7 +166,7 @@ func newComparison(before, after *scenario, t *traffic, name func(string) string
 	for i := range c.TopKeys {
 		c.TopKeys[i].Key = name(c.TopKeys[i].Key)
 	}
-	c.Notes = append(after.notes(), t.notes()...)
+	c.Notes = append(after.notes(), t.notes(c.Keys)...)
 	return c
 }
 
@@ -179,7 +179,7 @@ func (c *comparison) write(out io.Writer) error {
 	if len(c.Changes) > 0 {
 		print("")
 	}
-	print("%s: %s of %s", c.Trace, plural(int(c.Requests), "request"), plural(c.Keys, "key"))
+	print("%s: %s of %s", printable(c.Trace, false), plural(int(c.Requests), "request"), plural(c.Keys, "key"))
 	print("%s of %s newly denied, %s of them more than %.0f %% of their requests", count(c.NewlyDenied), plural(c.Keys, "key"), count(c.NewlyAffected), 100*affected)
 	print("%s of %s no longer denied", count(c.NoMoreDenied), plural(c.Keys, "key"))
 	if both := c.MoreDenied + c.FewerDenied + c.AsDenied; both > 0 {

@@ -62,7 +62,8 @@
 //
 // The key of a request is its field key, or remote_addr, remote_ip or client_ip; the flag -key names
 // another field, such as user, or user.id for the field id of an object. An address is used as keyfunc.RemoteIP
-// does. A field "request", or "method" and "path", chooses the policy by the routes of the file. Other requests have the policy
+// does; a list of addresses, as in X-Forwarded-For, cannot be read. In an access log, the address may follow other
+// words, such as the time and the name of a container. A field "request", or "method" and "path", chooses the policy by the routes of the file. Other requests have the policy
 // of the flag -policy, or the only policy of the file. The flags -time, -cost, -plan and -request name other fields,
 // and -format forces a format.
 //
@@ -104,6 +105,11 @@
 // users of the machine can read arguments, so a URL with a password belongs into WEIR_REDIS_URL. The
 // bytes of the option rules.KeySecret are read from the environment variable WEIR_KEY_SECRET. If the
 // prefix or the secret is not that of the programs, they do not find the overrides.
+//
+// # Output
+//
+// In all output, characters that control a terminal or the direction of text are written as escapes, such as \x1b
+// and \u202e, also in the output of weir rules get.
 //
 // # Exit status
 //
@@ -177,10 +183,10 @@ var (
 
 // run runs the command with args, and returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
-	out := &errWriter{to: stdout}
-	status := dispatch(flag.NewFlagSet("weir", flag.ContinueOnError), commands, "", args, out, stderr)
+	out, errs := &errWriter{to: stdout}, &errWriter{to: stderr}
+	status := dispatch(flag.NewFlagSet("weir", flag.ContinueOnError), commands, "", args, out, errs)
 	if status == 0 && out.err != nil {
-		return exitStatus(out.err, stderr)
+		return exitStatus(out.err, errs)
 	}
 	return status
 }
@@ -239,15 +245,19 @@ func exitStatus(err error, stderr io.Writer) int {
 // parse returns args without the flags at their beginning. It reports false if the command ends with
 // a status, because args contain -help or an unknown flag.
 func parse(flags *flag.FlagSet, args []string, stderr io.Writer, used ...command) (rest []string, status int, ok bool) {
+	flags.SetOutput(io.Discard)
+	flags.Usage = func() {}
+	err := flags.Parse(args)
 	flags.SetOutput(stderr)
-	flags.Usage = func() { usage(stderr, flags, used...) }
-	switch err := flags.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return nil, 0, false
-	case err != nil:
-		return nil, exitUsage, false
+	switch {
+	case err == nil:
+		return flags.Args(), 0, true
+	case !errors.Is(err, flag.ErrHelp):
+		status = exitUsage
+		fmt.Fprintln(stderr, printable(err.Error(), false))
 	}
-	return flags.Args(), 0, true
+	usage(stderr, flags, used...)
+	return nil, status, false
 }
 
 // parseAnywhere is parse for flags that may also follow arguments. The result is the arguments. After "--",
@@ -280,11 +290,11 @@ func usage(w io.Writer, flags *flag.FlagSet, used ...command) {
 func report(w io.Writer, err error) {
 	var all rules.Errors
 	if !errors.As(err, &all) {
-		fmt.Fprintln(w, "weir:", strings.TrimPrefix(err.Error(), "weir: "))
+		fmt.Fprintln(w, "weir:", printable(strings.TrimPrefix(err.Error(), "weir: "), false))
 		return
 	}
 	for _, e := range all {
-		fmt.Fprintln(w, e)
+		fmt.Fprintln(w, printable(e.Error(), false))
 		if e.Excerpt != "" {
 			fmt.Fprintln(w, "\t"+strings.ReplaceAll(e.Excerpt, "\n", "\n\t"))
 		}

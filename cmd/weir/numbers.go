@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weir-go/weir/core"
 )
 
 // count returns n with spaces between groups of three digits.
@@ -52,6 +54,9 @@ func percent[N int | uint64](n, all N) string {
 
 // seconds returns a text for a time in seconds.
 func seconds(s float64) string {
+	if s >= core.Never.Seconds() {
+		return duration(core.Never)
+	}
 	d := time.Duration(s * float64(time.Second))
 	switch {
 	case d >= 10*time.Second:
@@ -64,5 +69,8 @@ func seconds(s float64) string {
 
 // duration returns d as 1h and not 1h0m0s, and 15m and not 15m0s.
 func duration(d time.Duration) string {
+	if d == core.Never {
+		return "never"
+	}
 	return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(d.String())
 }

@@ -1,9 +1,17 @@
 package main
 
 import (
+	"cmp"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/weir-go/weir/cmd/weir/internal/simulate"
+	"github.com/weir-go/weir/cmd/weir/internal/trace"
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 func TestCount(t *testing.T) {
@@ -42,6 +50,59 @@ func TestSeconds(t *testing.T) {
 		l, err := core.ParseLimit(limit)
 		if got := duration(l.Per); err != nil || got != want {
 			t.Errorf("%s: got %s, %v, want %s", limit, got, err, want)
+		}
+	}
+}
+
+// Times that cannot be written as a duration, such as the wait after a denial without an end, have a word.
+func TestNever(t *testing.T) {
+	const never, nearly = core.Never, core.Never - 1
+	for name, got := range map[string]string{
+		"duration": duration(never), "seconds": seconds(never.Seconds()), "seconds of Retry-After": seconds(float64(simulate.Seconds(never))),
+		"more seconds": seconds(1e300), "wait": wait(never), "nearly, seconds": seconds(nearly.Seconds()), "nearly, seconds of Retry-After": seconds(float64(simulate.Seconds(nearly))),
+		"nearly, wait": wait(nearly),
+	} {
+		if got != "never" {
+			t.Errorf("%s: got %s", name, got)
+		}
+	}
+	if got := progress(trace.Stats{Read: 1, Total: 1 << 50}, time.Hour); !strings.HasSuffix(got, ", 0 requests, 999h left") {
+		t.Errorf("got the progress %s", got)
+	}
+	for d, want := range map[time.Duration]int64{0: 1, 1: 1, time.Second: 1, time.Second + 1: 2, never: int64(never/time.Second) + 1} {
+		if got := simulate.Seconds(d); got != want {
+			t.Errorf("%d: got %d seconds, want %d", d, got, want)
+		}
+	}
+}
+
+// Denials without an end, or with one after all durations, are in no report as a duration.
+func TestRun_Never(t *testing.T) {
+	server := redistest.Shared(t)
+	t.Chdir(t.TempDir())
+	after := time.Now().Add(core.Never).Add(24 * time.Hour).UTC()
+	var keys, events []string
+	for key, override := range map[string]string{
+		"blocked": "blocked: true", "long": `blocked: true, until: "9999-01-01T00:00:00Z"`, "after": "blocked: true, until: " + strconv.Quote(after.Format(time.RFC3339)), "limit": "limits: {r: blocked}",
+	} {
+		keys, events = append(keys, key+": {"+override+"}"), append(events, "0.5,"+key)
+	}
+	write(t, "old.yaml", policy("{name: r, algorithm: leaky_bucket, limit: 2/m}"))
+	for _, algorithm := range []string{"token_bucket", "leaky_bucket", "fixed_window", "sliding_window", "sliding_log", "quota", "in_flight"} {
+		limit := map[string]string{"quota": "2/month", "in_flight": "2"}[algorithm]
+		write(t, "new.yaml", "policies: {api: {rules: [{name: r, algorithm: "+algorithm+", limit: "+cmp.Or(limit, "2/m")+"}], keys: {"+strings.Join(keys, ", ")+"}}}")
+		write(t, "trace", csv(strings.Join(events, " ")+" 0.5,cost,3"))
+		commands := []string{"simulate new.yaml trace -keys", "simulate -json new.yaml trace", "diff old.yaml new.yaml -trace trace -keys", "diff old.yaml new.yaml", "suggest trace"}
+		for _, key := range []string{"blocked", "long", "after", "limit"} {
+			commands = append(commands, "explain new.yaml api "+key)
+			for _, command := range []string{"usage", "explain"} {
+				commands = append(commands, "rules "+command+" -prefix never: -redis redis://"+server.Addr+" -config new.yaml api "+key)
+			}
+		}
+		for _, args := range commands {
+			if got := output(t, strings.Fields(args)...); regexp.MustCompile("256204[0-9]h|922337203[0-9]|-[0-9]+h").MatchString(got) {
+				t.Errorf("%s, %s: got\n%s", algorithm, args, got)
+			}
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -10,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 
@@ -82,25 +79,8 @@ func getConfig(ctx context.Context, r *remote, _ []string) error {
 	if err != nil {
 		return fmt.Errorf("configuration of %v: %w", r.source, err)
 	}
-	_, err = r.stdout.Write(printable(text))
+	_, err = r.stdout.Write(text)
 	return err
-}
-
-// printable returns text with escapes, such as \x1b, for the characters that control a terminal. A
-// configuration needs none of them except tabs and the ends of lines.
-func printable(text []byte) (shown []byte) {
-	for len(text) > 0 {
-		c, n := utf8.DecodeRune(text)
-		control := unicode.IsControl(c) && c != '\n' && c != '\t' && !bytes.HasPrefix(text, []byte("\r\n"))
-		if invalid := c == utf8.RuneError && n == 1; control || invalid {
-			quoted := strconv.Quote(string(text[:n]))
-			shown = append(shown, quoted[1:len(quoted)-1]...)
-		} else {
-			shown = append(shown, text[:n]...)
-		}
-		text = text[n:]
-	}
-	return shown
 }
 
 // putConfig writes a file into Redis, and prints the changes.

@@ -135,7 +135,7 @@ func newSimulated(s *scenario, t *traffic, name func(string) string, top int) *s
 		r.Timeline.Admitted = append(r.Timeline.Admitted, b.Admitted)
 		r.Timeline.Denied = append(r.Timeline.Denied, b.Denied)
 	}
-	r.Notes = append(s.notes(), t.notes()...)
+	r.Notes = append(s.notes(), t.notes(r.Keys)...)
 	return r
 }
 
@@ -201,7 +201,7 @@ func (s *scenario) notes() []string {
 func (r *simulated) write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	print := func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
-	print("%s applied to %s: %s of %s in %s, from %s", r.File, r.Trace, plural(int(r.Requests), "request"), plural(r.Keys, "key"), seconds(r.Last.Sub(r.First).Seconds()), r.First.Format(time.RFC3339))
+	print("%s applied to %s: %s of %s in %s, from %s", printable(r.File, false), printable(r.Trace, false), plural(int(r.Requests), "request"), plural(r.Keys, "key"), seconds(r.Last.Sub(r.First).Seconds()), r.First.Format(time.RFC3339))
 	print("")
 	if r.NoPolicy > 0 {
 		print("without a policy\t%s\t%s\t", count(r.NoPolicy), percent(r.NoPolicy, r.Requests))

@@ -115,8 +115,8 @@ func (t *traffic) empty() error {
 	return errors.New(text)
 }
 
-// notes returns the notes of a report about the traffic.
-func (t *traffic) notes() (notes []string) {
+// notes returns the notes of a report about the traffic, which has this number of keys.
+func (t *traffic) notes(keys int) (notes []string) {
 	s := t.stats
 	add := func(n int, format string, args ...any) {
 		if n > 0 {
@@ -127,10 +127,13 @@ func (t *traffic) notes() (notes []string) {
 	if t.reader != nil && !s.Fractions {
 		notes = append(notes, "The times of the trace are whole seconds: the requests of a second count as sent at once, so limits of some seconds deny more than in reality.")
 	}
+	if t.reader != nil && s.Events >= 100 && keys > s.Events/10*9 {
+		notes = append(notes, "Nearly every request has a key of its own: check that the field of the key identifies a client.")
+	}
 	add(s.Late, "%s read too late to be sorted, and given the time of the request before.", pluralWas(s.Late, "request"))
 	add(s.Broken, "%s could not be read:", plural(s.Broken, "line"))
 	for _, b := range s.Samples {
-		notes = append(notes, fmt.Sprintf("  %s:%d: %s: %s", b.File, b.Line, b.Reason, b.Text))
+		notes = append(notes, fmt.Sprintf("  %s:%d: %s: %s", printable(b.File, false), b.Line, b.Reason, b.Text))
 	}
 	return notes
 }
@@ -150,6 +153,9 @@ func (t *traffic) progress(passed time.Duration) string {
 
 // showProgress shows the text of progress, if w is a terminal, until the returned function is called.
 func showProgress(progress func(passed time.Duration) string, w io.Writer) (stop func()) {
+	if out, ok := w.(*errWriter); ok {
+		w = out.to // which is a terminal, or not
+	}
 	file, ok := w.(*os.File)
 	if !ok {
 		return func() {}
@@ -188,7 +194,7 @@ func progress(s trace.Stats, passed time.Duration) string {
 	const width = 30
 	part := min(1, float64(s.Read)/float64(s.Total))
 	full := int(part * width)
-	left := time.Duration(float64(passed) * (1 - part) / part).Round(time.Second)
+	left := time.Duration(min(float64(passed)*(1-part)/part, float64(999*time.Hour))).Round(time.Second)
 	return fmt.Sprintf("[%s%s] %3.0f %%  %s of %s, %s, %s left", strings.Repeat("█", full), strings.Repeat("░", width-full), 100*part, bytesText(s.Read), bytesText(s.Total), requests, duration(left))
 }
 

@@ -178,7 +178,7 @@ func wait(d time.Duration) string {
 	switch {
 	case d == 0:
 		return "now"
-	case d == core.Never:
+	case d > core.Never-time.Millisecond:
 		return "never"
 	}
 	return "in " + (d + time.Millisecond - 1).Truncate(time.Millisecond).String()

@@ -20,7 +20,7 @@ type Policy struct {
 }
 
 // Seconds returns the value of Retry-After for a wait: whole seconds, rounded up, at least 1.
-func Seconds(d time.Duration) int64 { return max(1, int64((d+time.Second-1)/time.Second)) }
+func Seconds(d time.Duration) int64 { return max(1, int64((d-1)/time.Second)+1) }
 
 // count counts the decision d about e, an event of c.
 func (p *Policy) count(c *Client, e *Event, d *core.Decision) {

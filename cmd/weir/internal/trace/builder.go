@@ -3,7 +3,10 @@ package trace
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
+	"unicode"
 
 	"github.com/weir-go/weir/cmd/weir/internal/simulate"
 	"github.com/weir-go/weir/keyfunc"
@@ -13,6 +16,8 @@ const (
 	maxInterned     = 1 << 16 // number of texts
 	maxInternedText = 256     // length of a text in bytes
 )
+
+const notAlone = "the key contains an address and other text, as X-Forwarded-For does: log the address of the client alone"
 
 // A builder makes the events of a file.
 type builder struct {
@@ -41,7 +46,9 @@ func (b *builder) event(rec *record, e *simulate.Event) (reason string) {
 	if !present(rec[fieldKey]) {
 		return b.noKey
 	}
-	e.Key = intern(b.keys, rec[fieldKey], key)
+	if e.Key = intern(b.keys, rec[fieldKey], key); e.Key == "" {
+		return notAlone
+	}
 	if cost := rec[fieldCost]; present(cost) {
 		n, err := strconv.ParseUint(string(cost), 10, strconv.IntSize-1)
 		if err != nil {
@@ -119,12 +126,28 @@ func pathOf(target []byte) []byte {
 	return target
 }
 
-// key returns the key of a client with this address or name.
+// key returns the key of a client with this address or name, or "" if text contains an address and other text.
 func key(text string) string {
 	if address, err := keyfunc.CanonicalIP(text); err == nil {
 		return address
 	}
+	if hasAddress(text) {
+		return ""
+	}
 	return text
+}
+
+func isAddress(text string) bool {
+	_, err := keyfunc.CanonicalIP(text)
+	return err == nil
+}
+
+// hasAddress reports whether a part of text is an address, as in a list or in the fields X-Forwarded-For and Forwarded.
+func hasAddress(text string) bool {
+	separates := func(r rune) bool {
+		return !unicode.IsGraphic(r) || unicode.IsSpace(r) || strings.ContainsRune(",;=\"'[]", r)
+	}
+	return slices.ContainsFunc(strings.FieldsFunc(text, separates), isAddress)
 }
 
 func unchanged(text string) string { return text }

@@ -21,15 +21,18 @@
 //	status      status
 //
 // A name with dots is a member of an object in JSON, such as remote_ip of request, or has the dots
-// itself. The common log format has the key remote_addr, or remote_user if it is chosen; it may have
-// a virtual host before the address. CSV without a header has the columns time, key, cost, plan and
-// route; the columns from the second on may be absent or empty, except for the key.
+// itself. The common log format has the key remote_addr, or remote_user if it is chosen. Before an
+// address, it may have a virtual host, or the words that a collector of logs adds, such as a time and
+// the name of a container. A host name has to be the first word of a line. CSV without a header has
+// the columns time, key, cost, plan and route; the columns from the second on may be absent or empty,
+// except for the key.
 //
 // A time is a Unix time in seconds, milliseconds, microseconds or nanoseconds, recognized by its size
 // and exact to microseconds; or a text such as 2026-01-02T15:04:05.25Z, 02/Jan/2026:15:04:05 +0000 or
 // 2026-01-02 15:04:05, which is UTC.
 //
 // A key that is an address, with or without a port, becomes the key that keyfunc.RemoteIP returns for
-// the client. Any other key is used unchanged. A request becomes its method and path, without the
-// query. "-" means that a field is absent.
+// the client. A text that contains an address and other text, such as a list of addresses, is no key.
+// Any other key is used unchanged. A request becomes its method and path, without the query. "-" means
+// that a field is absent. NULs at the beginning of a line are ignored.
 package trace

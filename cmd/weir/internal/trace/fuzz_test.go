@@ -65,7 +65,8 @@ func FuzzJSON(f *testing.F) {
 func FuzzLog(f *testing.F) {
 	fuzz(f, trace.Log,
 		`192.0.2.1 - ann [02/Jan/2026:15:04:05 +0000] "GET /a?b HTTP/1.1" 429 5 "-" "x"`+"\n"+`192.0.2.1 - - [02/Jan/2026:15:02:05 +0000] "\x16\"`,
-		`www ::1 - a b [02/Jan/2026:15:04:05 -0730] "GET http://a/b\"\\\x41 HTTP/1.1" - 5`+"\r\n - - [] \"\" 200\n")
+		`www ::1 - a b [02/Jan/2026:15:04:05 -0730] "GET http://a/b\"\\\x41 HTTP/1.1" - 5`+"\r\n - - [] \"\" 200\n",
+		"\x00T stdout F 192.0.2.1 - - [02/Jan/2026:15:04:05 +0000] \"GET / HTTP/1.1\" 200 5\n192.0.2.1, ::1 - - [02/Jan/2026:15:04:05 +0000] \"GET / HTTP/1.1\" 200 5")
 }
 
 func FuzzCSV(f *testing.F) {

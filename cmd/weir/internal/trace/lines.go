@@ -55,6 +55,11 @@ func (l *lineReader) next() (line []byte, long bool, err error) {
 			if len(l.long) <= maxLine {
 				l.long = append(l.long, line...)
 			}
+			// A file that was truncated while a server wrote into it, as by logrotate with copytruncate, begins
+			// with as many NULs as it was long.
+			if len(bytes.TrimLeft(l.long, "\x00")) == 0 {
+				l.long = l.long[:1]
+			}
 			line, err = l.in.ReadSlice('\n')
 		}
 		line = append(l.long, line...)

@@ -8,7 +8,6 @@ import (
 
 func TestLog(t *testing.T) {
 	const (
-		notALog  = "! not a line of the common or combined log format"
 		noEnd    = "! the request has no end"
 		noStatus = "! no status after the request"
 	)

@@ -41,18 +41,22 @@ func (s *source) next() (bool, error) {
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
+		text := bytes.TrimLeft(line, "\x00") // see lineReader.next
+		if len(bytes.TrimSpace(text)) == 0 {
+			text = line
+		}
 		reason := "the line is longer than 1 MiB"
 		if !long {
 			header := false
 			if s.format == nil {
-				if s.format, header, err = recognize(line, s.reader.options); err != nil {
+				if s.format, header, err = recognize(text, s.reader.options); err != nil {
 					return false, err
 				}
 			}
 			if header {
 				continue
 			}
-			reason = s.read(line)
+			reason = s.read(text)
 		}
 		if reason == "" {
 			return true, nil
@@ -80,12 +84,9 @@ func recognize(line []byte, o Options) (format lineParser, header bool, err erro
 	if f == JSON || f == Auto && bytes.TrimSpace(line)[0] == '{' {
 		return newJSONParser(o.Fields), false, nil
 	}
-	if f == Log || f == Auto && new(logParser).parse(line, new(record)) == "" {
-		p, err := newLogParser(o.Fields)
-		if err != nil {
-			return nil, false, err
-		}
-		return p, false, nil
+	log, err := newLogParser(o.Fields)
+	if f == Log || f == Auto && log.parse(line, new(record)) == "" {
+		return log, false, err
 	}
 	p, header, err := newCSVParser(line, o.Fields, f == CSV)
 	if p == nil || err != nil {
