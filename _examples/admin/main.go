@@ -21,8 +21,7 @@ import (
 	"github.com/weir-go/weir/nethttplimit"
 )
 
-func newHandler(token string) http.Handler {
-	store := memstore.New() // with several instances, resilient.New(rdb): all have the same states
+func newHandler(token string, store core.Store) http.Handler {
 	api := core.Must(core.New(store, core.TokenBucket("api", core.PerHour(3))))
 
 	mux := http.NewServeMux()
@@ -37,16 +36,20 @@ func newHandler(token string) http.Handler {
 func admin(api *core.Limiter, do func(r *http.Request, api *core.Limiter, key string) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := "basic:" + r.PathValue("user") // as keyfunc.BasicAuthUser returns it
-		if err := do(r, api, key); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
+		err := do(r, api, key)
+		var d core.Decision
+		if err == nil {
+			d, err = api.Peek(r.Context(), key)
 		}
-		d, err := api.Peek(r.Context(), key)
-		if err != nil { // the store cannot be reached
+		switch {
+		case errors.Is(err, core.ErrUnavailable):
+			log.Print(err)
 			http.Error(w, "try again", http.StatusServiceUnavailable)
-			return
+		case err != nil:
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		default:
+			fmt.Fprintln(w, d)
 		}
-		fmt.Fprintln(w, d)
 	})
 }
 
@@ -98,7 +101,8 @@ func main() {
 	if len(token) < 16 {
 		log.Fatal("set ADMIN_TOKEN to a secret of 16 characters or more")
 	}
-	if err := demo.Serve(newHandler(token), try); err != nil {
+	store := memstore.New() // with several instances, resilient.New(rdb): all have the same states
+	if err := demo.Serve(newHandler(token, store), try); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"fmt"
+	"net/http/httptest"
 	"os"
 	"testing"
 
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/examples/internal/demotest"
 )
 
@@ -50,6 +54,20 @@ func TestAdmin(t *testing.T) {
 		}
 		if c.next != 0 {
 			p.Do(t, "GET", "/", ann).WantStatus(t, c.next)
+		}
+	}
+}
+
+// An outage of the store is no fault of the operator, who does not get the text of the error.
+func TestAdmin_Outage(t *testing.T) {
+	store := new(storetest.Fake).Set(storetest.Fail(fmt.Errorf("%w: dial redis-7.internal", core.ErrUnavailable)))
+	for _, method := range []string{"GET", "DELETE", "POST"} {
+		r := httptest.NewRequest(method, "/admin/limits/ann?n=1", nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		w := httptest.NewRecorder()
+		newHandler(token, store).ServeHTTP(w, r)
+		if got := w.Body.String(); w.Code != 503 || got != "try again\n" {
+			t.Errorf("%s: got %d, %q, want 503", method, w.Code, got)
 		}
 	}
 }

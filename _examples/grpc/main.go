@@ -1,5 +1,5 @@
-// Grpc limits the calls of a gRPC server. A denial is RESOURCE_EXHAUSTED with the time to wait, which
-// clients with a retry policy obey by themselves.
+// Grpc limits the calls of a gRPC server, and the streams that a client has open at the same time. A denial
+// is RESOURCE_EXHAUSTED with the time to wait, which clients with a retry policy obey by themselves.
 //
 //	go run -C _examples ./grpc            # a server; it prints the command of the client
 //	go run -C _examples ./grpc call ADDR  # a client that calls it ten times
@@ -20,17 +20,21 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/memstore"
 )
 
-// newServer returns a server with the health service, which stands for your own.
-func newServer(store core.Store, rules ...core.Rule) *grpc.Server {
-	limiter := core.Must(core.New(store, rules...))
+// newServer returns a server with the health service, which stands for your own. Calls are limited by calls,
+// and streams by streams.
+func newServer(calls, streams *core.Limiter) *grpc.Server {
 	s := grpc.NewServer(
-		grpc.ChainUnaryInterceptor(unary(limiter, peerIP)),
-		grpc.ChainStreamInterceptor(stream(limiter, peerIP)),
+		grpc.ChainUnaryInterceptor(unary(calls, peerIP)),
+		grpc.ChainStreamInterceptor(stream(streams, peerIP)),
+		// The stream of a client that is gone without a word ends after 80 s, and frees its place. The
+		// default is more than two hours.
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: 20 * time.Second}),
 	)
 	grpc_health_v1.RegisterHealthServer(s, health.NewServer())
 	return s
@@ -74,7 +78,10 @@ func serve() error {
 		return err
 	}
 	fmt.Printf("Listening on %s (Ctrl-C ends it). Try:\n\n  go run -C _examples ./grpc call %[1]s\n", listener.Addr())
-	s := newServer(memstore.New(), core.TokenBucket("calls", core.PerSecond(1).WithBurst(5)))
+	store := memstore.New()
+	// A stream counts as one call, when it begins. Three may be open at the same time.
+	calls := core.TokenBucket("calls", core.PerSecond(1).WithBurst(5))
+	s := newServer(core.Must(core.New(store, calls)), core.Must(core.New(store, calls, core.InFlight("streams", 3))))
 	context.AfterFunc(ctx, s.GracefulStop)
 	return s.Serve(listener)
 }

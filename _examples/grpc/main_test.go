@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"math"
 	"net"
 	"slices"
@@ -21,18 +20,17 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/memstore"
-	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/examples/internal/demotest"
 )
 
-// client returns a client of a new server.
+// client returns a client of a new server, whose calls and streams have the same rule.
 func client(t *testing.T, store core.Store, rule core.Rule, opts ...grpc.DialOption) grpc_health_v1.HealthClient {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	demotest.Must(t, err)
-	s := newServer(store, rule)
+	l := core.Must(core.New(store, rule))
+	s := newServer(l, l)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(listener) }()
 	conn, err := grpc.NewClient(listener.Addr().String(), append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
@@ -171,21 +169,38 @@ func TestRetryPolicy(t *testing.T) {
 	}
 }
 
-// A call is let through if the store fails, unless the store fails closed.
-func TestStoreFails(t *testing.T) {
-	for _, c := range []struct {
-		err  error
-		want codes.Code
-	}{
-		{core.ErrUnavailable, codes.OK},
-		{errors.Join(core.ErrUnavailable, core.ErrFailClosed), codes.Unavailable},
-	} {
-		fake := new(storetest.Fake).Set(func(context.Context, []driver.Charge, storetest.Call) error { return c.err })
-		for name, call := range verbs {
-			client := client(t, fake, core.SlidingLog("calls", core.PerMinute(2)))
-			if err := call(t.Context(), client, new(metadata.MD)); status.Code(err) != c.want {
-				t.Errorf("%s, %v: got %v, want %v", name, c.err, err, c.want)
-			}
+// Streams that are open at the same time are limited. It is not known when one will end, so a client with a
+// retry policy chooses the wait itself. The end of a stream frees its place.
+func TestOpenStreams(t *testing.T) {
+	client := client(t, memstore.New(), core.InFlight("streams", 2))
+	watch := func(ctx context.Context) (grpc_health_v1.Health_WatchClient, error) {
+		s, err := client.Watch(ctx, new(grpc_health_v1.HealthCheckRequest))
+		demotest.Must(t, err)
+		_, err = s.Recv()
+		return s, err
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for _, ctx := range []context.Context{ctx, t.Context()} {
+		_, err := watch(ctx)
+		demotest.Must(t, err)
+	}
+	s, err := watch(t.Context())
+	if status.Code(err) != codes.ResourceExhausted || len(s.Trailer().Get("grpc-retry-pushback-ms")) != 0 {
+		t.Errorf("a third stream: got %v and the trailer %v, want RESOURCE_EXHAUSTED without a wait", err, s.Trailer())
+	}
+	for _, d := range status.Convert(err).Details() {
+		if retry, ok := d.(*errdetails.RetryInfo); ok {
+			t.Errorf("got the wait %v, want none", retry)
+		}
+	}
+	cancel()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		if _, err = watch(t.Context()); err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after the end of the first stream: got %v", err)
 		}
 	}
 }

@@ -1,7 +1,8 @@
 // Llm is a proxy to a language model. It limits the requests and the tokens of each user, in one
 // decision. The number of tokens of a chat is estimated before the request and settled after it. Those
 // of a stream are taken in blocks while it is forwarded, so that it ends at the token that uses up the
-// budget of the user, whatever other processes do.
+// budget of the user, whatever other processes do. During an outage of Redis, chats are not limited, and
+// there are no streams.
 //
 //	go run -C _examples ./llm
 //
@@ -19,7 +20,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/labstack/echo/v4"
@@ -152,8 +152,8 @@ func chat(tokens *core.Limiter) http.HandlerFunc {
 func stream(budget *core.Limiter) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		key, ok := gate.Key(r.Context(), budget)
-		if !ok {
-			http.Error(w, "no gate has charged the budget", http.StatusInternalServerError)
+		if !ok { // an outage: the gate has let the request through, but a stream needs its budget
+			http.Error(w, "the budget cannot be checked, try again", http.StatusServiceUnavailable)
 			return
 		}
 		var taken *core.Reservation
@@ -172,11 +172,11 @@ func stream(budget *core.Limiter) http.HandlerFunc {
 				var err error
 				if taken, err = budget.ReserveAtMost(r.Context(), key, block); err != nil {
 					log.Print(err)
-					fmt.Fprint(w, "\n(no decision)\n")
+					fmt.Fprint(w, "\n(the budget cannot be checked, try again)\n")
 					return
 				}
 				if left = taken.Cost(); left == 0 {
-					fmt.Fprintf(w, "\n(budget used up, retry after %v)\n", taken.Decision().RetryAfter.Round(time.Second))
+					fmt.Fprintf(w, "\n(%s)\n", usedUp(taken.Decision()))
 					return
 				}
 			}
@@ -188,6 +188,14 @@ func stream(budget *core.Limiter) http.HandlerFunc {
 		}
 		fmt.Fprint(w, "\n(done)\n")
 	}
+}
+
+// usedUp describes a denial to the user. RetryAfter of a Decision is core.Never for a user who is blocked.
+func usedUp(d core.Decision) string {
+	if seconds, ok := gate.RetryAfter(d); ok {
+		return fmt.Sprintf("budget used up, retry after %d s", seconds)
+	}
+	return "budget used up"
 }
 
 // complete stands for the language model. Each word is a token, and the answer has twice as many

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/http/httptest"
 	"strings"
@@ -8,9 +9,13 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/examples/internal/demotest"
 )
 
@@ -112,7 +117,7 @@ func TestStream(t *testing.T) {
 			}{
 				{2010, 2010, "(done)"},
 				{2010, 2010, "(done)"},
-				{2010, budgetPerDay - 2*2010 - 3*2, "(budget used up, retry after 24h"}, // a prompt has two tokens
+				{2010, budgetPerDay - 2*2010 - 3*2, "(budget used up, retry after 8"}, // a prompt has two tokens
 			} {
 				r := httptest.NewRequest("POST", fmt.Sprint("/stream?max_tokens=", want.maxTokens), strings.NewReader("tell me"))
 				r.Header.Set("X-API-Key", "key-of-ann")
@@ -123,6 +128,52 @@ func TestStream(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// During an outage of the store, no token is forwarded without a budget: neither of a new stream, nor after
+// the block that a stream has. The client does not get the text of the error.
+func TestStream_Outage(t *testing.T) {
+	const secret = "redis-7.internal"
+	down := fmt.Errorf("%w: dial %s", core.ErrUnavailable, secret)
+	for _, framework := range frameworks {
+		for calls, want := range map[int]struct {
+			status, tokens int
+			body           string
+		}{
+			0: {503, 0, "try again"},     // the gate asks first
+			2: {200, block, "try again"}, // and then the stream for each block
+		} {
+			t.Run(fmt.Sprint(framework, calls), func(t *testing.T) {
+				fake := new(storetest.Fake)
+				fake.Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+					if fake.Calls() > calls {
+						return down
+					}
+					return next(ctx, charges)
+				})
+				r := httptest.NewRequest("POST", "/stream?max_tokens=400", strings.NewReader("tell me"))
+				r.Header.Set("X-API-Key", "key-of-ann")
+				w := httptest.NewRecorder()
+				newHandler(framework, fake).ServeHTTP(w, r)
+				body := w.Body.String()
+				if n := strings.Count(body, "blah"); w.Code != want.status || n != want.tokens || !strings.Contains(body, want.body) || strings.Contains(body, secret) {
+					t.Errorf("got %d, %d tokens and %.60q, want %d, %d and %q", w.Code, n, body[5*n:], want.status, want.tokens, want.body)
+				}
+			})
+		}
+	}
+}
+
+// The end of a stream has a wait only if there is one.
+func TestUsedUp(t *testing.T) {
+	for wait, want := range map[time.Duration]string{
+		90 * time.Second: "budget used up, retry after 90 s",
+		core.Never:       "budget used up",
+	} {
+		if got := usedUp(core.Decision{RetryAfter: wait}); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 

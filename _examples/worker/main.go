@@ -38,7 +38,7 @@ func work(ctx context.Context, limiter *core.Limiter, jobs <-chan int, do func(j
 		select {
 		case job := <-jobs:
 			if err := wait(ctx, limiter, "provider"); err != nil {
-				return err // ctx has ended; the job was not done, so a durable queue delivers it again
+				return err // mostly, ctx has ended; the job was not done, so a durable queue delivers it again
 			}
 			do(job)
 		case <-ctx.Done():
