@@ -13,8 +13,9 @@ import (
 const maxBody = 64 << 10
 
 var (
-	errLongBody   = unusable("the body is longer than 64 KiB")
+	errLongBody   = unusable("the body is longer than 64 KiB").with(&http.MaxBytesError{Limit: maxBody})
 	errUnreadable = unusable("the body cannot be read")
+	errConsumed   = unusable("the body was read before")
 	errType       = unusable("the Content-Type is malformed")
 	errEncoded    = unusable("the body has a Content-Encoding")
 )
@@ -31,20 +32,22 @@ type body struct {
 	closed bool
 }
 
-// readBody returns all bytes of the body of r, and replaces the body by one with the same content.
-// The caller must not change the bytes. Another call for the same request reads nothing.
+// hasBody reports whether r has or had a body. If its length is not known, it may be empty.
+func hasBody(r *http.Request) bool {
+	return r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0
+}
+
+// bytesOf returns all bytes of the body of r, which has one, and replaces the body by one with the same
+// content. The caller must not change the bytes. Another call for the same request reads nothing.
 //
-// The error is a NoKeyError if the body is longer than maxBody, which includes a body whose
-// ContentLength says so, or if its reader returns an error.
-func readBody(r *http.Request) ([]byte, error) {
+// The error is a NoKeyError if the body is longer than maxBody, which includes a body whose ContentLength
+// says so, if its reader returns an error, or if nothing is left of the body.
+func bytesOf(r *http.Request) ([]byte, error) {
 	if encoding := r.Header["Content-Encoding"]; len(encoding) > 1 || len(encoding) == 1 && !strings.EqualFold(encoding[0], "identity") {
 		return nil, errEncoded // compressed text can contain a field, which the handler would not see
 	}
 	if r.ContentLength > maxBody {
 		return nil, errLongBody
-	}
-	if r.Body == nil || r.Body == http.NoBody {
-		return nil, nil
 	}
 	b, ok := r.Body.(*body)
 	if !ok || !b.unread() {
@@ -59,9 +62,12 @@ func readBody(r *http.Request) ([]byte, error) {
 	case nil:
 		return nil, errLongBody
 	case io.EOF:
+		if len(b.begin) == 0 {
+			return nil, errConsumed
+		}
 		return b.begin, nil
 	}
-	return nil, errUnreadable
+	return nil, errUnreadable.with(b.err)
 }
 
 // unread reports whether nothing of b has been read.
@@ -102,15 +108,17 @@ func (b *body) Close() error {
 }
 
 // contentType returns the media type of the body of r, in lower case, and its parameters. The media
-// type is "" if the field is absent. ok is false if the field is malformed or occurs twice, because
+// type is "" if the field is absent. It is an error if the field is malformed or occurs twice, because
 // the handler might read another one.
-func contentType(r *http.Request) (mediaType string, params map[string]string, ok bool) {
+func contentType(r *http.Request) (mediaType string, params map[string]string, err error) {
 	switch lines := r.Header["Content-Type"]; len(lines) {
 	case 0:
-		return "", nil, true
+		return "", nil, nil
 	case 1:
-		mediaType, params, err := mime.ParseMediaType(lines[0])
-		return mediaType, params, err == nil
+		if mediaType, params, err = mime.ParseMediaType(lines[0]); err != nil {
+			return "", nil, errType.with(err)
+		}
+		return mediaType, params, nil
 	}
-	return "", nil, false
+	return "", nil, errType
 }

@@ -115,6 +115,9 @@ func TestFormValue(t *testing.T) {
 		{name: "bad escape of a name", body: "user=alice&%u=a", detail: invalid},
 		{name: "bad query", body: "user=alice", query: "a=%", detail: badQuery},
 		{name: "semicolon in the query", body: "user=alice", query: "a;user=victim", detail: badQuery},
+		{name: "JSON and a form", body: `{"user":"victim","a":"&user=alice&"}`, detail: invalid},
+		{name: "white space and JSON", body: "\r\n\t {\"user\":\"victim\"}", detail: invalid},
+		{name: "JSON and a form, parsed", body: `{"user":"victim","a":"&user=alice&"}`, detail: invalid, change: func(r *http.Request) { _ = r.ParseForm() }},
 		{name: "10000 fields", body: "user=alice" + strings.Repeat("&a", 9999), key: "body:user:alice"},
 		{name: "10001 fields", body: "user=alice" + strings.Repeat("&a", 10000), detail: invalid},
 		{name: "64 KiB and a byte", body: filled(maxBody + 1), detail: long},
@@ -158,6 +161,8 @@ func TestFormValue(t *testing.T) {
 		if c.name == "one field" {
 			cut := body[:len(body)-4] // without the end of the last boundary
 			rows = append(rows, row{name: "multipart/cut off", body: cut, detail: invalid, change: contentTypes(contentType)})
+			rows = append(rows, row{name: "multipart/JSON before it", body: `{"user":"victim"}` + "\r\n" + body, detail: invalid, change: contentTypes(contentType)})
+			rows = append(rows, row{name: "multipart/line breaks before it", body: "\r\n" + body, key: c.key, change: contentTypes(contentType)})
 			rows = append(rows, row{name: "multipart/in the query", body: body, query: "user=victim", detail: inQuery, change: contentTypes(contentType)})
 			rows = append(rows, row{name: "multipart/parsed before", body: body, key: c.key, change: func(r *http.Request) {
 				r.Header.Set("Content-Type", contentType)
@@ -338,7 +343,7 @@ func TestFirstOf_Unusable(t *testing.T) {
 	}{
 		"form, absent":        {form, post(formType, "a=1"), false},
 		"form, empty":         {form, post(formType, "user="), false},
-		"form, JSON":          {form, post(jsonType, `{"user":"x"}`), false},
+		"form, JSON":          {form, post(jsonType, `{"user":"x"}`), true},
 		"form, twice":         {form, post(formType, "user=victim&user=x"), true},
 		"form, malformed":     {form, post(formType, "user=victim&a=;"), true},
 		"form, two types":     {form, typed(post(formType, "user=victim"), formType, jsonType), true},
@@ -348,7 +353,7 @@ func TestFirstOf_Unusable(t *testing.T) {
 		"JSON, absent":        {json, post(jsonType, `{}`), false},
 		"JSON, null":          {json, post(jsonType, `{"user":null}`), false},
 		"JSON, no body":       {json, httptest.NewRequest("GET", "/", nil), false},
-		"JSON, a form":        {json, post(formType, "user=x"), false},
+		"JSON, a form":        {json, post(formType, "user=x"), true},
 		"JSON, twice":         {json, post(jsonType, `{"user":"victim","USER":"x"}`), true},
 		"JSON, number":        {json, post(jsonType, `{"user":1.0}`), true},
 		"JSON, array":         {json, post(jsonType, `[{"user":"victim"}]`), true},

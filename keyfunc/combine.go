@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // FirstOf returns a Func that calls fs in order and returns the first key that is found:
@@ -19,25 +20,41 @@ import (
 // at once, because the next function would hide a fault. It also returns the error of a value that a
 // handler might read although the function cannot use it: two Authorization header fields, a field, cookie
 // or form field that occurs twice, a malformed body. Otherwise the handler would serve the request under
-// the limit of the next function. If no function finds a key, the error is
-// the first [ErrNoToken], or else the first error.
+// the limit of the next function. For the same reason, a body in a format that [FormValue] or [JSONField] does
+// not read is an error unless a later one of them reads it:
+//
+//	keyfunc.FirstOf(keyfunc.FormValue("user"), keyfunc.JSONField("user"), ip) // but XML has no key
+//
+// If no function finds a key, the error is the first [ErrNoToken], or else the first error.
 //
 // FirstOf panics if fs is empty or contains nil.
 func FirstOf(fs ...Func) Func {
 	fs = checkFuncs("FirstOf", fs)
 	return func(ctx context.Context, r *http.Request) (string, error) {
-		var none error
+		var none, unread error // unread is that of a body that no function has read
+		read := false
 		for _, f := range fs {
 			key, err := call(ctx, f, r)
-			if err == nil {
+			switch {
+			case err == nil && (unread == nil || strings.HasPrefix(key, "body:")):
 				return key, nil
-			}
-			if !errors.Is(err, ErrNoKey) || isUnusable(err) {
+			case err == nil:
+				return "", unread
+			case !errors.Is(err, ErrNoKey) || isUnusable(err):
 				return "", err
 			}
-			if none == nil || errors.Is(err, ErrNoToken) && !errors.Is(none, ErrNoToken) {
+			if none == nil || useOf(none) == unreadBody || errors.Is(err, ErrNoToken) && !errors.Is(none, ErrNoToken) {
 				none = err
 			}
+			switch use := useOf(err); {
+			case use == readBody:
+				read, unread = true, nil
+			case use == unreadBody && !read && unread == nil:
+				unread = err
+			}
+		}
+		if unread != nil && useOf(none) != unreadBody { // for a FirstOf around this one
+			return "", fmt.Errorf("%w: %w", none, unread)
 		}
 		return "", none
 	}

@@ -1,13 +1,15 @@
 package keyfunc
 
 import (
-	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -15,9 +17,15 @@ import (
 const maxPairs = 10000
 
 var (
-	errNoForm   = &NoKeyError{Detail: "the body is not a form"}
+	errNoForm   = (&NoKeyError{Detail: "the body is not a form"}).about(unreadBody)
 	errBadForm  = unusable("the body is not a valid form")
 	errBadQuery = unusable("the query of the URL is not valid")
+
+	// Causes of errBadForm and errBadQuery.
+	errManyPairs = errors.New("more than 10000 pairs")
+	errSemicolon = errors.New("a semicolon in a pair")
+	errFile      = errors.New("the field is a file")
+	errObject    = errors.New("a handler might read the body as a JSON object")
 )
 
 // FormValue returns a Func that derives the key from the field called name of the form in the body,
@@ -30,12 +38,17 @@ var (
 // The key is the value that r.FormValue, r.PostFormValue, c.PostForm of Gin and c.FormValue of Echo
 // return, or the request has no key. The error is a [NoKeyError] if
 //
-//   - the method is not POST, PUT or PATCH, or the Content-Type is neither
-//     application/x-www-form-urlencoded nor multipart/form-data, or occurs twice
-//   - the body has a Content-Encoding or is longer than 64 KiB, with all its fields and files
+//   - the Content-Type is neither multipart/form-data, nor application/x-www-form-urlencoded with the
+//     method POST, PUT or PATCH, or occurs twice
+//   - the body has a Content-Encoding or is longer than 64 KiB, with all its fields and files, or was read
+//     before by code that has not parsed the form
 //   - any part of the form or of the query of the URL is malformed, such as a semicolon or "%zz"
+//   - the body begins with a brace: a handler that ignores the Content-Type would read it as JSON
 //   - the field is absent, is empty, is a file or has several values
 //   - the query of the URL has a parameter with this name, which r.FormValue might return
+//
+// errors.As finds an [*http.MaxBytesError] in the error of a long body, and the error of the reader of a body
+// that cannot be read. [FirstOf] goes on only if no handler can find a value.
 //
 // FormValue reads the body before the limit is decided, so set the timeouts of the [http.Server].
 // The handler can read the body as if nothing had happened, with limits of its own. If a middleware
@@ -50,84 +63,120 @@ func FormValue(name string) Func {
 	missing := &NoKeyError{Detail: fmt.Sprintf("no value in the form field %q", name)}
 	repeated := unusable(fmt.Sprintf("more than one value for the form field %q", name))
 	inQuery := unusable(fmt.Sprintf("the form field %q is in the URL", name))
+	otherCase := unusable(fmt.Sprintf("the form field %q is written in another case", name))
 	return func(_ context.Context, r *http.Request) (string, error) {
-		switch found, ok := inURL(r, name, equal); {
-		case !ok:
-			return "", errBadQuery
-		case found:
-			return "", inQuery
-		case r.Method != http.MethodPost && r.Method != http.MethodPut && r.Method != http.MethodPatch:
-			return "", errNoForm
+		var query, values fieldValues
+		if r.URL != nil {
+			if err := query.addEncoded(r.URL.RawQuery, name); err != nil {
+				return "", errBadQuery.with(err)
+			}
 		}
-		values, err := formValues(r, name)
+		if query.n > 0 {
+			return "", inQuery
+		}
+		use, err := values.addForm(r, name)
 		switch {
 		case err != nil:
 			return "", err
-		case values.n > 1 || r.Form != nil && (len(r.Form[name]) != values.n || values.n == 1 && r.Form[name][0] != values.last):
+		case values.n > 1 || !values.sameForm(r, name):
 			return "", repeated
-		case values.last == "":
-			return "", missing
+		case values.last != "":
+			return prefix + values.last, nil
+		case values.folded: // Bind of Echo ignores the case
+			return "", otherCase
+		case query.folded:
+			return "", inQuery
 		}
-		return prefix + values.last, nil
+		return "", missing.about(use)
 	}
 }
 
 // fieldValues are the values of one field of a form.
 type fieldValues struct {
-	n    int
-	last string
+	n      int
+	last   string
+	folded bool // a field has the name in another case
+}
+
+// has reports whether key is the name of the field.
+func (v *fieldValues) has(key, name string) bool {
+	v.folded = v.folded || key != name && strings.EqualFold(key, name)
+	return key == name
 }
 
 func (v *fieldValues) add(value string) { v.n, v.last = v.n+1, value }
 
-// formValues returns the values of a field in the body of r.
-func formValues(r *http.Request, name string) (v fieldValues, err error) {
-	if r.PostForm != nil {
-		for _, value := range r.PostForm[name] {
-			v.add(value)
+// sameForm reports whether r.Form has the value of v, or has none because it was not parsed, or only by
+// ParseForm, which does not read a multipart form.
+func (v *fieldValues) sameForm(r *http.Request, name string) bool {
+	switch all := r.Form[name]; {
+	case r.Form == nil, len(all) == 0 && r.PostForm != nil && r.MultipartForm == nil && len(r.PostForm[name]) == 0:
+		return true
+	default:
+		return len(all) == v.n && (v.n == 0 || all[0] == v.last)
+	}
+}
+
+// addForm adds the values of a field in the body of r. The error is a NoKeyError if the body is no form.
+func (v *fieldValues) addForm(r *http.Request, name string) (use bodyUse, err error) {
+	for key, values := range r.PostForm {
+		if isObject(key) {
+			return noBody, errBadForm.with(errObject)
 		}
-		return v, nil
+		if v.has(key, name) {
+			for _, value := range values {
+				v.add(value)
+			}
+		}
 	}
-	mediaType, params, ok := contentType(r)
-	boundary := params["boundary"]
-	switch {
-	case !ok || mediaType == "multipart/form-data" && boundary == "":
-		return v, errType
-	case mediaType != "application/x-www-form-urlencoded" && mediaType != "multipart/form-data":
-		return v, errNoForm
+	if v.n > 0 {
+		return readBody, nil
 	}
-	data, err := readBody(r)
+	mediaType, params, err := contentType(r)
 	if err != nil {
-		return v, err
+		return noBody, err
 	}
-	if mediaType == "multipart/form-data" {
-		v, ok = multipartValues(data, boundary, name)
-	} else {
-		v, ok = encodedValues(string(data), name, equal)
+	encoded := mediaType == "application/x-www-form-urlencoded" && slices.Contains(formMethods, r.Method)
+	switch boundary := params["boundary"]; {
+	case mediaType == "multipart/form-data" && boundary == "":
+		return noBody, errType
+	case !hasBody(r):
+		return noBody, nil
+	case !encoded && mediaType != "multipart/form-data":
+		return unreadBody, errNoForm
+	case encoded && r.PostForm != nil || !encoded && r.MultipartForm != nil: // parsed
+		return readBody, nil
+	default:
+		data, err := bytesOf(r)
+		if err != nil {
+			return noBody, err
+		}
+		switch text := string(data); {
+		case isObject(text): // such as {"user":"x","a":"&user=y"}
+			err = errObject
+		case encoded:
+			err = v.addEncoded(text, name)
+		default:
+			err = v.addMultipart(text, boundary, name)
+		}
+		if err != nil {
+			return noBody, errBadForm.with(err)
+		}
+		return readBody, nil
 	}
-	if !ok {
-		return fieldValues{}, errBadForm
-	}
-	return v, nil
 }
 
-// inURL reports whether the query of the URL has a field whose key same finds equal to name. ok is false if
-// the query is malformed.
-func inURL(r *http.Request, name string, same func(key, name string) bool) (found, ok bool) {
-	if r.URL == nil || r.URL.RawQuery == "" {
-		return false, true
-	}
-	v, ok := encodedValues(r.URL.RawQuery, name, same)
-	return v.n > 0, ok
-}
+// isObject reports whether text begins as a JSON object.
+func isObject(text string) bool { return strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), "{") }
 
-func equal(a, b string) bool { return a == b }
+// formMethods are the methods for which [http.Request.ParseForm] reads the body.
+var formMethods = []string{http.MethodPost, http.MethodPut, http.MethodPatch}
 
-// encodedValues returns the values of a field in s, a query or a form in the same format. same compares
-// its key with name. ok is false if url.ParseQuery returns an error. Unlike ParseQuery, it does not store the other fields.
-func encodedValues(s, name string, same func(key, name string) bool) (v fieldValues, ok bool) {
+// addEncoded adds the values of a field in s, a query or a form in the same format. It returns an error if
+// url.ParseQuery does. Unlike ParseQuery, it does not store the other fields.
+func (v *fieldValues) addEncoded(s, name string) error {
 	if strings.Count(s, "&") >= maxPairs {
-		return v, false
+		return errManyPairs
 	}
 	for s != "" {
 		var pair string
@@ -136,39 +185,42 @@ func encodedValues(s, name string, same func(key, name string) bool) (v fieldVal
 			continue
 		}
 		if strings.Contains(pair, ";") {
-			return fieldValues{}, false
+			return errSemicolon
 		}
 		key, value, _ := strings.Cut(pair, "=")
 		key, err1 := url.QueryUnescape(key)
 		value, err2 := url.QueryUnescape(value)
-		if err1 != nil || err2 != nil {
-			return fieldValues{}, false
+		if err := cmp.Or(err1, err2); err != nil {
+			return err
 		}
-		if same(key, name) {
+		if v.has(key, name) {
 			v.add(value)
 		}
 	}
-	return v, true
+	return nil
 }
 
-// multipartValues returns the values of a field in data, the body of a multipart form. ok is false
-// if the form is malformed, or if the field is a file.
-func multipartValues(data []byte, boundary, name string) (v fieldValues, ok bool) {
-	parts := multipart.NewReader(bytes.NewReader(data), boundary)
+// addMultipart adds the values of a field in data, the body of a multipart form. It returns an error if the
+// form is malformed, or if the field is a file.
+func (v *fieldValues) addMultipart(data, boundary, name string) error {
+	parts := multipart.NewReader(strings.NewReader(data), boundary)
 	for {
 		part, err := parts.NextPart()
 		if err == io.EOF { // a wrapped EOF means that the last boundary is missing
-			return v, true
+			return nil
 		}
 		if err != nil {
-			return fieldValues{}, false
+			return err
 		}
-		if part.FormName() != name {
+		if !v.has(part.FormName(), name) {
 			continue
 		}
 		value, err := io.ReadAll(part)
-		if err != nil || part.FileName() != "" {
-			return fieldValues{}, false
+		if err != nil {
+			return err
+		}
+		if part.FileName() != "" {
+			return errFile
 		}
 		v.add(string(value))
 	}

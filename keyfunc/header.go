@@ -5,10 +5,14 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 )
 
-var errNoCredentials = &tokenError{reason: "no Basic credentials"}
+var (
+	errNoCredentials  = &tokenError{reason: "no Basic credentials"}
+	errBadCredentials = &tokenError{reason: errNoCredentials.reason, unusable: true}
+)
 
 // Header returns a Func that derives the key from the header field called name, such as an API key:
 // "header:", the name in lower case, a colon and the value. A client chooses the value, so a client
@@ -42,9 +46,12 @@ func Header(name string) Func {
 }
 
 // Cookie returns a Func that derives the key from the cookie called name: "cookie:", the name, a
-// colon and the value, which r.Cookie returns as well. A client chooses the value, so a client that
+// colon and the value. A client chooses the value, so a client that
 // changes or deletes its cookie evades the limit: use Cookie after a middleware that has verified
 // the value, or beside a limit by address (gate.And).
+//
+// The value is that of r.Cookie, with its escapes decoded as by [url.QueryUnescape], if all of them are
+// valid: %61bc and abc have one key, because c.Cookie of Gin decodes escapes, too.
 //
 // The error is a [NoKeyError] if the cookie is absent or empty, or occurs more than once. Cookie
 // panics if name is not the name of a cookie.
@@ -63,7 +70,7 @@ func Cookie(name string) Func {
 		case len(cookies) == 0 || cookies[0].Value == "":
 			return "", missing
 		}
-		return prefix + cookies[0].Value, nil
+		return prefix + decoded(cookies[0].Value, url.QueryUnescape), nil
 	}
 }
 
@@ -74,7 +81,8 @@ func Cookie(name string) Func {
 // user's password.
 //
 // The error is an [ErrNoToken] if the field is absent or malformed, occurs more than once, or has
-// an empty name. A gate then responds with 401 and "WWW-Authenticate: Bearer", for which browsers
+// an empty name. If the field begins with Basic, [FirstOf] does not go on, because some frameworks accept
+// malformed credentials. A gate then responds with 401 and "WWW-Authenticate: Bearer", for which browsers
 // do not ask for a password. For another challenge, set that field of the response in a middleware
 // around the gate, which keeps it:
 //
@@ -85,10 +93,13 @@ func BasicAuthUser() Func {
 			return "", errSeveral
 		}
 		name, _, ok := r.BasicAuth()
-		if !ok || name == "" {
-			return "", errNoCredentials
+		switch field := r.Header.Get("Authorization"); {
+		case ok && name != "":
+			return "basic:" + name, nil
+		case len(field) >= len("Basic") && strings.EqualFold(field[:len("Basic")], "Basic"):
+			return "", errBadCredentials
 		}
-		return "basic:" + name, nil
+		return "", errNoCredentials
 	}
 }
 
@@ -98,8 +109,10 @@ func BasicAuthUser() Func {
 //
 // The value is that of r.PathValue, which a [http.ServeMux] sets for the handlers of its routes, or
 // of the method Param(string) string of ctx, as in Gin and Echo. The gate must be inside the route,
-// and not around the router. Routers that set neither need a Func of their own. The error is a [NoKeyError] if there is no value, or if r.PathValue and Param have
-// different values.
+// and not around the router. Routers that set neither need a Func of their own. Escapes in the value are
+// decoded as by [url.PathUnescape], if all of them are valid: chi and Echo leave them, so handlers may decode
+// the value, and %61cme and acme have one key. The error is a [NoKeyError] if there is no value, or if
+// r.PathValue and Param have different values.
 //
 // PathValue panics if name is empty.
 func PathValue(name string) Func {
@@ -110,9 +123,9 @@ func PathValue(name string) Func {
 	missing := &NoKeyError{Detail: fmt.Sprintf("no value for %q in the path", name)}
 	differ := unusable(fmt.Sprintf("two values for %q in the path", name))
 	return func(ctx context.Context, r *http.Request) (string, error) {
-		value := r.PathValue(name)
+		value := decoded(r.PathValue(name), url.PathUnescape)
 		if p, ok := ctx.(interface{ Param(name string) string }); ok {
-			param := p.Param(name)
+			param := decoded(p.Param(name), url.PathUnescape)
 			if value != "" && param != "" && param != value {
 				return "", differ
 			}
@@ -123,6 +136,14 @@ func PathValue(name string) Func {
 		}
 		return prefix + value, nil
 	}
+}
+
+// decoded returns text with its escapes decoded, or as it is if one of them is not valid.
+func decoded(text string, unescape func(string) (string, error)) string {
+	if plain, err := unescape(text); err == nil {
+		return plain
+	}
+	return text
 }
 
 // keyPrefix returns the beginning of the keys of a function: its word, a colon, the name of the

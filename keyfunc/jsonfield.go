@@ -4,15 +4,22 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
 
 var (
-	errNotJSON  = &NoKeyError{Detail: "the Content-Type of the body is not JSON"}
+	errNotJSON  = (&NoKeyError{Detail: "the Content-Type of the body is not JSON"}).about(unreadBody)
 	errNoObject = unusable("the body is not one JSON object")
+
+	// Causes of errNoObject.
+	errNotUTF8 = errors.New("invalid UTF-8")
+	errNull    = errors.New("null is no object")
 )
 
 // JSONField returns a Func that derives the key from the field called name of the JSON object in
@@ -29,24 +36,25 @@ var (
 //
 //   - the Content-Type is neither absent nor application/json, text/json or one that ends with
 //     +json, or occurs twice
-//   - the body has a Content-Encoding or is longer than 64 KiB
+//   - the body has a Content-Encoding, is longer than 64 KiB, or was read before
 //   - the body is anything but one JSON object in UTF-8 that encoding/json accepts
 //   - the field is absent or occurs twice, or the query of the URL has a parameter with this name or is
 //     malformed: a handler that binds forms and queries, too, might use that parameter
 //   - the value is neither a string nor an integer (1.0, 1e3 and -0 are no integers), is empty, or
 //     contains U+FFFD, the sign of an invalid escape
 //
+// errors.As finds an [*http.MaxBytesError] in the error of a long body, and the error of the reader of a body
+// that cannot be read. [FirstOf] goes on only if no handler can find a value.
+//
 // A handler must not decode integers above 2^53 into a float64 or any, which rounds them: a client
 // could then use several keys for one value. The same is true of fields with the option "string" of
 // encoding/json: "7" and "007" are two keys for one integer.
 //
-// A handler must decode JSON only if the Content-Type is JSON. One that always does would read another
-// value than FirstOf(FormValue("user"), JSONField("user")) from a body that is valid in both formats.
-//
 // JSONField reads the body before the limit is decided, so set the timeouts of the [http.Server].
 // The handler can read the body as if nothing had happened.
 //
-// JSONField panics if name is empty, is not UTF-8 or contains U+FFFD.
+// JSONField panics if encoding/json decodes no member called name into a field of a struct: if name is empty,
+// is not UTF-8, or contains U+FFFD, a comma, a quotation mark or a backslash.
 func JSONField(name string) Func {
 	if name == "" {
 		panic("keyfunc: JSONField: the name is empty")
@@ -54,44 +62,47 @@ func JSONField(name string) Func {
 	if strings.ContainsRune(name, utf8.RuneError) {
 		panic(fmt.Sprintf("keyfunc: JSONField: %q is not valid text", name))
 	}
+	object := objectWith(name)
 	prefix := keyPrefix("body", name)
 	missing := &NoKeyError{Detail: fmt.Sprintf("no value in the JSON field %q", name)}
 	otherType := unusable(fmt.Sprintf("no text or integer in the JSON field %q", name))
 	inQuery := unusable(fmt.Sprintf("the field %q is in the URL", name))
 	repeated := unusable(fmt.Sprintf("the JSON field %q occurs more than once", name))
 	return func(_ context.Context, r *http.Request) (string, error) {
-		switch found, ok := inURL(r, name, strings.EqualFold); { // a handler that binds a form or a query would use it
-		case !ok:
-			return "", errBadQuery
-		case found:
+		var query fieldValues
+		if r.URL != nil {
+			if err := query.addEncoded(r.URL.RawQuery, name); err != nil {
+				return "", errBadQuery.with(err)
+			}
+		}
+		if query.n > 0 || query.folded { // a handler that binds a form or a query would use it
 			return "", inQuery
 		}
-		mediaType, _, ok := contentType(r)
+		mediaType, _, err := contentType(r)
 		switch {
-		case !ok:
-			return "", errType
+		case err != nil:
+			return "", err
+		case !hasBody(r):
+			return "", missing
 		case !isJSON(mediaType):
 			return "", errNotJSON
 		}
-		data, err := readBody(r)
+		data, err := bytesOf(r)
 		if err != nil {
 			return "", err
 		}
-		if len(data) == 0 {
-			return "", missing
-		}
-		value, n, ok := member(data, name)
+		m, err := members(data, object)
 		switch {
-		case !ok:
-			return "", errNoObject
-		case n > 1:
+		case err != nil:
+			return "", errNoObject.with(err)
+		case m.n > 1:
 			return "", repeated
 		}
-		switch text := identifier(value); {
+		switch text := identifier(m.last); {
 		case text != "":
 			return prefix + text, nil
-		case n == 0 || string(value) == "null" || string(value) == `""`:
-			return "", missing
+		case m.n == 0 || string(m.last) == "null" || string(m.last) == `""`:
+			return "", missing.about(readBody)
 		}
 		return "", otherType
 	}
@@ -103,33 +114,44 @@ func isJSON(mediaType string) bool {
 	return mediaType == "" || mediaType == "application/json" || mediaType == "text/json" || strings.HasSuffix(mediaType, "+json")
 }
 
-// member returns how many members of the object in data encoding/json would decode into a field
-// called name, and the value of the last of them. ok is false if data is not one valid object.
-func member(data []byte, name string) (value json.RawMessage, n int, ok bool) {
-	if !utf8.Valid(data) || !json.Valid(data) {
-		return nil, 0, false
+// jsonMembers are the members of an object that encoding/json decodes into one field of a struct.
+type jsonMembers struct {
+	n    int
+	last json.RawMessage
+}
+
+// UnmarshalJSON adds a member. encoding/json calls it for each of them.
+func (m *jsonMembers) UnmarshalJSON(value []byte) error {
+	m.n++
+	m.last = append(m.last[:0], value...)
+	return nil
+}
+
+// objectWith returns the type of a struct whose field is called name. It panics if there is none.
+func objectWith(name string) reflect.Type {
+	object := reflect.StructOf([]reflect.StructField{{
+		Name: "Field", Type: reflect.TypeFor[jsonMembers](), Tag: reflect.StructTag("json:" + strconv.Quote(name+",")),
+	}})
+	sample, _ := json.Marshal(map[string]int{name: 0})
+	if m, err := members(sample, object); err != nil || m.n == 0 {
+		panic(fmt.Sprintf("keyfunc: JSONField: no field of a struct can be called %q in JSON", name))
 	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	if open, err := d.Token(); err != nil || open != json.Delim('{') {
-		return nil, 0, false
+	return object
+}
+
+// members returns the members of the object in data for the field of a struct of the type object.
+func members(data []byte, object reflect.Type) (m jsonMembers, err error) {
+	if !utf8.Valid(data) {
+		return m, errNotUTF8
 	}
-	var other json.RawMessage
-	for d.More() {
-		token, err := d.Token()
-		key, isName := token.(string)
-		if err != nil || !isName {
-			return nil, 0, false
-		}
-		target := &other
-		if strings.EqualFold(key, name) { // the comparison of encoding/json
-			target = &value
-			n++
-		}
-		if err := d.Decode(target); err != nil {
-			return nil, 0, false
-		}
+	into := reflect.New(object)
+	if err := json.Unmarshal(data, into.Interface()); err != nil {
+		return m, err
 	}
-	return value, n, true
+	if bytes.TrimLeft(data, " \t\r\n")[0] != '{' { // encoding/json accepts null for every type
+		return m, errNull
+	}
+	return into.Elem().Field(0).Interface().(jsonMembers), nil
 }
 
 // identifier returns the text of a JSON string or integer, or "" for any other value.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
 	"weak"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -245,19 +246,36 @@ func (j *JWT) read(r *http.Request) (content, error) {
 	return c, err
 }
 
-// errSeveral is the error of a request with several Authorization header fields, of which a handler reads
-// the first.
-var errSeveral = &tokenError{reason: "several Authorization headers"}
+var (
+	// errSeveral is the error of a request with several Authorization header fields, of which a handler reads
+	// the first.
+	errSeveral = &tokenError{reason: "several Authorization headers", unusable: true}
+
+	// errNoToken68 is the error of white space that the syntax of RFC 9110 section 11.4 does not have, where a
+	// handler may see the end of the scheme or of the token.
+	errNoToken68 = &tokenError{reason: "white space in the Authorization header", unusable: true}
+)
 
 // bearerToken returns the token68 of the Bearer scheme, or "". Several Authorization headers are an
 // error, because the application might use another of them.
 func bearerToken(r *http.Request) (string, error) {
-	if len(r.Header.Values("Authorization")) > 1 {
-		return "", errSeveral
-	}
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
+	lines := r.Header["Authorization"]
+	if len(lines) == 0 {
 		return "", nil
 	}
-	return strings.Trim(token, " "), nil
+	if len(lines) > 1 {
+		return "", errSeveral
+	}
+	scheme, token, _ := strings.Cut(lines[0], " ")
+	token = strings.Trim(token, " ")
+	if strings.EqualFold(scheme, "Bearer") && !strings.ContainsFunc(token, unicode.IsSpace) {
+		return token, nil
+	}
+	for word := range strings.FieldsSeq(lines[0]) {
+		if strings.EqualFold(word, "Bearer") {
+			return "", errNoToken68
+		}
+		break
+	}
+	return "", nil
 }

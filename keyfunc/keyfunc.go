@@ -53,8 +53,9 @@ var errEmptyKey = fmt.Errorf("%w: the key function returned an empty key", ErrNo
 // tokenError is an ErrNoToken with a reason. errors.Is and errors.As find the cause. The cause is
 // not part of the text, because it may quote the token.
 type tokenError struct {
-	reason string
-	cause  error
+	reason   string
+	cause    error
+	unusable bool // as in a NoKeyError
 }
 
 func (e *tokenError) Error() string { return ErrNoToken.Error() + ": " + e.reason }

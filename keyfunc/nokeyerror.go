@@ -16,16 +16,53 @@ type NoKeyError struct {
 	Detail string
 
 	unusable bool // a handler might find another value than the Func, so FirstOf must not go on
+	body     bodyUse
+	cause    error // for errors.Is and errors.As; not a part of the text
 }
+
+// A bodyUse says what a Func has done with the body of a request that has no value for it.
+type bodyUse int
+
+const (
+	noBody     bodyUse = iota // there is none, or the Func does not use bodies
+	readBody                  // the Func has read all of it
+	unreadBody                // it has a format that the Func does not read
+)
 
 // unusable returns an error for a value that is there, but which the handler might read in another way.
 func unusable(detail string) *NoKeyError { return &NoKeyError{Detail: detail, unusable: true} }
 
+// with returns a copy of e with a cause.
+func (e *NoKeyError) with(cause error) *NoKeyError {
+	caused := *e
+	caused.cause = cause
+	return &caused
+}
+
+// about returns a copy of e about a body.
+func (e *NoKeyError) about(use bodyUse) *NoKeyError {
+	used := *e
+	used.body = use
+	return &used
+}
+
 // isUnusable reports whether err is about a value that is there, but which the handler might read in
 // another way.
 func isUnusable(err error) bool {
+	var (
+		noKey   *NoKeyError
+		noToken *tokenError
+	)
+	return errors.As(err, &noKey) && noKey.unusable || errors.As(err, &noToken) && noToken.unusable
+}
+
+// useOf returns the use of the body that has led to err.
+func useOf(err error) bodyUse {
 	var noKey *NoKeyError
-	return errors.As(err, &noKey) && noKey.unusable || errors.Is(err, errSeveral)
+	if errors.As(err, &noKey) {
+		return noKey.body
+	}
+	return noBody
 }
 
 // Error returns the text of [ErrNoKey], a colon and Detail.
@@ -35,6 +72,9 @@ func (e *NoKeyError) Error() string {
 	}
 	return ErrNoKey.Error() + ": " + e.Detail
 }
+
+// Unwrap returns the cause, such as an [*http.MaxBytesError], or nil.
+func (e *NoKeyError) Unwrap() error { return e.cause }
 
 // Is reports whether target is [ErrNoKey].
 func (e *NoKeyError) Is(target error) bool { return target == ErrNoKey }

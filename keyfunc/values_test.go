@@ -190,6 +190,8 @@ func TestConstructors_Names(t *testing.T) {
 		"keyfunc: JSONField: the name is empty":                    func() { keyfunc.JSONField("") },
 		`keyfunc: JSONField: "\xff" is not valid text`:             func() { keyfunc.JSONField("\xff") },
 		"keyfunc: JSONField: \"\uFFFD\" is not valid text":         func() { keyfunc.JSONField("\uFFFD") },
+		`keyfunc: JSONField: no field of a struct can be called`:   func() { keyfunc.JSONField("a,b") },
+		`keyfunc: JSONField: no field of a struct can be called `:  func() { keyfunc.JSONField(`a"b`) },
 		"keyfunc: Fold: the key function is nil":                   func() { keyfunc.Fold(nil) },
 		"keyfunc: LastHops: 0 is outside 1 to 32":                  func() { keyfunc.LastHops(0) },
 		"keyfunc: LastHops: 33 is outside 1 to 32":                 func() { keyfunc.LastHops(33) },
