@@ -2,13 +2,16 @@ package keyfunc_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -551,6 +554,45 @@ func TestBody_Server(t *testing.T) {
 					t.Errorf("key %q, status %d, %s bytes; want %q, %d, %s", key, response.StatusCode, data, c.key, c.status, c.read)
 				}
 			})
+		}
+	}
+}
+
+// The cause of an error tells an application what to respond.
+func TestBody_Causes(t *testing.T) {
+	form, field := keyfunc.FormValue("user"), keyfunc.JSONField("user")
+	broken := func(err error) func(*http.Request) {
+		return func(r *http.Request) { r.Body = io.NopCloser(iotest.ErrReader(err)) }
+	}
+	limited := func(r *http.Request) { r.Body = http.MaxBytesReader(httptest.NewRecorder(), r.Body, 5) }
+	is := func(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
+	as := func(target any) func(error) bool { return func(err error) bool { return errors.As(err, target) } }
+	for _, c := range []struct {
+		name   string
+		f      keyfunc.Func
+		r      *http.Request
+		change func(*http.Request)
+		has    func(error) bool
+	}{
+		{"MaxBytesReader", form, post(formType, "user=alice"), limited, as(new(*http.MaxBytesError))},
+		{"MaxBytesReader, JSON", field, post(jsonType, `{"user":"alice"}`), limited, as(new(*http.MaxBytesError))},
+		{"64 KiB", form, post(formType, "user="+strings.Repeat("x", maxBody)), nil, as(new(*http.MaxBytesError))},
+		{"64 KiB in chunks", field, post(jsonType, strings.Repeat(" ", maxBody+1)), chunked, as(new(*http.MaxBytesError))},
+		{"a timeout", form, post(formType, "user=alice"), broken(os.ErrDeadlineExceeded), is(os.ErrDeadlineExceeded)},
+		{"a connection", field, post(jsonType, `{}`), broken(io.ErrUnexpectedEOF), is(io.ErrUnexpectedEOF)},
+		{"an escape", form, post(formType, "user=%zz"), nil, as(new(url.EscapeError))},
+		{"an escape of the query", field, post(jsonType, `{}`), query("a=%zz"), as(new(url.EscapeError))},
+		{"JSON", field, post(jsonType, `{"user":}`), nil, as(new(*json.SyntaxError))},
+		{"no object", field, post(jsonType, `[]`), nil, as(new(*json.UnmarshalTypeError))},
+		{"a type", form, post(formType+"; charset", "user=alice"), nil, is(mime.ErrInvalidMediaParameter)},
+		{"FirstOf", keyfunc.FirstOf(form, constant("next")), post(formType, "user=alice"), limited, as(new(*http.MaxBytesError))},
+		{"Join and Fold", keyfunc.Fold(keyfunc.Join(constant("a"), form)), post(formType, "user=alice"), limited, as(new(*http.MaxBytesError))},
+	} {
+		if c.change != nil {
+			c.change(c.r)
+		}
+		if _, err := ask(c.f, c.r); !errors.Is(err, keyfunc.ErrNoKey) || !c.has(err) {
+			t.Errorf("%s: the error is %v, which lacks its cause", c.name, err)
 		}
 	}
 }

@@ -46,11 +46,11 @@ func userKey(iss, sub string) (string, error) {
 func claimsKey(c jwt.Claims) (string, error) {
 	sub, err := c.GetSubject()
 	if err != nil {
-		return "", &tokenError{reason: errNoSubject.reason, cause: err}
+		return "", errNoSubject.with(err)
 	}
 	iss, err := c.GetIssuer()
 	if err != nil {
-		return "", &tokenError{reason: errBadIssuer.reason, cause: err}
+		return "", errBadIssuer.with(err)
 	}
 	if strings.ContainsRune(iss, utf8.RuneError) || strings.ContainsRune(sub, utf8.RuneError) {
 		return "", errBadSubject
@@ -89,13 +89,13 @@ func claimedDate(c jwt.MapClaims, name string) (time.Time, bool) {
 func checkObject(data []byte) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') || !utf8.Valid(data) {
-		return errMalformed
+		return errMalformed.with(err)
 	}
 	names := make(map[json.Token]bool, 8)
 	for d.More() {
 		name, err := d.Token()
 		if err != nil {
-			return errMalformed
+			return errMalformed.with(err)
 		}
 		if names[name] {
 			return &tokenError{reason: "repeated member"}
@@ -103,7 +103,7 @@ func checkObject(data []byte) error {
 		names[name] = true
 		var value json.RawMessage
 		if err := d.Decode(&value); err != nil {
-			return errMalformed
+			return errMalformed.with(err)
 		}
 	}
 	return nil

@@ -14,6 +14,8 @@ import (
 	"weak"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/weir-go/weir/internal/sampler"
 )
 
 const (
@@ -71,8 +73,13 @@ type checked struct {
 // [JWTSubject] and [JWTClaim] are faster.
 //
 // The error of a token that is absent or invalid is an [ErrNoToken], even if kf fails. In it,
-// errors.Is finds the errors of package jwt and of kf as well. A JWT rejects the tokens that
-// package jwt rejects, and also:
+// errors.Is finds the errors of package jwt and of kf as well. An error of kf, such as that of a key server
+// that cannot be reached, is logged through [log/slog.Default] at level Warn, at most once a minute with the
+// number of errors in between, because otherwise all tokens would be invalid, and [FirstOf] would go on,
+// without a trace. It is not logged if it is an [ErrNoKey]: kf can return an ErrNoToken for a kid that does not
+// exist, which clients can cause. The line contains the text of the error, without the token.
+//
+// A JWT rejects the tokens that package jwt rejects, and also:
 //
 //   - tokens above 4 KiB, before anything is decoded
 //   - headers with crit, and repeated members in the header or the claims
@@ -84,9 +91,9 @@ type checked struct {
 //     7518 section 3.2: 32 bytes for HS256, 48 for HS384, 64 for HS512), a public key as HMAC
 //     secret (PEM, DER, base64 of DER, OpenSSH, JWK), and an ECDSA key without a point on its curve
 //
-// Every key of a jwt.VerificationKeySet must be usable. A key that is certainly a mistake is logged
-// through [log/slog.Default] at level Warn, at most once a minute. Neither the line nor the error
-// contains any part of the key. Keys are checked whenever a token is verified.
+// Every key of a jwt.VerificationKeySet must be usable. A key that is certainly a mistake is logged in the
+// same way. Neither the line nor the error contains any part of the key. Keys are checked whenever a token is
+// verified.
 //
 // kf is called during the request with a token that is not verified yet, whose claims are
 // jwt.MapClaims. It must be safe for concurrent use. A panic of kf is not recovered.
@@ -145,7 +152,7 @@ func newJWT(caller string, kf jwt.Keyfunc, algorithms []string, opts []JWTOption
 		o.applyJWT(&c)
 	}
 	parser := jwt.NewParser(append(c.parser, jwt.WithLeeway(c.leeway))...)
-	j := &JWT{verifier: verifier{keyfunc: kf, parser: parser}, token: c.token, leeway: c.leeway}
+	j := &JWT{verifier: verifier{kf, parser, sampler.New(1, time.Minute)}, token: c.token, leeway: c.leeway}
 	j.claims.Store(new([]string))
 	if c.cache > 0 {
 		j.cache = newCache[digest, content](c.cache, maxCacheAge)

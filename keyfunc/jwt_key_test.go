@@ -12,6 +12,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/big"
@@ -216,9 +217,13 @@ func TestJWTSubject_SecretLength(t *testing.T) {
 func TestJWTSubject_Log(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		key  any
+		key  any    // or an error
 		line string // logged twice in 61 s, if any
 	}{
+		{"key server down", errors.New("dial id.example.com: refused"), "dial id.example.com: refused"},
+		{"key server down, counted", errors.New("refused"), "suppressed=299"},
+		{"an error with the token", fmt.Errorf("no key for %s", token(`"sub":"alice"`)), "no key for [token]"},
+		{"unknown key ID, as an error of clients", fmt.Errorf("%w: unknown kid", keyfunc.ErrNoToken), ""},
 		{"short secret", []byte("kkk"), "HMAC secret shorter"},
 		{"public key as secret", []byte("ssh-rsa kkk user@host"), "public key as HMAC secret"},
 		{"ECDSA, off the curve", offCurve(elliptic.P256()), "ECDSA key without a point"},
@@ -233,7 +238,8 @@ func TestJWTSubject_Log(t *testing.T) {
 				defer slog.SetDefault(slog.Default())
 				slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 				r := bearer(token(`"sub":"alice"`))
-				user := keyfunc.JWTSubject(returning(c.key), []string{"HS256", "ES256"})
+				err, _ := c.key.(error)
+				user := keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return c.key, err }, []string{"HS256", "ES256"})
 				for range 61 {
 					for range 5 {
 						wantKey(t, keyfunc.FirstOf(user, constant("anonymous")), r, "anonymous")
@@ -245,7 +251,7 @@ func TestJWTSubject_Log(t *testing.T) {
 					want = 0
 				}
 				lines := log.String()
-				if strings.Count(lines, "\n") != want || strings.Count(lines, "level=WARN") != want || !strings.Contains(lines, c.line) || strings.Contains(lines, "kkk") {
+				if strings.Count(lines, "\n") != want || strings.Count(lines, "level=WARN") != want || !strings.Contains(lines, c.line) || strings.Contains(lines, "kkk") || strings.Contains(lines, r.Header.Get("Authorization")[len("Bearer "):]) {
 					t.Errorf("logged %q; want %d warnings with %q and without the key", lines, want, c.line)
 				}
 			})

@@ -4,10 +4,11 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/weir-go/weir/internal/sampler"
 )
 
 var (
@@ -26,7 +27,7 @@ type content struct {
 type verifier struct {
 	keyfunc jwt.Keyfunc
 	parser  *jwt.Parser
-	warned  atomic.Int64 // when a line was logged last, in Unix seconds
+	faults  *sampler.Sampler // of the log
 }
 
 // verify returns the content of a token that passes every check, with the claims of these names. It
@@ -43,6 +44,9 @@ func (v *verifier) verify(token string, claims []string) (content, error) {
 		}
 		verificationKey, err := v.keyfunc(t)
 		if err != nil {
+			if !errors.Is(err, ErrNoKey) {
+				v.warn("weir: the Keyfunc has failed, so a token counts as invalid", withoutToken(err.Error(), token))
+			}
 			return nil, err
 		}
 		rejected = v.checkKeys(t.Method, verificationKey)
@@ -67,7 +71,7 @@ func (v *verifier) checkText(token string) error {
 	for _, part := range parts[:2] {
 		text, err := v.parser.DecodeSegment(part)
 		if err != nil {
-			return errMalformed
+			return errMalformed.with(err)
 		}
 		if err := checkObject(text); err != nil {
 			return err
@@ -108,7 +112,7 @@ func (v *verifier) checkKeys(m jwt.SigningMethod, key any) error {
 	for _, k := range keys {
 		if bad := checkKey(m, k); bad != nil {
 			if bad != errBadKey {
-				v.warn(bad)
+				v.warn("weir: the Keyfunc returned an unusable key", bad.Error())
 			}
 			return bad
 		}
@@ -116,14 +120,23 @@ func (v *verifier) checkKeys(m jwt.SigningMethod, key any) error {
 	return nil
 }
 
-// warn logs an unusable key, which FirstOf would hide. It logs at most once a minute, because
-// clients can cause the error as often as they like.
-func (v *verifier) warn(err error) {
-	now := time.Now().Unix()
-	last := v.warned.Load()
-	if now-last >= 60 && v.warned.CompareAndSwap(last, now) {
-		slog.Warn("weir: the Keyfunc returned an unusable key", "error", err)
+// warn logs a fault of the Keyfunc, which FirstOf would hide. It logs at most once a minute, because
+// clients can cause the fault as often as they like, and counts the faults in between.
+func (v *verifier) warn(msg, text string) {
+	if suppressed, ok := v.faults.Pass(); ok {
+		slog.Warn(msg, "error", text, "suppressed", suppressed)
 	}
+}
+
+// withoutToken returns the text of an error of the Keyfunc without the token and its parts, which the
+// Keyfunc may have quoted.
+func withoutToken(text, token string) string {
+	for _, part := range append([]string{token}, strings.Split(token, ".")...) {
+		if part != "" {
+			text = strings.ReplaceAll(text, part, "[token]")
+		}
+	}
+	return text
 }
 
 // rejection wraps err, an error of package jwt. Its text is only the reason, because a Keyfunc may

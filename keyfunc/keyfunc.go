@@ -58,6 +58,13 @@ type tokenError struct {
 	unusable bool // as in a NoKeyError
 }
 
+// with returns a copy of e with a cause.
+func (e *tokenError) with(cause error) *tokenError {
+	caused := *e
+	caused.cause = cause
+	return &caused
+}
+
 func (e *tokenError) Error() string { return ErrNoToken.Error() + ": " + e.reason }
 
 func (e *tokenError) Is(target error) bool { return target == ErrNoToken || target == ErrNoKey }

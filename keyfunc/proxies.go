@@ -2,6 +2,7 @@ package keyfunc
 
 import (
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -23,9 +24,10 @@ type ProxySet struct {
 // lists that are part of the program: it panics if [ParseProxies] returns an error.
 //
 // List only proxies that you operate or pay for, because a peer in the set can choose the key of a
-// request. With "0.0.0.0/0", every client can.
+// request. With "0.0.0.0/0", every client can: a prefix that contains a large part of all addresses (less than
+// 8 bits of IPv4, or 7 of IPv6) logs a warning through [log/slog.Default].
 func Proxies(cidrs ...string) ProxySet {
-	p, err := parseProxies(cidrs)
+	p, err := parseProxies("Proxies", cidrs)
 	if err != nil {
 		panic("keyfunc: Proxies: " + err.Error())
 	}
@@ -40,7 +42,7 @@ func Proxies(cidrs ...string) ProxySet {
 // addresses. The entry "unix" trusts all local processes that may open the socket. Such a peer has
 // no address, so its requests without a usable header are an [ErrNoKey].
 func ParseProxies(cidrs ...string) (ProxySet, error) {
-	p, err := parseProxies(cidrs)
+	p, err := parseProxies("ParseProxies", cidrs)
 	if err != nil {
 		return ProxySet{}, fmt.Errorf("keyfunc: ParseProxies: %w", err)
 	}
@@ -66,7 +68,7 @@ func LastHops(n int) ProxySet {
 	return ProxySet{hops: n}
 }
 
-func parseProxies(cidrs []string) (ProxySet, error) {
+func parseProxies(caller string, cidrs []string) (ProxySet, error) {
 	prefixes := make([]netip.Prefix, 0, len(cidrs))
 	unix := false
 	for _, s := range cidrs {
@@ -77,6 +79,10 @@ func parseProxies(cidrs []string) (ProxySet, error) {
 		prefix, err := parseProxy(s)
 		if err != nil {
 			return ProxySet{}, err
+		}
+		// The private addresses of IPv6 are one prefix of 7 bits (RFC 4193), those of IPv4 have at least 8.
+		if bits := prefix.Bits(); bits < 7 || bits < 8 && prefix.Addr().Is4() {
+			slog.Warn("weir: keyfunc."+caller+": the prefix contains addresses of clients, which are trusted then", "prefix", s)
 		}
 		prefixes = append(prefixes, prefix)
 	}

@@ -302,3 +302,23 @@ func TestLastHops(t *testing.T) {
 		t.Error("the set contains an address")
 	}
 }
+
+// A set that contains the addresses of many clients is accepted, with a warning.
+func TestProxies_Wide(t *testing.T) {
+	for _, c := range []struct {
+		cidr  string
+		warns bool
+	}{
+		{"0.0.0.0/0", true}, {"128.0.0.0/1", true}, {"16.0.0.0/7", true}, {"::/0", true}, {"2000::/3", true}, {"::ffff:0.0.0.0/96", true},
+		{"10.0.0.0/8", false}, {"fc00::/7", false}, {"192.0.2.1", false}, {"2001:db8::/32", false}, {"unix", false},
+	} {
+		for name, f := range map[string]func(){
+			"Proxies": func() { keyfunc.Proxies("192.0.2.0/24", c.cidr) }, "ParseProxies": func() { must(keyfunc.ParseProxies(c.cidr)) },
+		} {
+			log := logged(f)
+			if warns := strings.Contains(log, "level=WARN") && strings.Contains(log, name+":") && strings.Contains(log, c.cidr); warns != c.warns || strings.Count(log, "\n") > 1 {
+				t.Errorf("%s(%s) logs %q, want a warning: %t", name, c.cidr, log, c.warns)
+			}
+		}
+	}
+}

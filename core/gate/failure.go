@@ -32,7 +32,8 @@ func FailClosed() Option {
 //
 //   - [keyfunc.ErrNoToken], status 401: a key function requires a token or a password.
 //   - Any other [keyfunc.ErrNoKey], and [ErrPath], status 400. The detail of the problem says which
-//     value is missing, if err is a [keyfunc.NoKeyError].
+//     value is missing, if err is a [keyfunc.NoKeyError]. errors.As finds an [*http.MaxBytesError] in the
+//     error of a body that is too long, for 413, and errors.Is the error of a body that could not be read.
 //   - Any other error of a key function, or [core.ErrNegativeCost], status 500.
 //   - A [core.ErrInvalidAsk], status 500: the function of [core.Limiter.Choose] has failed, or the
 //     gate asks about two limits for one rule and key, such as two plans.

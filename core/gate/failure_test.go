@@ -4,13 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"slices"
+	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/nethttplimit"
 )
 
 // Requests that cannot be identified or decided, without OnError.
@@ -129,6 +136,40 @@ func TestOnError(t *testing.T) {
 					t.Errorf("OnError was called %d times, want once", called)
 				}
 			})
+		}
+	}
+}
+
+// OnError finds the error of a body that is too long or comes too slowly, and chooses 413 or 408.
+func TestOnError_Body(t *testing.T) {
+	choose := gate.OnError(func(_ *http.Request, err error, status int) int {
+		var long *http.MaxBytesError
+		switch {
+		case errors.As(err, &long):
+			return http.StatusRequestEntityTooLarge
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return http.StatusRequestTimeout
+		}
+		return status
+	})
+	l := core.Must(core.New(memstore.New(), core.SlidingLog("login", core.PerHour(100))))
+	h := nethttplimit.New(l, keyfunc.RemoteIP(), choose, gate.And(l, keyfunc.FormValue("user")))(http.NotFoundHandler())
+	for name, c := range map[string]struct {
+		body io.Reader
+		want int
+	}{
+		"short":                 {strings.NewReader("user=ann"), 404},
+		"long":                  {strings.NewReader("user=" + strings.Repeat("x", 1<<20)), 413},
+		"a limit of the server": {http.MaxBytesReader(nil, io.NopCloser(strings.NewReader("user=ann")), 5), 413},
+		"slow":                  {iotest.ErrReader(os.ErrDeadlineExceeded), 408},
+		"cut off":               {iotest.ErrReader(io.ErrUnexpectedEOF), 400},
+	} {
+		r := httptest.NewRequest("POST", "/", c.body)
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != c.want {
+			t.Errorf("%s: got %d %s, want %d", name, w.Code, w.Body, c.want)
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/weir-go/weir/core/internal/sampler"
+	"github.com/weir-go/weir/internal/sampler"
 )
 
 // A failureLog logs at most one failure a second, because every request fails during an outage.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/sampler"
+	"github.com/weir-go/weir/internal/sampler"
 )
 
 // MaxSeries is the largest number of combinations of a rule and a plan that are counted apart. All

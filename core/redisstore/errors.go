@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/sampler"
+	"github.com/weir-go/weir/internal/sampler"
 )
 
 // An Error describes why a decision failed. It wraps core.ErrUnavailable and the cause. Its text

@@ -136,7 +136,7 @@ import (
 
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/argument"
-	"github.com/weir-go/weir/core/internal/sampler"
+	"github.com/weir-go/weir/internal/sampler"
 )
 
 // A Store keeps the states of rules in Redis. Use [New] to make a Store. It is safe for concurrent

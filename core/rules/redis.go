@@ -13,7 +13,7 @@ import (
 	"github.com/weir-go/weir/core/internal/call"
 	"github.com/weir-go/weir/core/internal/keyhash"
 	"github.com/weir-go/weir/core/internal/memo"
-	"github.com/weir-go/weir/core/internal/sampler"
+	"github.com/weir-go/weir/internal/sampler"
 )
 
 // A RedisSource keeps a configuration in Redis, and overrides of any number of keys beside it. Use
