@@ -211,6 +211,9 @@ func tooLate(ctx context.Context, d Decision, ahead, n int) error {
 			wait = max(wait, s.soonest(int64(ahead), int64(n)))
 		}
 	}
+	if wait == Never && left(ctx) < Never {
+		return fmt.Errorf("%w: more than 292 years to wait", ErrDeadlineTooNear)
+	}
 	if wait > 0 && wait >= left(ctx) {
 		return fmt.Errorf("%w: %v to wait", ErrDeadlineTooNear, wait)
 	}

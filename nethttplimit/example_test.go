@@ -83,7 +83,10 @@ func ExampleOnDenied() {
 	page := nethttplimit.OnDenied(func(w http.ResponseWriter, _ *http.Request, d core.Decision) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.WriteHeader(http.StatusTooManyRequests)
-		fmt.Fprintf(w, "<p>Too many attempts. Try again in %.0f minutes.", d.RetryAfter.Minutes())
+		fmt.Fprint(w, "<p>Too many attempts.")
+		if seconds, ok := gate.RetryAfter(d); ok { // false if the client is blocked
+			fmt.Fprintf(w, " Try again in %d minutes.", (seconds+59)/60)
+		}
 	})
 	h := nethttplimit.New(login, keyfunc.RemoteIP(), page)(http.NotFoundHandler())
 

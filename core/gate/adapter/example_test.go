@@ -74,8 +74,11 @@ func Deny(c *Context, d core.Decision) {
 func Example() {
 	api := core.Must(core.New(memstore.New(), core.SlidingLog("api", core.PerMinute(1))))
 	limit := NewMiddleware(api, keyfunc.RemoteIP(), OnDenied(func(c *Context, r *gate.Rejection) bool {
-		seconds, _ := gate.RetryAfter(r.Decision)
-		http.Error(c.Writer, fmt.Sprintf("come back in %d s", seconds), http.StatusTooManyRequests)
+		text := "over the limit"
+		if seconds, ok := gate.RetryAfter(r.Decision); ok { // false if the client is blocked
+			text = fmt.Sprintf("come back in %d s", seconds)
+		}
+		http.Error(c.Writer, text, http.StatusTooManyRequests)
 		return true
 	}))
 	handler := limit(func(c *Context) {
