@@ -118,7 +118,7 @@ func (r *definition) modifiers() string {
 	if r.anchor != nil {
 		b.WriteString(" anchored")
 	}
-	if r.maxHold > 0 {
+	if r.maxHold > 0 && r.maxHold < Never {
 		b.WriteString(" max hold " + formatDuration(r.maxHold))
 	}
 	if r.Soft > 0 {

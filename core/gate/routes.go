@@ -73,7 +73,7 @@ func (g *gate) limiterFor(rec *record, r *http.Request, pattern string) *core.Li
 
 // hidesDots reports whether the path of u has a segment "." or ".." only when it is decoded.
 func hidesDots(u *url.URL) bool {
-	if u.RawPath == "" {
+	if u.RawPath == "" || !strings.Contains("/"+u.Path, "/.") {
 		return false
 	}
 	for segment := range strings.SplitSeq(u.EscapedPath(), "/") {

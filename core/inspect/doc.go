@@ -7,8 +7,12 @@
 //	page := inspect.New(isOperator, store.Observer(), inspect.Limiters(api))
 //	mux.Handle("/debug/limits", page)
 //
-// The argument isOperator decides about every request. The page belongs behind the authentication of
-// the application, or on an address that only operators reach.
+// The argument isOperator must authenticate the person: with a password, a token, a session of the
+// application or a client certificate. An address that only operators reach is not enough. The browser of
+// an operator reaches it, and so does each page in that browser: by DNS rebinding, a page can give its own
+// name the address of the application, and read the responses as its own. To the Handler, its requests look
+// like those of the page, but the browser adds no password or cookie for that name. A request that a page
+// of another origin sends openly is rejected (see [Handler.ServeHTTP]).
 //
 // All figures are those of one process. With several processes, ask the one at a known address, or use
 // the metrics of package observe, which a system of metrics adds up.
@@ -19,7 +23,9 @@
 //     one with the longest RetryAfter), and in a table by rule and plan.
 //   - A key: used and remaining events of each rule, its override or block, and the commands of weir
 //     rules that change them. A question about a key is a Peek: it charges nothing. The key is in the
-//     body of a POST, and so not in access logs.
+//     body of a POST, and so not in access logs. The commands are lines for bash, zsh, fish and sh. There is
+//     none for a key or another argument with a character, such as ', & or $, that a shell can execute: the
+//     lines must be harmless in PowerShell and cmd.exe, too. The page then shows the reason.
 //   - Rules in force, with the configuration that they come from and its version ([rules.Set.Version]).
 //   - Keys with the most denials and the most decisions, with the option observe.TopKeys. They
 //     appear as HMACs ([observe.Store.Tag]); the tag of a key that is asked for is shown beside it.
@@ -39,9 +45,9 @@
 // observe), and series those of each rule and plan: as decisions the results of the rule, as requests the
 // decisions that it determined, each since the start and in the last hour. The field minutes contains the
 // requests of each minute, of which the last one is not complete. rules, denied, active, measures, calls
-// and key are as on the page. Durations are texts, such as "1.5s". The retry_after and reset_after of an
-// in-flight rule name the end of events, which has no known time, and those of a quota the end of its
-// period in its time zone, such as "at 2027-01-01T00:00:00+01:00".
+// and key are as on the page; no_command is the reason why a command is missing. Durations are texts, such as
+// "1.5s". The retry_after and reset_after of an in-flight rule name the end of events, which has no known
+// time, and those of a quota the end of its period in its time zone, such as "at 2027-01-01T00:00:00+01:00".
 //
 // # Cost
 //

@@ -59,9 +59,10 @@ func Rules(set *rules.Set) Option {
 }
 
 // New returns a Handler for the decisions that store counts; the Store of package resilient has it as
-// Observer. The Handler calls authorize, concurrently, for every request, and answers 401 with a challenge
-// for a user and a password (RFC 7617) if the result is false. An application with sessions puts the
-// Handler behind its own middleware, which can redirect to a login page.
+// Observer. The Handler calls authorize, concurrently, for every request that [Handler.ServeHTTP] does not
+// reject, and answers 401 with a challenge for a user and a password (RFC 7617) if the result is false.
+// authorize must authenticate the person, as the package comment describes. An application with sessions
+// puts the Handler behind its own middleware, which can redirect to a login page.
 //
 // New panics if authorize, store or an option is nil. The Handler has a goroutine until [Handler.Close].
 func New(authorize func(*http.Request) bool, store *observe.Store, opts ...Option) *Handler {
@@ -104,12 +105,36 @@ const (
 	timeout = 2 * time.Second // for all calls of stores about a key
 )
 
+// protection has no trusted origins.
+var protection http.CrossOriginProtection
+
+// isForeign reports whether a page of another origin has caused r, in a browser. A link to the page is
+// not foreign: the other page cannot read the response, which has no answer about a key.
+func isForeign(r *http.Request) bool {
+	read := r.Method == http.MethodGet || r.Method == http.MethodHead
+	if read && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" {
+		return false
+	}
+	post := *r
+	post.Method = http.MethodPost // Check would allow a GET
+	return protection.Check(&post) != nil
+}
+
 // ServeHTTP implements [http.Handler]. The methods are GET, HEAD and POST; a POST has the form fields key,
 // without the spaces around it, and plan.
+//
+// The response to a request that a page of another origin has caused is 403: one with Sec-Fetch-Site
+// cross-site or same-site (a sibling domain), or without Sec-Fetch-Site and with an Origin of another host
+// than the Host field. Links to the page, and requests without these fields, such as those of curl, are
+// not concerned.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
+	if isForeign(r) {
+		http.Error(w, "A page of another origin has sent this request.", http.StatusForbidden)
+		return
+	}
 	if !h.authorize(r) {
 		header.Set("WWW-Authenticate", `Basic realm="limits", charset="UTF-8"`)
 		http.Error(w, "This page is for operators.", http.StatusUnauthorized)

@@ -1,6 +1,8 @@
 package inspect
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -10,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
@@ -46,6 +50,8 @@ type limitsOfKey struct {
 	Used     bool      `json:"used"`             // something is in use, an event is denied, or there is an override
 	States   []state   `json:"states,omitempty"`
 	Commands []command `json:"commands,omitempty"`
+
+	NoCommand string `json:"no_command,omitempty"` // why a command is missing
 }
 
 // A state is the state of one rule for the key.
@@ -62,7 +68,7 @@ type state struct {
 	Lease      string `json:"lease,omitempty"` // of an in-flight rule, whose Used and Left are places
 }
 
-// A command is a line for a shell, and its effect.
+// A command is a line for a shell of POSIX, zsh or fish, and its effect.
 type command struct {
 	Effect string `json:"effect"`
 	Line   string `json:"line"`
@@ -176,10 +182,21 @@ func (h *Handler) limits(ctx context.Context, g *group, asked question) limitsOf
 // addCommands adds the commands that change the limits of a key whose override is o. d is the decision
 // about it.
 func (h *Handler) addCommands(all *limitsOfKey, g *group, key string, o rules.Override, ofConfig bool, d core.Decision) {
+	if _, err := h.set.Command(); err != nil { // there are no overrides
+		return
+	}
 	add := func(effect string, args ...string) {
-		if line, err := h.set.Command(args...); err == nil {
-			all.Commands = append(all.Commands, command{effect, line})
+		reason := ""
+		if i := strings.IndexFunc(key, special); i >= 0 {
+			c, _ := utf8.DecodeRuneInString(key[i:])
+			reason = fmt.Sprintf("The key contains %#U, which can have a meaning in a shell.", c)
 		}
+		line, err := h.set.Command(args...)
+		if err != nil || strings.ContainsFunc(strings.ReplaceAll(line, "'", ""), special) {
+			all.NoCommand = cmp.Or(reason, all.NoCommand, "The configuration has a name with a character that can have a meaning in a shell.")
+			return
+		}
+		all.Commands = append(all.Commands, command{effect, line})
 	}
 	if all.Source != "" && !ofConfig {
 		if o.Blocked {
@@ -204,12 +221,26 @@ func (h *Handler) addCommands(all *limitsOfKey, g *group, key string, o rules.Ov
 			o.Until = time.Now().Add(24 * time.Hour).UTC().Truncate(time.Second)
 		}
 		if text, err := o.Format(); err == nil {
+			// The quotes of the time are not necessary, and have a meaning in shells.
+			plain := bytes.ReplaceAll(text, []byte("'"), nil)
+			if same, err := rules.ParseOverride("", plain); err == nil {
+				if again, err := same.Format(); err == nil && bytes.Equal(again, text) {
+					text = plain
+				}
+			}
 			add(fmt.Sprintf("Give the key another limit until the time in the line: change %s there", limit), "override", g.policy, key, string(text))
 		}
 	}
 	if all.Source == "" {
 		add("Block the key for a day", "block", g.policy, key, "24h")
 	}
+}
+
+// special reports whether c is in no line: a character that PowerShell or cmd.exe, which do not quote as the
+// shells of POSIX do, may not take literally. The lines are not for them, but a client can choose a key that
+// they would run.
+func special(c rune) bool {
+	return !unicode.In(c, unicode.L, unicode.M, unicode.Nd) && !strings.ContainsRune(" -_./:@,+=~*?[]{}", c)
 }
 
 // example returns the rule of the policy whose limit an operator probably changes, with its limit in force:

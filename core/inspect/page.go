@@ -53,7 +53,7 @@ func writePage(w http.ResponseWriter, r *report) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", policy)
-	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Referrer-Policy", "same-origin") // "no-referrer" makes the Origin of the form null
 	_, _ = text.WriteTo(w)
 }
 

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -52,6 +53,62 @@ func TestHandler_Commands(t *testing.T) {
 			t.Errorf("%s %s: got %q, %q and %q", c.key, c.plan, l.Decision, l.Override, got)
 		}
 	}
+}
+
+// A line contains nothing that any shell executes: neither the shells that it is for, nor PowerShell or cmd.exe.
+func TestHandler_CommandCharacters(t *testing.T) {
+	config, err := rules.Parse("Redis", []byte(`{policies: {api: {rules: [{name: s, algorithm: sliding_log, limit: 1/d, plans: {gold: 2/d, "a & b": 3/d, "1": 4/d}}]}}}`))
+	testkit.Must(t, err)
+	page := func(config *rules.Config) (*Handler, *rules.Set) {
+		store := observe.New(memstore.New())
+		set, err := rules.New(store, config, rules.Overrides(rules.Redis(redistest.Shared(t).Client(), rules.Prefix("characters:"))))
+		testkit.Must(t, err)
+		return newHandler(t, everybody, store, Rules(set)), set
+	}
+	h, set := page(config)
+	const end = "which can have a meaning in a shell."
+	const other = "The configuration has a name with a character that can have a meaning in a shell."
+	look := func(h *Handler, key string, lines int, reason string) {
+		t.Helper()
+		l := reportOf(t, h, url.Values{"key": {key}}).Key.Limits[0]
+		if len(l.Commands) != lines || l.NoCommand != reason {
+			t.Errorf("%q: got %q and the reason %q, want %d lines and %q", key, l.Commands, l.NoCommand, lines, reason)
+		}
+		for _, c := range l.Commands {
+			if words := strings.Split(c.Line, "'"); len(words)%2 == 0 || strings.ContainsAny(c.Line, "\\\"&|<>^%!`$;()#\r\n") {
+				t.Errorf("%q: got %s", key, c.Line)
+			}
+		}
+		body := ask(h, "POST", "/", url.Values{"key": {key}}).Body.String()
+		if (reason != "") != strings.Contains(body, "There is no command to copy: ") || !strings.Contains(body, "bash, zsh, fish and sh, not for PowerShell and cmd.exe") {
+			t.Errorf("%q: the page does not name the shells, or the reason", key)
+		}
+		if strings.Contains(body, `class="copy"`) != (lines > 0) {
+			t.Errorf("%q: the page has another number of lines than %d", key, lines)
+		}
+	}
+	for _, key := range []string{
+		"user:ann", "ip:2001:db8::/64", "203.0.113.0/24", "body:user:ann@example.com", "used up", "ключ", "用户ー", "é", "e\u0301", "user@1:b:a", "@ann", "join:1:a3:b:c",
+		"join?-1:a", "a,b", "=x", "~x", "{a}", "[a]*", "a+b", "x--y", "key=value",
+	} {
+		look(h, key, 2, "")
+	}
+	for _, c := range "'\"&|<>^%!$;()#\\`\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\uff02\uff06\uff07\uff5c\u2013\u2026\u00b4\u00a0\u200b\u202e\u2028\u0085\x00\x1b\n\r\t\ufffd" {
+		look(h, "x"+string(c)+"calc", 0, fmt.Sprintf("The key contains %#U, %s", c, end))
+	}
+	look(h, "x\xffy", 0, fmt.Sprintf("The key contains %#U, %s", '\ufffd', end))
+	look(h, "x' ; calc ; '", 0, fmt.Sprintf("The key contains %#U, %s", '\'', end))
+	// A plan, or the file of the configuration, may have such a name.
+	testkit.Must(t, set.Override(t.Context(), "api", "planned", rules.Override{Plan: "a & b"}))
+	look(h, "planned", 1, other)
+	testkit.Must(t, set.Override(t.Context(), "api", "one", rules.Override{Plan: "1", Until: time.Now().Add(time.Hour)}))
+	look(h, "one", 1, other) // the quotes of the plan are necessary
+	testkit.Must(t, set.Override(t.Context(), "api", "golden", rules.Override{Plan: "gold", Until: time.Now().Add(time.Hour)}))
+	look(h, "golden", 2, "")
+	windows := *config
+	windows.Name = `C:\limits.yaml`
+	h, _ = page(&windows)
+	look(h, "k", 0, other)
 }
 
 // A Reset of an in-flight rule takes the places of running events away.

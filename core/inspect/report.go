@@ -276,5 +276,6 @@ func limitOf(r core.Rule) string {
 	case r.Algorithm() == driver.Quota && !strings.HasPrefix(text, limit+" in "):
 		text = limit + " in UTC" + strings.TrimPrefix(text, limit)
 	}
+	text = strings.Replace(text, fmt.Sprint(" max hold ", core.Never), "", 1) // no bound
 	return strings.TrimSuffix(text, " shadow")
 }

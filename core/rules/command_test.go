@@ -29,8 +29,8 @@ func TestSet_Command(t *testing.T) {
 		{"a password", "Redis", server(redis.Options{Addr: "127.0.0.1:1", Password: "secret"}), nil, []string{"get"}, "weir rules get"},
 		{"a Sentinel", "", redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}}), nil, []string{"get"}, "weir rules get"},
 		{"a Cluster", "", redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}), nil, []string{"get"}, "weir rules -cluster get"},
-		{"quotes", "my limits.yaml", redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}), nil, []string{"override", "api", `it's $HOME; \';#1`, "{plan: gold}", "", "ключ"},
-			`weir rules -config 'my limits.yaml' -cluster override api 'it'\''s $HOME; '"\\"''\'';#1' '{plan: gold}' '' 'ключ'`},
+		{"quotes", "my limits.yaml", redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}), nil, []string{"override", "api", `it's $HOME; \';#1`, "{plan: gold}", "", "ключ", "a,b", "@a"},
+			`weir rules -config 'my limits.yaml' -cluster override api 'it'\''s $HOME; '"\\"''\'';#1' '{plan: gold}' '' 'ключ' 'a,b' '@a'`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Cleanup(func() { _ = c.rdb.Close() })

@@ -1,8 +1,10 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +28,22 @@ type Policy struct {
 	Keys     map[string]Override // by key
 	Enforce  float64             // the percentage of keys for which the policy is enforced; shadow rules for the others
 	Disabled bool                // the policy is neither enforced nor counted
+}
+
+// rate returns the events a second that p admits in the long run without a plan: 0 if p is blocked or has a
+// limit without a period, and +Inf if nothing is limited.
+func (p *Policy) rate() float64 {
+	rate := math.Inf(1)
+	for _, r := range p.Rules {
+		switch l := r.Limit; {
+		case p.Disabled || p.Enforce == 0 || r.Shadow || l == core.Unlimited:
+		case l == core.Blocked || l.Per == 0:
+			return 0
+		default:
+			rate = min(rate, float64(l.Events)/cmp.Or(spans[l.Per], l.Per).Seconds())
+		}
+	}
+	return rate
 }
 
 // A Rule is the configuration of one rule of a policy.

@@ -151,7 +151,7 @@ func (d *differ) rule(what string, a, b *Rule) {
 	if b.Algorithm == driver.InFlight {
 		before, after := cmp.Or(a.Hold, core.DefaultHold), cmp.Or(b.Hold, core.DefaultHold)
 		change(d, what+" hold", &before, &after, duration)
-		change(d, what+" max hold", &a.MaxHold, &b.MaxHold, duration)
+		change(d, what+" max hold", &a.MaxHold, &b.MaxHold, maxHold)
 	}
 	if b.Algorithm == driver.Quota {
 		before, after := cmp.Or(a.Timezone, "UTC"), cmp.Or(b.Timezone, "UTC")
@@ -191,6 +191,14 @@ func duration(d time.Duration) string {
 	return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(d.String())
 }
 
+// maxHold returns the text of d, and "never" for a place that is always renewed.
+func maxHold(d time.Duration) string {
+	if d == core.Never {
+		return "never"
+	}
+	return duration(d)
+}
+
 // text describes the rule without its plans and candidate: "sliding_log 500/h soft 10% unit tokens".
 func (r Rule) text() string {
 	s := r.Algorithm.String() + " " + r.Limit.String()
@@ -201,7 +209,7 @@ func (r Rule) text() string {
 		s += " hold " + duration(r.Hold)
 	}
 	if r.MaxHold != 0 {
-		s += " max hold " + duration(r.MaxHold)
+		s += " max hold " + maxHold(r.MaxHold)
 	}
 	if r.Timezone != "" {
 		s += " in " + r.Timezone

@@ -3,6 +3,7 @@ package rules
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -114,6 +115,20 @@ func TestDiff(t *testing.T) {
 				t.Errorf("got %q, expected %q", got, test.want)
 			}
 		})
+	}
+}
+
+// core.Never is no duration, and Format writes it as one that Parse reads.
+func TestDiff_Never(t *testing.T) {
+	const never = "policies: {a: {rules: [{name: r, algorithm: in_flight, limit: 1, max_hold: 2562047h47m16.854775807s}]}}"
+	without, with := parse(t, strings.Replace(never, ", max_hold: 2562047h47m16.854775807s", "", 1)), parse(t, never)
+	for _, test := range []struct {
+		a, b *Config
+		want string
+	}{{without, with, "a.r max hold: none to never"}, {with, without, "a.r max hold: never to none"}, {nil, with, "a.r: added (in_flight 1 max hold never)"}} {
+		if got := Diff(test.a, test.b); got[0] != test.want {
+			t.Errorf("got %q, expected %q", got, test.want)
+		}
 	}
 }
 

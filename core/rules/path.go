@@ -89,8 +89,47 @@ func unescape(segment string) string {
 	return segment
 }
 
-// slashes replaces encoded slashes.
-var slashes = strings.NewReplacer("%2F", "/", "%2f", "/")
+// formsOf returns the escaped path of u, and the same with decoded slashes. others are the forms in which
+// some handlers read it: with slashes for backslashes, as file systems of Windows, and decoded twice, as
+// Static of Echo 4.
+func formsOf(u *url.URL) (forms, others []string) {
+	forms = append(forms, u.EscapedPath())
+	if strings.Contains(forms[0], "%") {
+		if once := escape(u.Path); once != forms[0] {
+			forms = append(forms, once)
+		}
+		if strings.Contains(u.Path, `\`) {
+			others = append(others, escape(strings.ReplaceAll(u.Path, `\`, "/")))
+		}
+		if twice, err := url.PathUnescape(u.Path); err == nil && twice != u.Path {
+			others = append(others, escape(strings.ReplaceAll(twice, `\`, "/")))
+		}
+	}
+	return forms, others
+}
+
+func escape(path string) string { return (&url.URL{Path: path}).EscapedPath() }
+
+// maxLooked is the length of a path above which only its head is looked up.
+const maxLooked = 4 << 10
+
+// head returns the first n segments of an escaped path, and the beginning of each that is longer than size
+// bytes when it is decoded.
+func head(path string, n, size int) string {
+	segments := strings.SplitN(path, "/", n+2) // the first one is empty, the last one the rest
+	segments = segments[:min(n+1, len(segments))]
+	size = 3 * (size + 1)
+	for i, s := range segments {
+		if len(s) <= size {
+			continue
+		}
+		if s = s[:size]; strings.Contains(s[size-2:], "%") { // an escape that is cut
+			s = s[:strings.LastIndexByte(s, '%')]
+		}
+		segments[i] = s
+	}
+	return strings.Join(segments, "/")
+}
 
 // moreSpecific reports whether p has more literal segments than q, or as many, and more segments.
 func moreSpecific(p, q route) bool {

@@ -3,6 +3,7 @@ package rules
 import (
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -14,9 +15,12 @@ import (
 
 // routes finds the routes of requests.
 type routes struct {
-	mux   *http.ServeMux // its handlers are of type route
-	hosts bool           // a pattern has a host
-	known memo.Map[matched, known]
+	mux     *http.ServeMux    // its handlers are of type route
+	hosts   bool              // a pattern has a host
+	depth   int               // the largest number of slashes in the path of a pattern
+	longest int               // the length of the longest pattern
+	rates   map[route]float64 // of the policies
+	known   memo.Map[matched, known]
 }
 
 // maxMatched is the number of patterns of routers that are remembered, each with a method.
@@ -48,11 +52,12 @@ func (route) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
 // newRoutes checks the routes of c.
 func newRoutes(c *Config) (*routes, error) {
-	t := &routes{mux: http.NewServeMux()}
+	t := &routes{mux: http.NewServeMux(), rates: map[route]float64{"": math.Inf(1)}}
 	t.known.Max = maxMatched
 	patterns := slices.Sorted(maps.Keys(c.Routes))
 	for _, p := range patterns {
-		if _, ok := c.Policies[c.Routes[p]]; !ok {
+		policy, ok := c.Policies[c.Routes[p]]
+		if !ok {
 			return nil, fmt.Errorf("weir: route %q: there is no policy %q", p, c.Routes[p])
 		}
 		if reason := register(t.mux, p); reason != "" {
@@ -62,7 +67,9 @@ func newRoutes(c *Config) (*routes, error) {
 			}
 			return nil, fmt.Errorf("weir: route %q conflicts with %q: %s", p, other, why)
 		}
-		before, _, _ := strings.Cut(p, "/") // the method and the host
+		t.rates[route(p)] = policy.rate()
+		before, after, _ := strings.Cut(p, "/") // the method and the host
+		t.depth, t.longest = max(t.depth, 1+strings.Count(after, "/")), max(t.longest, len(p))
 		t.hosts = t.hosts || strings.LastIndexAny(before, " \t") < len(before)-1
 	}
 	return t, nil
@@ -79,8 +86,11 @@ func register(mux *http.ServeMux, pattern string) (reason string) {
 	return ""
 }
 
-// find returns the pattern of a request, or "". path must be clean (see cleanPath).
+// find returns the pattern of a request, or "". path must be clean (see cleanPath), except for a CONNECT.
 func (t *routes) find(method, host, path string) route {
+	if len(path) > maxLooked {
+		path = head(path, t.depth+1, t.longest)
+	}
 	u := &url.URL{Path: path}
 	if p, err := url.PathUnescape(path); err == nil {
 		u.Path, u.RawPath = p, path
@@ -120,13 +130,27 @@ func (t *routes) find(method, host, path string) route {
 //	              //login       /login        /login
 //
 // Paths are cleaned like those of a [http.ServeMux], which redirects //login to /login and /v1 to
-// /v1/: both choose one policy. Neither cleans the path of a CONNECT.
-// If the path contains %2F, which some handlers take for a slash, ForRequest looks up both forms,
-// and the pattern with more literal segments, or else with more segments, applies. A gate rejects a
-// path such as /files/a%2F..%2Fb (see gate.Routes).
+// /v1/: both choose one policy.
 //
-// Methods and hosts are those of r. A client can send any host: use a pattern with a host only if
-// the router checks the host, too.
+// The handler of a prefix may read a path in several ways. If the path contains %2F, ForRequest looks up
+// the path with %2F and with slashes, and the pattern with more literal segments, or else with more
+// segments, applies. It also looks up the following forms. Of two policies, the one with the lower rate
+// applies: the rate of a policy is the lowest of its limits without a plan, divided by the period, and 0 for
+// a limit without a period. If the rates are equal, the pattern with more literal segments applies. A
+// request whose path itself has no route does not get a policy without a limit.
+//
+//	form                            path                     looked up, too     reader
+//	CONNECT, cleaned                CONNECT /files//a/b      /files/a/b         http.FileServer behind a ServeMux
+//	slashes for backslashes         /files/a%5Cb             /files/a/b         file systems of Windows
+//	decoded twice                   /files/%2561/b           /files/a/b         Static of Echo 4
+//	without the slash at the end    /files/a/                /files/a           Static of Echo, path.Clean
+//
+// The last form is for requests with a pattern only. ForRequest tells lower from upper case, and a ; is a
+// part of a segment. A gate rejects a path such as /files/a%2F..%2Fb (see gate.Routes).
+//
+// Methods and hosts are those of r. A handler such as [http.FileServer] serves a request of any method that
+// the router passes on: the pattern of a route to limit it has no method. A client can send any host: use a
+// pattern with a host only if the router checks the host, too.
 func (s *Set) ForRequest(r *http.Request) *core.Limiter {
 	a := s.applied.Load()
 	if len(a.config.Routes) == 0 {
@@ -165,28 +189,53 @@ func (t *routes) of(r *http.Request) route {
 	if k.exact && m.method != "" {
 		return k.route
 	}
-	clean := cleanPath
-	if r.Method == http.MethodConnect {
-		clean = func(path string) string { return path }
+	connect := r.Method == http.MethodConnect
+	whole := k.path
+	if !connect {
+		whole = cleanPath(whole)
 	}
 	if k.exact || r.URL == nil {
-		return t.find(r.Method, r.Host, clean(k.path))
+		return t.find(r.Method, r.Host, whole)
 	}
 	var best route
 	found := false
-	// The handler may take %2F for a slash or for a part of a segment.
-	forms := [2]string{r.URL.EscapedPath()}
-	forms[1] = slashes.Replace(forms[0])
-	for i, path := range forms {
-		if path = clean(path); i == 1 && forms[1] == forms[0] || !within(path, k.path) {
-			continue
-		}
-		if p := t.find(r.Method, r.Host, path); !found || moreSpecific(p, best) {
+	add := func(path string, better func(p, q route) bool) {
+		if p := t.find(r.Method, r.Host, path); !found || better(p, best) {
 			best, found = p, true
+		}
+		if path, ok := strings.CutSuffix(path, "/"); ok && k.path != "" && (connect || within(path, k.path)) {
+			if p := t.find(r.Method, r.Host, path); t.stricter(p, best) {
+				best = p
+			}
+		}
+	}
+	forms, others := formsOf(r.URL)
+	for _, path := range forms {
+		clean := cleanPath(path)
+		if !connect {
+			path = clean
+		} else if path != clean {
+			others = append(others, clean)
+		}
+		if within(path, k.path) {
+			add(path, moreSpecific)
 		}
 	}
 	if !found {
-		return t.find(r.Method, r.Host, clean(k.path))
+		best, found = t.find(r.Method, r.Host, whole), true
+	}
+	for _, path := range others {
+		// The handler of a CONNECT may leave the prefix: no router has cleaned the path.
+		if path = cleanPath(path); connect || within(path, k.path) {
+			add(path, t.stricter)
+		}
 	}
 	return best
+}
+
+// stricter reports whether the policy of p has a lower rate than that of q, or the same rate and p is more
+// specific. No route is less strict than one with a limit.
+func (t *routes) stricter(p, q route) bool {
+	a, b := t.rates[p], t.rates[q]
+	return a < b || a == b && q != "" && moreSpecific(p, q)
 }

@@ -95,7 +95,7 @@ func TestConfig_Route(t *testing.T) {
 		{"/a%2Fb", "", "/a%2fb"},
 		{"/a/b", "", ""},
 		{"CONNECT /tunnel", "", "CONNECT /tunnel"},
-		{"CONNECT //x/../tunnel", "", ""}, // a ServeMux does not clean it
+		{"CONNECT //x/../tunnel", "", "CONNECT /tunnel"}, // a ServeMux does not clean it, a handler may
 		{"CONNECT /v1/../tunnel", "", "/v1/"},
 		{"CONNECT /v1", "", "/v1/"},
 		{"CONNECT example.com/v1", "", "example.com/v1/"},
@@ -319,7 +319,8 @@ func TestConfig_Route_EncodedSlash(t *testing.T) {
 		{"/v1%2Fx", "", "/v1/"},
 		{"/v1%2F", "", "/v1/"},
 		{"/exact%2F", "", "/exact/{$}"},
-		{"/files/private%252Fx", "/files/", "/files/{name}"}, // an encoded percent sign
+		{"/files/private%252Fx", "/files/", "/files/private/"}, // Static of Echo 4 decodes it twice
+		{"/files/a%252Fb", "/files/", "/files/{name}"},
 		{"/files/private%2Fx", "/files/{name}", "/files/{name}"},
 		{"/x%2Fy", "/other/", ""},
 	} {
@@ -329,12 +330,12 @@ func TestConfig_Route_EncodedSlash(t *testing.T) {
 	}
 }
 
-// A ServeMux does not clean the path of a CONNECT, and neither does the table of routes.
+// A ServeMux does not clean the path of a CONNECT, and its handlers may.
 func TestConfig_Route_Connect(t *testing.T) {
 	c := routed(t, "/v1/", "CONNECT /tunnel/", "/v1/x")
 	for target, want := range map[string]string{
-		"CONNECT //v1": "", "CONNECT //v1/": "", "CONNECT /v1": "/v1/", "CONNECT /v1/": "/v1/", "CONNECT /v1/x": "/v1/x",
-		"CONNECT /v1//x": "/v1/", "CONNECT /x/../v1": "", "CONNECT /tunnel": "CONNECT /tunnel/", "//v1": "/v1/",
+		"CONNECT //v1": "/v1/", "CONNECT //v1/": "/v1/", "CONNECT /v1": "/v1/", "CONNECT /v1/": "/v1/", "CONNECT /v1/x": "/v1/x",
+		"CONNECT /v1//x": "/v1/x", "CONNECT /x/../v1": "/v1/", "CONNECT /v1/x/../y": "/v1/", "CONNECT /v1/y/../x": "/v1/x", "CONNECT /tunnel": "CONNECT /tunnel/", "//v1": "/v1/",
 	} {
 		if got := c.Route(requestFor(t, target, "")); got != want {
 			t.Errorf("%s: got %q, want %q", target, got, want)

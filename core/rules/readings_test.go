@@ -1,0 +1,313 @@
+package rules_test
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+	"github.com/labstack/echo/v4"
+	echov5 "github.com/labstack/echo/v5"
+
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/rules"
+	"github.com/weir-go/weir/echolimit"
+	echolimitv5 "github.com/weir-go/weir/echolimit/v5"
+	"github.com/weir-go/weir/ginlimit"
+	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/nethttplimit"
+)
+
+const million = 1_000_000
+
+// rates are events a microsecond of the policies of readings. The policy "base" has no route.
+var rates = map[string]int{"private": 1, "exact": 2, "files": 5, "base": 6, "thumbs": 9, "other": 3}
+
+// readings returns a configuration whose route below another one is stricter, or less strict.
+func readings(t testing.TB) *rules.Config {
+	var policies []string
+	for name, rate := range rates {
+		policies = append(policies, fmt.Sprintf("%s: {rules: [{name: r, algorithm: token_bucket, limit: %d/s}]}", name, rate*million))
+	}
+	c := parse(t, strings.Join(policies, ", "))
+	c.Routes = map[string]string{"/files/": "files", "/files/private/": "private", "/files/thumbs/": "thumbs", "/files/exact": "exact", "/other/": "other"}
+	return c
+}
+
+// The handler of a prefix may read a path in several ways: the strictest route applies.
+func TestConfig_Route_Readings(t *testing.T) {
+	c := readings(t)
+	methods := []string{"GET", "HEAD", "POST", "OPTIONS", "PURGE", "get", "connect", "CONNECT"}
+	for _, c2 := range []struct{ target, prefix, want string }{
+		{"/files/x", "/files/*", "/files/"},
+		{"/files/private/x", "/files/*", "/files/private/"},
+		{"/files/thumbs/x", "/files/*", "/files/thumbs/"},
+		{"http://h/files//private/x", "/files/*", "/files/private/"},
+		{"/files//private/x", "/files/*", "/files/private/"},
+		{"/files//private//x", "/files/*", "/files/private/"},
+		{"//files/private/x", "/*", "/files/private/"},
+		{"/files/./private/x", "/files/*", "/files/private/"},
+		{"/files/a/../private/x", "/files/*", "/files/private/"},
+		{"/other/../files/private/x", "/*", "/files/private/"},
+		{"/files/private/.", "/files/*", "/files/private/"},
+		{"/files/private", "/files/*", "/files/private/"},
+		{"/files/thumbs/../x", "/files/*", "/files/"},
+		{"/files/thumbs/../private/x", "/files/*", "/files/private/"},
+		{"/files/thumbs/../exact", "/files/*", "/files/exact"},
+		{"/files/private%2Fx", "/files/*", "/files/private/"},
+		{"/files/%2Fprivate/x", "/files/*", "/files/private/"},
+		{"/files%2F%2Fprivate%2Fx", "/*", "/files/private/"},
+		{"/files/private%5Cx", "/files/*", "/files/private/"},
+		{`/files/private\x`, "/files/*", "/files/private/"},
+		{"/files%5cprivate/x", "/*", "/files/private/"},
+		{"/files/thumbs/..%5Cprivate/x", "/files/*", "/files/private/"},
+		{"/files/thumbs%5C..%5Cx", "/files/*", "/files/"},
+		{"/files/thumbs%2F..%5Cx", "/files/*", "/files/"},
+		{"/files/thumbs%5Cx", "/files/*", "/files/"}, // a name with a backslash, elsewhere
+		{"/files/pr%69vate/x", "/files/*", "/files/private/"},
+		{"/files/pr%2569vate/x", "/files/*", "/files/private/"},
+		{"/files%252Fprivate/x", "/*", "/files/private/"},
+		{"/files/thumbs/%252e%252e/private/x", "/files/*", "/files/private/"},
+		{"/files/thumbs/%252e%252e/x", "/files/*", "/files/"},
+		{"/files/thumbs%255C..%255Cx", "/files/*", "/files/"},
+		{"/files/thumbs%252Fx", "/files/*", "/files/"},
+		{"/files/private/%25zz", "/files/*", "/files/private/"},
+		{"/files/exact", "/files/*", "/files/exact"},
+		{"/files/exact/", "/files/*", "/files/exact"},
+		{"/files/exact//", "/files/*", "/files/exact"},
+		{"/files/exact/.", "/files/*", "/files/exact"},
+		{"/files/exact%2F", "/files/*", "/files/exact"},
+		{"/files/exact%5C", "/files/*", "/files/exact"},
+		{"/files/exac%2574/", "/files/*", "/files/exact"},
+		{"/files/exact/x", "/files/*", "/files/"},
+		{"/files/private;x/y", "/files/*", "/files/"}, // no parameter
+		{"/files/;/private/x", "/files/*", "/files/"},
+		{"/files/PRIVATE/x", "/files/*", "/files/"},
+		{"/files", "/*", "/files/"},
+		{"/", "/*", ""},
+		{"//", "/*", ""},
+		{"/x%5C..%5Cother/y", "/*", "/other/"},
+		// An exact pattern has no other reading.
+		{"/files/private%5Cx", "/files/{name}", "/files/"},
+		{"/files/exact/", "/files/thumbs/:name", "/files/thumbs/"},
+	} {
+		for _, method := range methods {
+			target := c2.target
+			if at, ok := strings.CutPrefix(target, "http://h"); ok && strings.ToUpper(method) == "CONNECT" {
+				target = at
+			}
+			r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(method + " " + target + " HTTP/1.1\r\nHost: h\r\n\r\n")))
+			testkit.Must(t, err)
+			r.Pattern = c2.prefix
+			if got := c.Route(r); got != c2.want {
+				t.Errorf("%s %s, pattern %s: got %q, want %q", method, c2.target, c2.prefix, got, c2.want)
+			}
+		}
+	}
+	for line, want := range map[string]string{
+		"CONNECT h:443": "", "OPTIONS *": "", "CONNECT h:443/files//private/x": "/files/private/", "CONNECT http://h/files/private/x": "",
+		"CONNECT /files/../other/x": "/other/", // leaves the prefix
+	} {
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(line + " HTTP/1.1\r\nHost: h\r\n\r\n")))
+		testkit.Must(t, err)
+		for _, r.Pattern = range []string{"", "/*", "/files/"} {
+			if r.Pattern == "/files/" && !strings.Contains(line, "files/") {
+				want = "/files/"
+			}
+			if got := c.Route(r); got != want && (line != "CONNECT http://h/files/private/x" || r.Pattern != "/files/") {
+				t.Errorf("%s, pattern %q: got %q, want %q", line, r.Pattern, got, want)
+			}
+		}
+	}
+}
+
+// Of two readings, that with the lower rate applies.
+func TestConfig_Route_Stricter(t *testing.T) {
+	const limit = "{name: r, algorithm: token_bucket, limit: %s}"
+	rate := func(l string) string { return "{rules: [" + fmt.Sprintf(limit, l) + "]}" }
+	for name, c := range map[string]struct {
+		outer, inner string
+		want         string
+	}{
+		"lower rate":              {rate("10/s"), rate("11/m"), "/a/b/"},
+		"higher rate":             {rate("10/m"), rate("10/s"), "/a/"},
+		"equal rates":             {rate("60/m"), rate("1/s burst 9"), "/a/b/"},
+		"lowest of two":           {rate("10/s"), "{rules: [" + fmt.Sprintf(limit, "99/s") + ", {name: d, algorithm: fixed_window, limit: 9/d}]}", "/a/b/"},
+		"quota":                   {rate("10/h"), "{rules: [{name: q, algorithm: quota, limit: 240/month}]}", "/a/b/"},
+		"larger quota":            {rate("10/h"), "{rules: [{name: q, algorithm: quota, limit: 300000/month}]}", "/a/"},
+		"unlimited":               {rate("10/h"), rate("unlimited"), "/a/"},
+		"blocked":                 {rate("10/h"), rate("blocked"), "/a/b/"},
+		"events at the same time": {rate("10/h"), "{rules: [{name: i, algorithm: in_flight, limit: 9}]}", "/a/b/"},
+		"shadow":                  {rate("10/h"), "{rules: [{name: r, algorithm: token_bucket, limit: 1/h, mode: shadow}]}", "/a/"},
+		"off":                     {rate("10/h"), "{disabled: true, rules: [" + fmt.Sprintf(limit, "1/h") + "]}", "/a/"},
+		"enforced for no key":     {rate("10/h"), "{enforce: 0, rules: [" + fmt.Sprintf(limit, "1/h") + "]}", "/a/"},
+	} {
+		config := parse(t, "outer: "+c.outer+", inner: "+c.inner)
+		config.Routes = map[string]string{"/a/": "outer", "/a/b/": "inner"}
+		for _, target := range []string{"CONNECT /a/x/../b/y", "CONNECT /a/b/../y", "/a/%2562/y", "/a/b/x%5C..%5C..%5Cy", "CONNECT /a//b/y"} {
+			if got := config.Route(requestFor(t, target, "/a/*")); got != c.want {
+				t.Errorf("%s: %s: got %q, want %q", name, target, got, c.want)
+			}
+		}
+		// The limiter of New may be stricter than a policy without a limit.
+		delete(config.Routes, "/a/")
+		want := "/a/b/"
+		if slices.Contains([]string{"unlimited", "shadow", "off", "enforced for no key"}, name) {
+			want = ""
+		}
+		if got := config.Route(requestFor(t, "/a/%2562/y", "/a/*")); got != want {
+			t.Errorf("%s, in place of New: got %q, want %q", name, got, want)
+		}
+	}
+}
+
+// No spelling of a path, and no method, reaches a file with the limit of another route that is less strict.
+func TestSet_ForRequest_CatchAll(t *testing.T) {
+	set, err := rules.New(memstore.New(), readings(t))
+	testkit.Must(t, err)
+	base, routes, key := limiter(t, set, "base"), gate.Routes(set), keyfunc.Constant("k")
+	limit := nethttplimit.New(base, key, routes)
+	dir, files := t.TempDir(), map[string]string{"files/private/x": "private", "files/thumbs/x": "thumbs", "files/top": "files", "files/exact": "exact", "other/x": "other"}
+	for name, policy := range files {
+		testkit.Must(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o700))
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(policy), 0o600))
+	}
+	reads := func(slash string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, files[strings.TrimPrefix(path.Clean("/"+strings.ReplaceAll(r.URL.Path, slash, "/")), "/")])
+		})
+	}
+	gin.SetMode(gin.ReleaseMode)
+	apps := make(map[string]http.Handler)
+	for name, h := range map[string]http.Handler{"FileServer": http.FileServer(http.Dir(dir)), "path.Clean": reads("/"), "Windows": reads(`\`)} {
+		for _, prefix := range []string{"/", "/files/"} {
+			mux, around, g, e, e5 := http.NewServeMux(), http.NewServeMux(), gin.New(), echo.New(), echov5.New()
+			mux.Handle(prefix, limit(h))
+			g.Use(ginlimit.New(base, key, routes))
+			g.Any(prefix+"*path", gin.WrapH(h))
+			e.Use(echolimit.New(base, key, routes))
+			e.Any(prefix+"*", echo.WrapHandler(h))
+			e5.Use(echolimitv5.New(base, key, routes))
+			e5.Any(prefix+"*", echov5.WrapHandler(h))
+			all := map[string]http.Handler{"ServeMux": mux, "Gin": g, "Echo 4": e, "Echo 5": e5}
+			if around.Handle(prefix, h); name == "FileServer" {
+				all["around a ServeMux"] = limit(around)
+			}
+			for router, h := range all {
+				apps[router+" "+prefix+" "+name] = h
+			}
+		}
+	}
+	for _, prefix := range []string{"/", "/files"} {
+		g, e, e5 := gin.New(), echo.New(), echov5.New()
+		g.Use(ginlimit.New(base, key, routes))
+		g.Static(prefix, dir+prefix)
+		e.Use(echolimit.New(base, key, routes))
+		e.Static(prefix, dir+prefix)
+		e5.Use(echolimitv5.New(base, key, routes))
+		e5.StaticFS(prefix, os.DirFS(dir+prefix))
+		apps["Gin Static "+prefix], apps["Echo 4 Static "+prefix], apps["Echo 5 Static "+prefix] = g, e, e5
+	}
+	var targets []string
+	for _, segments := range []string{"files private x", "files pri%76ate x", "files pri%2576ate x", "files thumbs x", "files top", "files exact", "other x"} {
+		spellings := []string{""}
+		for i, segment := range strings.Fields(segments) {
+			var next []string
+			for _, s := range spellings {
+				for _, between := range []string{"/", "//", "/./", "/a/../", "/thumbs/../", "/files/../", "/a/../../files/", "%2F", "%5C", "/..%5C", "/%2e%2e/", "/%252e%252e/", "%252F", "/;/"} {
+					if i < 2 || len(between) < 4 {
+						next = append(next, s+between+segment)
+					}
+				}
+			}
+			spellings = next
+		}
+		for _, s := range spellings {
+			for _, end := range []string{"", "/", "/.", "%2F", "?", ";"} {
+				targets = append(targets, s+end)
+			}
+		}
+	}
+	for name, app := range apps {
+		served := 0
+		for i, target := range targets {
+			for _, method := range []string{"CONNECT", "GET", "POST", "get"} {
+				if len(target) > 20 && (i+len(name))%61 > 0 || !strings.HasPrefix(target, "/") {
+					continue
+				}
+				r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(method + " " + target + " HTTP/1.1\r\nHost: h\r\n\r\n")))
+				testkit.Must(t, err)
+				w := httptest.NewRecorder()
+				app.ServeHTTP(w, r)
+				want, ok := rates[w.Body.String()]
+				if w.Code != 200 || !ok || method != "CONNECT" && want == rates["other"] && strings.Contains(name, "/files/") {
+					continue // the last case is a handler outside of its prefix: the limit of the prefix applies
+				}
+				served++
+				fields := w.Header().Get("RateLimit-Policy")
+				_, quota, _ := strings.Cut(fields, ";q=")
+				quota, _, _ = strings.Cut(quota, ";")
+				if n, err := strconv.Atoi(quota); err != nil || n > want*million {
+					t.Errorf("%s: %s %s: got RateLimit-Policy %s for the content of %s", name, method, target, fields, w.Body)
+				}
+			}
+		}
+		if served < 5 {
+			t.Errorf("%s: only %d requests were served", name, served)
+		}
+	}
+}
+
+// Only the head of a long path is looked up, and its route is that of the whole path.
+func TestConfig_Route_LongPaths(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	long := strings.Repeat("x", 300)
+	pick := func(all ...string) string { return all[r.IntN(len(all))] }
+	found := make(map[string]int)
+	for range 60 {
+		var patterns []string
+		for range 1 + r.IntN(6) {
+			p := pick("", "GET ", "CONNECT ", "h")
+			for range r.IntN(5) {
+				p += "/" + pick("a", "b", "{x}", "%61%2f", long[:200])
+			}
+			patterns = append(patterns, strings.ReplaceAll(p+pick("/c", "/", "/{$}", "/{y...}"), "{x}", fmt.Sprint("{x", len(p), "}")))
+		}
+		c := &rules.Config{Policies: map[string]rules.Policy{"p": {}}, Routes: make(map[string]string)}
+		for _, p := range patterns {
+			if c.Routes[p] = "p"; !rules.ValidRoutes(c) { // in conflict, or a wildcard twice
+				delete(c.Routes, p)
+			}
+		}
+		for range 40 {
+			var path strings.Builder
+			for path.Len() < 5000 {
+				path.WriteString("/" + pick("a", "b", "", ".", "a%2f", "%61%2F", "c", pick("..", "a"), long, long[:200], strings.Repeat("%61", 1500), "%5C", "%25"))
+				if r.IntN(9) == 0 {
+					path.WriteString(strings.Repeat(pick("/a", "/..", "//", "/%2e"), r.IntN(3000)))
+				}
+			}
+			target := path.String() + pick("", "/", "/c")
+			request := requestFor(t, pick("GET ", "CONNECT ")+pick("", "h")+target, pick("", "/*", "/a/*"))
+			got, want := c.Route(request), rules.UnboundedRoute(c, request)
+			if got != want {
+				t.Fatalf("%q, pattern %q, %s %.200s: got %q, want %q", c.Routes, request.Pattern, request.Method, target, got, want)
+			}
+			found[got]++
+		}
+	}
+	if len(found) < 40 {
+		t.Errorf("only %d patterns were found", len(found))
+	}
+}
