@@ -103,9 +103,10 @@ func (l *Limiter) Replace(rules ...Rule) error {
 
 // Allow decides about one event of key, and charges it if it is admitted.
 //
-// An error means that no decision could be made ([ErrUnavailable], or the error of ctx). The
-// Decision is then zero, and the event has been charged at most once, or not at all. The caller
-// must choose whether to let an event through after an error.
+// An error means that no decision could be made. The Decision is then zero, and the event has been charged
+// at most once, or not at all. After an [ErrUnavailable], the caller chooses whether to let the event through,
+// unless it is an [ErrFailClosed]. Any other error is the error of ctx, or a fault of the program, such as an
+// [ErrEmptyKey] or [ErrInvalidAsk]: an event that is let through after it has no limit.
 func (l *Limiter) Allow(ctx context.Context, key string) (d Decision, err error) {
 	return AllowTogether(ctx, Ask{Limiter: l, Key: key})
 }

@@ -27,9 +27,9 @@ type Store interface {
 	// of an enforced rule does not fit. Nothing is charged then, and the Verdicts describe the
 	// unchanged States. A shadow rule is charged if the decision is admitted and the charge fits.
 	//
-	// A denial is not an error. An error means that the Store could not decide. The Verdicts, and the
-	// Costs with AtMost, are then undefined, and the charges have been applied at most once: either
-	// all of them, or none.
+	// A denial is not an error. An error means that the Store could not decide: an [ErrUnavailable], the
+	// error of ctx, or an [ErrInvalidCharge]. The Verdicts, and the Costs with AtMost, are then undefined,
+	// and the charges have been applied at most once: either all of them, or none.
 	Take(ctx context.Context, charges []Charge) error
 
 	// Adjust applies every Debit, Credit, Undo, Renew and Reset, none of which can be denied, and sets all
