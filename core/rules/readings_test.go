@@ -275,7 +275,7 @@ func TestConfig_Route_LongPaths(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	pick := func(all ...string) string { return all[r.IntN(len(all))] }
 	found := make(map[string]int)
-	for range 60 {
+	for range 24 {
 		var patterns []string
 		for range 1 + r.IntN(6) {
 			p := pick("", "GET ", "CONNECT ", "h")
@@ -290,7 +290,7 @@ func TestConfig_Route_LongPaths(t *testing.T) {
 				delete(c.Routes, p)
 			}
 		}
-		for range 40 {
+		for range 20 {
 			var path strings.Builder
 			for path.Len() < 5000 {
 				path.WriteString("/" + pick("a", "b", "", ".", "a%2f", "%61%2F", "c", pick("..", "a"), long, long[:200], strings.Repeat("%61", 1500), "%5C", "%25"))
@@ -307,7 +307,7 @@ func TestConfig_Route_LongPaths(t *testing.T) {
 			found[got]++
 		}
 	}
-	if len(found) < 40 {
+	if len(found) < 12 {
 		t.Errorf("only %d patterns were found", len(found))
 	}
 }
