@@ -128,8 +128,9 @@ func OnRejected(f func(c *gin.Context, rejection *gate.Rejection)) gate.Option {
 //		return
 //	}
 //
-// Check adds the rules of l to the header fields. It must be called before the response begins, and
-// not from several goroutines at once; for the messages of a websocket, use [core.Limiter.Allow]. [gate.FromContext] returns the decision of Check.
+// Check adds the rules of l to the header fields. It must be called before the response begins, and while no
+// other goroutine uses the request, also that of c.Copy(); for the messages of a websocket, use
+// [core.Limiter.Allow]. [gate.FromContext] returns the decision of Check.
 // [gate.Settle], [gate.Refund] and [gate.RefundIf] of outer gates do not change the charge of Check, and
 // [gate.Key] and [gate.Reset] do not know it: for these, use l itself. An empty key is rejected with 400. Check panics if l is nil, or if an option is not one of [gate.Cost],
 // [gate.FailClosed], [gate.Headers], [gate.OnDecision] and [gate.OnError].

@@ -1,6 +1,7 @@
 package keyfunc
 
 import (
+	"context"
 	"io"
 	"mime"
 	"net/http"
@@ -20,61 +21,126 @@ var (
 	errEncoded    = unusable("the body has a Content-Encoding")
 )
 
-// A body replaces the body of a request that was read for a key. Its readers get the bytes that
-// were read, and then the error that has ended the reading or the rest of the original.
+// ginBody is the key under which Gin stores a body that it has read: gin.BodyBytesKey. Handlers read it again
+// with ShouldBindBodyWith.
+const ginBody = "_gin-gonic/gin/bodybyteskey"
+
+// A body replaces the body of a request. Its readers get the bytes that were read for a key, and then the
+// error that has ended the reading or the rest of the original.
 type body struct {
 	original io.ReadCloser
 
 	mu     sync.Mutex // a client of package net/http may close a body while it reads it
-	begin  []byte     // the bytes that were read from original
-	at     int        // how many bytes of begin were read again
-	err    error      // of original after begin, or nil if it was not read to its end
+	filled bool       // begin and err are those of original
+	used   bool       // something was read since watch, for a key or by a reader
+	begun  bool       // a reader has read something
 	closed bool
+	begin  []byte // the bytes that were read from original
+	at     int    // how many bytes of begin were read again
+	err    error  // of original after begin, or nil if it was not read to its end
 }
 
-// hasBody reports whether r has or had a body. If its length is not known, it may be empty.
-func hasBody(r *http.Request) bool {
-	return r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0
+// bodyOf returns the body of r, which it replaces by a body of this package unless it is one.
+func bodyOf(r *http.Request) *body {
+	if b, ok := r.Body.(*body); ok && b.unread() {
+		return b
+	}
+	b := &body{original: r.Body}
+	r.Body = b
+	return b
 }
 
-// bytesOf returns all bytes of the body of r, which has one, and replaces the body by one with the same
-// content. The caller must not change the bytes. Another call for the same request reads nothing.
+// watch returns a function that reports whether the body of r was read or replaced meanwhile.
+func watch(r *http.Request) (used func() bool) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return func() bool { return false }
+	}
+	b := bodyOf(r)
+	b.mu.Lock()
+	b.used = false
+	b.mu.Unlock()
+	return func() bool {
+		now, ok := r.Body.(*body)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return !ok || now != b || b.used
+	}
+}
+
+// bytesOf is contentOf for a Func that reads the body.
+func bytesOf(ctx context.Context, r *http.Request) ([]byte, error) {
+	data, err := contentOf(ctx, r)
+	if b, ok := r.Body.(*body); ok {
+		b.mu.Lock()
+		b.used = true
+		b.mu.Unlock()
+	}
+	return data, err
+}
+
+// contentOf returns all bytes of the body of r, and replaces the body by one with the same content. If Gin has
+// read the body, its bytes are in ctx, the context of the framework. The caller must not change the bytes.
+// Another call for the same request reads nothing.
 //
 // The error is a NoKeyError if the body is longer than maxBody, which includes a body whose ContentLength
-// says so, if its reader returns an error, or if nothing is left of the body.
-func bytesOf(r *http.Request) ([]byte, error) {
+// says so, if its reader returns an error, or if nothing is left of it. If r has no body, there are no bytes.
+func contentOf(ctx context.Context, r *http.Request) ([]byte, error) {
+	if data, ok := ctx.Value(ginBody).([]byte); ok && len(data) > 0 {
+		return data, nil
+	}
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, nil
+	}
 	if encoding := r.Header["Content-Encoding"]; len(encoding) > 1 || len(encoding) == 1 && !strings.EqualFold(encoding[0], "identity") {
 		return nil, errEncoded // compressed text can contain a field, which the handler would not see
 	}
 	if r.ContentLength > maxBody {
 		return nil, errLongBody
 	}
-	b, ok := r.Body.(*body)
-	if !ok || !b.unread() {
-		b = &body{original: r.Body}
-		b.begin, b.err = io.ReadAll(io.LimitReader(b.original, maxBody+1))
-		if b.err == nil && len(b.begin) <= maxBody {
-			b.err = io.EOF
-		}
-		r.Body = b
-	}
-	switch b.err {
-	case nil:
+	data, err := bodyOf(r).fill()
+	switch {
+	case err == nil:
 		return nil, errLongBody
-	case io.EOF:
-		if len(b.begin) == 0 {
-			return nil, errConsumed
-		}
-		return b.begin, nil
+	case err != io.EOF:
+		return nil, errUnreadable.with(err)
+	case len(data) == 0 && r.ContentLength > 0:
+		return nil, errConsumed
 	}
-	return nil, errUnreadable.with(b.err)
+	return data, nil
 }
 
-// unread reports whether nothing of b has been read.
+// hasBody reports whether r has or had a body.
+func hasBody(ctx context.Context, r *http.Request) bool {
+	if r.Body != nil && r.Body != http.NoBody && r.ContentLength > 0 || len(r.PostForm) > 0 || r.MultipartForm != nil {
+		return true
+	}
+	data, err := contentOf(ctx, r)
+	return err != nil || len(data) > 0
+}
+
+// fill reads the original, unless that was done, and returns its bytes and its error, or nil if it is longer
+// than maxBody.
+func (b *body) fill() ([]byte, error) {
+	b.mu.Lock()
+	filled := b.filled
+	b.mu.Unlock()
+	if !filled {
+		begin, err := io.ReadAll(io.LimitReader(b.original, maxBody+1))
+		if err == nil && len(begin) <= maxBody {
+			err = io.EOF
+		}
+		b.mu.Lock()
+		b.filled, b.begin, b.err = true, begin, err
+		b.mu.Unlock()
+	}
+	return b.begin, b.err
+}
+
+// unread reports whether no reader has read anything of b.
 func (b *body) unread() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.at == 0 && !b.closed
+	return !b.begun && !b.closed
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -91,6 +157,7 @@ func (b *body) replay(p []byte) (n int, err error, ok bool) {
 	if b.closed {
 		return 0, http.ErrBodyReadAfterClose, true
 	}
+	b.used, b.begun = true, true
 	if b.at < len(b.begin) {
 		n = copy(p, b.begin[b.at:])
 		b.at += n

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // FirstOf returns a Func that calls fs in order and returns the first key that is found:
@@ -21,7 +20,7 @@ import (
 // handler might read although the function cannot use it: two Authorization header fields, a field, cookie
 // or form field that occurs twice, a malformed body. Otherwise the handler would serve the request under
 // the limit of the next function. For the same reason, a body in a format that [FormValue] or [JSONField] does
-// not read is an error unless a later one of them reads it:
+// not read is an error unless a later function reads it:
 //
 //	keyfunc.FirstOf(keyfunc.FormValue("user"), keyfunc.JSONField("user"), ip) // but XML has no key
 //
@@ -32,29 +31,30 @@ func FirstOf(fs ...Func) Func {
 	fs = checkFuncs("FirstOf", fs)
 	return func(ctx context.Context, r *http.Request) (string, error) {
 		var none, unread error // unread is that of a body that no function has read
-		read := false
+		var used func() bool   // since unread
+		body := noBody
 		for _, f := range fs {
 			key, err := call(ctx, f, r)
-			switch {
-			case err == nil && (unread == nil || strings.HasPrefix(key, "body:")):
-				return key, nil
-			case err == nil:
-				return "", unread
-			case !errors.Is(err, ErrNoKey) || isUnusable(err):
+			switch goesOn := err != nil && errors.Is(err, ErrNoKey); {
+			case goesOn && isUnusable(err):
 				return "", err
+			case !goesOn && unread != nil && !used() && (err == nil || errors.Is(err, ErrNotLimited)):
+				return "", unread
+			case !goesOn:
+				return key, err
 			}
 			if none == nil || useOf(none) == unreadBody || errors.Is(err, ErrNoToken) && !errors.Is(none, ErrNoToken) {
 				none = err
 			}
 			switch use := useOf(err); {
 			case use == readBody:
-				read, unread = true, nil
-			case use == unreadBody && !read && unread == nil:
-				unread = err
+				body, unread = readBody, nil
+			case use == unreadBody && body == noBody:
+				body, unread, used = unreadBody, err, watch(r)
 			}
 		}
-		if unread != nil && useOf(none) != unreadBody { // for a FirstOf around this one
-			return "", fmt.Errorf("%w: %w", none, unread)
+		if body != useOf(none) { // for a FirstOf around this one
+			return "", &useError{none, body}
 		}
 		return "", none
 	}

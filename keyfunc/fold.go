@@ -33,6 +33,9 @@ func Fold(f Func) Func {
 		}
 		folded, ok := foldKey(key, 0)
 		if !ok {
+			if strings.HasPrefix(key, "body:") {
+				return "", errBlank.about(readBody)
+			}
 			return "", errBlank
 		}
 		return folded, nil

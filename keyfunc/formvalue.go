@@ -48,7 +48,8 @@ var (
 //   - the query of the URL has a parameter with this name, which r.FormValue might return
 //
 // errors.As finds an [*http.MaxBytesError] in the error of a long body, and the error of the reader of a body
-// that cannot be read. [FirstOf] goes on only if no handler can find a value.
+// that cannot be read. [FirstOf] goes on only if no handler can find a value that
+// reads JSON, or chooses a decoder by the Content-Type as net/http, Gin and Echo do.
 //
 // FormValue reads the body before the limit is decided, so set the timeouts of the [http.Server].
 // The handler can read the body as if nothing had happened, with limits of its own. If a middleware
@@ -64,17 +65,17 @@ func FormValue(name string) Func {
 	repeated := unusable(fmt.Sprintf("more than one value for the form field %q", name))
 	inQuery := unusable(fmt.Sprintf("the form field %q is in the URL", name))
 	otherCase := unusable(fmt.Sprintf("the form field %q is written in another case", name))
-	return func(_ context.Context, r *http.Request) (string, error) {
+	return func(ctx context.Context, r *http.Request) (string, error) {
 		var query, values fieldValues
 		if r.URL != nil {
 			if err := query.addEncoded(r.URL.RawQuery, name); err != nil {
 				return "", errBadQuery.with(err)
 			}
 		}
-		if query.n > 0 {
+		if query.n > 0 || query.folded { // Bind of Echo ignores the case
 			return "", inQuery
 		}
-		use, err := values.addForm(r, name)
+		use, err := values.addForm(ctx, r, name)
 		switch {
 		case err != nil:
 			return "", err
@@ -82,10 +83,8 @@ func FormValue(name string) Func {
 			return "", repeated
 		case values.last != "":
 			return prefix + values.last, nil
-		case values.folded: // Bind of Echo ignores the case
+		case values.folded:
 			return "", otherCase
-		case query.folded:
-			return "", inQuery
 		}
 		return "", missing.about(use)
 	}
@@ -117,11 +116,62 @@ func (v *fieldValues) sameForm(r *http.Request, name string) bool {
 	}
 }
 
-// addForm adds the values of a field in the body of r. The error is a NoKeyError if the body is no form.
-func (v *fieldValues) addForm(r *http.Request, name string) (use bodyUse, err error) {
+// addForm adds the values of a field in the body of r. The error is a NoKeyError if the body is no form. A
+// form that was parsed before is used if nothing is left of the body.
+func (v *fieldValues) addForm(ctx context.Context, r *http.Request, name string) (use bodyUse, err error) {
+	if !hasBody(ctx, r) {
+		return noBody, nil
+	}
+	mediaType, params, err := contentType(r)
+	if err != nil {
+		return noBody, err
+	}
+	encoded := mediaType == "application/x-www-form-urlencoded" && slices.Contains(formMethods, r.Method)
+	boundary, isMultipart := params["boundary"], mediaType == "multipart/form-data"
+	parsed := encoded && r.PostForm != nil || isMultipart && r.MultipartForm != nil
+	if isMultipart && boundary == "" {
+		return noBody, errType
+	}
+	if !encoded && !isMultipart && len(r.PostForm) == 0 {
+		return unreadBody, errNoForm
+	}
+	data, err := bytesOf(ctx, r)
+	switch text := string(data); {
+	case parsed && (len(data) == 0 || err == errConsumed):
+		err = v.addParsed(r, name)
+	case err != nil:
+		return noBody, err
+	case isObject(text): // such as {"user":"x","a":"&user=y"}
+		err = errObject
+	case encoded:
+		err = v.addEncoded(text, name)
+	case isMultipart:
+		err = v.addMultipart(text, boundary, name)
+	default: // another form was parsed
+		return unreadBody, errNoForm
+	}
+	if err != nil {
+		return noBody, errBadForm.with(err)
+	}
+	return readBody, nil
+}
+
+// addParsed adds the values of a field in the forms that were parsed.
+func (v *fieldValues) addParsed(r *http.Request, name string) error {
+	if r.MultipartForm != nil {
+		// The error is about a MultipartReader. Otherwise, nothing is parsed again.
+		if err := r.ParseMultipartForm(0); err != nil {
+			return err
+		}
+		for key := range r.MultipartForm.File {
+			if v.has(key, name) {
+				return errFile
+			}
+		}
+	}
 	for key, values := range r.PostForm {
 		if isObject(key) {
-			return noBody, errBadForm.with(errObject)
+			return errObject
 		}
 		if v.has(key, name) {
 			for _, value := range values {
@@ -129,41 +179,7 @@ func (v *fieldValues) addForm(r *http.Request, name string) (use bodyUse, err er
 			}
 		}
 	}
-	if v.n > 0 {
-		return readBody, nil
-	}
-	mediaType, params, err := contentType(r)
-	if err != nil {
-		return noBody, err
-	}
-	encoded := mediaType == "application/x-www-form-urlencoded" && slices.Contains(formMethods, r.Method)
-	switch boundary := params["boundary"]; {
-	case mediaType == "multipart/form-data" && boundary == "":
-		return noBody, errType
-	case !hasBody(r):
-		return noBody, nil
-	case !encoded && mediaType != "multipart/form-data":
-		return unreadBody, errNoForm
-	case encoded && r.PostForm != nil || !encoded && r.MultipartForm != nil: // parsed
-		return readBody, nil
-	default:
-		data, err := bytesOf(r)
-		if err != nil {
-			return noBody, err
-		}
-		switch text := string(data); {
-		case isObject(text): // such as {"user":"x","a":"&user=y"}
-			err = errObject
-		case encoded:
-			err = v.addEncoded(text, name)
-		default:
-			err = v.addMultipart(text, boundary, name)
-		}
-		if err != nil {
-			return noBody, errBadForm.with(err)
-		}
-		return readBody, nil
-	}
+	return nil
 }
 
 // isObject reports whether text begins as a JSON object.

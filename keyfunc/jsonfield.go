@@ -34,8 +34,8 @@ var (
 // encoding/json decodes into a field of a struct, or the request has no key. The error is a
 // [NoKeyError] if
 //
-//   - the Content-Type is neither absent nor application/json, text/json or one that ends with
-//     +json, or occurs twice
+//   - the Content-Type is neither absent nor application/json, text/json or one such as
+//     application/problem+json, or occurs twice
 //   - the body has a Content-Encoding, is longer than 64 KiB, or was read before
 //   - the body is anything but one JSON object in UTF-8 that encoding/json accepts
 //   - the field is absent or occurs twice, or the query of the URL has a parameter with this name or is
@@ -44,7 +44,8 @@ var (
 //     contains U+FFFD, the sign of an invalid escape
 //
 // errors.As finds an [*http.MaxBytesError] in the error of a long body, and the error of the reader of a body
-// that cannot be read. [FirstOf] goes on only if no handler can find a value.
+// that cannot be read. [FirstOf] goes on only if no handler can find a value that
+// reads JSON, or chooses a decoder by the Content-Type as net/http, Gin and Echo do.
 //
 // A handler must not decode integers above 2^53 into a float64 or any, which rounds them: a client
 // could then use several keys for one value. The same is true of fields with the option "string" of
@@ -53,8 +54,8 @@ var (
 // JSONField reads the body before the limit is decided, so set the timeouts of the [http.Server].
 // The handler can read the body as if nothing had happened.
 //
-// JSONField panics if encoding/json decodes no member called name into a field of a struct: if name is empty,
-// is not UTF-8, or contains U+FFFD, a comma, a quotation mark or a backslash.
+// JSONField panics if name cannot be in the json tag of a field of a struct: it consists of letters, digits,
+// spaces and the characters !#$%&()*+-./:;<=>?@[]^_{|}~ of ASCII.
 func JSONField(name string) Func {
 	if name == "" {
 		panic("keyfunc: JSONField: the name is empty")
@@ -68,7 +69,7 @@ func JSONField(name string) Func {
 	otherType := unusable(fmt.Sprintf("no text or integer in the JSON field %q", name))
 	inQuery := unusable(fmt.Sprintf("the field %q is in the URL", name))
 	repeated := unusable(fmt.Sprintf("the JSON field %q occurs more than once", name))
-	return func(_ context.Context, r *http.Request) (string, error) {
+	return func(ctx context.Context, r *http.Request) (string, error) {
 		var query fieldValues
 		if r.URL != nil {
 			if err := query.addEncoded(r.URL.RawQuery, name); err != nil {
@@ -78,16 +79,17 @@ func JSONField(name string) Func {
 		if query.n > 0 || query.folded { // a handler that binds a form or a query would use it
 			return "", inQuery
 		}
+		if !hasBody(ctx, r) {
+			return "", missing
+		}
 		mediaType, _, err := contentType(r)
 		switch {
 		case err != nil:
 			return "", err
-		case !hasBody(r):
-			return "", missing
 		case !isJSON(mediaType):
 			return "", errNotJSON
 		}
-		data, err := bytesOf(r)
+		data, err := bytesOf(ctx, r)
 		if err != nil {
 			return "", err
 		}
@@ -109,9 +111,13 @@ func JSONField(name string) Func {
 }
 
 // isJSON reports whether a handler that chooses a decoder by the media type would choose JSON.
-// Another decoder could find another value in the same bytes.
+// Another decoder could find another value in the same bytes: Echo reads application/xml+json as XML.
 func isJSON(mediaType string) bool {
-	return mediaType == "" || mediaType == "application/json" || mediaType == "text/json" || strings.HasSuffix(mediaType, "+json")
+	switch mediaType {
+	case "", "application/json", "text/json":
+		return true
+	}
+	return strings.HasPrefix(mediaType, "application/") && strings.HasSuffix(mediaType, "+json") && !strings.HasPrefix(mediaType, "application/xml")
 }
 
 // jsonMembers are the members of an object that encoding/json decodes into one field of a struct.

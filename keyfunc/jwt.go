@@ -77,7 +77,8 @@ type checked struct {
 // that cannot be reached, is logged through [log/slog.Default] at level Warn, at most once a minute with the
 // number of errors in between, because otherwise all tokens would be invalid, and [FirstOf] would go on,
 // without a trace. It is not logged if it is an [ErrNoKey]: kf can return an ErrNoToken for a kid that does not
-// exist, which clients can cause. The line contains the text of the error, without the token.
+// exist, which clients can cause. The line contains the text of the error, without the token as it was sent: kf
+// must not put claims into it, or the token in another form.
 //
 // A JWT rejects the tokens that package jwt rejects, and also:
 //
@@ -152,7 +153,7 @@ func newJWT(caller string, kf jwt.Keyfunc, algorithms []string, opts []JWTOption
 		o.applyJWT(&c)
 	}
 	parser := jwt.NewParser(append(c.parser, jwt.WithLeeway(c.leeway))...)
-	j := &JWT{verifier: verifier{kf, parser, sampler.New(1, time.Minute)}, token: c.token, leeway: c.leeway}
+	j := &JWT{verifier: verifier{kf, parser, sampler.New(1, time.Minute), sampler.New(1, time.Minute)}, token: c.token, leeway: c.leeway}
 	j.claims.Store(new([]string))
 	if c.cache > 0 {
 		j.cache = newCache[digest, content](c.cache, maxCacheAge)

@@ -27,7 +27,8 @@ type content struct {
 type verifier struct {
 	keyfunc jwt.Keyfunc
 	parser  *jwt.Parser
-	faults  *sampler.Sampler // of the log
+
+	failed, unusable *sampler.Sampler // of the log
 }
 
 // verify returns the content of a token that passes every check, with the claims of these names. It
@@ -45,7 +46,7 @@ func (v *verifier) verify(token string, claims []string) (content, error) {
 		verificationKey, err := v.keyfunc(t)
 		if err != nil {
 			if !errors.Is(err, ErrNoKey) {
-				v.warn("weir: the Keyfunc has failed, so a token counts as invalid", withoutToken(err.Error(), token))
+				warn(v.failed, "weir: the Keyfunc has failed, so a token counts as invalid", withoutToken(err.Error(), token))
 			}
 			return nil, err
 		}
@@ -112,7 +113,7 @@ func (v *verifier) checkKeys(m jwt.SigningMethod, key any) error {
 	for _, k := range keys {
 		if bad := checkKey(m, k); bad != nil {
 			if bad != errBadKey {
-				v.warn("weir: the Keyfunc returned an unusable key", bad.Error())
+				warn(v.unusable, "weir: the Keyfunc returned an unusable key", bad.Error())
 			}
 			return bad
 		}
@@ -122,8 +123,8 @@ func (v *verifier) checkKeys(m jwt.SigningMethod, key any) error {
 
 // warn logs a fault of the Keyfunc, which FirstOf would hide. It logs at most once a minute, because
 // clients can cause the fault as often as they like, and counts the faults in between.
-func (v *verifier) warn(msg, text string) {
-	if suppressed, ok := v.faults.Pass(); ok {
+func warn(s *sampler.Sampler, msg, text string) {
+	if suppressed, ok := s.Pass(); ok {
 		slog.Warn(msg, "error", text, "suppressed", suppressed)
 	}
 }

@@ -56,10 +56,24 @@ func isUnusable(err error) bool {
 	return errors.As(err, &noKey) && noKey.unusable || errors.As(err, &noToken) && noToken.unusable
 }
 
+// A useError is an error with what several Funcs have done with the body.
+type useError struct {
+	error
+	body bodyUse
+}
+
+func (e *useError) Unwrap() error { return e.error }
+
 // useOf returns the use of the body that has led to err.
 func useOf(err error) bodyUse {
-	var noKey *NoKeyError
-	if errors.As(err, &noKey) {
+	var (
+		several *useError
+		noKey   *NoKeyError
+	)
+	switch {
+	case errors.As(err, &several):
+		return several.body
+	case errors.As(err, &noKey):
 		return noKey.body
 	}
 	return noBody

@@ -1,12 +1,16 @@
 package keyfunc_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/gin-gonic/gin"
@@ -141,7 +145,7 @@ func TestFirstOf_Readers(t *testing.T) {
 					for middleware, m := range before {
 						for name, f := range functions {
 							x := request(m)
-							key, err := f(x.Context(), x.Request)
+							key, err := f(x.gin, x.Request)
 							count++
 							if err != nil || key != "constant:address" {
 								continue
@@ -149,7 +153,7 @@ func TestFirstOf_Readers(t *testing.T) {
 							next[body+", "+name] = true
 							for reader, read := range readers {
 								x := request(m)
-								_, _ = f(x.Context(), x.Request)
+								_, _ = f(x.gin, x.Request)
 								if got := read(x); got != "" {
 									t.Errorf("%s, body %s, query %q, length %d, after %s, %s: %s finds %q", method, body, query, length, middleware, name, reader, got)
 								}
@@ -261,5 +265,117 @@ func TestFirstOf_Authorization(t *testing.T) {
 				t.Errorf("%s, %q: got %q, %v", name, c.field, key, err)
 			}
 		}
+	}
+}
+
+// Combinations of functions, and bodies that are unusual: the key, or "" for an error.
+func TestFirstOf_Bodies(t *testing.T) {
+	form, field, ip, header := keyfunc.FormValue("user"), keyfunc.JSONField("user"), constant("ip"), keyfunc.Header("X-User")
+	notLimited := failing(keyfunc.ErrNotLimited)
+	own := func(_ context.Context, r *http.Request) (string, error) {
+		data, err := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(data))
+		var l login
+		if json.Unmarshal(data, &l) != nil || l.User == "" {
+			return "", keyfunc.ErrNoKey
+		}
+		return keyfunc.UserKey(l.User), err
+	}
+	ownReader := func(_ context.Context, r *http.Request) (string, error) {
+		var l login
+		err := json.NewDecoder(r.Body).Decode(&l)
+		return keyfunc.UserKey(l.User), err
+	}
+	of := keyfunc.FirstOf
+	loginJSON, loginForm, loginXML := func() *http.Request { return post(jsonType, `{"user":"ann"}`) }, func() *http.Request { return post(formType, "user=ann") },
+		func() *http.Request { return post("application/xml", "<login><user>ann</user></login>") }
+	without := func() *http.Request { return post(jsonType, `{"a":1}`) }
+	empty := func(change ...func(*http.Request)) func() *http.Request {
+		return func() *http.Request {
+			r := post("", "")
+			for _, c := range change {
+				c(r)
+			}
+			return r
+		}
+	}
+	contentType, multipartBody := multi(t, "user", "ann")
+	fileType, fileBody := multi(t, "user@", "ann")
+	for _, c := range []struct {
+		name string
+		f    keyfunc.Func
+		r    func() *http.Request
+		want string
+	}{
+		{"JSON, then not limited", of(form, notLimited), loginJSON, ""},
+		{"no body, then not limited", of(form, notLimited), empty(), "not limited"},
+		{"JSON, nested behind a header", of(of(header, form), ip), loginJSON, ""},
+		{"JSON, nested before a header", of(of(form, header), ip), loginJSON, ""},
+		{"XML, nested", of(of(header, form, field), ip), loginXML, ""},
+		{"JSON without, nested behind a header", of(of(header, field), form, ip), without, "ip"},
+		{"form, nested behind a header", of(of(header, field), form, ip), loginForm, "body:user:ann"},
+		{"JSON, joined", of(form, keyfunc.Join(field, ip)), loginJSON, "join:13:body:user:ann2:ip"},
+		{"JSON, joined both", of(keyfunc.Join(form, ip), keyfunc.Join(field, ip), ip), loginJSON, "join:13:body:user:ann2:ip"},
+		{"JSON, own function", of(form, own), loginJSON, "user:ann"},
+		{"JSON, own function that does not restore", of(form, ownReader), loginJSON, "user:ann"},
+		{"JSON, own function finds nothing", of(form, own, ip), without, "ip"},
+		{"JSON, a key without the body", of(form, constant("user:ann")), loginJSON, ""},
+		{"blank", of(keyfunc.Fold(form), field, ip), func() *http.Request { return post(formType, "user=+") }, "ip"},
+		{"empty, length unknown, form", of(form, ip), empty(chunked), "ip"},
+		{"empty, length unknown, JSON", of(field, ip), empty(chunked, contentTypes(jsonType)), "ip"},
+		{"empty, length unknown, both", of(form, field, ip), empty(chunked, contentTypes(formType)), "ip"},
+		{"length 0 with a body", of(form, ip), func() *http.Request { r := loginForm(); r.ContentLength = 0; return r }, "body:user:ann"},
+		{"length 0 with another body", of(form, ip), func() *http.Request { r := loginXML(); r.ContentLength = 0; return r }, ""},
+		{"no body, no boundary", of(form, ip), empty(method("GET"), contentTypes("multipart/form-data")), "ip"},
+		{"no body, two types", of(form, field, ip), empty(method("GET"), contentTypes(jsonType, jsonType)), "ip"},
+		{"no body, an empty type", of(form, field, ip), empty(method("GET"), contentTypes("")), "ip"},
+		{"XML with a suffix", of(form, field, ip), func() *http.Request {
+			return post("application/xml+json", `{"user":"x","a":"<login><user>ann</user></login>"}`)
+		}, ""},
+		{"text with a suffix", of(field, ip), func() *http.Request { return post("text/xml+json", `{"user":"x"}`) }, ""},
+		{"JSON with a suffix", of(field, ip), func() *http.Request { return post("application/problem+json", `{"user":"ann"}`) }, "body:user:ann"},
+		{"a MultipartReader", of(form, ip), func() *http.Request {
+			r := post(contentType, multipartBody)
+			_, _ = r.MultipartReader()
+			return r
+		}, "body:user:ann"},
+		{"a MultipartReader that has read", of(form, ip), func() *http.Request {
+			r := post(contentType, multipartBody)
+			_, _ = r.MultipartReader()
+			_, _ = io.Copy(io.Discard, r.Body)
+			return r
+		}, ""},
+		{"parsed and restored", of(form, ip), func() *http.Request {
+			const body = `{"user":"ann","a":"%zz"}`
+			r := post(formType, body)
+			_ = r.ParseForm()
+			r.Body = io.NopCloser(strings.NewReader(body))
+			return r
+		}, ""},
+		{"parsed, a file", of(form, ip), func() *http.Request {
+			r := post(fileType, fileBody)
+			_ = r.ParseMultipartForm(1 << 20)
+			return r
+		}, ""},
+		{"parsed, JSON is asked", of(field, ip), func() *http.Request {
+			r := post(contentType, multipartBody)
+			r.ContentLength = -1
+			_ = r.ParseMultipartForm(1 << 20)
+			return r
+		}, ""},
+		{"in another case in the URL", of(form, ip), func() *http.Request { r := loginForm(); r.URL.RawQuery = "USER=victim"; return r }, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := ask(c.f, c.r())
+			switch {
+			case errors.Is(err, keyfunc.ErrNotLimited) && !errors.Is(err, keyfunc.ErrNoKey):
+				got = "not limited"
+			case err != nil && !errors.Is(err, keyfunc.ErrNoKey):
+				t.Fatal(err)
+			}
+			if got != c.want {
+				t.Errorf("got %q, %v, want %q", got, err, c.want)
+			}
+		})
 	}
 }

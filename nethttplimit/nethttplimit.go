@@ -118,7 +118,7 @@ func OnRejected(f func(w http.ResponseWriter, r *http.Request, rejection *gate.R
 //		return
 //	}
 //
-// Check must be called before the response begins, and not from several goroutines at once. For the
+// Check must be called before the response begins, and while no other goroutine uses r. For the
 // messages of a websocket, use [core.Limiter.Allow].
 //
 // Check adds the rules of l to the header fields, and [gate.FromContext] then returns its decision: if no

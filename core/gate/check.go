@@ -80,13 +80,17 @@ func (rec *record) attach(r *http.Request) {
 	}
 	for {
 		latest := place.latest.Load()
+		before := latest
+		if before == nil && place.gate.check {
+			before = place
+		}
 		switch {
-		case latest == nil || latest.checks() == maxChecks:
+		case before == nil || before.checks() == maxChecks:
 			rec.outer = place
-		case latest.gate.asks[0].limiter == rec.gate.asks[0].limiter:
-			rec.outer = latest.outer
+		case before.gate.asks[0].limiter == rec.gate.asks[0].limiter:
+			rec.outer = before.outer
 		default:
-			rec.outer = latest
+			rec.outer = before
 		}
 		if place.latest.CompareAndSwap(latest, rec) {
 			return

@@ -163,3 +163,23 @@ func TestDeny(t *testing.T) {
 	d, _ = l.Allow(t.Context(), "other")
 	testkit.Panics(t, "test: Deny: the decision is allowed", func() { deny("test", h, r, d) })
 }
+
+// Without a gate, a check replaces one of the same limiter just before, too.
+func TestCheck_Repeated(t *testing.T) {
+	store := memstore.New()
+	limiter := func(name string) *core.Limiter {
+		return core.Must(core.New(store, core.SlidingLog(name, core.PerHour(100))))
+	}
+	first, second := limiter("first"), limiter("second")
+	r, h := get("/"), header()
+	for i, want := range []string{"first", "first", "first second", "first second", "first second first"} {
+		check("test", r.Context(), h, r, []*core.Limiter{first, first, second, second, first}[i], "k", nil)
+		var names []string
+		for _, d := range DecisionsFrom(r.Context()) {
+			names = append(names, d.State(0).Rule.Name())
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("after %d checks there are the decisions of %q, want %q", i+1, got, want)
+		}
+	}
+}

@@ -52,8 +52,11 @@
 // Code around the gate does not find
 //
 //   - the values of [net/http.Request.PathValue] of a router inside the gate
-//   - what is set in a further copy, such as that of [net/http.TimeoutHandler] or [net/http.StripPrefix]
-//     inside the gate: a handler behind it that parses a form calls RemoveAll of the MultipartForm
+//   - what is set in a further copy, such as that of [net/http.TimeoutHandler], [net/http.StripPrefix] or
+//     chi: a handler behind it that parses a form calls RemoveAll of the MultipartForm, as without a gate
+//
+// A goroutine that goes on when the handler has returned must not parse the form of the request: the gate
+// reads it then, as net/http does.
 //
 // Handlers find trailers of the request only if the field Trailer has announced them. In Gin and Echo, the
 // copy stays the request of the framework. An error handler that is the first to parse a form with files
