@@ -558,7 +558,7 @@ func TestBody_Server(t *testing.T) {
 	}
 }
 
-// The cause of an error tells an application what to respond.
+// An application chooses its response by the cause of an error.
 func TestBody_Causes(t *testing.T) {
 	form, field := keyfunc.FormValue("user"), keyfunc.JSONField("user")
 	broken := func(err error) func(*http.Request) {

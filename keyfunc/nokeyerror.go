@@ -20,7 +20,7 @@ type NoKeyError struct {
 	cause    error // for errors.Is and errors.As; not a part of the text
 }
 
-// A bodyUse says what a Func has done with the body of a request that has no value for it.
+// A bodyUse is the use that a Func has made of the body of a request that has no value for it.
 type bodyUse int
 
 const (
@@ -56,7 +56,7 @@ func isUnusable(err error) bool {
 	return errors.As(err, &noKey) && noKey.unusable || errors.As(err, &noToken) && noToken.unusable
 }
 
-// A useError is an error with what several Funcs have done with the body.
+// A useError is an error with the use that several Funcs have made of the body.
 type useError struct {
 	error
 	body bodyUse

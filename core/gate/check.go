@@ -68,8 +68,8 @@ func removeBody(h http.Header) {
 // attach makes rec the last check of the handler of r. It replaces a check of the same limiter just
 // before, so that a handler may make any number of them.
 //
-// Without a record in its context, r itself gets one. A copy of r would hide from the server what the
-// handler writes into it later, such as the files of a form.
+// Without a record in its context, r itself gets one. A copy of r would hide later changes by the
+// handler from the server, such as the files of a form.
 func (rec *record) attach(r *http.Request) {
 	place := recordOf(r.Context())
 	if place == nil {

@@ -52,7 +52,7 @@
 // Code around the gate does not find
 //
 //   - the values of [net/http.Request.PathValue] of a router inside the gate
-//   - what is set in a further copy, such as that of [net/http.TimeoutHandler], [net/http.StripPrefix] or
+//   - the fields of a further copy, such as that of [net/http.TimeoutHandler], [net/http.StripPrefix] or
 //     chi: a handler behind it that parses a form calls RemoveAll of the MultipartForm, as without a gate
 //
 // A goroutine that goes on when the handler has returned must not parse the form of the request: the gate

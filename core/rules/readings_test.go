@@ -132,7 +132,7 @@ func TestConfig_Route_Readings(t *testing.T) {
 	}
 }
 
-// Of two readings, that with the lower rate applies.
+// The reading with the lower rate applies.
 func TestConfig_Route_Stricter(t *testing.T) {
 	const limit = "{name: r, algorithm: token_bucket, limit: %s}"
 	rate := func(l string) string { return "{rules: [" + fmt.Sprintf(limit, l) + "]}" }

@@ -134,7 +134,7 @@ func (t *routes) find(method, host, path string) route {
 //
 // The handler of a prefix may read a path in several ways. If the path contains %2F, ForRequest looks up
 // the path with %2F and with slashes, and the pattern with more literal segments, or else with more
-// segments, applies. It also looks up the following forms. Of two policies, the one with the lower rate
+// segments, applies. It also looks up the following forms. The policy with the lower rate
 // applies: the rate of a policy is the lowest of its limits without a plan, divided by the period, and 0 for
 // a limit without a period. If the rates are equal, the pattern with more literal segments applies. A
 // request whose path itself has no route does not get a policy without a limit.

@@ -2,8 +2,8 @@ package adapter
 
 import "net/http"
 
-// CopyBack sets in original what code inside the gate has set in r: MultipartForm, Form, PostForm and
-// Pattern. original is the request that was given to [Gate.Admit], and r the request that the framework has
+// CopyBack sets the fields MultipartForm, Form, PostForm and Pattern of original to those of r, which code
+// inside the gate has set. original is the request that was given to [Gate.Admit], and r the request that the framework has
 // when the handler has returned or panicked. If both are the same, or r is nil, CopyBack does nothing. A form
 // that original has already is kept.
 //
