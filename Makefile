@@ -24,24 +24,47 @@ export GO
 help: ## list what there is to do
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# The second run is for the allocation budgets, which the race detector hides, and for large files,
-# which take ten times longer with it. "Alloc", "alloc" and "Large" are in the names of those tests,
-# and of the case in the contract of the adapters.
-# The race detector needs cgo, which Go switches off by itself where it has seen
-# no C compiler.
-BUDGETS := ./core ./core/observe ./core/driver ./core/denycache ./core/lease ./core/rules ./nethttplimit ./ginlimit ./echolimit ./echolimit/v5
+# Each package with goroutines or shared state is tested with the race detector, which makes code five to thirty
+# times slower. The tests below are left out there, and run without it: their calls come from one goroutine and take
+# seconds, or they count allocations, which the race detector adds. A name is that of a test, or of one and its cases.
+# The race detector needs cgo, which Go switches off by itself where it has seen no C compiler.
+CASES := Histories|LimiterHistories|AnyWindow|NoDrift|AlternatingLengths|AlternatingPlans|UndoAfterClockSteps|DebitMost|RetryAfter|ManyReservations|Headroom|HeadroomRetryAfter
+UNRACED := \
+	(Conformance|DocumentedUser|Run_Fake|Run_MapStore)\w*$$/^($(CASES))$$ \
+	^Test(Histories_EverySituation|Oracle_LeastTimes)$$ \
+	^Test(SlidingLog_Undo|SlidingLog_expired|SlidingLog_steps|SlidingWindow_MaxSubWindows|Quota_states|Headroom_turns|InFlight_random|Release$$|Memory_) \
+	orruptState(Of\w+)?$$ ^TestStore_Take_(ttl|denialWrites)$$ \
+	^Test(Config_Route_LongPaths|Set_ForRequest_CatchAll|Set_Histories|Set_Override_LongValues|Set_ManyPolicies|InPercent_Widening) \
+	^Test(Suggest_Simulate|Run_Hostile|Run_LogPrefixes|Run_Never|Run_OutputFails)$$ \
+	^Test(Reader_NULs|Reader_Memory|Reader_LongLines|Order_MaxWaiting|Order_Sorts)$$ ^TestCode$$ \
+	^Test(Fold_DeepJoin|Body_Memory|FirstOf_Readers)$$ \
+	^TestStore_Take_(memoryOfQuotas|boundOfPlans)$$ ^Test(Limiter_ContractOfStores|InFlight_NothingLeft|Rule_Divide_PartsAddUp|New_memoryOfPlans)$$ \
+	[Aa]lloc Large ^TestContract$$/allocations
+empty   :=
+UNRACED := $(subst $(empty) $(empty),|,$(strip $(UNRACED)))
+
+# The packages of UNRACED, and a pattern for those without goroutines and shared state.
+PARTLY := ./core/redisstore ./core/rules ./core/failover ./core ./core/storetest ./core/lease ./core/resilient ./core/denycache ./core/memstore ./core/observe ./core/inspect ./cmd/weir ./cmd/weir/internal/playground ./cmd/weir/internal/trace ./keyfunc ./nethttplimit ./ginlimit ./echolimit ./echolimit/v5 ./core/gate/adapter
+PLAIN  := /(core/driver|cmd/weir/internal/playground/.*|cmd/weir/internal/simulate|core/storetest/internal/oracle|core/internal/argument)$$
 
 # The packages that take the longest come first, so that the others run beside them.
-LONGEST := ./core/redisstore ./core/lease ./core/storetest ./core/rules ./core/failover
+LONGEST := ./core/redisstore ./core/rules ./core/failover ./core/lease ./core/storetest
 
 .PHONY: test
-test: deps ## run every test on a real Redis with the race detector, and the allocation budgets without
-	CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 $(GO) test -race $(TESTFLAGS) $(LONGEST) ./...
-	$(GO) test $(TESTFLAGS) -run '[Aa]lloc|Large|^TestContract$$/allocations' $(BUDGETS)
+test: deps ## run every test on a real Redis, with the race detector where there are goroutines
+	@echo "$(GO) test -race -vet=off $(TESTFLAGS) -skip UNRACED ./..."; \
+	CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 $(GO) test -race -vet=off -p 3 $(TESTFLAGS) -skip '$(UNRACED)' $(LONGEST) $$($(GO) list ./... | grep -v -E '$(PLAIN)')
+	@echo "$(GO) test -vet=off $(TESTFLAGS) -run UNRACED $(PARTLY)"; \
+	WEIR_REQUIRE_REDIS=1 $(GO) test -vet=off -p 3 $(TESTFLAGS) -run '$(UNRACED)' $(PARTLY)
+	$(GO) test -vet=off $(TESTFLAGS) $$($(GO) list ./... | grep -E '$(PLAIN)')
 	@set -e; for module in $(OTHERS); do \
 		echo "$(GO) test $(TESTFLAGS) ./... ($$module)"; \
-		(cd $$module && WEIR_REQUIRE_REDIS=1 $(GO) test $(TESTFLAGS) ./...); \
+		(cd $$module && WEIR_REQUIRE_REDIS=1 $(GO) test -vet=off -p 4 $(TESTFLAGS) ./...); \
 	done
+
+.PHONY: quick
+quick: ## run the tests that need no server, without the race detector, in less than a minute
+	$(GO) test -short -vet=off $(TESTFLAGS) ./...
 
 .PHONY: race
 race: deps ## hunt for races: the library's tests three times, in random order

@@ -109,7 +109,7 @@ func admitted(charges []driver.Charge) bool {
 }
 
 func TestConformance(t *testing.T) {
-	hits, known := 0, 0
+	histories, hits, known := 0, 0, 0
 	storetest.Run(t, func(t *testing.T) *storetest.Harness {
 		s := newChecked(t, 0)
 		h := &storetest.Harness{
@@ -119,11 +119,12 @@ func TestConformance(t *testing.T) {
 		}
 		if strings.HasSuffix(t.Name(), "Histories") {
 			h.Store = s
+			histories++
 			t.Cleanup(func() { hits, known = hits+s.hits, known+s.known })
 		}
 		return h
 	})
-	if hits < 50 || known < 50 {
+	if histories > 0 && !testing.Short() && (hits < 50 || known < 50) { // -run and -skip may leave these out
 		t.Errorf("the histories have %d hits with %d verdicts, want 50 of both", hits, known)
 	}
 }

@@ -27,7 +27,8 @@
 //		...
 //	}
 //
-// Without redis-server, a test is skipped, or fails if WEIR_REQUIRE_REDIS=1 is in the environment.
+// Without redis-server, a test is skipped, or fails if WEIR_REQUIRE_REDIS=1 is in the environment. With -short,
+// it is skipped in any case.
 // WEIR_REDIS_SERVER names another server program in PATH, or its path: "valkey-server".
 //
 // # Programs

@@ -8,13 +8,15 @@ import (
 	"testing"
 )
 
-// Require skips the test if redis-server is not in PATH. With WEIR_REQUIRE_REDIS=1 in the
-// environment, it fails the test instead, as it does if the program that WEIR_REDIS_SERVER names is
-// missing. All functions that take a testing.TB, except [Prefix], call Require.
+// Require skips the test with -short, and if redis-server is not in PATH. With WEIR_REQUIRE_REDIS=1 in the
+// environment, a missing redis-server fails the test instead, as it does if the program that WEIR_REDIS_SERVER names
+// is missing. All functions that take a testing.TB, except [Prefix], call Require.
 func Require(t testing.TB) {
 	t.Helper()
 	_, err := lookServer()
 	switch {
+	case err == nil && testing.Short():
+		t.Skip("SKIPPED: -short leaves out servers")
 	case err == nil:
 	case err != ErrNotInstalled:
 		t.Fatal(err)
