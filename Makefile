@@ -124,6 +124,11 @@ fuzz: deps ## run every fuzz target for FUZZTIME (10s)
 		WEIR_REQUIRE_REDIS=1 $(GO) test -run '^$$' -fuzz "^$${target##*:}$$" -fuzztime $(FUZZTIME) "$${target%:*}"; \
 	done
 
+# MUTANTSFLAGS=-faults puts known faults back and takes half a minute; the rest takes an hour. .ci/mutants has the flags.
+.PHONY: mutants
+mutants: ## change one place of the library at a time, and print the changes that no test notices
+	$(GO) run ./.ci/mutants $(MUTANTSFLAGS)
+
 # 4000 histories of 250 calls are a million; on Redis that takes some minutes.
 .PHONY: histories
 histories: deps ## compare a million random calls on each store with the definitions

@@ -345,6 +345,16 @@ func TestFirstOf_Bodies(t *testing.T) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			return r
 		}, ""},
+		{"read before", of(form, ip), func() *http.Request {
+			r := loginForm()
+			_, _ = io.Copy(io.Discard, r.Body)
+			return r
+		}, ""},
+		{"read before, JSON", of(field, ip), func() *http.Request {
+			r := loginJSON()
+			_, _ = io.Copy(io.Discard, r.Body)
+			return r
+		}, ""},
 		{"parsed and restored", of(form, ip), func() *http.Request {
 			const body = `{"user":"ann","a":"%zz"}`
 			r := post(formType, body)
