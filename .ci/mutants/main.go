@@ -72,10 +72,9 @@ func main() {
 
 // table prints the results.
 type table struct {
-	out              *os.File
-	begun            time.Time
-	died, survived   int
-	lines, survivors []string
+	out            *os.File // besides the terminal, or nil
+	begun          time.Time
+	died, survived int
 }
 
 func newTable(path string) *table {
@@ -98,15 +97,13 @@ func (t *table) print(line string) {
 
 // add prints a row.
 func (t *table) add(name string, m mutant, r result) {
-	if t.died++; r.killer == "" {
-		t.died--
+	if r.killer == "" {
+		r.killer = "**survived**"
 		t.survived++
+	} else {
+		t.died++
 	}
-	killer := r.killer
-	if killer == "" {
-		killer = "**survived**"
-	}
-	t.print(fmt.Sprintf("| %s | %s:%d | `%s` | %s | %.1f |", name, m.name, m.line, m.change(), killer, r.took.Seconds()))
+	t.print(fmt.Sprintf("| %s | %s:%d | `%s` | %s | %.1f |", name, m.name, m.line, m.change(), r.killer, r.took.Seconds()))
 }
 
 func (t *table) end() {
