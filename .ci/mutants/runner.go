@@ -116,9 +116,10 @@ func (r *runner) try(m mutant, packages []string) result {
 	fatal(err)
 	fatal(os.WriteFile(changed, []byte(m.mutated()), 0o600))
 	fatal(os.WriteFile(overlay, list, 0o600))
-	if out, err := goCommand(r.root, "build", "-overlay", overlay, "./"+strings.TrimPrefix(filepath.Dir(strings.Replace(m.file, "/lua/", "/", 1)), r.root+"/")); err != nil {
-		_ = out
-		return result{killer: invalid}
+	if filepath.Ext(m.file) == ".go" {
+		if _, err := goCommand(filepath.Dir(m.file), "build", "-overlay", overlay, "."); err != nil {
+			return result{killer: invalid}
+		}
 	}
 	for _, p := range packages {
 		path, run, _ := strings.Cut(p, " ") // a fault names a test
