@@ -109,6 +109,18 @@ func contentOf(ctx context.Context, r *http.Request) ([]byte, error) {
 	return data, nil
 }
 
+// isConsumed reports whether nothing is left of the body of r, as after a form was parsed.
+func isConsumed(ctx context.Context, r *http.Request) bool {
+	if data, ok := ctx.Value(ginBody).([]byte); ok && len(data) > 0 {
+		return false
+	}
+	if r.Body == nil || r.Body == http.NoBody {
+		return true
+	}
+	data, err := bodyOf(r).fill()
+	return len(data) == 0 && err != nil
+}
+
 // hasBody reports whether r has or had a body.
 func hasBody(ctx context.Context, r *http.Request) bool {
 	if r.Body != nil && r.Body != http.NoBody && r.ContentLength > 0 || len(r.PostForm) > 0 || r.MultipartForm != nil {

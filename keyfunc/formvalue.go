@@ -135,12 +135,17 @@ func (v *fieldValues) addForm(ctx context.Context, r *http.Request, name string)
 	if !encoded && !isMultipart && len(r.PostForm) == 0 {
 		return unreadBody, errNoForm
 	}
+	if parsed && isConsumed(ctx, r) {
+		if err := v.addParsed(r, name); err != nil {
+			return noBody, errBadForm.with(err)
+		}
+		return readBody, nil
+	}
 	data, err := bytesOf(ctx, r)
-	switch text := string(data); {
-	case parsed && (len(data) == 0 || err == errConsumed):
-		err = v.addParsed(r, name)
-	case err != nil:
+	if err != nil {
 		return noBody, err
+	}
+	switch text := string(data); {
 	case isObject(text): // such as {"user":"x","a":"&user=y"}
 		err = errObject
 	case encoded:

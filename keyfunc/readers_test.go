@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/gin-gonic/gin"
 	"github.com/gin-gonic/gin/binding"
@@ -362,6 +363,23 @@ func TestFirstOf_Bodies(t *testing.T) {
 			r.Body = io.NopCloser(strings.NewReader(body))
 			return r
 		}, ""},
+		{"parsed, longer than 64 KiB", of(form, ip), func() *http.Request {
+			r := post(formType, "user=ann&a="+strings.Repeat("x", maxBody))
+			_ = r.ParseForm()
+			return r
+		}, "body:user:ann"},
+		{"parsed and closed", of(form, ip), func() *http.Request {
+			r := post(contentType, multipartBody)
+			_ = r.ParseMultipartForm(1 << 20)
+			r.Body = io.NopCloser(iotest.ErrReader(http.ErrBodyReadAfterClose))
+			return r
+		}, "body:user:ann"},
+		{"parsed, a compressed form", of(form, ip), func() *http.Request {
+			r := loginForm()
+			_ = r.ParseForm()
+			r.Header.Set("Content-Encoding", "gzip") // which a middleware has decoded
+			return r
+		}, "body:user:ann"},
 		{"parsed, a file", of(form, ip), func() *http.Request {
 			r := post(fileType, fileBody)
 			_ = r.ParseMultipartForm(1 << 20)
