@@ -44,7 +44,7 @@ empty   :=
 UNRACED := $(subst $(empty) $(empty),|,$(strip $(UNRACED)))
 
 # The packages of UNRACED, and a pattern for those without goroutines and shared state.
-PARTLY := ./core/redisstore ./core/rules ./core/failover ./core ./core/storetest ./core/lease ./core/resilient ./core/denycache ./core/memstore ./core/observe ./core/inspect ./cmd/weir ./cmd/weir/internal/playground ./cmd/weir/internal/trace ./keyfunc ./nethttplimit ./ginlimit ./echolimit ./echolimit/v5 ./core/gate/adapter
+PARTLY := ./core/redisstore ./core/rules ./core/failover ./core ./core/storetest ./core/lease ./core/resilient ./core/denycache ./core/memstore ./core/observe ./core/inspect ./cmd/weir ./cmd/weir/internal/playground ./cmd/weir/internal/trace ./keyfunc ./nethttplimit ./ginlimit ./echolimit ./echolimit/v5 ./core/gate/adapter ./core/gate/gatetest
 PLAIN  := /(core/driver|cmd/weir/internal/playground/.*|cmd/weir/internal/simulate|core/storetest/internal/oracle|core/internal/argument)$$
 
 # The packages that take the longest come first, so that the others run beside them.

@@ -45,7 +45,7 @@ var faults = []fault{
 	},
 	{
 		"CONNECT avoids a strict route", "core/rules/routes.go",
-		"others = append(others, clean)", "_ = clean", "core/rules ^TestSet_ForRequest_CatchAll$",
+		"others = append(others, clean)", "_ = clean", "core/gate/gatetest ^TestSet_ForRequest_CatchAll$",
 	},
 	{
 		"FirstOf goes on although a handler reads the body", "keyfunc/combine.go",
