@@ -14,7 +14,6 @@ import (
 	"log"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 )
@@ -52,7 +51,7 @@ func main() {
 	names := strings.Split(*packages, ",")
 	fatal(r.measure(names))
 	for _, name := range names {
-		all, err := find(filepath.Join(r.root, name))
+		all, err := find(r.root, name)
 		fatal(err)
 		random := rand.New(rand.NewPCG(*seed, uint64(len(name))))
 		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })

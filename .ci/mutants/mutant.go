@@ -39,10 +39,10 @@ func (m mutant) change() string {
 // mutated returns the text of the file with the change.
 func (m mutant) mutated() string { return m.text[:m.from] + m.with + m.text[m.to:] }
 
-// find returns all mutants of the files of a package, tests apart.
-func find(dir string) (all []mutant, err error) {
+// find returns all mutants of the files of a package below root, tests apart.
+func find(root, name string) (all []mutant, err error) {
 	for _, pattern := range []string{"*.go", "lua/*.lua"} {
-		files, err := filepath.Glob(filepath.Join(dir, pattern))
+		files, err := filepath.Glob(filepath.Join(root, name, pattern))
 		if err != nil {
 			return nil, err
 		}
@@ -65,7 +65,7 @@ func find(dir string) (all []mutant, err error) {
 			for _, m := range found {
 				m.file, m.text = file, string(text)
 				m.line = 1 + strings.Count(m.text[:m.from], "\n")
-				m.name = filepath.Join(filepath.Base(filepath.Dir(dir)), filepath.Base(dir), strings.TrimPrefix(file, dir))
+				m.name = strings.TrimPrefix(file, root+"/")
 				all = append(all, m)
 			}
 		}
