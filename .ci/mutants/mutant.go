@@ -100,7 +100,7 @@ func goPlaces(text string) (all []mutant, err error) {
 			}
 		case *ast.BasicLit:
 			if n.Kind == token.INT {
-				add(at(n.Pos()), at(n.End()), n.Value+" + 1")
+				add(at(n.Pos()), at(n.End()), "("+n.Value+" + 1)")
 			}
 		case *ast.IfStmt:
 			add(at(n.Cond.Pos()), at(n.Cond.End()), "!("+text[at(n.Cond.Pos()):at(n.Cond.End())]+")")

@@ -290,3 +290,26 @@ func TestStore_Take_unknownVerdict(t *testing.T) {
 	f.miss(l, c.Key, 1)
 	f.hit(l, c.Key, 1)
 }
+
+// A denial of a cost above the capacity is cached until the Remaining of a window changes. That of a bucket is
+// computed.
+func TestStore_Take_neverUntilRemainingChanges(t *testing.T) {
+	eachAlgorithm(t, func(f *fixture, rule func(string, core.Limit) core.Rule) {
+		r := rule("r", core.PerMinute(6))
+		l := f.limiter(r)
+		f.elsewhere(l, "k", 2)
+		first := f.miss(l, "k", 7)
+		if first.RetryAfter != core.Never {
+			f.Fatalf("RetryAfter is %v, want Never", first.RetryAfter)
+		}
+		f.hit(l, "k", 7)
+		f.advance(max(first.State(0).Window, first.State(0).ResetAfter))
+		ask := f.miss
+		if r.Algorithm().IsBucket() {
+			ask = f.hit
+		}
+		if got := ask(l, "k", 7).State(0).Remaining; got != 6 {
+			f.Errorf("later, %d remain, want 6", got)
+		}
+	})
+}
