@@ -291,8 +291,8 @@ func TestStore_Take_unknownVerdict(t *testing.T) {
 	f.hit(l, c.Key, 1)
 }
 
-// A denial of a cost above the capacity is cached until the Remaining of a window changes. That of a bucket is
-// computed.
+// A denial of a cost above the capacity is cached until the Remaining of a window changes. The Remaining of a
+// bucket is computed.
 func TestStore_Take_neverUntilRemainingChanges(t *testing.T) {
 	eachAlgorithm(t, func(f *fixture, rule func(string, core.Limit) core.Rule) {
 		r := rule("r", core.PerMinute(6))
