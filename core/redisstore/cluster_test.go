@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -430,12 +431,15 @@ func TestSentinel_failover(t *testing.T) {
 	testkit.Must(t, set.Failover())
 	for _, u := range all {
 		eventually(t, func() error {
-			for range 20 { // also on connections from before the failover
-				if _, err := u.idle.Peek(t.Context(), "k"); err != nil {
-					return err
-				}
+			errs := make(chan error, 20)
+			for range cap(errs) { // on connections from before the failover, and on new ones
+				go func() { _, err := u.idle.Peek(t.Context(), "k"); errs <- err }()
 			}
-			return nil
+			var err error
+			for range cap(errs) {
+				err = cmp.Or(<-errs, err)
+			}
+			return err
 		})
 		u.before = u.admitted.Load()
 		if got := testkit.Used(t, u.idle, "k"); !slices.Equal(got, []int{first, first}) {
