@@ -43,9 +43,9 @@ UNRACED := \
 empty   :=
 UNRACED := $(subst $(empty) $(empty),|,$(strip $(UNRACED)))
 
-# The packages of UNRACED, and a pattern for those without goroutines and shared state.
-PARTLY := ./core/redisstore ./core/rules ./core/failover ./core ./core/storetest ./core/lease ./core/resilient ./core/denycache ./core/memstore ./core/observe ./core/inspect ./cmd/weir ./cmd/weir/internal/playground ./cmd/weir/internal/trace ./keyfunc ./nethttplimit ./ginlimit ./echolimit ./echolimit/v5 ./core/gate/adapter ./core/gate/gatetest
-PLAIN  := /(core/driver|cmd/weir/internal/playground/.*|cmd/weir/internal/simulate|core/storetest/internal/oracle|core/internal/argument)$$
+# A pattern for the packages without goroutines and shared state, and a command that lists all others.
+PLAIN := /(core/driver|cmd/weir/internal/playground/.*|cmd/weir/internal/simulate|core/storetest/internal/oracle|core/internal/argument)$$
+RACED  = $$($(GO) list ./... | grep -v -E '$(PLAIN)')
 
 # The packages that take the longest come first, so that the others run beside them.
 LONGEST := ./core/redisstore ./core/rules ./core/failover ./core/lease ./core/storetest
@@ -53,9 +53,9 @@ LONGEST := ./core/redisstore ./core/rules ./core/failover ./core/lease ./core/st
 .PHONY: test
 test: deps ## run every test on a real Redis, with the race detector where there are goroutines
 	@echo "$(GO) test -race -vet=off $(TESTFLAGS) -skip UNRACED ./..."; \
-	CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 $(GO) test -race -vet=off $(TESTFLAGS) -skip '$(UNRACED)' $(LONGEST) $$($(GO) list ./... | grep -v -E '$(PLAIN)')
-	@echo "$(GO) test -vet=off $(TESTFLAGS) -run UNRACED $(PARTLY)"; \
-	WEIR_REQUIRE_REDIS=1 $(GO) test -vet=off $(TESTFLAGS) -run '$(UNRACED)' $(PARTLY)
+	CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 $(GO) test -race -vet=off $(TESTFLAGS) -skip '$(UNRACED)' $(LONGEST) $(RACED)
+	@echo "$(GO) test -vet=off $(TESTFLAGS) -run UNRACED ./..."; \
+	WEIR_REQUIRE_REDIS=1 $(GO) test -vet=off $(TESTFLAGS) -run '$(UNRACED)' $(LONGEST) $(RACED)
 	$(GO) test -vet=off $(TESTFLAGS) $$($(GO) list ./... | grep -E '$(PLAIN)')
 	@set -e; for module in $(OTHERS); do \
 		echo "$(GO) test $(TESTFLAGS) ./... ($$module)"; \

@@ -48,8 +48,8 @@ var (
 //   - the query of the URL has a parameter with this name, which r.FormValue might return
 //
 // errors.As finds an [*http.MaxBytesError] in the error of a long body, and the error of the reader of a body
-// that cannot be read. [FirstOf] goes on only if no handler can find a value that
-// reads JSON, or chooses a decoder by the Content-Type as net/http, Gin and Echo do.
+// that cannot be read. [FirstOf] goes on only if no value can be found by a handler that reads JSON, or that
+// chooses a decoder by the Content-Type as net/http, Gin and Echo do.
 //
 // FormValue reads the body before the limit is decided, so set the timeouts of the [http.Server].
 // The handler can read the body as if nothing had happened, with limits of its own. If a middleware
@@ -66,15 +66,13 @@ func FormValue(name string) Func {
 	inQuery := unusable(fmt.Sprintf("the form field %q is in the URL", name))
 	otherCase := unusable(fmt.Sprintf("the form field %q is written in another case", name))
 	return func(ctx context.Context, r *http.Request) (string, error) {
-		var query, values fieldValues
-		if r.URL != nil {
-			if err := query.addEncoded(r.URL.RawQuery, name); err != nil {
-				return "", errBadQuery.with(err)
-			}
-		}
-		if query.n > 0 || query.folded { // Bind of Echo ignores the case
+		switch found, err := inURL(r, name); {
+		case err != nil:
+			return "", err
+		case found:
 			return "", inQuery
 		}
+		var values fieldValues
 		use, err := values.addForm(ctx, r, name)
 		switch {
 		case err != nil:
@@ -88,6 +86,19 @@ func FormValue(name string) Func {
 		}
 		return "", missing.about(use)
 	}
+}
+
+// inURL reports whether the query of the URL has a field called name, in any case, because Bind of Echo ignores
+// the case.
+func inURL(r *http.Request, name string) (found bool, err error) {
+	if r.URL == nil {
+		return false, nil
+	}
+	var v fieldValues
+	if err := v.addEncoded(r.URL.RawQuery, name); err != nil {
+		return false, errBadQuery.with(err)
+	}
+	return v.n > 0 || v.folded, nil
 }
 
 // fieldValues are the values of one field of a form.

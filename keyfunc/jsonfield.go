@@ -44,8 +44,8 @@ var (
 //     contains U+FFFD, the sign of an invalid escape
 //
 // errors.As finds an [*http.MaxBytesError] in the error of a long body, and the error of the reader of a body
-// that cannot be read. [FirstOf] goes on only if no handler can find a value that
-// reads JSON, or chooses a decoder by the Content-Type as net/http, Gin and Echo do.
+// that cannot be read. [FirstOf] goes on only if no value can be found by a handler that reads JSON, or that
+// chooses a decoder by the Content-Type as net/http, Gin and Echo do.
 //
 // A handler must not decode integers above 2^53 into a float64 or any, which rounds them: a client
 // could then use several keys for one value. The same is true of fields with the option "string" of
@@ -70,13 +70,10 @@ func JSONField(name string) Func {
 	inQuery := unusable(fmt.Sprintf("the field %q is in the URL", name))
 	repeated := unusable(fmt.Sprintf("the JSON field %q occurs more than once", name))
 	return func(ctx context.Context, r *http.Request) (string, error) {
-		var query fieldValues
-		if r.URL != nil {
-			if err := query.addEncoded(r.URL.RawQuery, name); err != nil {
-				return "", errBadQuery.with(err)
-			}
-		}
-		if query.n > 0 || query.folded { // a handler that binds a form or a query would use it
+		switch found, err := inURL(r, name); { // a handler that binds a form or a query would use it
+		case err != nil:
+			return "", err
+		case found:
 			return "", inQuery
 		}
 		if !hasBody(ctx, r) {

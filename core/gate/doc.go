@@ -107,12 +107,12 @@
 // place and has it until its handler has returned, panicked or returned an error, even if the client has
 // hung up. A leaky bucket delays a request that has its place already.
 //
+//	exports := core.Must(core.New(store, core.InFlight("exports", 5)))
+//	limit := nethttplimit.New(exports, user)
+//
 // A gate takes places when it knows all keys. A key function that reads the body, such as
 // [keyfunc.FormValue], can wait for a slow client, and no place bounds these requests. To bound them, put a
 // gate with the InFlight around that of the other keys.
-//
-//	exports := core.Must(core.New(store, core.InFlight("exports", 5)))
-//	limit := nethttplimit.New(exports, user)
 //
 // [Refund], [Settle] and RefundIf change the costs of other rules and leave the place taken. [Reset] frees
 // all places of the key: the requests that run have none from then on, and their ends free none.

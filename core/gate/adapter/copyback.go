@@ -3,9 +3,9 @@ package adapter
 import "net/http"
 
 // CopyBack sets the fields MultipartForm, Form, PostForm and Pattern of original to those of r, which code
-// inside the gate has set. original is the request that was given to [Gate.Admit], and r the request that the framework has
-// when the handler has returned or panicked. If both are the same, or r is nil, CopyBack does nothing. A form
-// that original has already is kept.
+// inside the gate has set. original is the request that was given to [Gate.Admit], and r the request that the
+// framework has when the handler has returned or panicked. If both are the same, or r is nil, CopyBack does
+// nothing. A form that original has already is kept.
 //
 // net/http removes the temporary files of the MultipartForm of the request that it has made, and code
 // around a gate, such as a log, finds the route and the form there. An adapter defers CopyBack before it
