@@ -25,6 +25,11 @@ var (
 // with ShouldBindBodyWith.
 const ginBody = "_gin-gonic/gin/bodybyteskey"
 
+func keptByGin(ctx context.Context) []byte {
+	data, _ := ctx.Value(ginBody).([]byte)
+	return data
+}
+
 // A body replaces the body of a request. Its readers get the bytes that were read for a key, and then the
 // error that has ended the reading or the rest of the original.
 type body struct {
@@ -56,9 +61,7 @@ func watch(r *http.Request) (used func() bool) {
 		return func() bool { return false }
 	}
 	b := bodyOf(r)
-	b.mu.Lock()
-	b.used = false
-	b.mu.Unlock()
+	b.setUsed(false)
 	return func() bool {
 		now, ok := r.Body.(*body)
 		b.mu.Lock()
@@ -71,9 +74,7 @@ func watch(r *http.Request) (used func() bool) {
 func bytesOf(ctx context.Context, r *http.Request) ([]byte, error) {
 	data, err := contentOf(ctx, r)
 	if b, ok := r.Body.(*body); ok {
-		b.mu.Lock()
-		b.used = true
-		b.mu.Unlock()
+		b.setUsed(true)
 	}
 	return data, err
 }
@@ -85,7 +86,7 @@ func bytesOf(ctx context.Context, r *http.Request) ([]byte, error) {
 // The error is a NoKeyError if the body is longer than maxBody, which includes a body whose ContentLength
 // says so, if its reader returns an error, or if nothing is left of it. If r has no body, there are no bytes.
 func contentOf(ctx context.Context, r *http.Request) ([]byte, error) {
-	if data, ok := ctx.Value(ginBody).([]byte); ok && len(data) > 0 {
+	if data := keptByGin(ctx); len(data) > 0 {
 		return data, nil
 	}
 	if r.Body == nil || r.Body == http.NoBody {
@@ -111,7 +112,7 @@ func contentOf(ctx context.Context, r *http.Request) ([]byte, error) {
 
 // isConsumed reports whether nothing is left of the body of r, as after a form was parsed.
 func isConsumed(ctx context.Context, r *http.Request) bool {
-	if data, ok := ctx.Value(ginBody).([]byte); ok && len(data) > 0 {
+	if len(keptByGin(ctx)) > 0 {
 		return false
 	}
 	if r.Body == nil || r.Body == http.NoBody {
@@ -146,6 +147,12 @@ func (b *body) fill() ([]byte, error) {
 		b.mu.Unlock()
 	}
 	return b.begin, b.err
+}
+
+func (b *body) setUsed(used bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used = used
 }
 
 // unread reports whether no reader has read anything of b.
