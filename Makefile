@@ -52,10 +52,10 @@ LONGEST := ./core/redisstore ./core/rules ./core/failover ./core/lease ./core/st
 
 .PHONY: test
 test: deps ## run every test on a real Redis, with the race detector where there are goroutines
-	@echo "$(GO) test -race -vet=off $(TESTFLAGS) -skip UNRACED ./..."; \
-	CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 $(GO) test -race -vet=off $(TESTFLAGS) -skip '$(UNRACED)' $(LONGEST) $(RACED)
-	@echo "$(GO) test -vet=off $(TESTFLAGS) -run UNRACED ./..."; \
-	WEIR_REQUIRE_REDIS=1 $(GO) test -vet=off $(TESTFLAGS) -run '$(UNRACED)' $(LONGEST) $(RACED)
+	@echo "$(GO) test -race -vet=off -p 3 $(TESTFLAGS) -skip UNRACED ./..."; \
+	CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 $(GO) test -race -vet=off -p 3 $(TESTFLAGS) -skip '$(UNRACED)' $(LONGEST) $(RACED)
+	@echo "$(GO) test -vet=off -p 3 $(TESTFLAGS) -run UNRACED ./..."; \
+	WEIR_REQUIRE_REDIS=1 $(GO) test -vet=off -p 3 $(TESTFLAGS) -run '$(UNRACED)' $(LONGEST) $(RACED)
 	$(GO) test -vet=off $(TESTFLAGS) $$($(GO) list ./... | grep -E '$(PLAIN)')
 	@set -e; for module in $(OTHERS); do \
 		echo "$(GO) test $(TESTFLAGS) ./... ($$module)"; \

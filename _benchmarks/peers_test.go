@@ -123,9 +123,13 @@ func TestPeers_Header(t *testing.T) {
 		if (admitted == 30) != peer.forwarded {
 			t.Errorf("%s: admitted %d of 30 requests with another X-Forwarded-For each, want all: %v", name, admitted, peer.forwarded)
 		}
-		h = peer.make(t, 1)
-		_ = ask(h, "")
-		got := ask(h, "").Header.Get("Retry-After")
+		var got string
+		for second := int64(-1); second != time.Now().Unix(); { // both requests in one window, which begins with a second
+			second = time.Now().Unix()
+			h = peer.make(t, 1)
+			_ = ask(h, "")
+			got = ask(h, "").Header.Get("Retry-After")
+		}
 		if _, err := time.Parse(time.RFC1123, got); err == nil {
 			got = "date"
 		}

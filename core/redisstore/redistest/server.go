@@ -73,10 +73,11 @@ func (s *Server) Close() {
 	}
 }
 
-// Client returns a new client with go-redis's default options and the password set by
-// "--requirepass". Each edit may change the options. Close closes the client.
+// Client returns a new client with go-redis's default options, the password set by "--requirepass"
+// and a ReadTimeout of a minute, because a server on a busy machine may answer after the default
+// of 3 seconds. Each edit may change the options. Close closes the client.
 func (s *Server) Client(edit ...func(*redis.Options)) *redis.Client {
-	opts := &redis.Options{Addr: s.Addr, Password: s.inst.password}
+	opts := &redis.Options{Addr: s.Addr, Password: s.inst.password, ReadTimeout: startTimeout}
 	for _, f := range edit {
 		f(opts)
 	}
