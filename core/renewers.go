@@ -72,7 +72,7 @@ func (l *renewerList) endLocal(h *hold) {
 	l.locals[h.index] = l.locals[last]
 	l.locals[h.index].index = h.index
 	l.locals[last] = nil
-	l.locals, h.index = l.locals[:last], -1
+	l.locals = l.locals[:last]
 	if h.timer != nil {
 		h.timer.Stop()
 	}

@@ -44,6 +44,21 @@ func TestProber_NoTraffic(t *testing.T) {
 	})
 }
 
+// The probes of a suspect primary are some time apart, so a primary that fails for a moment is not left.
+func TestProber_FailsForAMoment(t *testing.T) {
+	eachPair(t, func(t *testing.T, p *pair) {
+		p.set(refuse)
+		p.allow("k")
+		p.is(failover.Primary)
+		p.set()
+		time.Sleep(time.Second)
+		p.is(failover.Primary)
+		if n := p.Stats().Probes; n == 0 || n > 3 {
+			t.Errorf("after one failure: got %d probes, expected 1 to 3", n)
+		}
+	})
+}
+
 // A primary that fails while the breaker is half-open is probed as soon as any other.
 func TestProber_LostWhileHalfOpen(t *testing.T) {
 	eachPair(t, func(t *testing.T, p *pair) {

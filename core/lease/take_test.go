@@ -103,6 +103,20 @@ func TestStore_Take_RestEnds(t *testing.T) {
 	}
 }
 
+// A used up bucket rests for 10 ms, however many tokens refill in that time.
+func TestStore_Take_Rest(t *testing.T) {
+	bubbleEach(t, []core.Rule{
+		core.TokenBucket("2", core.PerSecond(200)), core.TokenBucket("50", core.PerSecond(5000)), core.TokenBucket("200", core.PerSecond(20_000)),
+	}, func(x *fixture, rule core.Rule) {
+		x.behind.Set(storetest.Delay(time.Microsecond, time.Microsecond))
+		l := x.limiter(x.lease(), rule)
+		x.drain(l)
+		if d := x.ask(l, 1); d.Allowed || d.RetryAfter < 9*time.Millisecond || d.RetryAfter > 10*time.Millisecond {
+			x.Fatalf("expected a denial with a RetryAfter of 9 to 10 ms, got %+v", d)
+		}
+	})
+}
+
 // A denied cost is admitted after its RetryAfter, and a cost above the capacity never.
 func TestStore_Take_RetryAfter(t *testing.T) {
 	bubbleEach(t, []core.Rule{
