@@ -3,6 +3,7 @@
 //	go run ./.ci/mutants                        # 20 changes of each package but core/redisstore, from seed 1
 //	go run ./.ci/mutants -packages core/redisstore
 //	go run ./.ci/mutants -faults                # puts known faults back, one after the other
+//	go run ./.ci/mutants -simulated             # the changes that the simulation has to notice
 //
 // A change that no test notices is a missing test, dead code, or equivalent: read it. The files of the
 // repository stay as they are, because the go command gets each change as an overlay.
@@ -28,6 +29,7 @@ func main() {
 	seed := flag.Uint64("seed", 1, "the `seed` of the choice")
 	limit := flag.Duration("timeout", 2*time.Minute, "the longest `time` of the tests of one package")
 	onlyFaults := flag.Bool("faults", false, "put the known faults back, instead of random changes")
+	onlySimulated := flag.Bool("simulated", false, "make the changes that the simulation has to notice")
 	out := flag.String("out", "", "a `file` for the table, besides the terminal")
 	flag.Parse()
 
@@ -39,11 +41,19 @@ func main() {
 	defer os.RemoveAll(r.dir)
 
 	t := newTable(*out)
-	if *onlyFaults {
-		for _, f := range faults {
+	list := faults
+	if *onlySimulated {
+		list = simulated
+	}
+	if *onlyFaults || *onlySimulated {
+		for _, f := range list {
 			m, err := f.mutant(r.root)
 			fatal(err)
-			t.add(f.name, m, r.try(m, []string{f.test}))
+			result := r.try(m, []string{f.test})
+			if result.killer == invalid {
+				fatal(fmt.Errorf("%q cannot be compiled", f.name))
+			}
+			t.add(f.name, m, result)
 		}
 		t.end()
 		return

@@ -122,15 +122,17 @@ func (r *runner) try(m mutant, packages []string) result {
 		}
 	}
 	for _, p := range packages {
-		path, run, _ := strings.Cut(p, " ") // a fault names a test
+		path, run, _ := strings.Cut(p, " ") // a fault names a test, and flags for it
+		run, flags, _ := strings.Cut(run, " ")
 		args := []string{"test", "-overlay", overlay, "-vet=off", "-count=1", "-failfast", "-timeout", r.limit.String()}
 		if run != "" {
 			args = append(args, "-run", run)
 		} else if path != "core/redisstore" {
 			args = append(args, "-short")
 		}
-		if _, err := goCommand(r.root, append(args, "./"+path)...); err != nil {
-			return result{p, time.Since(begun)}
+		args = append(append(args, "./"+path), strings.Fields(flags)...)
+		if _, err := goCommand(r.root, args...); err != nil {
+			return result{path, time.Since(begun)}
 		}
 	}
 	return result{"", time.Since(begun)}

@@ -1,0 +1,127 @@
+package sim
+
+import (
+	"fmt"
+	"math/big"
+	"strings"
+	"sync"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// A catalog has the rules of a simulation. The arguments of a script have the numbers of a rule, and the key
+// has the name of its state; the catalog finds the rule to which both belong.
+type catalog struct {
+	mu    sync.Mutex
+	rules map[string][]*driver.Compiled // by library and name of the state
+}
+
+func newCatalog() *catalog { return &catalog{rules: map[string][]*driver.Compiled{}} }
+
+// libraries has the names of algorithms in Lua.
+var libraries = map[driver.Algorithm]string{
+	driver.TokenBucket: "bucket", driver.LeakyBucket: "bucket", driver.FixedWindow: "fixed_window", driver.SlidingWindow: "sliding_window",
+	driver.SlidingLog: "sliding_log", driver.InFlight: "in_flight", driver.Quota: "quota",
+}
+
+// add adds a rule, unless one with the same numbers is there.
+func (c *catalog) add(r *driver.Compiled) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name := libraries[r.Algorithm] + " " + r.StateName
+	for _, old := range c.rules[name] {
+		if old.Constants == r.Constants && old.Shadow == r.Shadow || r.Algorithm == driver.Quota && old.Constants.Capacity == r.Constants.Capacity && old.Shadow == r.Shadow {
+			return
+		}
+	}
+	c.rules[name] = append(c.rules[name], r)
+}
+
+// find returns the rule and the cost of a charge, which must be 1 if unit is true: buckets of several rules
+// have equal arguments if a cost of one has the price of another cost of the other.
+func (c *catalog) find(key, library string, args []string, shadow, unit bool) (*driver.Compiled, int64, error) {
+	_, name, _ := strings.Cut(key, "}")
+	_, name, _ = strings.Cut(name, ":")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	numbers := make([]int64, len(args))
+	for i, a := range args {
+		numbers[i] = integer(a)
+	}
+	var any *driver.Compiled // with the numbers; an Adjust does not say whether the rule is a shadow
+	var anyCost int64
+	for _, r := range c.rules[library+" "+name] {
+		cost, ok := costOf(r, numbers)
+		if ok = ok && (!unit || cost == 1); ok && r.Shadow == shadow {
+			any, anyCost = r, cost
+			break
+		} else if ok {
+			any, anyCost = r, cost
+		}
+	}
+	if any == nil {
+		return nil, 0, fmt.Errorf("no rule has the key %s and the arguments %v of %s", key, args, library)
+	}
+	if any.Algorithm == driver.Quota {
+		any = any.During(driver.Periods{Start: numbers[2], Boundary: numbers[3], End: numbers[4]})
+	}
+	return any, anyCost, nil
+}
+
+// costOf returns the cost of a charge of r with these arguments, or false if r has other arguments.
+func costOf(r *driver.Compiled, n []int64) (int64, bool) {
+	k := &r.Constants
+	switch k.Algorithm {
+	case driver.TokenBucket, driver.LeakyBucket:
+		return priced(r, n)
+	case driver.FixedWindow:
+		return n[0], n[1] == k.Capacity && n[2] == k.Period
+	case driver.SlidingWindow:
+		return n[0], n[1] == k.Capacity && n[2] == k.Period && n[3] == k.SubWindow
+	case driver.SlidingLog:
+		return n[0], n[1] == k.Capacity && n[2] == k.Period
+	case driver.InFlight:
+		return 1, n[0] == k.Capacity && n[1] == k.Period
+	default:
+		return n[0], n[1] == k.Capacity
+	}
+}
+
+// priced is costOf for a bucket, whose arguments have the price of the cost.
+func priced(r *driver.Compiled, n []int64) (int64, bool) {
+	k := &r.Constants
+	full, headroom := n[1], n[1] < 0
+	if headroom {
+		full = -1 - full
+	}
+	if full != k.Full.Micros || n[2] != k.Denominator || (n[3] >= 0) != (k.Algorithm == driver.LeakyBucket) || headroom != (k.Headroom != driver.Span{}) {
+		return 0, false
+	}
+	price, rest := driver.Span{Micros: n[0]}, n[4:]
+	if k.Denominator > 1 {
+		price.Frac = rest[0]
+		if rest[1] != k.Full.Frac {
+			return 0, false
+		}
+		rest = rest[2:]
+	}
+	if headroom && (driver.Span{Micros: rest[0], Frac: rest[1]}) != r.Price(k.Capacity) {
+		return 0, false
+	}
+	if price == k.Unit {
+		return 1, true
+	}
+	cost := new(big.Int).Div(units(price, k.Denominator), units(k.Unit, k.Denominator)).Int64()
+	for c := max(1, cost-1); c <= cost+1; c++ { // a price may be rounded
+		if r.Price(c) == price {
+			return c, true
+		}
+	}
+	return 0, false
+}
+
+// units returns s in parts of 1/denominator us.
+func units(s driver.Span, denominator int64) *big.Int {
+	n := new(big.Int).Mul(big.NewInt(s.Micros), big.NewInt(denominator))
+	return n.Add(n, big.NewInt(s.Frac))
+}

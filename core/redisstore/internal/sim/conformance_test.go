@@ -1,0 +1,40 @@
+package sim
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/storetest"
+)
+
+// The simulated server decides as a real Redis does: both pass the suite that each store has to pass.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T) *storetest.Harness {
+		w := newWorld(1)
+		s := newServer(w, 0)
+		clock := new(storetest.Clock)
+		s.fixed, s.scriptTime = clock.Micros, 0
+		l := &link{w: w, server: s, conns: map[*conn]struct{}{}}
+		rdb := redis.NewClient(&redis.Options{
+			Addr: s.addr, DisableIdentity: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+			Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx) },
+		})
+		t.Cleanup(func() { _ = rdb.Close() })
+		learning := &storetest.Fake{Store: redisstore.New(rdb, redisstore.Unbatched(), redisstore.Timeout(time.Minute))} // in a queue, real time would pass
+		learning.Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+			for i := range charges {
+				w.rules.add(charges[i].Rule)
+			}
+			return next(ctx, charges)
+		})
+		return clock.Harness(learning)
+	})
+}

@@ -1,0 +1,69 @@
+package sim
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// An invariant is what simulations check. The sentence is in the documentation, in the file source.
+type invariant struct {
+	name, source, sentence string
+}
+
+// That no goroutine is left, package testing/synctest checks.
+var (
+	placesAtServer = &invariant{"places at the server", "in_flight.go",
+		"InFlight returns a rule that admits at most n events of a key at the same time, in all processes that share a Store."}
+	placesHeld = &invariant{"events with a place", "failover/doc.go",
+		"With Instances, up to 2·B events are therefore in flight"}
+	placeKept = &invariant{"places are kept", "in_flight.go",
+		"While an event runs, this package renews its lease"}
+	placeFreed = &invariant{"places are freed", "reservation.go",
+		"The end of ctx does not matter: an event that was cancelled frees its places, too."}
+	placesBack = &invariant{"all places come back", "in_flight.go",
+		"A place that is not freed lapses at the end of its lease, [Rule.Hold]"}
+	eventsInSpan = &invariant{"events in a span of time", "lease/doc.go",
+		"a token bucket admits at most Burst + rate x T events in any span T"}
+	chargedOnce = &invariant{"charged once", "limiter.go",
+		"On an error the Reservation is nil, and the event has been charged at most once, or not at all."}
+	capacityBack = &invariant{"all capacity comes back", "redisstore/store.go",
+		"Every key has a TTL and expires when its state equals the state of a new key."}
+	deniedRightly = &invariant{"denied only at the limit", "denycache/doc.go",
+		"The cache never admits, and it denies only events that the Store would deny"}
+	answered = &invariant{"a healthy server is used", "redisstore/store.go",
+		"A command that certainly did not run is sent again within the deadline"}
+	inTime = &invariant{"in time", "redisstore/store.go",
+		"Take and Adjust return within [Timeout], regardless of the configuration of the client."}
+	breakerOpens = &invariant{"the breaker opens", "failover/doc.go",
+		"The breaker opens when five calls in a row have failed"}
+	breakerCloses = &invariant{"the breaker closes", "failover/doc.go",
+		"A primary that returns is in full use after about 1 s"}
+	refundAfterStep = &invariant{"a refund after a step of the clock", "driver/charge.go",
+		"An Age above now - At shows that the clock of the store has stepped back."}
+	blocked = &invariant{"a block is enforced", "rules/override.go",
+		"within two seconds in every process that watches the source"}
+)
+
+var invariants = []*invariant{
+	placesAtServer, placesHeld, placeKept, placeFreed, placesBack, eventsInSpan, chargedOnce, capacityBack, deniedRightly, answered,
+	inTime, breakerOpens, breakerCloses, refundAfterStep, blocked,
+}
+
+// The documentation has the sentences of the invariants.
+func TestInvariants_Documented(t *testing.T) {
+	t.Parallel()
+	for _, i := range invariants {
+		t.Run(i.name, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join("..", "..", "..", filepath.FromSlash(i.source)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			words := strings.Fields(strings.ReplaceAll(string(text), "//", " "))
+			if !strings.Contains(strings.Join(words, " "), i.sentence) {
+				t.Errorf("%s does not say %q", i.source, i.sentence)
+			}
+		})
+	}
+}

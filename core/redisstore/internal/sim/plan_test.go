@@ -1,0 +1,177 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/weir-go/weir/core"
+)
+
+// A plan is a kind of deployment, with its load and its faults.
+type plan struct {
+	name      string
+	servers   int
+	processes int
+	stores    stores
+	cluster   bool // the servers are the nodes of a Cluster
+	oneSlot   bool // a plain client is before a Cluster, or a proxy: scripts with keys of several slots fail
+	pool      int  // connections, of which warm are opened in the beginning
+	warm      int
+	apart     bool // the clock of a server differs from those of the processes by up to ten minutes
+
+	length     time.Duration
+	idle       time.Duration // of clients, on average
+	hold       time.Duration
+	chargeTime time.Duration // of a server, for each charge of a script
+	scale      int           // of the limits of the rates
+	load       load
+
+	every  time.Duration // between faults, on average
+	faults []string
+
+	expected []*invariant // that it violates at present: see TestExpected
+}
+
+// The stores of a process.
+type stores int
+
+const (
+	plain     stores = iota // redisstore
+	leased                  // lease over denycache over redisstore
+	resilient               // package resilient, and lease over it
+)
+
+// A load is the number of clients of each kind in each process.
+type load struct {
+	places    int // take places
+	keys      int // of places; 2 if it is 0
+	users     int // keys with a process of their own, of which events never take more than n places
+	rates     int // for each rate
+	only      []int
+	refunds   int
+	joint     int // decide about two keys together
+	heavy     int // make events with a large cost
+	overrides int // users that are blocked
+	hot       int // use one key all the time, and stop for a while
+}
+
+const (
+	places      = 3 // of each key
+	usersPlaces = 2
+	timeout     = 100 * time.Millisecond // redisstore.DefaultTimeout
+)
+
+var network = []string{"reset", "flaky", "flaky", "stall", "dropOut", "dropBack", "freeze", "crash", "forget"}
+
+func with(faults []string, more ...string) []string {
+	return append(append([]string(nil), faults...), more...)
+}
+
+var plans = []plan{
+	{
+		name: "slow", servers: 1, processes: 3, stores: resilient, pool: 10, length: 100 * time.Hour, idle: time.Hour, hold: time.Hour,
+		load: load{places: 4, rates: 1}, every: 3 * time.Hour, faults: with(network, "partition", "loading", "readonly", "stopped"),
+	},
+	{
+		name: "plain", servers: 1, processes: 3, pool: 10, length: 100 * time.Second, idle: time.Second, hold: 5 * time.Second, apart: true,
+		load: load{places: 5, rates: 2}, every: 5 * time.Second, faults: with(network, "slow", "kill", "loading", "readonly", "die", "memory", "stopped", "fade"),
+	},
+	{
+		name: "lapse", servers: 1, processes: 3, pool: 10, length: time.Minute, idle: 100 * time.Millisecond, hold: 2 * time.Second,
+		load: load{places: 8, keys: 1}, every: 3 * time.Second, faults: []string{"fade", "fade", "fade", "partition", "stall"},
+	},
+	{
+		name: "lease", servers: 1, processes: 3, stores: leased, pool: 10, length: 40 * time.Second, idle: 45 * time.Millisecond, scale: 6, apart: true,
+		load: load{rates: 2}, every: 6 * time.Second, faults: with(network, "slow", "loading"),
+	},
+	{
+		name: "hot", servers: 1, processes: 3, stores: leased, pool: 10, length: 40 * time.Second, idle: 45 * time.Millisecond, scale: 20,
+		load: load{hot: 2}, every: 15 * time.Second, faults: []string{"reset", "stall", "forget"},
+	},
+	{
+		name: "resilient", servers: 1, processes: 3, stores: resilient, pool: 10, length: 2 * time.Minute, idle: time.Second, hold: 5 * time.Second,
+		load: load{places: 5, rates: 2}, every: 8 * time.Second, faults: with(network, "slow", "partition", "loading", "readonly", "memory", "stopped"),
+	},
+	{
+		name: "busy", servers: 1, processes: 2, stores: resilient, pool: 10, length: 20 * time.Second, idle: 30 * time.Millisecond, hold: 5 * time.Second, scale: 50,
+		load: load{places: 3, rates: 2}, every: 6 * time.Second, faults: []string{"partition", "freeze", "crash", "readonly", "loading", "memory"},
+	},
+	{
+		name: "loss", servers: 1, processes: 3, stores: resilient, pool: 10, length: 2 * time.Minute, idle: time.Second, hold: 5 * time.Second,
+		load: load{places: 5, rates: 2}, every: 8 * time.Second, faults: []string{"flush", "failover", "reset", "stepOn", "stepBack", "freeze"},
+	},
+	{
+		name: "refunds", servers: 1, processes: 2, pool: 10, length: time.Minute, idle: 200 * time.Millisecond, apart: true,
+		load: load{refunds: 4}, every: 4 * time.Second, faults: []string{"stepBack", "stepBack", "reset", "dropBack", "stall"},
+	},
+	{
+		name: "moved", servers: 3, processes: 2, cluster: true, pool: 10, length: time.Minute, idle: 300 * time.Millisecond, hold: 5 * time.Second,
+		load: load{places: 6, keys: 6, rates: 2, joint: 2}, every: 6 * time.Second, faults: []string{"migrate", "migrate", "reset"},
+	},
+	{
+		name: "cluster", servers: 3, processes: 2, cluster: true, pool: 10, length: 5 * time.Minute, idle: time.Second, hold: 5 * time.Second,
+		load: load{places: 9, keys: 6, rates: 1}, every: 30 * time.Second, faults: []string{"reset", "freezeLong", "crashLong", "partition", "dropBack"},
+		expected: []*invariant{placeKept, placeFreed},
+	},
+	{
+		name: "proxy", servers: 1, processes: 2, oneSlot: true, pool: 10, length: time.Minute, idle: time.Second, hold: 5 * time.Second,
+		load: load{places: 6, keys: 6, joint: 2}, every: 20 * time.Second, faults: []string{"reset"},
+		expected: []*invariant{answered, placeKept},
+	},
+	{
+		name: "forgotten", servers: 1, processes: 2, stores: resilient, pool: 40, warm: 30, length: 2 * time.Minute, idle: 300 * time.Millisecond, hold: 5 * time.Second,
+		load: load{places: 3, rates: 1}, every: 40 * time.Second, faults: []string{"die"},
+		expected: []*invariant{breakerCloses, placeKept},
+	},
+	{
+		name: "pause", servers: 1, processes: 2, pool: 10, length: time.Minute, idle: 50 * time.Millisecond, hold: 30 * time.Second,
+		load: load{users: 8}, every: 8 * time.Second, faults: []string{"pause"},
+		expected: []*invariant{deniedRightly},
+	},
+	{
+		name: "overload", servers: 1, processes: 2, pool: 8, length: 10 * time.Second, idle: 20 * time.Millisecond, hold: 5 * time.Second, chargeTime: 100 * time.Microsecond, scale: 1000,
+		load: load{places: 20, keys: 20, rates: 10, only: []int{0, 2}, heavy: 60}, every: time.Hour,
+		expected: []*invariant{placeFreed},
+	},
+	{
+		name: "overrides", servers: 1, processes: 3, stores: resilient, pool: 10, length: time.Minute, idle: 200 * time.Millisecond,
+		load: load{overrides: 6}, every: 8 * time.Second, faults: []string{"reset", "flaky", "stall", "partition", "crash", "forget"},
+	},
+}
+
+// A rate is a Limiter of rates.
+type rate struct {
+	rules  func(scale int) []core.Rule
+	atMost bool
+}
+
+const day = 24 * time.Hour
+
+var rates = []rate{
+	{rules: func(scale int) []core.Rule { return []core.Rule{bucket(scale)} }},
+	{rules: func(int) []core.Rule { return []core.Rule{slidingLog()} }},
+	{rules: func(scale int) []core.Rule { return []core.Rule{window(scale)} }},
+	{rules: func(scale int) []core.Rule { return []core.Rule{bucket(scale), slidingLog()} }},
+	{rules: func(int) []core.Rule {
+		return []core.Rule{core.SlidingWindow("sliding", core.Limit{Events: 30, Per: 10 * time.Second}), core.SlidingLog("shadow", core.PerMinute(2)).Shadow()}
+	}},
+	{rules: func(int) []core.Rule {
+		return []core.Rule{core.Quota("quota", core.Daily(40))}
+	}},
+	{rules: func(scale int) []core.Rule { return []core.Rule{bucket(scale)} }, atMost: true},
+}
+
+func bucket(scale int) core.Rule {
+	return core.TokenBucket("bucket", core.Limit{Events: 150 * scale, Per: 10 * time.Second, Burst: 150 * scale})
+}
+
+func slidingLog() core.Rule {
+	return core.SlidingLog("log", core.Limit{Events: 20, Per: 10 * time.Second})
+}
+
+func window(scale int) core.Rule {
+	return core.FixedWindow("window", core.Limit{Events: 150 * scale, Per: 10 * time.Second})
+}
+
+func placeRule(name string, n int, hold time.Duration) core.Rule {
+	return core.InFlight(name, n).Hold(hold)
+}

@@ -1,0 +1,123 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/denycache"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/failover"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/lease"
+	"github.com/weir-go/weir/core/redisstore"
+	rstore "github.com/weir-go/weir/core/resilient"
+	"github.com/weir-go/weir/core/rules"
+)
+
+// A process has the stores and the limiters of a real one.
+type process struct {
+	index    int
+	links    map[string]*link // by the address of the server
+	rdb      redis.UniversalClient
+	failover *rstore.Store // nil without failover
+	places   *core.Limiter
+	users    *core.Limiter
+	rates    []*core.Limiter
+	refunds  *core.Limiter
+	joint    [2]*core.Limiter
+	heavy    *core.Limiter
+	hot      *core.Limiter
+	set      *rules.Set
+	dead     atomic.Bool
+}
+
+// start starts a process. rulesOf has its rules.
+func (s *simulation) start(t *testing.T, index int) *process {
+	p := &process{index: index, links: map[string]*link{}}
+	for _, n := range s.servers {
+		p.links[n.addr] = &link{
+			w: s.world, process: index, server: n, conns: map[*conn]struct{}{},
+			base: 200*time.Microsecond + time.Duration(s.rand(int64(2*time.Millisecond), "base", index, n.index)),
+		}
+	}
+	dial := func(ctx context.Context, _, addr string) (net.Conn, error) { return p.links[addr].dial(ctx) }
+	noNotes := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	if s.plan.cluster {
+		rdb := redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: []string{s.servers[0].addr, s.servers[1].addr}, Dialer: dial, PoolSize: s.plan.pool, DisableIdentity: true, MaintNotificationsConfig: noNotes,
+		})
+		// go-redis holds a mutex while it asks for COMMAND, and a goroutine that waits for a mutex stops the
+		// time of the bubble.
+		_ = rdb.Do(context.Background(), "get", "a").Err()
+		p.rdb = rdb
+	} else {
+		p.rdb = redis.NewClient(&redis.Options{
+			Addr: s.servers[0].addr, Dialer: dial, PoolSize: s.plan.pool, DisableIdentity: true, MaintNotificationsConfig: noNotes,
+		})
+	}
+	var store, fast driver.Store
+	switch s.plan.stores {
+	case resilient:
+		p.failover = rstore.New(p.rdb, rstore.Instances(s.plan.processes), rstore.OnChange(func(from, to failover.State, _ error) {
+			s.logf("p%d is %v, was %v", index, to, from)
+		}))
+		store, fast = p.failover, lease.New(p.failover)
+	case leased:
+		store = redisstore.New(p.rdb)
+		fast = lease.New(denycache.New(store))
+	default:
+		store = redisstore.New(p.rdb)
+		fast = store
+	}
+	limiter := func(store driver.Store, all ...core.Rule) *core.Limiter {
+		for _, r := range all {
+			s.rules.add(testkit.Compiled(r))
+		}
+		return testkit.Limiter(t, store, all...)
+	}
+	p.places = limiter(store, placeRule("places", places, s.plan.hold))
+	p.users = limiter(store, placeRule("users", usersPlaces, s.plan.hold))
+	for _, r := range rates {
+		p.rates = append(p.rates, limiter(fast, r.rules(s.plan.scale)...))
+	}
+	p.refunds = limiter(store, refundRules()...)
+	p.joint = [2]*core.Limiter{limiter(store, core.SlidingLog("address", core.PerMinute(30))), limiter(store, core.TokenBucket("user", core.PerMinute(30)))}
+	p.heavy = limiter(store, core.SlidingLog("heavy", core.PerSecond(1_000_000)))
+	p.hot = limiter(fast, bucket(s.plan.scale))
+	if s.plan.load.overrides > 0 {
+		s.watch(t, p, store)
+	}
+	var warm sync.WaitGroup
+	for range s.plan.warm {
+		warm.Go(func() { _ = p.rdb.Do(context.Background(), "ping").Err() })
+	}
+	warm.Wait()
+	return p
+}
+
+func (p *process) close() {
+	if p.failover != nil {
+		_ = p.failover.Close()
+	}
+	_ = p.rdb.Close()
+}
+
+func (p *process) String() string { return fmt.Sprint("p", p.index) }
+
+// healthyFor reports whether nothing was wrong for d between p and the server of a key.
+func (s *simulation) healthyFor(p *process, key string, d time.Duration) bool {
+	since := p.links[s.serverOf(key).addr].healthySince()
+	return time.Since(since) >= d && time.Since(s.begin) >= d
+}
+
+// primary reports whether no backup decides.
+func (p *process) primary() bool { return p.failover == nil || p.failover.State() == failover.Primary }

@@ -1,0 +1,354 @@
+package sim
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// A verb is the Lua file of package redisstore that decides.
+type verb string
+
+const (
+	take   verb = "take"
+	atMost verb = "at_most"
+	adjust verb = "adjust"
+)
+
+// known has the verbs of scripts by their hashes.
+var known sync.Map
+
+// hashOfScript returns the hash of a script, and its verb if it is one of redisstore: the one file of which
+// the script has all lines.
+func hashOfScript(script string) (sha string, v verb) {
+	sum := sha1.Sum([]byte(script))
+	sha = hex.EncodeToString(sum[:])
+	if v, ok := known.Load(sha); ok {
+		return sha, v.(verb)
+	}
+	for _, candidate := range []verb{take, atMost, adjust} {
+		if contains(script, sources()[candidate]) {
+			v = candidate
+			known.Store(sha, v)
+		}
+	}
+	return sha, v
+}
+
+func verbOf(sha string) verb {
+	v, ok := known.Load(sha)
+	if !ok {
+		panic("sim: a script that is not one of redisstore")
+	}
+	return v.(verb)
+}
+
+// sources returns the lines of the files of the verbs.
+var sources = sync.OnceValue(func() map[verb][]string {
+	all := map[verb][]string{}
+	for _, v := range []verb{take, atMost, adjust} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "lua", string(v)+".lua"))
+		if err != nil {
+			panic(err)
+		}
+		for l := range strings.Lines(string(text)) {
+			if l = strings.TrimSpace(l); l != "" && !strings.HasPrefix(l, "--") {
+				all[v] = append(all[v], l)
+			}
+		}
+	}
+	return all
+})
+
+func contains(script string, lines []string) bool {
+	for _, l := range lines {
+		_, after, ok := strings.Cut(script, l)
+		if !ok {
+			return false
+		}
+		script = after
+	}
+	return true
+}
+
+func integer(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		panic("sim: " + err.Error())
+	}
+	return n
+}
+
+// A charge is one of a script.
+type charge struct {
+	driver.Charge
+	key   string
+	state driver.State
+	probe []any // what the script reports about the key of a probe, which has no state
+}
+
+// run decides as decisions.lua does.
+func (s *server) run(v verb, keys, argv []string) (reply []any, err error) {
+	now := s.now()
+	reply = append(reply, now, int64(0))
+	for at := 1; at < len(argv); {
+		count, charges, length := integer(argv[at]), integer(argv[at+1]), integer(argv[at+2])
+		args := argv[at+3 : at+3+int(length)]
+		for range count {
+			decoded, err := s.decode(v, keys[:charges], args)
+			if err != nil {
+				return nil, err
+			}
+			keys = keys[charges:]
+			switch v {
+			case take:
+				reply = s.take(reply, decoded, now)
+			case atMost:
+				reply = s.takeAtMost(reply, decoded, now)
+			case adjust:
+				reply = s.adjust(reply, decoded, now)
+			}
+		}
+		at += 3 + int(length)
+	}
+	return reply, nil
+}
+
+var ops = map[string]driver.Op{
+	"spend": driver.Spend, "peek": driver.Peek, "shadow_spend": driver.Spend, "shadow_peek": driver.Peek, "reset": driver.Reset,
+	"credit": driver.Credit, "debit": driver.Debit, "undo": driver.Undo, "renew": driver.Renew,
+}
+
+// sizes has the numbers of arguments of the libraries; a bucket may have more.
+var sizes = map[string]int{"bucket": 4, "fixed_window": 3, "sliding_window": 4, "sliding_log": 4, "in_flight": 2, "quota": 6}
+
+// decode reads the charges of a decision from its arguments.
+func (s *server) decode(v verb, keys, args []string) (charges []*charge, err error) {
+	most := int64(0)
+	if v == atMost {
+		most, args = integer(args[0]), args[1:]
+	}
+	for _, key := range keys {
+		library, op, rest := args[0], args[1], args[2:]
+		size, ok := sizes[library]
+		if _, known := ops[op]; !ok || !known {
+			return nil, fmt.Errorf("no library is called %q, or no operation %q", library, op)
+		}
+		if library == "bucket" {
+			if rest[2] != "1" {
+				size += 2
+			}
+			if strings.HasPrefix(rest[1], "-") {
+				size += 2
+			}
+		}
+		c := &charge{Charge: driver.Charge{Key: key, Op: ops[op]}, key: key}
+		if strings.HasSuffix(key, "?") {
+			c.probe = probes[library]
+			if library == "bucket" && rest[2] != "1" {
+				c.probe = []any{int64(0), int64(0)}
+			}
+		} else {
+			var cost int64
+			if c.Rule, cost, err = s.w.rules.find(key, library, rest[:size], strings.HasPrefix(op, "shadow_"), v == atMost); err != nil {
+				return nil, err
+			}
+			if c.Cost = int(cost); v == atMost {
+				c.AtMost, c.Cost = true, int(most)
+			}
+			if c.Rule.Algorithm == driver.LeakyBucket {
+				if delay := integer(rest[3]); delay < 1<<53-1 {
+					c.MaxDelay = max(1, time.Duration(delay)*time.Microsecond)
+				}
+			}
+		}
+		rest = rest[size:]
+		if c.Op == driver.Undo || c.Op == driver.Renew {
+			if c.Receipt.At = integer(rest[0]); library == "in_flight" {
+				rest = rest[1:]
+			} else {
+				c.Receipt.Used = driver.Span{Micros: integer(rest[1]), Frac: integer(rest[2])}
+				c.Receipt.Age = integer(rest[3])
+				rest = rest[4:]
+			}
+		}
+		charges, args = append(charges, c), rest
+	}
+	return charges, nil
+}
+
+// probes has the readings of unused keys.
+var probes = map[string][]any{
+	"bucket": {int64(0)}, "fixed_window": {int64(0), int64(1)}, "sliding_window": {int64(0), int64(0), int64(0), int64(0), int64(0)},
+	"sliding_log": {int64(0), int64(0), int64(0), int64(0)}, "in_flight": {int64(0), int64(0), int64(0), int64(0)}, "quota": {int64(0), int64(1), int64(1)},
+}
+
+func (s *server) load(c *charge, now int64) driver.Reading {
+	c.state = s.states[c.key]
+	if s.fixed == nil && c.Rule.ExpiresAt(c.state)+2000 < now {
+		c.state = driver.State{}
+		delete(s.states, c.key)
+	}
+	return c.Read(c.state, now)
+}
+
+func (s *server) save(c *charge, state driver.State) {
+	if c.state = state; state == (driver.State{}) {
+		delete(s.states, c.key)
+	} else {
+		s.states[c.key] = state
+	}
+}
+
+const noMemory = "OOM command not allowed when used memory > 'maxmemory'."
+
+// take decides as take.lua does.
+func (s *server) take(reply []any, charges []*charge, now int64) []any {
+	admitted := true
+	readings := make([]driver.Reading, len(charges))
+	for i, c := range charges {
+		if c.probe != nil {
+			continue
+		}
+		readings[i] = s.load(c, now)
+		admitted = admitted && (c.Rule.Shadow || c.Fits(&readings[i]))
+	}
+	if s.noMemory && admitted {
+		return append(reply, noMemory)
+	}
+	first := len(reply)
+	for i, c := range charges {
+		if c.probe != nil {
+			reply = append(reply, c.probe...)
+			continue
+		}
+		reply = c.report(reply, &readings[i], admitted && c.Op == driver.Spend && c.Fits(&readings[i]))
+		s.commit(c, &readings[i], now, admitted)
+	}
+	if !admitted {
+		reply[first] = -1 - reply[first].(int64)
+	}
+	return reply
+}
+
+func (s *server) commit(c *charge, r *driver.Reading, now int64, admitted bool) {
+	state, changed := c.Commit(c.state, r, now, admitted)
+	if changed {
+		s.save(c, state)
+	}
+	if changed && c.Receipt.At != 0 {
+		s.spends[spendName(tagOf(c.key), c.Rule.StateName)] += c.Cost
+		if s.granted != nil {
+			s.granted(s, c)
+		}
+	}
+}
+
+// takeAtMost decides as at_most.lua does.
+func (s *server) takeAtMost(reply []any, charges []*charge, now int64) []any {
+	all, readings := make([]driver.Charge, len(charges)), make([]driver.Reading, len(charges))
+	for i, c := range charges {
+		one := *c
+		one.Cost = 1
+		readings[i] = s.load(&one, now)
+		c.state, all[i] = one.state, c.Charge
+	}
+	driver.Reduce(all, func(i int) driver.Reading { return readings[i] })
+	admitted := true
+	for i, c := range charges {
+		c.Cost = all[i].Cost
+		admitted = admitted && (c.Rule.Shadow || c.Fits(&readings[i]))
+	}
+	if s.noMemory && admitted {
+		return append(reply, noMemory)
+	}
+	first := len(reply)
+	for i, c := range charges {
+		r := readings[i]
+		if admitted && !c.Fits(&r) { // a shadow
+			r = c.Read(c.state, now)
+		}
+		reply = c.report(reply, &r, admitted)
+		full := c.Read(c.state, now)
+		s.commit(c, &full, now, admitted)
+	}
+	if !admitted {
+		reply[first] = -1 - reply[first].(int64)
+	}
+	return reply
+}
+
+// adjust does what adjust.lua does.
+func (s *server) adjust(reply []any, charges []*charge, now int64) []any {
+	for _, c := range charges {
+		r := s.load(c, now)
+		if s.noMemory && c.Rule.Algorithm != driver.InFlight && c.Op != driver.Reset {
+			return append(reply, noMemory)
+		}
+		before := inUse(c, &r)
+		s.save(c, c.Apply(c.state, &r, now))
+		if c.Op != driver.Reset && (c.Op != driver.Debit || !c.Rule.Algorithm.IsBucket()) {
+			after := c.Charge
+			after.Op, after.Cost = driver.Peek, 1
+			r = after.Read(c.state, now)
+		}
+		if c.Op == driver.Undo && s.undone != nil {
+			s.undone(s, c, before, inUse(c, &r))
+		}
+		if k := c.Rule.Constants; k.Algorithm == driver.InFlight && r.Count > k.Capacity {
+			s.w.violate(placesAtServer, "%d places of %s are taken, at most %d may be", r.Count, c.key, k.Capacity)
+		}
+		reply = c.report(reply, &r, c.Verdict.Found)
+	}
+	return reply
+}
+
+// inUse returns what is used according to a reading, in events or microseconds.
+func inUse(c *charge, r *driver.Reading) int64 {
+	if c.Rule.Algorithm.IsBucket() {
+		return r.Used.Micros
+	}
+	return r.Count
+}
+
+// report appends a reading as the script of the algorithm reports it. done says whether the charge of an
+// in-flight rule was applied.
+func (c *charge) report(reply []any, r *driver.Reading, done bool) []any {
+	switch c.Rule.Algorithm {
+	case driver.TokenBucket, driver.LeakyBucket:
+		if reply = append(reply, r.Used.Micros); c.Rule.Constants.Denominator > 1 {
+			reply = append(reply, r.Used.Frac)
+		}
+	case driver.FixedWindow:
+		reply = append(reply, r.Count, r.Left)
+	case driver.SlidingWindow:
+		if r.Count == 0 {
+			*r = driver.Reading{Phase: r.Phase}
+		}
+		reply = append(reply, r.Phase, r.Count, r.First, r.Last, r.Retry)
+	case driver.SlidingLog:
+		if r.Count == 0 {
+			*r = driver.Reading{}
+		}
+		reply = append(reply, r.Count, r.First, r.Last, r.Retry)
+	case driver.InFlight:
+		phase := int64(0)
+		if done {
+			if phase = 1; c.Op == driver.Spend {
+				phase = r.Phase
+			}
+		}
+		reply = append(reply, r.Count, r.Last, r.Retry, phase)
+	case driver.Quota:
+		reply = append(reply, r.Count, r.Left, r.Phase)
+	}
+	return reply
+}

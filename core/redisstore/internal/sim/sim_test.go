@@ -1,0 +1,121 @@
+package sim
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	firstSeed = flag.Uint64("seed", 1, "the first seed")
+	seeds     = flag.Int("seeds", 1, "how many seeds to run of each plan, unless -time is given")
+	length    = flag.Duration("time", 0, "how long to run more seeds")
+	only      = flag.String("plan", "", "the plans to run, separated by commas; all of them if it is empty")
+	dropped   = flag.String("drop", "", "the numbers of the faults to leave out, separated by commas")
+	printAll  = flag.Bool("lines", false, "print all that happens")
+	printHash = flag.Bool("hash", false, "print a hash of each run")
+	noShrink  = flag.Bool("noshrink", false, "do not look for the faults that matter")
+	watchdog  = flag.Duration("watchdog", 2*time.Minute, "the real time after which a run is stuck")
+	unexpect  = flag.Bool("expect", true, "accept the violations that plans expect")
+)
+
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	runtime.MemProfileRate = 0 // which draws random numbers
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	redis.SetLogger(quiet{})
+	os.Exit(m.Run())
+}
+
+// guard ends the process if a run is stuck, and says which one. A bubble whose goroutines wait for one another
+// ends by itself.
+func guard(p plan, seed uint64) (stop func()) {
+	timer := time.AfterFunc(*watchdog, func() {
+		buf := make([]byte, 1<<20)
+		panic(fmt.Sprintf("the run is stuck: %s\n%s", command(p, seed, nil), buf[:runtime.Stack(buf, true)]))
+	})
+	return func() { timer.Stop() }
+}
+
+// command returns the command that repeats a run.
+func command(p plan, seed uint64, drop []int) string {
+	text := fmt.Sprintf("go test ./core/redisstore/internal/sim -run '^TestSim$' -v -plan %s -seed %d -noshrink -expect=false", p.name, seed)
+	if len(drop) > 0 {
+		text += " -drop " + strings.Trim(strings.ReplaceAll(fmt.Sprint(drop), " ", ","), "[]")
+	}
+	return text
+}
+
+// totals are the sums of runs.
+type totals struct {
+	runs, commands, calls, lost, expected int
+	simulated                             time.Duration
+}
+
+func (n *totals) add(s *simulation) {
+	n.runs++
+	n.commands += s.commands
+	n.calls += s.calls
+	n.lost += s.places.lost
+	n.simulated += s.plan.length
+}
+
+// TestSim runs plans with some seeds. The last line of its log has the sums.
+func TestSim(t *testing.T) {
+	begun, n := time.Now(), totals{}
+	violations := 0
+	for seed := *firstSeed; *length > 0 && time.Since(begun) < *length || *length == 0 && seed < *firstSeed+uint64(*seeds); seed++ {
+		for _, p := range plans {
+			if *only != "" && !slices.Contains(strings.Split(*only, ","), p.name) || *length > 0 && time.Since(begun) >= *length || testing.Short() && p.slow() {
+				continue
+			}
+			stop := guard(p, seed)
+			s := run(t, p, seed, numbers(*dropped), *printAll)
+			stop()
+			n.add(s)
+			if *printHash {
+				fmt.Printf("%s %d %016x: %d commands, %d calls, slowest call %v\n", p.name, seed, s.hash, s.commands, s.calls, s.slowest)
+			}
+			switch {
+			case s.failed == nil:
+			case *unexpect && slices.Contains(p.expected, s.failed.invariant):
+				n.expected++
+			default:
+				violations++
+				t.Error(report(t, s, seed))
+			}
+			if violations >= 5 {
+				t.FailNow()
+			}
+		}
+	}
+	d := time.Since(begun)
+	t.Logf("%d runs from seed %d on, %d commands, %d calls, %.1f simulated hours, %d violations and %d expected ones in %v (%.0f commands a second)",
+		n.runs, *firstSeed, n.commands, n.calls, n.simulated.Hours(), violations, n.expected, d.Round(time.Millisecond), float64(n.commands)/d.Seconds())
+}
+
+// slow reports whether a run of p takes seconds.
+func (p *plan) slow() bool { return p.name == "overload" || p.name == "hot" || p.name == "busy" }
+
+func numbers(text string) (all []int) {
+	for _, t := range strings.Split(text, ",") {
+		if n, err := strconv.Atoi(t); err == nil {
+			all = append(all, n)
+		}
+	}
+	return all
+}

@@ -1,0 +1,238 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/failover"
+)
+
+// A simulation is a run of a plan with a seed.
+type simulation struct {
+	*world
+	plan      plan
+	faults    []fault
+	processes []*process
+	places    *book
+	events    *ledger
+	refunds   *refunds
+	blocks    *blocks
+	slowest   time.Duration
+	watching  []func() // end the goroutines that watch rules
+}
+
+// healed is the time after a fault from which on nothing may fail: the ReadTimeout of go-redis of connections
+// that have died, pauses before it dials again, and the return of a breaker.
+const healed = 7 * time.Second
+
+// run runs a plan with a seed, without the faults in drop.
+func run(t *testing.T, p plan, seed uint64, drop []int, verbose bool) (s *simulation) {
+	for range 2 {
+		runtime.GC() // empties all pools, which have timers and channels of another bubble
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection would change the order of goroutines
+	synctest.Test(t, func(t *testing.T) {
+		p.scale, p.hold = max(1, p.scale), max(p.hold, time.Second)
+		s = &simulation{world: newWorld(seed), plan: p}
+		s.verbose = verbose
+		s.places, s.events, s.refunds, s.blocks = newBook(s), newLedger(s), newRefunds(s), newBlocks(s)
+		for i, f := range schedule(p, seed) {
+			if !slices.Contains(drop, i) {
+				s.faults = append(s.faults, f)
+			}
+		}
+		s.run(t)
+	})
+	return s
+}
+
+func (s *simulation) run(t *testing.T) {
+	for i := range s.plan.servers {
+		n := newServer(s.world, i)
+		n.chargeTime, n.oneSlotOnly, n.granted, n.undone = s.plan.chargeTime, s.plan.oneSlot, s.refunds.granted, s.refunds.undone
+		if s.plan.apart {
+			n.clock = time.Duration(s.rand(int64(20*time.Minute), "apart", i)) - 10*time.Minute
+		}
+		s.servers = append(s.servers, n)
+	}
+	if s.plan.cluster {
+		all := newSlots(s.servers)
+		for _, n := range s.servers {
+			n.slots = all
+		}
+	}
+	for i := range s.plan.processes {
+		s.processes = append(s.processes, s.start(t, i))
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var clients sync.WaitGroup
+	for _, p := range s.processes {
+		s.clients(ctx, &clients, p)
+	}
+	var checks []*time.Timer
+	for i, f := range s.faults {
+		time.Sleep(time.Until(s.begin.Add(f.at)))
+		if s.over() {
+			break
+		}
+		s.logf("fault %d: %v", i, f)
+		s.happen(f)
+		checks = append(checks, s.watchBreakers(f)...)
+	}
+	for !s.over() && time.Since(s.begin) < s.plan.length {
+		time.Sleep(s.plan.length / 300)
+	}
+	for _, c := range checks {
+		c.Stop()
+	}
+	stop()
+	clients.Wait()
+	s.stopWatching()
+	if !s.over() {
+		s.end(t)
+	}
+	s.stopWatching() // that of the process that is started at the end
+	for _, p := range s.processes {
+		p.close()
+	}
+	time.Sleep(30 * time.Second) // package testing/synctest fails if a goroutine is left then
+}
+
+// clients starts the clients of a process.
+func (s *simulation) clients(ctx context.Context, all *sync.WaitGroup, p *process) {
+	number := uint64(0)
+	start := func(n int, f func(c *client)) {
+		for i := range n {
+			number++
+			c := &client{simulation: s, ctx: ctx, process: p, index: i, random: rand.New(rand.NewPCG(s.seed, 1000*uint64(p.index)+number))}
+			all.Go(func() { f(c) })
+		}
+	}
+	l := &s.plan.load
+	start(l.places, (*client).takePlaces)
+	for i := range 2 * l.users {
+		start(1, func(c *client) { c.useOwnPlaces(i / 2) })
+	}
+	for i := range rates {
+		if len(l.only) == 0 || slices.Contains(l.only, i) {
+			start(l.rates, func(c *client) { c.useRate(i) })
+		}
+	}
+	start(l.refunds, (*client).refund)
+	start(l.joint, (*client).decideTogether)
+	start(l.heavy, (*client).useMuch)
+	start(l.hot, (*client).useHotKey)
+	if l.overrides > 0 {
+		start(l.overrides, (*client).useBlockedKey)
+		if p.index == 0 {
+			start(1, (*client).block)
+		}
+	}
+}
+
+// A client makes calls, one after the other.
+type client struct {
+	*simulation
+	ctx     context.Context // ends with the load
+	process *process
+	index   int
+	random  *rand.Rand
+	hurries bool // the present call has a deadline of its own
+}
+
+// pause sleeps for mean on average, and reports whether the load goes on.
+func (c *client) pause(mean time.Duration) bool {
+	return c.sleep(time.Duration(c.random.ExpFloat64() * float64(mean)))
+}
+
+func (c *client) sleep(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.ctx.Done():
+	}
+	return c.ctx.Err() == nil && !c.process.dead.Load() && !c.over()
+}
+
+// called checks how long a call took, and that it did not fail without a reason, such as a deadline of its
+// caller.
+func (c *client) called(what, key string, begun time.Time, most time.Duration, err error) {
+	d := time.Since(begun)
+	c.mu.Lock()
+	c.calls++
+	c.slowest = max(c.slowest, d)
+	c.mu.Unlock()
+	c.logf("%v.%d %s of %s: %v", c.process, c.index, what, key, err)
+	if d > most+10*time.Millisecond {
+		c.violate(inTime, "%v: %s took %v", c.process, what, d)
+	}
+	if errors.Is(err, driver.ErrOverloaded) && (c.plan.chargeTime > 0 || c.hurries) || errors.Is(err, context.DeadlineExceeded) {
+		return
+	}
+	if err != nil && c.healthyFor(c.process, key, healed) {
+		c.violate(answered, "%v: %s of %s failed although its server is healthy: %v", c.process, what, key, err)
+	}
+}
+
+// watchBreakers checks after a fault that the breaker opens and closes in time.
+func (s *simulation) watchBreakers(f fault) (checks []*time.Timer) {
+	if s.plan.stores != resilient {
+		return nil
+	}
+	checks = append(checks, time.AfterFunc(f.lasts+5*time.Second, func() {
+		for _, p := range s.processes {
+			since := p.links[s.servers[0].addr].healthySince()
+			if d := time.Since(since); d > 4*time.Second && p.failover.State() == failover.Backup {
+				s.violate(breakerCloses, "%v has not returned to Redis %v after the outage", p, d)
+			}
+		}
+	}))
+	if s.plan.name == "busy" && f.lasts > 2*time.Second && f.kind != "memory" { // without memory, denials are answers
+		checks = append(checks, time.AfterFunc(time.Second, func() {
+			for _, p := range s.processes {
+				if (f.process < 0 || f.process == p.index || f.kind != "partition") && p.failover.State() == failover.Primary {
+					s.violate(breakerOpens, "%v still uses Redis a second after %v", p, f)
+				}
+			}
+		}))
+	}
+	return checks
+}
+
+// end checks that the whole capacity comes back when all events have ended.
+func (s *simulation) end(t *testing.T) {
+	for _, n := range s.servers {
+		n.mu.Lock()
+		n.frozen, n.down, n.failure, n.noMemory, n.scriptTime, n.chargeTime = time.Time{}, time.Time{}, "", false, scriptTime, 0
+		n.mu.Unlock()
+	}
+	time.Sleep(3*s.plan.hold + 25*time.Hour) // the quotas begin again
+	fresh := s.start(t, len(s.processes))
+	s.processes = append(s.processes, fresh)
+	s.places.checkFree(fresh)
+	s.refunds.checkFree(fresh)
+	s.events.check(fresh)
+	for _, p := range s.processes { // no process goes on to deny
+		if p.dead.Load() {
+			continue
+		}
+		for i, l := range p.rates {
+			if rates[i].atMost {
+				continue
+			}
+			if d, err := l.Allow(context.Background(), "key0"); err != nil || !d.Allowed {
+				s.violate(capacityBack, "at the end, %v denies %v: %v %v", p, l, d, err)
+			}
+		}
+	}
+}
