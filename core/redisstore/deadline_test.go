@@ -316,6 +316,7 @@ func TestStore_Take_goroutines(t *testing.T) {
 						o.Addr = silentServer(t)
 					}
 				})
+				defer rdb.Close() // its goroutines must not be among those of the next case
 				s := newStore(rdb, append(mode.opts, redisstore.Timeout(short/5))...)
 				if paused { // opens connections
 					testkit.Admit(t, testkit.Limiter(t, newStore(rdb, mode.opts...), dailyRules()...), "k", 1)
@@ -336,7 +337,8 @@ func TestStore_Take_goroutines(t *testing.T) {
 					// go-redis may keep connections, with four goroutines each in the proxy, and
 					// some goroutines of its own. There were a thousand calls.
 					if n := runtime.NumGoroutine(); n > before+5*size {
-						return fmt.Errorf("there are %d goroutines, want at most %d", n, before+5*size)
+						stacks := make([]byte, 1<<20)
+						return fmt.Errorf("there are %d goroutines, want at most %d\n%s", n, before+5*size, stacks[:runtime.Stack(stacks, true)])
 					}
 					return nil
 				})

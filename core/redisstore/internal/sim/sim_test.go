@@ -98,7 +98,7 @@ func TestSim(t *testing.T) {
 				violations++
 				t.Error(report(t, s, seed))
 			}
-			if violations >= 5 {
+			if violations >= 5 || violations > 0 && flag.Lookup("test.failfast").Value.String() == "true" {
 				t.FailNow()
 			}
 		}
