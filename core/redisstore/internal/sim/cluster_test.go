@@ -98,6 +98,7 @@ func (w *world) serverOf(identity string) *server {
 func (w *world) migrate(from *server) (end func()) {
 	to, moved := w.servers[(from.index+1)%len(w.servers)], map[int]bool{}
 	w.mu.Lock()
+	w.moving++
 	for slot := range slotCount {
 		if from.slots.owner[slot] == from && slot%2 == 0 && from.slots.to[slot] == nil {
 			from.slots.to[slot], moved[slot] = to, true
@@ -126,6 +127,7 @@ func (w *world) migrate(from *server) (end func()) {
 		move(true)
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		w.moving--
 		for slot := range moved {
 			from.slots.owner[slot] = to
 			delete(from.slots.to, slot)

@@ -192,16 +192,7 @@ var kinds = map[string]func(a *afflicted){
 	},
 	"stepOn":   func(a *afflicted) { a.steps(a.lasts) },
 	"stepBack": func(a *afflicted) { a.steps(-a.lasts) },
-	"migrate": func(a *afflicted) {
-		for _, p := range a.processes { // scripts with several keys are refused until the end
-			for _, l := range p.links {
-				l.mu.Lock()
-				l.bad(a.until.Add(grace))
-				l.mu.Unlock()
-			}
-		}
-		time.AfterFunc(a.lasts, a.migrate(a.node))
-	},
+	"migrate":  func(a *afflicted) { time.AfterFunc(a.lasts, a.migrate(a.node)) },
 	// A process dies. Another one starts in its place only at the end.
 	"kill": func(a *afflicted) {
 		alive := slices.DeleteFunc(slices.Clone(a.processes), func(p *process) bool { return p.dead.Load() })

@@ -58,44 +58,55 @@ func (l *link) healthySince() time.Time {
 
 var errReset error = &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
 
-// dialTimeout is that of go-redis.
-const dialTimeout = 5 * time.Second
+// attempts are the times at which a dial sends a packet, as TCP does. go-redis waits for 5 s.
+var attempts = []time.Duration{0, time.Second, 3 * time.Second, 5 * time.Second}
 
 func (l *link) dial(ctx context.Context) (net.Conn, error) {
 	l.mu.Lock()
 	l.dials++
-	number, now := l.dials, time.Now()
+	number := l.dials
 	d := l.base
 	if l.base > 0 {
 		d += time.Duration(l.w.rand(int64(l.base), "dial", l.process, l.server.addr, number))
 	}
-	silent, stalled := now.Before(l.silent) || l.gone, l.stalled
 	l.mu.Unlock()
-	if stalled.After(now) {
-		d += stalled.Sub(now)
+	begun := time.Now()
+	for _, at := range attempts {
+		if !sleep(ctx, time.Until(begun.Add(at))) {
+			return nil, ctx.Err()
+		}
+		l.mu.Lock()
+		now := time.Now()
+		lost := now.Before(l.silent) || now.Before(l.stalled) || l.gone
+		l.mu.Unlock()
+		if lost {
+			continue
+		}
+		if !sleep(ctx, d) {
+			return nil, ctx.Err()
+		}
+		if l.server.isDown() {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+		}
+		c := &conn{l: l, id: fmt.Sprintf("p%d-n%d-%d", l.process, l.server.index, number), wake: make(chan struct{}, 1)}
+		l.mu.Lock()
+		l.conns[c] = struct{}{}
+		l.mu.Unlock()
+		return c, nil
 	}
-	refused := l.server.isDown()
-	if silent || d > dialTimeout {
-		silent, d = true, dialTimeout
-	}
+	return nil, fmt.Errorf("dial: %w", os.ErrDeadlineExceeded)
+}
+
+// sleep reports whether d has passed before ctx has ended.
+func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return true
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return false
 	}
-	switch {
-	case silent:
-		return nil, fmt.Errorf("dial: %w", os.ErrDeadlineExceeded)
-	case refused:
-		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
-	}
-	c := &conn{l: l, id: fmt.Sprintf("p%d-n%d-%d", l.process, l.server.index, number), wake: make(chan struct{}, 1)}
-	l.mu.Lock()
-	l.conns[c] = struct{}{}
-	l.mu.Unlock()
-	return c, nil
 }
 
 // each calls f for all connections of l.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/failover"
 )
 
 // A book knows which events have places, as their processes see it.
@@ -223,6 +224,35 @@ func (b *book) checkFree(p *process) {
 			b.s.violate(placesBack, "at the end, %d places of %s are free, want %d", len(all), key, places)
 		}
 		for _, r := range all {
+			_ = r.Release(context.Background())
+		}
+	}
+}
+
+// checkBackups checks at the end that all places of the backups are free, for which the server goes down. It
+// stays down, so that the processes end during an outage.
+func (b *book) checkBackups() {
+	n := b.s.servers[0]
+	n.mu.Lock()
+	n.down = time.Now().Add(time.Hour)
+	n.mu.Unlock()
+	for _, p := range b.s.processes[:b.s.plan.processes] {
+		for _, l := range p.links {
+			l.each((*conn).reset)
+		}
+		for range 100 {
+			if p.failover.State() == failover.Backup {
+				break
+			}
+			_, _ = p.rates[1].Allow(context.Background(), "outage")
+			time.Sleep(50 * time.Millisecond)
+		}
+		for _, key := range b.s.placeKeys() {
+			r, err := p.places.Reserve(context.Background(), key, 1)
+			if err != nil || !r.Decision().Allowed {
+				b.s.violate(placesBack, "at the end, %v has no place of %s in its backup, %v: %v", p, key, p.failover.State(), err)
+				return
+			}
 			_ = r.Release(context.Background())
 		}
 	}

@@ -72,8 +72,8 @@ func (s *simulation) start(t *testing.T, index int) *process {
 		}))
 		store, fast = p.failover, lease.New(p.failover)
 	case leased:
-		store = redisstore.New(p.rdb)
-		fast = lease.New(denycache.New(store))
+		store = denycache.New(redisstore.New(p.rdb))
+		fast = lease.New(store)
 	default:
 		store = redisstore.New(p.rdb)
 		fast = store
@@ -90,7 +90,7 @@ func (s *simulation) start(t *testing.T, index int) *process {
 		p.rates = append(p.rates, limiter(fast, r.rules(s.plan.scale)...))
 	}
 	p.refunds = limiter(store, refundRules()...)
-	p.joint = [2]*core.Limiter{limiter(store, core.SlidingLog("address", core.PerMinute(30))), limiter(store, core.TokenBucket("user", core.PerMinute(30)))}
+	p.joint = [2]*core.Limiter{limiter(store, jointRules[0]), limiter(store, jointRules[1])}
 	p.heavy = limiter(store, core.SlidingLog("heavy", core.PerSecond(1_000_000)))
 	p.hot = limiter(fast, bucket(s.plan.scale))
 	if s.plan.load.overrides > 0 {
@@ -116,7 +116,7 @@ func (p *process) String() string { return fmt.Sprint("p", p.index) }
 // healthyFor reports whether nothing was wrong for d between p and the server of a key.
 func (s *simulation) healthyFor(p *process, key string, d time.Duration) bool {
 	since := p.links[s.serverOf(key).addr].healthySince()
-	return time.Since(since) >= d && time.Since(s.begin) >= d
+	return time.Since(since) >= d
 }
 
 // primary reports whether no backup decides.

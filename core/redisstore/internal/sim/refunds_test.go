@@ -74,12 +74,12 @@ func (r *refunds) stepped(by time.Duration) {
 }
 
 // undone checks that an Undo frees nothing after the clock has stepped back since the charge. Package core
-// tolerates a second, and a thousandth of the age.
+// tolerates a second, and a thousandth of the age. A bucket refills by the age of the charge instead.
 func (r *refunds) undone(s *server, c *charge, before, after int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	charged, ok := r.charged[refundID(s, c, c.Receipt.At)]
-	if !ok || c.Rule.Algorithm == driver.InFlight {
+	if !ok || c.Rule.Algorithm == driver.InFlight || c.Rule.Algorithm.IsBucket() {
 		return
 	}
 	var back time.Duration

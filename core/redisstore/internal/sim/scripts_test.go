@@ -300,6 +300,9 @@ func (s *server) adjust(reply []any, charges []*charge, now int64) []any {
 			after.Op, after.Cost = driver.Peek, 1
 			r = after.Read(c.state, now)
 		}
+		if freed := before - inUse(c, &r); c.Op == driver.Undo && freed > 0 {
+			s.spends[spendName(tagOf(c.key), c.Rule.StateName)] -= c.Cost
+		}
 		if c.Op == driver.Undo && s.undone != nil {
 			s.undone(s, c, before, inUse(c, &r))
 		}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -26,7 +27,7 @@ var (
 	printHash = flag.Bool("hash", false, "print a hash of each run")
 	noShrink  = flag.Bool("noshrink", false, "do not look for the faults that matter")
 	watchdog  = flag.Duration("watchdog", 2*time.Minute, "the real time after which a run is stuck")
-	unexpect  = flag.Bool("expect", true, "accept the violations that plans expect")
+	expect    = flag.Bool("expect", true, "accept the violations that plans expect")
 )
 
 type quiet struct{}
@@ -62,50 +63,85 @@ func command(p plan, seed uint64, drop []int) string {
 
 // totals are the sums of runs.
 type totals struct {
-	runs, commands, calls, lost, expected int
-	simulated                             time.Duration
+	runs, commands, calls, lost, violations, expected int
+	simulated                                         time.Duration
 }
 
-func (n *totals) add(s *simulation) {
+// add adds a run, and reports whether it has an unexpected violation.
+func (n *totals) add(s *simulation) bool {
 	n.runs++
 	n.commands += s.commands
 	n.calls += s.calls
 	n.lost += s.places.lost
 	n.simulated += s.plan.length
+	switch {
+	case s.failed == nil:
+		return false
+	case *expect && slices.Contains(s.plan.expected, s.failed.invariant):
+		n.expected++
+		return false
+	}
+	n.violations++
+	return true
 }
 
-// TestSim runs plans with some seeds. The last line of its log has the sums.
+// A turn is a plan that runs with one seed after the other.
+type turn struct {
+	plan plan
+	seed uint64
+	took time.Duration
+}
+
+// turns returns the plans to run.
+func turns() (all []*turn) {
+	for _, p := range plans {
+		if (*only == "" || slices.Contains(strings.Split(*only, ","), p.name)) && !(testing.Short() && p.slow()) {
+			all = append(all, &turn{plan: p, seed: *firstSeed})
+		}
+	}
+	return all
+}
+
+// TestSim runs plans with some seeds. The last line of its log has the sums. With -time, the plans take the
+// same time, and not the same number of seeds.
 func TestSim(t *testing.T) {
-	begun, n := time.Now(), totals{}
-	violations := 0
-	for seed := *firstSeed; *length > 0 && time.Since(begun) < *length || *length == 0 && seed < *firstSeed+uint64(*seeds); seed++ {
-		for _, p := range plans {
-			if *only != "" && !slices.Contains(strings.Split(*only, ","), p.name) || *length > 0 && time.Since(begun) >= *length || testing.Short() && p.slow() {
-				continue
+	begun, n, all := time.Now(), new(totals), turns()
+	if len(all) == 0 {
+		t.Fatalf("no plan is called %q", *only)
+	}
+	for {
+		next := slices.MinFunc(all, func(a, b *turn) int {
+			if *length > 0 {
+				return cmp.Compare(a.took, b.took)
 			}
-			stop := guard(p, seed)
-			s := run(t, p, seed, numbers(*dropped), *printAll)
-			stop()
-			n.add(s)
-			if *printHash {
-				fmt.Printf("%s %d %016x: %d commands, %d calls, slowest call %v\n", p.name, seed, s.hash, s.commands, s.calls, s.slowest)
-			}
-			switch {
-			case s.failed == nil:
-			case *unexpect && slices.Contains(p.expected, s.failed.invariant):
-				n.expected++
-			default:
-				violations++
-				t.Error(report(t, s, seed))
-			}
-			if violations >= 5 || violations > 0 && flag.Lookup("test.failfast").Value.String() == "true" {
-				t.FailNow()
-			}
+			return cmp.Compare(a.seed, b.seed)
+		})
+		if *length > 0 && time.Since(begun) >= *length || *length == 0 && next.seed >= *firstSeed+uint64(*seeds) {
+			break
+		}
+		start := time.Now()
+		next.run(t, n)
+		next.took += time.Since(start)
+		next.seed++
+		if n.violations >= 5 || n.violations > 0 && flag.Lookup("test.failfast").Value.String() == "true" {
+			break
 		}
 	}
 	d := time.Since(begun)
-	t.Logf("%d runs from seed %d on, %d commands, %d calls, %.1f simulated hours, %d violations and %d expected ones in %v (%.0f commands a second)",
-		n.runs, *firstSeed, n.commands, n.calls, n.simulated.Hours(), violations, n.expected, d.Round(time.Millisecond), float64(n.commands)/d.Seconds())
+	t.Logf("%d runs from seed %d on, %d commands, %d calls, %.1f simulated hours, %d places lost, %d violations and %d expected ones in %v (%.0f commands a second)",
+		n.runs, *firstSeed, n.commands, n.calls, n.simulated.Hours(), n.lost, n.violations, n.expected, d.Round(time.Millisecond), float64(n.commands)/d.Seconds())
+}
+
+func (u *turn) run(t *testing.T, n *totals) {
+	stop := guard(u.plan, u.seed)
+	s := run(t, u.plan, u.seed, numbers(*dropped), *printAll)
+	stop()
+	if *printHash {
+		fmt.Printf("%s %d %016x: %d commands, %d calls, slowest call %v\n", u.plan.name, u.seed, s.hash, s.commands, s.calls, s.slowest)
+	}
+	if n.add(s) {
+		t.Error(report(t, s, u.seed))
+	}
 }
 
 // slow reports whether a run of p takes seconds.

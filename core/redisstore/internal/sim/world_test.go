@@ -22,6 +22,7 @@ type world struct {
 	calls    int
 	failed   *violation // the first one
 	losses   []span     // in which a server lost states, or its clock stepped
+	moving   int        // migrations of slots under way
 }
 
 type span struct{ from, to time.Time }
