@@ -22,7 +22,7 @@ export GO
 
 .PHONY: help
 help: ## list what there is to do
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Each package with goroutines or shared state is tested with the race detector, which makes code five to thirty
 # times slower. The tests below are left out there, and run without it: their calls come from one goroutine and take
@@ -43,8 +43,9 @@ UNRACED := \
 empty   :=
 UNRACED := $(subst $(empty) $(empty),|,$(strip $(UNRACED)))
 
-# A pattern for the packages without goroutines and shared state, and a command that lists all others.
-PLAIN := /(core/driver|cmd/weir/internal/playground/.*|cmd/weir/internal/simulate|core/storetest/internal/oracle|core/internal/argument)$$
+# A pattern for the packages without goroutines and shared state and the simulation, whose runs are ten times as many
+# without the race detector, and a command that lists all others.
+PLAIN := /(core/driver|core/redisstore/internal/sim.*|cmd/weir/internal/playground/.*|cmd/weir/internal/simulate|core/storetest/internal/oracle|core/internal/argument)$$
 RACED  = $$($(GO) list ./... | grep -v -E '$(PLAIN)')
 
 # The packages that take the longest come first, so that the others run beside them.
@@ -128,6 +129,19 @@ fuzz: deps ## run every fuzz target for FUZZTIME (10s)
 .PHONY: mutants
 mutants: ## change one place of the library at a time, and print the changes that no test notices
 	$(GO) run ./.ci/mutants $(MUTANTSFLAGS)
+
+# SIMFLAGS are flags of the test, such as -plan and -seed. With EXACT=1, a seed makes the same run each time, bit for
+# bit, which needs a changed runtime and takes a minute.
+SIMTIME  ?= 45s
+SIMFLAGS ?=
+.PHONY: sim
+sim: ## simulate processes that share a Redis over a faulty network, for SIMTIME (45s)
+	$(if $(EXACT),$(GO) run ./core/redisstore/internal/sim/exact $(SIMFLAGS),$(GO) test -count=1 -timeout 0 -v \
+		-run '^TestSim$$' ./core/redisstore/internal/sim -time $(SIMTIME) -seed $$(date +%Y%m%d)0000 $(SIMFLAGS))
+
+.PHONY: sim-mutants
+sim-mutants: ## change one place of the library at a time, and print the changes that the simulation does not notice
+	$(GO) run ./.ci/mutants -simulated
 
 # 4000 histories of 250 calls are a million; on Redis that takes some minutes.
 .PHONY: histories

@@ -93,9 +93,9 @@ var simulated = []fault{
 	{"a probe always succeeds", "core/failover/probe.go",
 		"\tok := p.probe() == nil\n",
 		"\t_ = p.probe()\n\tok := true\n", simulation},
-	{"a change of a block is not noticed", "core/rules/redis_changes.go",
-		"\ts.cache.changed(hash)\n\treturn true",
-		"\treturn true", simulation},
+	{"a block is noticed late", "core/rules/redis.go",
+		"interval: WatchInterval,",
+		"interval: 9 * WatchInterval,", simulation},
 	{"a request that did not run is not sent again", "core/redisstore/exec.go",
 		"attempts = 4 ",
 		"attempts = 1 ", simulation},
@@ -105,9 +105,9 @@ var simulated = []fault{
 	{"an undo after a step of the clock frees later events", "core/driver/charge.go",
 		"return now-m.At < m.Age",
 		"return now-m.At < 0*m.Age", simulation},
-	{"the calls of a lease end late", "core/lease/fetch.go",
-		"context.WithTimeout(context.Background(), f.store.config.timeout)",
-		"context.WithTimeout(context.Background(), 100*f.store.config.timeout)", simulation},
+	{"a key has one place more", "core/driver/in_flight.go",
+		"bool { return r.Count < p.events }",
+		"bool { return r.Count <= p.events }", simulation},
 }
 
 // simulation runs all plans for 20 seconds.

@@ -31,7 +31,12 @@ func schedule(p plan, seed uint64) (faults []fault) {
 	for at := pause(); at < p.length-15*time.Second; at += time.Second + pause() {
 		f := fault{at: at, kind: p.faults[r.IntN(len(p.faults))], process: r.IntN(p.processes+1) - 1, server: r.IntN(p.servers)}
 		f.lasts = time.Duration(float64(10*time.Millisecond) * float64(int(1)<<r.IntN(10)) * (1 + r.Float64())) // 10 ms to 10 s
+		if p.lasts > 0 {
+			f.lasts = p.lasts
+		}
 		switch f.kind {
+		case "blip":
+			f.lasts = 5 * time.Millisecond
 		case "freezeLong", "crashLong":
 			f.lasts = 3 * p.hold
 		case "pause":
@@ -171,7 +176,16 @@ var kinds = map[string]func(a *afflicted){
 	"crashLong": crash,
 	"forget":    func(a *afflicted) { a.server(func(s *server) { clear(s.scripts) }) },
 	"loading":   func(a *afflicted) { a.fails("LOADING Redis is loading the dataset in memory") },
-	"readonly":  func(a *afflicted) { a.fails("READONLY You can't write against a read only replica.") },
+	// For so short a time, requests that did not run are sent again, and no call fails.
+	"blip": func(a *afflicted) {
+		a.node.mu.Lock()
+		defer a.node.mu.Unlock()
+		if a.node.failure == "" {
+			a.node.failure = "LOADING Redis is loading the dataset in memory"
+			a.later(func(s *server) { s.failure = "" })
+		}
+	},
+	"readonly": func(a *afflicted) { a.fails("READONLY You can't write against a read only replica.") },
 	"memory": func(a *afflicted) {
 		a.server(func(s *server) { s.noMemory = true })
 		a.later(func(s *server) { s.noMemory = false })

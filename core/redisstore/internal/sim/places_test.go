@@ -109,7 +109,9 @@ func (c *client) takePlaces() {
 		key := keys[c.random.IntN(len(keys))]
 		begun := time.Now()
 		b.asks(key)
+		outage := c.process.inOutage()
 		r, err := c.process.places.Reserve(context.Background(), key, 1)
+		outage = outage && c.process.inOutage()
 		c.called("Reserve", key, begun, timeout, err)
 		if err != nil {
 			b.failed(key)
@@ -132,7 +134,7 @@ func (c *client) takePlaces() {
 			b.holds(key, -1)
 		case <-r.Lost():
 			b.holds(key, -1)
-			c.hasLost(key)
+			c.hasLost(key, outage)
 		case <-c.ctx.Done():
 			b.holds(key, -1)
 		}
@@ -146,14 +148,17 @@ func (c *client) takePlaces() {
 	}
 }
 
-// hasLost checks that the place was lost for a reason.
-func (c *client) hasLost(key string) {
+// hasLost checks that the place was lost for a reason. own says that the backup in this process has granted it.
+func (c *client) hasLost(key string, own bool) {
 	b := c.simulation.places
 	c.logf("%v.%d has lost its place of %s", c.process, c.index, key)
 	b.mu.Lock()
 	b.lost++
 	b.unknown[key] = time.Now()
 	b.mu.Unlock()
+	if own {
+		c.violate(placeKept, "%v has lost a place of %s that it had from its own memory", c.process, key)
+	}
 	healthy := c.plan.hold + 2*time.Second
 	if (c.healthyFor(c.process, key, healthy) || c.plan.hold > time.Minute) && c.lossesWithin(3*c.plan.hold) == 0 {
 		c.violate(placeKept, "%v has lost a place of %s although its server was healthy for %v", c.process, key, healthy)

@@ -27,6 +27,7 @@ type plan struct {
 	load       load
 
 	every  time.Duration // between faults, on average
+	lasts  time.Duration // each fault; 10 ms to 10 s if it is 0
 	faults []string
 
 	expected []*invariant // that it violates at present: see TestExpected
@@ -74,7 +75,7 @@ var plans = []plan{
 	},
 	{
 		name: "plain", servers: 1, processes: 3, pool: 10, length: 100 * time.Second, idle: time.Second, hold: 5 * time.Second, apart: true,
-		load: load{places: 5, rates: 2}, every: 5 * time.Second, faults: with(network, "slow", "kill", "loading", "readonly", "die", "memory", "stopped", "fade"),
+		load: load{places: 5, rates: 2}, every: 5 * time.Second, faults: with(network, "slow", "kill", "loading", "readonly", "die", "memory", "stopped", "fade", "blip", "blip"),
 	},
 	{
 		name: "renew", servers: 1, processes: 3, pool: 10, length: 30 * time.Minute, idle: 20 * time.Second, hold: 3 * time.Minute,
@@ -97,7 +98,7 @@ var plans = []plan{
 		load: load{places: 5, rates: 2}, every: 8 * time.Second, faults: with(network, "slow", "partition", "loading", "readonly", "memory", "stopped"),
 	},
 	{
-		name: "busy", servers: 1, processes: 2, stores: resilient, pool: 10, length: 20 * time.Second, idle: 30 * time.Millisecond, hold: 5 * time.Second, scale: 50,
+		name: "busy", servers: 1, processes: 2, stores: resilient, pool: 10, length: 35 * time.Second, idle: 100 * time.Millisecond, hold: 5 * time.Second, scale: 50, lasts: 3 * time.Second,
 		load: load{places: 3, rates: 2}, every: 6 * time.Second, faults: []string{"partition", "freeze", "crash", "readonly", "loading", "memory"},
 	},
 	{

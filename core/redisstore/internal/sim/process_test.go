@@ -38,6 +38,7 @@ type process struct {
 	hot      *core.Limiter
 	set      *rules.Set
 	dead     atomic.Bool
+	outage   span // in which Redis is away, without its first second; guarded by the mutex of the world
 }
 
 // start starts a process. rulesOf has its rules.
@@ -118,6 +119,9 @@ func (s *simulation) healthyFor(p *process, key string, d time.Duration) bool {
 	since := p.links[s.serverOf(key).addr].healthySince()
 	return time.Since(since) >= d
 }
+
+// inOutage reports whether the backup decides.
+func (p *process) inOutage() bool { return p.failover != nil && p.failover.State() == failover.Backup }
 
 // primary reports whether no backup decides.
 func (p *process) primary() bool { return p.failover == nil || p.failover.State() == failover.Primary }

@@ -169,10 +169,14 @@ func (c *client) called(what, key string, begun time.Time, most time.Duration, e
 	c.mu.Lock()
 	c.calls++
 	c.slowest = max(c.slowest, d)
+	away := c.process.outage
 	c.mu.Unlock()
 	c.logf("%v.%d %s of %s: %v", c.process, c.index, what, key, err)
 	if d > most+10*time.Millisecond {
 		c.violate(inTime, "%v: %s took %v", c.process, what, d)
+	}
+	if away.from.Before(begun) && time.Now().Before(away.to) && d > timeout/2 {
+		c.violate(breakerOpens, "%v: %s took %v although Redis has been away for a second", c.process, what, d)
 	}
 	if err != nil && !c.mayFail(err) && c.healthyFor(c.process, key, c.plan.healed) {
 		c.violate(answered, "%v: %s of %s failed although its server is healthy: %v", c.process, what, key, err)
@@ -202,14 +206,20 @@ func (s *simulation) watchBreakers(f fault) (checks []*time.Timer) {
 			}
 		}
 	}))
-	if s.plan.name == "busy" && f.lasts > 2*time.Second && f.kind != "memory" { // without memory, denials are answers
-		checks = append(checks, time.AfterFunc(time.Second, func() {
-			for _, p := range s.processes {
-				if (f.process < 0 || f.process == p.index || f.kind != "partition") && p.failover.State() == failover.Primary {
+	if f.lasts < 2*time.Second || s.plan.idle > timeout || s.plan.load.rates == 0 {
+		return checks // too few calls
+	}
+	for _, p := range s.processes {
+		if f.kind == "partition" && (f.process < 0 || f.process == p.index) || f.kind == "freeze" || f.kind == "crash" {
+			checks = append(checks, time.AfterFunc(time.Second, func() {
+				if p.failover.State() == failover.Primary {
 					s.violate(breakerOpens, "%v still uses Redis a second after %v", p, f)
 				}
-			}
-		}))
+			}))
+			s.mu.Lock()
+			p.outage = span{time.Now().Add(time.Second), time.Now().Add(f.lasts)}
+			s.mu.Unlock()
+		}
 	}
 	return checks
 }
