@@ -136,7 +136,7 @@ SIMTIME  ?= 45s
 SIMFLAGS ?=
 .PHONY: sim
 sim: ## simulate processes that share a Redis over a faulty network, for SIMTIME (45s)
-	$(if $(EXACT),$(GO) run ./core/redisstore/internal/sim/exact $(SIMFLAGS),$(GO) test -count=1 -timeout 0 -v \
+	$(if $(EXACT),$(GO) run ./.ci/exact $(SIMFLAGS),$(GO) test -count=1 -timeout 0 -v \
 		-run '^TestSim$$' ./core/redisstore/internal/sim -time $(SIMTIME) -seed $$(date +%Y%m%d)0000 $(SIMFLAGS))
 
 .PHONY: sim-mutants

@@ -48,7 +48,8 @@ var allowed = map[string][]string{
 	"cmd/weir/internal/playground/static": {"cmd/weir/internal/playground/page"},
 	"cmd/weir/internal/trace":             {"cmd/weir/internal/simulate", "keyfunc"},
 
-	"core/redisstore/redistest": {"github.com/redis/go-redis/v9"},
+	"core/redisstore/redistest":    {"github.com/redis/go-redis/v9"},
+	"core/redisstore/internal/sim": {},
 
 	"core/storetest/internal/oracle": {},
 	"core/gate/internal/unexported":  {"core", "keyfunc"},

@@ -126,7 +126,7 @@ func (l *ledger) admitted(r core.Rule, id string, e event) {
 		period = day
 	}
 	kept := 4 * period
-	if l.s.plan.stores == plain {
+	if l.s.plan.stores == alone {
 		kept = 12 * period // see denied
 	}
 	for len(all) > 0 && now.Sub(all[0].to) > kept {
@@ -155,7 +155,7 @@ func (l *ledger) admitted(r core.Rule, id string, e event) {
 
 // denied checks that an event is denied only if the limit may be used up.
 func (l *ledger) denied(p *process, r core.Rule, key string) {
-	if l.s.plan.stores != plain || l.s.lossesWithin(time.Hour) > 0 {
+	if l.s.plan.stores != alone || l.s.lossesWithin(time.Hour) > 0 {
 		return // leases and backups deny for other reasons, too
 	}
 	id, span := r.Name()+" "+key, r.Limit().Per
@@ -194,7 +194,7 @@ func (l *ledger) most(r core.Rule, from, to time.Time, period time.Duration) flo
 	case driver.FixedWindow, driver.Quota:
 		most = limit * float64(int(periods)+2)
 	}
-	if l.s.plan.stores == resilient {
+	if l.s.plan.stores == withBackup {
 		most *= 2 // the backups of all processes: see Bounds in package failover
 	}
 	l.s.mu.Lock()
@@ -284,7 +284,7 @@ func (l *ledger) check(p *process) {
 		if i != quotaRate {
 			l.checkLeft(p, i)
 		}
-		if l.s.plan.stores != plain {
+		if l.s.plan.stores != alone {
 			continue
 		}
 		r := rate.rules(l.s.plan.scale)[0]

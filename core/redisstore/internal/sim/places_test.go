@@ -71,7 +71,7 @@ func (b *book) denied(p *process, key string, begun time.Time, n int, free time.
 	wrong := b.freed[key].Before(begun) && b.taken[key] < n && time.Since(b.unknown[key]) > free && time.Since(b.s.begin) > free
 	taken := b.taken[key]
 	b.mu.Unlock()
-	if wrong && healthy && b.s.plan.stores != resilient && b.s.lossesWithin(3*b.s.plan.hold) == 0 {
+	if wrong && healthy && b.s.plan.stores != withBackup && b.s.lossesWithin(3*b.s.plan.hold) == 0 {
 		b.s.violate(deniedRightly, "%v: an event of %s was denied although at most %d of %d places were taken", p, key, taken, n)
 	}
 }
@@ -92,7 +92,7 @@ func (b *book) holds(key string, n int) {
 	got := b.held[key]
 	b.mu.Unlock()
 	most := places * (1 + losses)
-	if b.s.plan.stores == resilient {
+	if b.s.plan.stores == withBackup {
 		most += places
 	}
 	if n > 0 && got > most {

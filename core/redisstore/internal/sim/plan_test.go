@@ -37,9 +37,9 @@ type plan struct {
 type stores int
 
 const (
-	plain     stores = iota // redisstore
-	leased                  // lease over denycache over redisstore
-	resilient               // package resilient, and lease over it
+	alone      stores = iota // redisstore
+	leased                   // denycache over redisstore, and lease over both
+	withBackup               // package resilient, and lease over it
 )
 
 // A load is the number of clients of each kind in each process.
@@ -70,7 +70,7 @@ func with(faults []string, more ...string) []string {
 
 var plans = []plan{
 	{
-		name: "slow", servers: 1, processes: 3, stores: resilient, pool: 10, length: 100 * time.Hour, idle: time.Hour, hold: time.Hour,
+		name: "slow", servers: 1, processes: 3, stores: withBackup, pool: 10, length: 100 * time.Hour, idle: time.Hour, hold: time.Hour,
 		load: load{places: 4, rates: 1}, every: 3 * time.Hour, faults: with(network, "partition", "loading", "readonly", "stopped"),
 	},
 	{
@@ -94,15 +94,15 @@ var plans = []plan{
 		load: load{hot: 2}, every: 15 * time.Second, faults: []string{"reset", "stall", "forget"},
 	},
 	{
-		name: "resilient", servers: 1, processes: 3, stores: resilient, pool: 10, length: 2 * time.Minute, idle: time.Second, hold: 5 * time.Second,
+		name: "resilient", servers: 1, processes: 3, stores: withBackup, pool: 10, length: 2 * time.Minute, idle: time.Second, hold: 5 * time.Second,
 		load: load{places: 5, rates: 2}, every: 8 * time.Second, faults: with(network, "slow", "partition", "loading", "readonly", "memory", "stopped"),
 	},
 	{
-		name: "busy", servers: 1, processes: 2, stores: resilient, pool: 10, length: 35 * time.Second, idle: 100 * time.Millisecond, hold: 5 * time.Second, scale: 50, lasts: 3 * time.Second,
+		name: "busy", servers: 1, processes: 2, stores: withBackup, pool: 10, length: 35 * time.Second, idle: 100 * time.Millisecond, hold: 5 * time.Second, scale: 50, lasts: 3 * time.Second,
 		load: load{places: 3, rates: 2}, every: 6 * time.Second, faults: []string{"partition", "freeze", "crash", "readonly", "loading", "memory"},
 	},
 	{
-		name: "loss", servers: 1, processes: 3, stores: resilient, pool: 10, length: 2 * time.Minute, idle: time.Second, hold: 5 * time.Second,
+		name: "loss", servers: 1, processes: 3, stores: withBackup, pool: 10, length: 2 * time.Minute, idle: time.Second, hold: 5 * time.Second,
 		load: load{places: 5, rates: 2}, every: 8 * time.Second, faults: []string{"flush", "failover", "reset", "stepOn", "stepBack", "freeze"},
 	},
 	{
@@ -128,7 +128,7 @@ var plans = []plan{
 		expected: []*invariant{answered, placeKept},
 	},
 	{
-		name: "forgotten", servers: 1, processes: 2, stores: resilient, pool: 40, warm: 30, length: 2 * time.Minute, idle: 300 * time.Millisecond, hold: 5 * time.Second,
+		name: "forgotten", servers: 1, processes: 2, stores: withBackup, pool: 40, warm: 30, length: 2 * time.Minute, idle: 300 * time.Millisecond, hold: 5 * time.Second,
 		load: load{places: 3, rates: 1}, every: 40 * time.Second, faults: []string{"die"},
 		expected: []*invariant{breakerCloses, placeKept},
 	},
@@ -143,7 +143,7 @@ var plans = []plan{
 		expected: []*invariant{placeFreed},
 	},
 	{
-		name: "overrides", servers: 1, processes: 3, stores: resilient, pool: 10, length: time.Minute, idle: 200 * time.Millisecond,
+		name: "overrides", servers: 1, processes: 3, stores: withBackup, pool: 10, length: time.Minute, idle: 200 * time.Millisecond,
 		load: load{overrides: 6}, every: 8 * time.Second, faults: []string{"reset", "flaky", "stall", "partition", "crash", "forget"},
 	},
 }

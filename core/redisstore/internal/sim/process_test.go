@@ -19,7 +19,7 @@ import (
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/redisstore"
-	rstore "github.com/weir-go/weir/core/resilient"
+	"github.com/weir-go/weir/core/resilient"
 	"github.com/weir-go/weir/core/rules"
 )
 
@@ -28,7 +28,7 @@ type process struct {
 	index    int
 	links    map[string]*link // by the address of the server
 	rdb      redis.UniversalClient
-	failover *rstore.Store // nil without failover
+	failover *resilient.Store // nil without failover
 	places   *core.Limiter
 	users    *core.Limiter
 	rates    []*core.Limiter
@@ -41,7 +41,7 @@ type process struct {
 	outage   span // in which Redis is away, without its first second; guarded by the mutex of the world
 }
 
-// start starts a process. rulesOf has its rules.
+// start starts a process, whose rules the servers learn.
 func (s *simulation) start(t *testing.T, index int) *process {
 	p := &process{index: index, links: map[string]*link{}}
 	for _, n := range s.servers {
@@ -67,8 +67,8 @@ func (s *simulation) start(t *testing.T, index int) *process {
 	}
 	var store, fast driver.Store
 	switch s.plan.stores {
-	case resilient:
-		p.failover = rstore.New(p.rdb, rstore.Instances(s.plan.processes), rstore.OnChange(func(from, to failover.State, _ error) {
+	case withBackup:
+		p.failover = resilient.New(p.rdb, resilient.Instances(s.plan.processes), resilient.OnChange(func(from, to failover.State, _ error) {
 			s.logf("p%d is %v, was %v", index, to, from)
 		}))
 		store, fast = p.failover, lease.New(p.failover)

@@ -44,7 +44,7 @@ func run(t *testing.T, p plan, seed uint64, drop []int, verbose bool) (s *simula
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection would change the order of goroutines
 	synctest.Test(t, func(t *testing.T) {
 		for range seed % 4096 {
-			_ = rand.Uint64() // with the runtime of package exact, random numbers then depend on the seed
+			_ = rand.Uint64() // with the runtime of .ci/exact, random numbers then depend on the seed
 		}
 		p.scale, p.hold, p.healed = max(1, p.scale), max(p.hold, time.Second), cmp.Or(p.healed, healed)
 		s = &simulation{world: newWorld(seed), plan: p}
@@ -194,7 +194,7 @@ func (c *client) mayFail(err error) bool {
 
 // watchBreakers checks after a fault that the breaker opens and closes in time.
 func (s *simulation) watchBreakers(f fault) (checks []*time.Timer) {
-	if s.plan.stores != resilient {
+	if s.plan.stores != withBackup {
 		return nil
 	}
 	checks = append(checks, time.AfterFunc(f.lasts+6*time.Second, func() {
@@ -241,7 +241,7 @@ func (s *simulation) end(t *testing.T) {
 	s.stopWatching()
 	time.Sleep(day) // quotas begin again
 	s.events.checkLeft(fresh, quotaRate)
-	if s.plan.stores == resilient {
+	if s.plan.stores == withBackup {
 		s.places.checkBackups()
 	}
 }
