@@ -17,6 +17,7 @@ import (
 // The simulated server decides as a real Redis does: both pass the suite that each store has to pass.
 func TestConformance(t *testing.T) {
 	t.Parallel()
+	emptyPools() // after TestSim, because no test beside runs in a bubble
 	storetest.Run(t, func(t *testing.T) *storetest.Harness {
 		w := newWorld(1)
 		s := newServer(w, 0)

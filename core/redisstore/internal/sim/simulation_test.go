@@ -36,11 +36,17 @@ type simulation struct {
 // that have died, pauses before it dials again, and the return of a breaker.
 const healed = 7 * time.Second
 
+// emptyPools empties all pools of the process. Timers and channels of a bubble may not be used in another one
+// or outside.
+func emptyPools() {
+	for range 2 {
+		runtime.GC()
+	}
+}
+
 // run runs a plan with a seed, without the faults in drop.
 func run(t *testing.T, p plan, seed uint64, drop []int, verbose bool) (s *simulation) {
-	for range 2 {
-		runtime.GC() // empties all pools, which have timers and channels of another bubble
-	}
+	emptyPools()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection would change the order of goroutines
 	synctest.Test(t, func(t *testing.T) {
 		for range seed % 4096 {
