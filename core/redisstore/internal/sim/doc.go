@@ -9,7 +9,7 @@
 //	TestConformance  runs storetest
 //	TestExpected     faults that are known and not mended yet
 //
-// Each random choice is a hash of the seed and of what it is about, so a seed makes the same faults in each
+// Each random choice is a hash of the seed and of its subject, so a seed makes the same faults in each
 // run. The order of goroutines differs between runs, unless the runtime is changed: see .ci/exact.
 //
 // CONTRIBUTING.md says how to read a failure, and how to add a fault, a plan and an invariant.

@@ -15,12 +15,18 @@ const shrinkTime = 20 * time.Second
 func report(t *testing.T, failed *simulation, seed uint64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "plan %s, seed %d, %v\n", failed.plan.name, seed, failed.failed)
-	drop := numbers(*dropped)
+	drop, all := numbers(*dropped), schedule(failed.plan, seed)
 	if !*noShrink {
 		drop, failed = shrink(t, failed, seed)
-		fmt.Fprintf(&b, "%d of %d faults are enough: %v\n", len(failed.faults), len(schedule(failed.plan, seed)), failed.failed)
+		fmt.Fprintf(&b, "%d of %d faults are enough: %v\n", len(all)-len(drop), len(all), failed.failed)
 	}
-	fmt.Fprintf(&b, "faults: %s\n", names(failed.faults))
+	var faults []fault
+	for i, f := range all {
+		if !slices.Contains(drop, i) {
+			faults = append(faults, f)
+		}
+	}
+	fmt.Fprintf(&b, "faults: %s\n", names(faults))
 	fmt.Fprintf(&b, "again: %s\n", command(failed.plan, seed, drop))
 	for _, l := range failed.lines[max(0, len(failed.lines)-30):] {
 		fmt.Fprintln(&b, l)

@@ -52,9 +52,9 @@ func guard(p plan, seed uint64) (stop func()) {
 	return func() { timer.Stop() }
 }
 
-// command returns the command that repeats a run.
+// command returns the command that repeats a run until it fails: goroutines run in another order each time.
 func command(p plan, seed uint64, drop []int) string {
-	text := fmt.Sprintf("go test ./core/redisstore/internal/sim -run '^TestSim$' -v -plan %s -seed %d -noshrink -expect=false", p.name, seed)
+	text := fmt.Sprintf("go test ./core/redisstore/internal/sim -run '^TestSim$' -count 50 -failfast -plan %s -seed %d -noshrink -expect=false", p.name, seed)
 	if len(drop) > 0 {
 		text += " -drop " + strings.Trim(strings.ReplaceAll(fmt.Sprint(drop), " ", ","), "[]")
 	}

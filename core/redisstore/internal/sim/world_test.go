@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A world is what all parts of one simulation share. Its random numbers are hashes of the seed and of what
-// they are about, so they do not depend on the order in which goroutines run.
+// A world is what all parts of one simulation share. Its random numbers are hashes of the seed and of
+// their subjects, so they do not depend on the order in which goroutines run.
 type world struct {
 	seed    uint64
 	begin   time.Time
