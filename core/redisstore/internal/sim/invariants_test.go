@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// An invariant is what simulations check. The sentence is in the documentation, in the file source.
+// Simulations check invariants. The sentence of an invariant is in the documentation, in the file source.
 type invariant struct {
 	name, source, sentence string
 }
 
-// That no goroutine is left, package testing/synctest checks.
+// Package testing/synctest checks that no goroutine is left.
 var (
 	placesAtServer = &invariant{"places at the server", "in_flight.go",
 		"InFlight returns a rule that admits at most n events of a key at the same time, in all processes that share a Store."}

@@ -43,7 +43,7 @@ func (h *health) bad(until time.Time) {
 	}
 }
 
-// healthySince returns since when nothing was wrong with the link and its server. That may be in the future.
+// healthySince returns since when nothing was wrong with the link and its server, which may be in the future.
 func (l *link) healthySince() time.Time {
 	l.mu.Lock()
 	at := l.badUntil

@@ -14,7 +14,7 @@ import (
 type book struct {
 	s       *simulation
 	mu      sync.Mutex
-	taken   map[string]int       // places that may be taken, but for those of calls without an answer
+	taken   map[string]int       // places that may be taken, except for those of calls without an answer
 	unknown map[string]time.Time // of the last call without an answer
 	freed   map[string]time.Time // when the last place was freed
 	held    map[string]int       // events that believe that they have a place

@@ -92,7 +92,7 @@ type charge struct {
 	driver.Charge
 	key   string
 	state driver.State
-	probe []any // what the script reports about the key of a probe, which has no state
+	probe []any // the report of the script about the key of a probe, which has no state
 }
 
 // run decides as decisions.lua does.
@@ -286,7 +286,7 @@ func (s *server) takeAtMost(reply []any, charges []*charge, now int64) []any {
 	return reply
 }
 
-// adjust does what adjust.lua does.
+// adjust does the same as adjust.lua.
 func (s *server) adjust(reply []any, charges []*charge, now int64) []any {
 	for _, c := range charges {
 		r := s.load(c, now)
@@ -314,7 +314,7 @@ func (s *server) adjust(reply []any, charges []*charge, now int64) []any {
 	return reply
 }
 
-// inUse returns what is used according to a reading, in events or microseconds.
+// inUse returns the usage according to a reading, in events or microseconds.
 func inUse(c *charge, r *driver.Reading) int64 {
 	if c.Rule.Algorithm.IsBucket() {
 		return r.Used.Micros

@@ -51,7 +51,7 @@ type call struct {
 	args []string
 }
 
-// A session is what a server knows about a connection.
+// A session is the knowledge of a server about a connection.
 type session struct {
 	asking bool       // the next command is about a slot that is migrated to here
 	multi  [][]string // the commands of a transaction, which has begun unless it is nil

@@ -11,7 +11,7 @@ import (
 // shrinkTime is how long to look for faults that do not matter.
 const shrinkTime = 20 * time.Second
 
-// report returns what is to be known about a run that has failed.
+// report describes a run that has failed.
 func report(t *testing.T, failed *simulation, seed uint64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "plan %s, seed %d, %v\n", failed.plan.name, seed, failed.failed)

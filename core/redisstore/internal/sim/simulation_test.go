@@ -237,7 +237,7 @@ func (s *simulation) end(t *testing.T) {
 		n.frozen, n.down, n.failure, n.noMemory, n.scriptTime, n.chargeTime = time.Time{}, time.Time{}, "", false, scriptTime, 0
 		n.mu.Unlock()
 	}
-	time.Sleep(3*s.plan.hold + 75*time.Second) // the longest period is a minute, but for quotas
+	time.Sleep(3*s.plan.hold + 75*time.Second) // the longest period is a minute, except for quotas
 	fresh := s.start(t, len(s.processes))
 	s.processes = append(s.processes, fresh)
 	s.places.checkFree(fresh)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A world is what all parts of one simulation share. Its random numbers are hashes of the seed and of
+// A world is shared by all parts of one simulation. Its random numbers are hashes of the seed and of
 // their subjects, so they do not depend on the order in which goroutines run.
 type world struct {
 	seed    uint64
