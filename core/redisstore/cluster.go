@@ -10,20 +10,26 @@ import (
 // A router divides charges into calls. In a Cluster, a call can use only the keys of one slot.
 type router struct {
 	keys keyer
-	slot func(tag string) string // returns the slot of keys with this hash tag; nil if a script can use all keys
+	slot func(tag string) string // returns the slot of keys with this hash tag; nil for a *redis.Client
+	// whole says whether a script on a *redis.Client can use all keys. It is nil for other clients.
+	whole *wholeness
 }
 
-func newRouter(rdb redis.UniversalClient, c config) router {
+func newRouter(rdb redis.UniversalClient, c config, faults faultLog) router {
 	r := router{keys: newKeyer(c)}
-	switch rdb.(type) {
+	switch rdb := rdb.(type) {
 	case *redis.Client:
+		r.whole = &wholeness{rdb: rdb, prefix: c.prefix, faults: faults}
 	case *redis.ClusterClient:
 		r.slot = hashSlot
 	default: // for example a ring, which stores keys with the same tag on the same server
-		r.slot = func(tag string) string { return tag }
+		r.slot = byTag
 	}
 	return r
 }
+
+// byTag is the slot of a key where only keys with the same tag are known to be on one server.
+func byTag(tag string) string { return tag }
 
 // hashSlot returns the hash slot of a tag as two bytes.
 func hashSlot(tag string) string {
@@ -31,12 +37,12 @@ func hashSlot(tag string) string {
 	return string([]byte{byte(slot >> 8), byte(slot)})
 }
 
-// one reports whether one call can contain all charges. On a single server it always can;
-// elsewhere, all charges must have the same key.
+// one reports whether one call can contain all charges: if they have the same key, or the server is known
+// to have all keys.
 func (r *router) one(charges []driver.Charge) bool {
 	for i := range charges {
-		if r.slot != nil && charges[i].Key != charges[0].Key {
-			return false
+		if charges[i].Key != charges[0].Key {
+			return r.whole != nil && r.whole.proved()
 		}
 	}
 	return true
@@ -65,11 +71,17 @@ func (r *router) split(charges []driver.Charge) []*call {
 func (r *router) slots(charges []driver.Charge, add func(c *call, i int, tag string)) []*call {
 	var calls []*call
 	of := make(map[string]*call)
+	slotOf := r.slot
+	switch {
+	case slotOf != nil:
+	case r.one(charges):
+		slotOf = func(string) string { return "" }
+	default:
+		slotOf = byTag
+	}
 	for i := range charges {
-		tag, slot := r.keys.tag(charges[i].Key), ""
-		if r.slot != nil {
-			slot = r.slot(tag)
-		}
+		tag := r.keys.tag(charges[i].Key)
+		slot := slotOf(tag)
 		c := of[slot]
 		if c == nil {
 			c = new(call)

@@ -24,7 +24,7 @@ func newNodes(cluster *redis.ClusterClient, c config, n *counters) *nodes {
 	return &nodes{
 		cluster: cluster,
 		direct:  direct{runner{cluster, n}},
-		newNode: func(rdb *redis.Client) *server { return newServer(rdb, c.prefix, hashSlot, n) },
+		newNode: func(rdb *redis.Client) *server { return newServer(rdb, hashSlot, nil, n) },
 		of:      make(map[*redis.Client]*server),
 	}
 }

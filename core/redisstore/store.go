@@ -37,11 +37,16 @@
 //
 // On a Cluster, every node has its own queue. A round trip has a script for each hash slot in it. A
 // *redis.Client may also be connected to a proxy for several servers that sends a script to the
-// server of its first key. The Store therefore tests whether the server has the keys of all slots:
-// it writes 16 keys one by one, for ten seconds, and reads them in a script. The test begins with
-// the first batch. It is repeated after a second if it fails, and after a minute or later if it was
-// positive and the client has opened a connection since. Without a positive test, only decisions on
-// the same identity share a script. [Unbatched] turns batches off.
+// server of its first key, or to a node of a Cluster, which rejects keys of several slots. The Store
+// therefore tests whether the server has the keys of all slots: it writes 16 keys one by one, for ten
+// seconds, and reads them in a script. The test begins with the first batch, or with the first decision
+// about several keys. It is repeated after a second if it fails, after a minute if the user lacks a
+// permission for it, which is logged, and after a minute or later if it was positive and the client has
+// opened a connection since. [Unbatched] turns batches off.
+//
+// Without a positive test, only decisions about the same identity share a script, and a decision about
+// several is split as on a Cluster: one script for each key, undone if another key is denied. It is never
+// generous, and until the undo too strict.
 //
 // # Keys
 //
@@ -151,6 +156,7 @@ type Store struct {
 
 	onFirst     func() // after the first decision; only the first call has an effect
 	unavailable atomic.Uint64
+	split       atomic.Uint64 // calls of Take and Adjust that took several scripts
 }
 
 // Stats contains counts since a Store was made, and its state at the moment. A request is a decision
@@ -174,18 +180,20 @@ type Stats struct {
 // these (see OnNewNode of go-redis); those of the ClusterClient see only commands that were
 // redirected. A round trip of several decisions has the context of one of them.
 //
-// On a *redis.Client, plain or from NewFailoverClient, one call decides all charges. On a
-// *redis.ClusterClient, one call decides the charges of one hash slot. On any other client, one
-// call decides the charges of one key.
+// On a *redis.Client, plain or from NewFailoverClient, one call decides all charges, after a test has shown
+// that the server has all keys (see Batches in the documentation of the package). On a
+// *redis.ClusterClient, one call decides the charges of one hash slot. On any other client, and before the
+// test, one call decides the charges of one key.
 func New(rdb redis.UniversalClient, opts ...Option) *Store {
 	argument.NotNil("redisstore: New", "the client", rdb)
 	c := config{prefix: DefaultPrefix, timeout: DefaultTimeout}
 	argument.Apply("redisstore: New", &c, opts)
+	faults := faultLog{sampler.New(1, time.Minute)}
 	s := &Store{
 		timeout:  c.timeout,
-		router:   newRouter(rdb, c),
+		router:   newRouter(rdb, c, faults),
 		executor: executor{clock: c.clock},
-		faults:   faultLog{sampler.New(1, time.Minute)},
+		faults:   faults,
 		onFirst:  sync.OnceFunc(func() { go warnOfEviction(rdb) }),
 	}
 	e := &s.executor
@@ -194,7 +202,7 @@ func New(rdb redis.UniversalClient, opts ...Option) *Store {
 	switch rdb := rdb.(type) {
 	case *redis.Client:
 		if !c.unbatched {
-			e.sender = newServer(rdb, c.prefix, nil, &e.counters)
+			e.sender = newServer(rdb, nil, s.router.whole, &e.counters)
 		}
 	case *redis.ClusterClient:
 		if !c.unbatched {
@@ -272,6 +280,10 @@ func (s *Store) decide(ctx context.Context, charges []driver.Charge) error {
 		err = c.err
 		c.free()
 	} else {
+		err = s.decideSplit(ctx, deadline, charges)
+	}
+	if w := s.router.whole; w != nil && err != nil && redis.HasErrorPrefix(err, "CROSSSLOT") { // nothing was executed
+		w.disprove()
 		err = s.decideSplit(ctx, deadline, charges)
 	}
 	err = s.failure(ctx, err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/internal/sampler"
 
 	"github.com/redis/go-redis/v9"
 
@@ -17,7 +18,7 @@ import (
 )
 
 // A test that is negative is final. One that fails changes nothing, and is repeated.
-func TestServer_test(t *testing.T) {
+func TestWholeness_test(t *testing.T) {
 	const all, most, rejected, broken = ":16\r\n", ":15\r\n", "-CROSSSLOT Keys in request don't hash to the same slot\r\n", "-ERR\r\n"
 	for name, c := range map[string]struct {
 		replies      []string
@@ -41,13 +42,13 @@ func TestServer_test(t *testing.T) {
 				return <-replies
 			})})
 			defer func() { _ = rdb.Close() }()
-			s := newServer(rdb, "", nil, new(counters))
+			s := &wholeness{rdb: rdb, faults: faultLog{sampler.New(1, time.Minute)}}
 			for _, reply := range c.replies {
 				replies <- reply
 				s.test()
 			}
-			if ends := s.nextTest.Load() == math.MaxInt64; s.merges.Load() != c.merges || ends != c.ends {
-				t.Errorf("merges is %t and the tests end: %t, want %t and %t", s.merges.Load(), ends, c.merges, c.ends)
+			if ends := s.next.Load() == math.MaxInt64; s.whole.Load() != c.merges || ends != c.ends {
+				t.Errorf("merges is %t and the tests end: %t, want %t and %t", s.whole.Load(), ends, c.merges, c.ends)
 			}
 		})
 	}
@@ -55,7 +56,7 @@ func TestServer_test(t *testing.T) {
 
 // A positive result is valid while the client opens no connection. A test that fails is repeated after
 // a second.
-func TestServer_test_repeated(t *testing.T) {
+func TestWholeness_test_repeated(t *testing.T) {
 	var evals atomic.Int64
 	var reply atomic.Value
 	reply.Store(":16\r\n")
@@ -67,7 +68,7 @@ func TestServer_test_repeated(t *testing.T) {
 		return reply.Load().(string)
 	})})
 	defer func() { _ = rdb.Close() }()
-	s := newServer(rdb, "", nil, new(counters))
+	s := &wholeness{rdb: rdb, faults: faultLog{sampler.New(1, time.Minute)}}
 	for _, c := range []struct {
 		name  string
 		prior func()
@@ -88,16 +89,19 @@ func TestServer_test_repeated(t *testing.T) {
 	} {
 		c.prior()
 		before := evals.Load()
-		if s.test(); evals.Load()-before != c.evals || !s.merges.Load() {
+		if s.test(); evals.Load()-before != c.evals || !s.whole.Load() {
 			t.Errorf("%s: %d tests ran, want %d", c.name, evals.Load()-before, c.evals)
 		}
 	}
 	reply.Store("-OOM command not allowed when used memory > 'maxmemory'.\r\n")
-	fresh := newServer(rdb, "", nil, new(counters))
-	fresh.nextTest.Store(math.MaxInt64 - 1)
-	fresh.test()
-	if in := time.Until(time.Unix(0, fresh.nextTest.Load())); in > time.Second || in < 0 {
-		t.Errorf("after a test that failed, the next one is in %v, want a second", in)
+	for text, want := range map[string]time.Duration{"-ERR\r\n": time.Second, "-NOPERM this user has no permissions\r\n": time.Minute} {
+		fresh := &wholeness{rdb: rdb, faults: faultLog{sampler.New(1, time.Minute)}}
+		fresh.next.Store(math.MaxInt64 - 1)
+		reply.Store(text)
+		fresh.test()
+		if in := time.Until(time.Unix(0, fresh.next.Load())); in > want || in < want-time.Second {
+			t.Errorf("after a test that failed with %q, the next one is in %v, want %v", text, in, want)
+		}
 	}
 }
 
@@ -131,7 +135,7 @@ func TestRunner_Run_noScript(t *testing.T) {
 	rdb.AddHook(&counter)
 	s := New(rdb)
 	server := s.executor.sender.(*server)
-	server.noMerges()
+	server.whole.disprove()
 	rule := testkit.Compiled(core.TokenBucket("r", core.PerSecond(1)))
 	for i, n := range []int{1, 8, 1, 8} { // the first ones open connections
 		requests := make([]*request, n)
