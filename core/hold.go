@@ -22,9 +22,10 @@ type hold struct {
 	kept    bool          // the end of the context does not matter: see holds.detach
 	stopped bool          // the place is not renewed any more
 	ended   bool          // the place is freed or has lapsed
+	failed  bool          // it is not known that the last renewal was executed
 
 	due   time.Duration // not local: when the renewer looks at it next
-	index int           // in the heap of the renewer, or in the list of local holds; -1 in neither
+	index int           // in a heap of the renewer, or in the list of local holds; -1 in neither
 	timer *time.Timer   // local: until MaxHold or until the lease ends; or nil
 }
 
@@ -111,12 +112,12 @@ func (h *hold) watch(now time.Duration) {
 // schedule sets when the renewer looks at h next: after a third of its lease or a little later, so that
 // places that were taken at one moment are not renewed at one moment; sooner after a renewal that failed;
 // or at the end of the lease.
-func (h *hold) schedule(now time.Duration, failed bool) {
+func (h *hold) schedule(now time.Duration) {
 	step := h.lease() / 12
 	switch {
 	case h.stopped || now >= h.ends:
 		h.due = h.end()
-	case failed:
+	case h.failed:
 		h.due = min(now+step, h.end())
 	default:
 		h.due = min(h.renewed+4*step+rand.N(step), h.end())

@@ -14,25 +14,66 @@ import (
 // A renewer renews the places that this process holds in one Store. Its goroutine runs while there are
 // any. The mutex of renewers guards it.
 type renewer struct {
-	store   driver.Store
-	holds   holdHeap      // without those in calls
-	calling int           // calls under way
-	wake    chan struct{} // receives a value when the goroutine has to look again
+	store driver.Store
+	// healthy has the places whose last renewal had an answer. The others are renewed apart, and one by one while
+	// their calls fail, so that a part of the Store that is down, as a node of a Cluster, takes no places of
+	// other parts with it.
+	healthy, failing renewals
+	wake             chan struct{} // receives a value when the goroutine has to look again
+}
+
+// renewals are places that are renewed in calls of up to batch places, of which most are under way.
+type renewals struct {
+	holds       holdHeap // without those in calls
+	calling     int      // calls under way
+	batch, most int
 }
 
 const (
 	// maxRenewals is the largest number of charges of a call, as in redisstore.
 	maxRenewals = 16
-	// maxCalls is the largest number of calls under way. At a distance of 20 ms, they renew 6400 places a
-	// second.
+	// maxCalls is the largest number of calls under way about healthy places. At a distance of 20 ms, they
+	// renew 6400 places a second.
 	maxCalls = 8
+	// maxFailing is the largest number of other calls under way.
+	maxFailing = 8
 )
+
+func newRenewer(s driver.Store) *renewer {
+	return &renewer{
+		store: s, healthy: renewals{batch: maxRenewals, most: maxCalls}, failing: renewals{batch: 1, most: maxFailing},
+		wake: make(chan struct{}, 1),
+	}
+}
+
+// of returns the renewals that h belongs to.
+func (r *renewer) of(h *hold) *renewals {
+	if h.failed {
+		return &r.failing
+	}
+	return &r.healthy
+}
 
 // push adds h, and lets the goroutine look if h is due first.
 func (r *renewer) push(h *hold) {
-	if heap.Push(&r.holds, h); h.index == 0 {
+	if heap.Push(&r.of(h).holds, h); h.index == 0 {
 		r.look()
 	}
+}
+
+// remove removes h, which is in no call.
+func (r *renewer) remove(h *hold) {
+	heap.Remove(&r.of(h).holds, h.index)
+	if len(r.healthy.holds)+len(r.failing.holds) == 0 {
+		r.look()
+	}
+}
+
+// reschedule sets when h, which is in no call, is due.
+func (r *renewer) reschedule(h *hold, now time.Duration) {
+	h.schedule(now)
+	heap.Fix(&r.of(h).holds, h.index)
+	r.look()
 }
 
 func (r *renewer) look() {
@@ -65,36 +106,40 @@ func (r *renewer) renewDue() (wait time.Duration, done bool) {
 	renewers.mu.Lock()
 	defer renewers.mu.Unlock()
 	now := sinceStart()
-	for r.calling < maxCalls {
-		batch := r.takeDue(now)
-		if len(batch) == 0 {
-			break
+	wait, done = driver.Never, true
+	for _, q := range []*renewals{&r.healthy, &r.failing} {
+		for q.calling < q.most {
+			batch := q.takeDue(now)
+			if len(batch) == 0 {
+				break
+			}
+			q.calling++
+			go r.renew(q, batch, now)
 		}
-		r.calling++
-		go r.renew(batch, now)
+		switch {
+		case q.calling == q.most:
+			wait = min(wait, q.dropLapsed(now))
+		case len(q.holds) > 0:
+			wait = min(wait, q.holds[0].due-now)
+		}
+		done = done && q.calling == 0 && len(q.holds) == 0
 	}
-	switch {
-	case r.calling == maxCalls:
-		return r.dropLapsed(now), false
-	case len(r.holds) > 0:
-		return r.holds[0].due - now, false
-	case r.calling > 0:
-		return driver.Never, false // until a call ends
+	if done {
+		delete(renewers.byStore, r.store)
 	}
-	delete(renewers.byStore, r.store)
-	return 0, true
+	return wait, done // without a wait, until a call ends
 }
 
 // takeDue takes places that have to be renewed, for one call: one place of a key and rule at most, see
 // [driver.Store]. If one is due, others are that will be due soon. It drops places whose leases have ended.
-func (r *renewer) takeDue(now time.Duration) (batch []*hold) {
+func (r *renewals) takeDue(now time.Duration) (batch []*hold) {
 	var others []*hold // whose key and rule are in batch
 	defer func() {
 		for _, h := range others {
 			heap.Push(&r.holds, h)
 		}
 	}()
-	for soon := now; len(r.holds) > 0 && len(batch) < maxRenewals && r.holds[0].due <= soon; {
+	for soon := now; len(r.holds) > 0 && len(batch) < r.batch && r.holds[0].due <= soon; {
 		h := r.holds[0]
 		switch ending := h.stopped || now >= h.ends; {
 		case now >= h.end():
@@ -103,7 +148,7 @@ func (r *renewer) takeDue(now time.Duration) (batch []*hold) {
 		case ending && h.due == h.end(): // soon
 			return batch
 		case ending:
-			h.schedule(now, false)
+			h.schedule(now)
 			heap.Fix(&r.holds, 0)
 		case slices.ContainsFunc(batch, h.sharesState):
 			if others = append(others, heap.Pop(&r.holds).(*hold)); len(others) == maxRenewals {
@@ -119,7 +164,7 @@ func (r *renewer) takeDue(now time.Duration) (batch []*hold) {
 
 // dropLapsed drops the places whose leases have ended, while no call can begin. It returns the time until
 // the next lease ends.
-func (r *renewer) dropLapsed(now time.Duration) time.Duration {
+func (r *renewals) dropLapsed(now time.Duration) time.Duration {
 	wait, kept := time.Duration(driver.Never), r.holds[:0]
 	for _, h := range r.holds {
 		if left := h.end() - now; left > 0 {
@@ -137,8 +182,8 @@ func (r *renewer) dropLapsed(now time.Duration) time.Duration {
 
 var errStore = errors.New("the store")
 
-// renew renews the places of batch in one call, which ends before their leases.
-func (r *renewer) renew(batch []*hold, now time.Duration) {
+// renew renews the places of batch, which are of q, in one call, which ends before their leases.
+func (r *renewer) renew(q *renewals, batch []*hold, now time.Duration) {
 	charges := make([]driver.Charge, len(batch))
 	timeout := time.Duration(driver.Never)
 	for i, h := range batch {
@@ -147,26 +192,34 @@ func (r *renewer) renew(batch []*hold, now time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	sent := sinceStart()
-	_, err := call.Detached(ctx, errStore, nil, func() (struct{}, error) {
-		return struct{}{}, r.store.Adjust(ctx, charges)
+	returned, err := call.Detached(ctx, errStore, nil, func() ([]driver.Charge, error) {
+		return charges, r.store.Adjust(ctx, charges)
 	})
 	cancel()
 	renewers.mu.Lock()
 	defer renewers.mu.Unlock()
-	r.calling--
+	q.calling--
 	now = sinceStart()
+	all := true
 	for i, h := range batch {
+		applied := returned != nil && (err == nil || returned[i].Verdict.Applied)
 		switch {
 		case h.ended:
 			continue
-		case err == nil && !charges[i].Verdict.Found:
+		case applied && !returned[i].Verdict.Found:
 			h.lapsed()
 			continue
-		case err == nil:
+		case applied:
 			h.renewed = sent
 		}
-		h.schedule(now, err != nil)
+		h.failed, all = !applied, all && applied
+		h.schedule(now)
 		r.push(h)
+	}
+	if q == &r.failing {
+		if q.batch = 1; all {
+			q.batch = min(2*len(batch), maxRenewals) // the outage has ended, perhaps
+		}
 	}
 	r.look()
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/internal/unexported"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
 )
 
 // Places that are not renewed any more, and lapse soon after a renewal of others, do not stop the renewals.
@@ -318,5 +319,58 @@ func TestReservation_Lost_ConcurrentReset(t *testing.T) {
 			t.Fatalf("after %d resets, an event is lost although it has its place", i)
 		}
 		testkit.Must(t, r.Release(context.Background()))
+	}
+}
+
+// While a part of the Store is down, as a node of a Cluster, the places of the other parts are renewed, and
+// their events are told at once of a place that has lapsed. After an outage of all parts, all places are renewed
+// in time again.
+func TestRenewer_PartOfStore(t *testing.T) {
+	const keys = 200
+	for name, c := range map[string]struct {
+		down   func(key string) bool
+		outage time.Duration
+		hangs  time.Duration // of a call about a key that is down
+		lost   func(key string) bool
+	}{
+		"a third is down":           {func(key string) bool { return key[len(key)-1]%3 == 0 }, 2 * time.Minute, 0, func(key string) bool { return key[len(key)-1]%3 == 0 }},
+		"a third hangs":             {func(key string) bool { return key[len(key)-1]%3 == 0 }, 2 * time.Minute, 100 * time.Millisecond, func(key string) bool { return key[len(key)-1]%3 == 0 }},
+		"all is down for 15 s":      {func(string) bool { return true }, 15 * time.Second, 100 * time.Millisecond, func(string) bool { return false }},
+		"nothing is down any more":  {func(string) bool { return false }, time.Second, 0, func(string) bool { return false }},
+		"a reset of one is noticed": {func(key string) bool { return key == "k0" }, 20 * time.Second, 0, func(key string) bool { return key == "k1" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &storetest.Fake{}
+				l := testkit.Limiter(t, s, core.InFlight("exports", 1))
+				held := map[string]*core.Reservation{}
+				for i := range keys {
+					key := fmt.Sprint("k", i)
+					held[key] = reserve(t, l, key)
+				}
+				fail := storetest.FailFor(core.ErrUnavailable, c.down)
+				s.Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+					err := fail(ctx, charges, next)
+					if err != nil {
+						time.Sleep(c.hangs)
+					}
+					return err
+				})
+				if name == "a reset of one is noticed" {
+					_, err := l.Reset(t.Context(), "k1")
+					testkit.Must(t, err)
+				}
+				time.Sleep(c.outage)
+				s.Set()
+				time.Sleep(20 * time.Second)
+				synctest.Wait()
+				for key, r := range held {
+					if isLost(r) != c.lost(key) {
+						t.Errorf("%s: got lost %t, want %t", key, isLost(r), c.lost(key))
+					}
+					testkit.Must(t, r.Release(t.Context()))
+				}
+			})
+		})
 	}
 }

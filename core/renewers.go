@@ -1,7 +1,6 @@
 package core
 
 import (
-	"container/heap"
 	"slices"
 	"sync"
 
@@ -31,11 +30,11 @@ func (l *renewerList) add(places []*hold) {
 		}
 		r := l.byStore[h.store]
 		if r == nil {
-			r = &renewer{store: h.store, wake: make(chan struct{}, 1)}
+			r = newRenewer(h.store)
 			l.byStore[h.store] = r
 			go r.run()
 		}
-		h.schedule(h.renewed, false)
+		h.schedule(h.renewed)
 		r.push(h)
 	}
 }
@@ -53,11 +52,7 @@ func (l *renewerList) remove(places []*hold) (ended bool) {
 		if h.ended = true; h.index < 0 {
 			continue // a renewal is under way
 		}
-		r := l.byStore[h.store]
-		heap.Remove(&r.holds, h.index)
-		if len(r.holds) == 0 {
-			r.look()
-		}
+		l.byStore[h.store].remove(h)
 	}
 	return ended
 }
@@ -112,10 +107,7 @@ func (l *renewerList) setStopped(h *hold, stopped bool) {
 	if h.stopped = stopped; h.local {
 		h.watch(now)
 	} else if h.index >= 0 {
-		r := l.byStore[h.store]
-		h.schedule(now, false)
-		heap.Fix(&r.holds, h.index)
-		r.look()
+		l.byStore[h.store].reschedule(h, now)
 	}
 }
 

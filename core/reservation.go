@@ -111,18 +111,7 @@ func (r *Reservation) end(free func() error) error {
 		return free()
 	}
 	ended := r.more.holds.end()
-	var places []*driver.Charge
-	for i := range r.charges() {
-		if c := &r.charges()[i]; c.Rule.Algorithm == driver.InFlight && c.Cost > 0 {
-			places = append(places, c)
-		}
-	}
 	err := free()
-	for _, c := range places {
-		if err != nil {
-			c.Cost = 1
-		}
-	}
 	for _, l := range r.lines() {
 		if ended && l.charge >= 0 && l.rule.isInFlight() {
 			r.asks()[l.ask].limiter.waiters.wake(r.charges()[l.charge].Key)

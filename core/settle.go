@@ -105,6 +105,7 @@ func (e *event) settle(ctx context.Context, total func(i, before int) int, begin
 	store := e.asks()[0].limiter.store
 	for charges := e.undos(changes); len(charges) > 0; charges = e.undos(changes) {
 		if err := adjustAll(ctx, store, charges); err != nil {
+			e.keepPlaces(charges)
 			return err
 		}
 	}
@@ -118,6 +119,22 @@ func (e *event) settle(ctx context.Context, total func(i, before int) int, begin
 		p.receipt.Age = int64(sinceStart())
 	}
 	return err
+}
+
+// keepPlaces makes the places taken again that failed undos have not freed, as far as it is known, so that
+// they can be freed again.
+func (e *event) keepPlaces(undos []driver.Charge) {
+	for i := range undos {
+		u := &undos[i]
+		if u.Rule.Algorithm != driver.InFlight || u.Verdict.Applied {
+			continue
+		}
+		for j := range e.charges() {
+			if c := &e.charges()[j]; c.Key == u.Key && c.Rule.ID == u.Rule.ID {
+				c.Cost = 1
+			}
+		}
+	}
 }
 
 func adjustAll(ctx context.Context, s Store, charges []driver.Charge) error {

@@ -21,7 +21,7 @@ import (
 //
 // A Store must not keep charges or its elements after it has returned. A Store that passes copies of
 // charges to another Store must copy their Receipts and, with AtMost, their Costs back, not only their
-// Verdicts.
+// Verdicts, and those of an Adjust after an error, too.
 type Store interface {
 	// Take applies every Spend or none, and sets all Verdicts. The decision is denied if the charge
 	// of an enforced rule does not fit. Nothing is charged then, and the Verdicts describe the
@@ -33,7 +33,8 @@ type Store interface {
 	Take(ctx context.Context, charges []Charge) error
 
 	// Adjust applies every Debit, Credit, Undo, Renew and Reset, none of which can be denied, and sets all
-	// Verdicts. After an error, any number of them may have been applied, each at most once.
+	// Verdicts. After an error, any number of them may have been applied, each at most once. A Verdict with
+	// Applied is then that of a charge that was; the other Verdicts, and their Receipts, are undefined.
 	Adjust(ctx context.Context, charges []Charge) error
 }
 

@@ -8,6 +8,10 @@ type Verdict struct {
 	// ([Compiled.Divide]).
 	Rule *Compiled
 
+	// Applied says that the Store has executed the op, so that the other fields are valid. After an error of
+	// Adjust, it tells the charges that were executed from those of which that is not known.
+	Applied bool
+
 	Allowed    bool          // by this rule, regardless of the other rules
 	Unknown    bool          // not evaluated, because another rule denied: Allowed is set, Rule may be nil, the rest is zero
 	Soft       bool          // allowed, but beyond the limit itself

@@ -106,10 +106,14 @@ func (b *backup) do(ctx context.Context, do verb, charges []driver.Charge) error
 	if len(stored.charges) == 0 {
 		return err
 	}
-	if failed := b.doDivided(ctx, do, stored.charges); failed != nil {
+	failed := b.doDivided(ctx, do, stored.charges)
+	if failed != nil && stored.charges[0].Op.Asks() {
 		return failed
 	}
 	stored.copyTo(charges)
+	if failed != nil {
+		return failed
+	}
 	driver.SetCost(charges, stored.charges[0].Cost)
 	return err
 }

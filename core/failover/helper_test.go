@@ -38,7 +38,7 @@ func hang(ctx context.Context, _ []driver.Charge, _ storetest.Call) error {
 
 // lose makes the decision and loses the answer.
 func lose(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
-	return errors.Join(next(ctx, charges), hang(ctx, charges, next))
+	return errors.Join(storetest.Lose(errDown)(ctx, charges, next), hang(ctx, charges, next))
 }
 
 func crash(context.Context, []driver.Charge, storetest.Call) error { panic("crash") }

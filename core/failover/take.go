@@ -39,6 +39,11 @@ func (s *Store) callPrimary(ctx context.Context, begun time.Duration, do verb, c
 		setOrigins(charges, byPrimary)
 		return false, nil
 	}
+	for i := range charges {
+		if c := &charges[i]; !c.Op.Asks() && c.Verdict.Applied {
+			setOrigins(charges[i:i+1], byPrimary)
+		}
+	}
 	return s.assess(ctx, begun, charges, err)
 }
 

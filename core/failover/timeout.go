@@ -48,15 +48,20 @@ func (t *timeout) call(ctx context.Context, do verb, charges []driver.Charge) er
 	inTime, cancel := context.WithTimeout(ctx, t.deadline)
 	defer cancel()
 	copied := slices.Clone(charges)
-	_, err := call.Detached(inTime, errPrimary, &t.hanging, func() (struct{}, error) {
+	returned, err := call.Detached(inTime, errPrimary, &t.hanging, func() ([]driver.Charge, error) {
 		if err := inTime.Err(); err != nil { // the caller may have left before this began
-			return struct{}{}, err
+			return nil, err
 		}
-		return struct{}{}, do(t.store, inTime, copied)
+		return copied, do(t.store, inTime, copied)
 	})
 	if err == nil {
 		copy(charges, copied)
 		return nil
+	}
+	for i := range returned { // those of an Adjust that were applied
+		if c := &returned[i]; !c.Op.Asks() && c.Verdict.Applied {
+			charges[i] = *c
+		}
 	}
 	if inTime.Err() != nil && ctx.Err() == nil {
 		return t.expired // instead of the error of inTime, which is internal

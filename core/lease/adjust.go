@@ -27,12 +27,13 @@ func (s *Store) passed(c *driver.Charge, heard int64, err error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	sh.forward(heard)
+	applied := err == nil || c.Verdict.Applied
 	for e := sh.entries[hash]; e != nil; e = e.next {
 		switch {
 		case !e.is(c):
-		case c.Op == driver.Reset || c.Op == driver.Debit && err == nil && c.Verdict.Remaining == 0:
+		case c.Op == driver.Reset || c.Op == driver.Debit && applied && c.Verdict.Remaining == 0:
 			sh.evict(e)
-		case err == nil && e.u.rule.Constants == c.Rule.Constants:
+		case applied && e.u.rule.Constants == c.Rule.Constants:
 			e.reply, e.empty = newReply(&e.u, c, heard), false
 		}
 	}

@@ -30,21 +30,26 @@ func (s *Store) decideSplit(ctx context.Context, deadline time.Time, charges []d
 			calls[i], admitted, failed = c, c.admitted, c.err
 		}
 	}
-	if failed != nil || !admitted {
+	asks := charges[0].Op.Asks()
+	if asks && (failed != nil || !admitted) {
 		s.undo(ctx, deadline, calls)
 	}
-	if failed != nil {
+	if asks && failed != nil {
 		return failed
 	}
 	for _, c := range calls {
-		if err := c.answer(admitted); err != nil {
-			return err
+		if c.err != nil {
+			continue // the others were applied
+		}
+		if err := c.answer(admitted || !asks); err != nil {
+			failed = cmp.Or(failed, err)
+			continue
 		}
 		for i, place := range c.places {
 			charges[place].Verdict, charges[place].Receipt = c.charges[i].Verdict, c.charges[i].Receipt
 		}
 	}
-	return nil
+	return failed
 }
 
 // undo undoes the charges that calls have applied. It waits at most until the deadline passes or

@@ -25,7 +25,18 @@ func Delay(out, back time.Duration) Hook {
 		if err := next(ctx, charges); err != nil {
 			return err
 		}
-		return sleep(ctx, back)
+		err := sleep(ctx, back)
+		if err != nil {
+			forget(charges)
+		}
+		return err
+	}
+}
+
+// forget removes the verdicts of charges, which were lost on their way.
+func forget(charges []driver.Charge) {
+	for i := range charges {
+		charges[i].Verdict = driver.Verdict{}
 	}
 }
 
@@ -63,6 +74,35 @@ func Fail(err error) Hook {
 // verdict had been lost.
 func Lose(err error) Hook {
 	return func(ctx context.Context, charges []driver.Charge, next Call) error {
-		return cmp.Or(next(ctx, charges), err)
+		err := cmp.Or(next(ctx, charges), err)
+		if err != nil {
+			forget(charges)
+		}
+		return err
+	}
+}
+
+// FailFor returns a Hook for a Store that fails for some keys, as a Cluster does while one of its nodes is
+// down. A call of Adjust applies the charges of all other keys, and returns err, as does a call of Take.
+func FailFor(err error, fails func(key string) bool) Hook {
+	return func(ctx context.Context, charges []driver.Charge, next Call) error {
+		var healthy []driver.Charge
+		var places []int
+		for i, c := range charges {
+			if !fails(c.Key) {
+				healthy, places = append(healthy, c), append(places, i)
+			}
+		}
+		if len(healthy) == len(charges) {
+			return next(ctx, charges)
+		}
+		if len(healthy) == 0 || charges[0].Op.Asks() {
+			return err
+		}
+		failed := next(ctx, healthy)
+		for i, place := range places {
+			charges[place] = healthy[i]
+		}
+		return cmp.Or(failed, err)
 	}
 }
