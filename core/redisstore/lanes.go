@@ -2,27 +2,28 @@ package redisstore
 
 import "time"
 
-// lanes contain the requests that wait. Renewals go first, because places lapse without them: an overload
-// of decisions neither delays nor rejects them. Light requests do not wait behind heavy ones: they may take
-// half of a round trip before heavy ones, and the rest in the order of arrival. The requests of one key
-// stay in their order, except for renewals.
+// lanes contain the requests that wait. Renewals and undos go first, because places lapse without the first,
+// and the second end an overload: decisions neither delay nor reject them. An undo is sent although its
+// caller has left. Light requests do not wait behind heavy ones: they may take half of a round trip before
+// heavy ones, and the rest in the order of arrival. The requests of one key stay in their order, except for
+// urgent ones.
 type lanes struct {
-	renewals, light, heavy []*request
-	keys                   map[string]int // of the heavy requests, with the number of requests for each
-	work                   time.Duration  // of all requests
+	urgent, light, heavy []*request
+	keys                 map[string]int // of the heavy requests, with the number of requests for each
+	work                 time.Duration  // of all requests
 }
 
 const (
 	// maxLight is the greatest work of a light request: a decision about one rule or a few.
 	maxLight = 14 * time.Microsecond
-	// maxWaiting bounds the memory that callers occupy during an outage. Renewals have room for as many more.
+	// maxWaiting bounds the memory that callers occupy during an outage. Urgent requests have room for as many more.
 	maxWaiting = 10_000
 )
 
 // add adds r, and reports whether there was room for it.
 func (l *lanes) add(r *request) bool {
 	most := maxWaiting
-	if r.renews {
+	if r.urgent {
 		most *= 2
 	}
 	if l.length() >= most {
@@ -32,8 +33,8 @@ func (l *lanes) add(r *request) bool {
 		}
 	}
 	l.work += r.work
-	if r.renews {
-		l.renewals = append(l.renewals, r)
+	if r.urgent {
+		l.urgent = append(l.urgent, r)
 		return true
 	}
 	if r.work <= maxLight && !l.follows(r) {
@@ -76,10 +77,14 @@ func (l *lanes) next(now time.Time, d *distance, underWay time.Duration) (reques
 		case r.ended(now):
 		case d.isHopeless(r, now, underWay):
 			r.err = ErrOverloaded
+			r.answer()
 			r.done <- struct{}{} // has room for one
 		case len(requests) > 0 && work+r.work > maxWork:
 			return requests, work
 		default:
+			if !now.Before(r.at) { // an undo
+				r.at = now.Add(lateTimeout)
+			}
 			requests, work = append(requests, r), work+r.work
 		}
 		l.remove(lane)
@@ -88,8 +93,8 @@ func (l *lanes) next(now time.Time, d *distance, underWay time.Duration) (reques
 
 // first returns the lane of the next request of a round trip that already has some work.
 func (l *lanes) first(work time.Duration) *[]*request {
-	if len(l.renewals) > 0 {
-		return &l.renewals
+	if len(l.urgent) > 0 {
+		return &l.urgent
 	}
 	if len(l.light) == 0 || len(l.heavy) > 0 && l.heavy[0].queued.Before(l.light[0].queued) &&
 		(work >= maxWork/2 ||
@@ -118,11 +123,11 @@ func (l *lanes) remove(lane *[]*request) {
 
 // removeEnded removes the first requests of each lane if their callers have left.
 func (l *lanes) removeEnded(now time.Time) {
-	for _, lane := range []*[]*request{&l.renewals, &l.light, &l.heavy} {
+	for _, lane := range []*[]*request{&l.urgent, &l.light, &l.heavy} {
 		for len(*lane) > 0 && (*lane)[0].ended(now) {
 			l.remove(lane)
 		}
 	}
 }
 
-func (l *lanes) length() int { return len(l.renewals) + len(l.light) + len(l.heavy) }
+func (l *lanes) length() int { return len(l.urgent) + len(l.light) + len(l.heavy) }

@@ -19,7 +19,7 @@ func waiting(keys ...string) *lanes {
 			ctx: context.Background(), verb: take, keys: []string{strings.ToLower(key)}, work: maxWork / 40, done: make(chan struct{}, 1),
 			queued: time.Now().Add(time.Duration(i)), at: time.Now().Add(time.Second),
 		}
-		r.renews = strings.HasPrefix(key, "renew")
+		r.urgent = strings.HasPrefix(key, "renew")
 		if key != r.keys[0] {
 			r.work = maxWork / 4
 		}
@@ -100,7 +100,7 @@ func TestLanes_Add_renewals(t *testing.T) {
 	if add("renew") {
 		t.Errorf("%d requests wait, want at most %d", l.length(), 2*maxWaiting)
 	}
-	l.renewals[0].left.Store(true)
+	l.urgent[0].left.Store(true)
 	if !add("renew") {
 		t.Error("a renewal found no room after the caller of another one has left")
 	}

@@ -38,6 +38,7 @@ func (n *nodes) send(d *deadline, r *request) error {
 				return err
 			}
 			r.err = nil
+			r.left.Store(false)
 		}
 	}
 	err := n.direct.send(d, r)

@@ -85,7 +85,7 @@ func (q *queue) send(d *deadline, r *request) error {
 			q.mu.Unlock()
 			return ErrOverloaded
 		}
-	case q.runOwn != nil && q.idle > 0 && !leaves:
+	case q.runOwn != nil && q.idle > 0 && !leaves && r.late == nil: // a missed deadline would lose the reply
 		t := q.begin(now, r.work)
 		q.mu.Unlock()
 		q.inline(t, r)
@@ -95,8 +95,10 @@ func (q *queue) send(d *deadline, r *request) error {
 	}
 	q.mu.Unlock()
 	if _, err := wait(d, r.done); err != nil {
-		r.left.Store(true)
-		return shared(err, r.roundTrip.Load())
+		if r.leave() {
+			return shared(err, r.roundTrip.Load())
+		}
+		<-r.done
 	}
 	return shared(d.outcome(r), r.roundTrip.Load())
 }
@@ -163,6 +165,7 @@ func (q *queue) roundTrip(t trip, requests []*request) {
 		cancel()
 		replied := returned && isReply(last.err)
 		for _, r := range requests {
+			r.answer()
 			r.done <- struct{}{} // has room for one
 		}
 		runtime.Gosched() // lets these callers ask again, so that the next round trip has more requests

@@ -529,7 +529,7 @@ func TestQueue_Send_renewal(t *testing.T) {
 		synctest.Wait()
 		begun := time.Now()
 		d := &deadline{ctx: t.Context(), at: begun.Add(time.Hour), timer: time.NewTimer(time.Hour), started: true}
-		r := &request{verb: adjust, keys: []string{"k"}, work: light, renews: true, done: make(chan struct{}, 1)}
+		r := &request{verb: adjust, keys: []string{"k"}, work: light, urgent: true, done: make(chan struct{}, 1)}
 		if err := s.send(d, r); err != nil || time.Since(begun) > 2*time.Millisecond {
 			t.Errorf("the renewal returned %v after %v, want no error after 2 ms", err, time.Since(begun))
 		}

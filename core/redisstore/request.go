@@ -22,14 +22,16 @@ type request struct {
 	set     librarySet    // of all charges
 	values  int           // the number of integers that a script reports
 	work    time.Duration // of all charges, see algorithm
-	renews  bool          // contains a renewal
+	urgent  bool          // contains a renewal or an undo
+	undoes  bool          // contains an undo, which has its effect although the caller has left
+	late    func()        // frees the places of an outcome that comes after the caller has left; nil without places
 
 	// The queue sets these.
 	ctx    context.Context // of the caller
 	at     time.Time       // when the caller leaves
 	queued time.Time       // when the request began to wait; zero if it did not wait
 	waited time.Duration   // from then until it was sent, in whole microseconds
-	left   atomic.Bool     // the caller does not wait any more
+	left   atomic.Bool     // the caller does not wait any more, or the outcome was there first
 	done   chan struct{}   // receives a value after the outcome is set, unless the caller runs the script
 
 	roundTrip atomic.Uint64 // the number of the latest round trip; 0 if r was alone in it
@@ -85,7 +87,11 @@ func (e *executor) newRequest(c *call) *request {
 		}
 		r.charges = append(r.charges, args)
 		r.set |= 1 << a.library
-		r.renews = r.renews || charge.Op == driver.Renew
+		r.undoes = r.undoes || charge.Op == driver.Undo
+		r.urgent = r.urgent || charge.Op == driver.Undo || charge.Op == driver.Renew
+		if charge.Op == driver.Spend && charge.Rule.Algorithm == driver.InFlight && r.late == nil {
+			r.late = e.late(r, c)
+		}
 		r.values += a.reported(&charge.Rule.Constants)
 		if charge.Op.Asks() && charge.Cost <= lightCost {
 			r.work += a.light
@@ -98,8 +104,41 @@ func (e *executor) newRequest(c *call) *request {
 
 // ended reports whether the caller needs no outcome, so that r need not be sent.
 func (r *request) ended(now time.Time) bool {
-	return r.left.Load() || !now.Before(r.at) || r.ctx.Err() != nil
+	return !r.undoes && (r.left.Load() || !now.Before(r.at) || r.ctx.Err() != nil)
 }
+
+// leave notes that the caller leaves. It returns false if the outcome was there first, or will be at once.
+func (r *request) leave() bool { return !r.left.Swap(true) }
+
+// answer notes that the outcome is set. If the caller has left, its places are freed.
+func (r *request) answer() {
+	if r.left.Swap(true) && r.late != nil {
+		r.late()
+	}
+}
+
+// late returns a function that frees the places which the outcome of r, a request for c, has taken. The
+// caller of a decision whose reply comes late does not know them.
+func (e *executor) late(r *request, c *call) func() {
+	copied := &call{charges: slices.Clone(c.charges), keys: slices.Clone(c.keys)}
+	return func() {
+		if r.err != nil || copied.decode(r.time, slices.Clone(r.reply)) != nil {
+			return
+		}
+		undo, places := copied.undo(), new(call)
+		for i, charge := range undo.charges {
+			if charge.Rule.Algorithm == driver.InFlight {
+				places.add(charge, undo.keys[i], i)
+			}
+		}
+		if len(places.charges) > 0 {
+			go e.exec(context.Background(), time.Now().Add(lateTimeout), places)
+		}
+	}
+}
+
+// lateTimeout is the time in which places are freed that were taken too late for their callers.
+const lateTimeout = time.Second
 
 // limitDelays adds the MaxDelay of charges to the arguments, less the time since r began to wait. A
 // request that is redirected calls it again.

@@ -120,8 +120,8 @@ func TestExecutor_NewRequest_renewal(t *testing.T) {
 		driver.Spend: 2 * a.light, driver.Peek: 2 * a.light, driver.Undo: 2 * a.heavy, driver.Reset: 2 * a.heavy, driver.Renew: 2 * a.heavy,
 	} {
 		c := &call{keys: []string{"a", "b"}, charges: []driver.Charge{{Key: "a", Rule: rule, Op: op, Cost: 1}, {Key: "b", Rule: rule, Op: op, Cost: 1}}}
-		if r := new(executor).newRequest(c); r.work != work || r.renews != (op == driver.Renew) {
-			t.Errorf("op %d: the work is %v, renews %t, want %v, %t", op, r.work, r.renews, work, op == driver.Renew)
+		if r := new(executor).newRequest(c); r.work != work || r.urgent != (op == driver.Renew || op == driver.Undo) {
+			t.Errorf("op %d: the work is %v, urgent %t, want %v, %t", op, r.work, r.urgent, work, op == driver.Renew || op == driver.Undo)
 		}
 	}
 }

@@ -99,9 +99,13 @@ func (s direct) send(d *deadline, r *request) error {
 	go func() {
 		defer close(done)
 		s.run(ctx, []*request{r})
+		r.answer()
 	}()
 	if _, ended := wait(d, done); ended != nil {
-		return ended
+		if r.leave() {
+			return ended
+		}
+		<-done
 	}
 	return d.outcome(r)
 }

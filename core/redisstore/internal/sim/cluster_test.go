@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/keyhash"
@@ -128,6 +129,7 @@ func (w *world) migrate(from *server) (end func()) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.moving--
+		w.moved = time.Now()
 		for slot := range moved {
 			from.slots.owner[slot] = to
 			delete(from.slots.to, slot)

@@ -40,7 +40,7 @@ func schedule(p plan, seed uint64) (faults []fault) {
 		case "freezeLong", "crashLong":
 			f.lasts = 3 * p.hold
 		case "pause":
-			f.lasts = 150*time.Millisecond + time.Duration(r.Int64N(int64(350*time.Millisecond)))
+			f.lasts = 150*time.Millisecond + time.Duration(r.Int64N(int64(850*time.Millisecond)))
 		case "reset", "die", "forget", "flush", "kill", "fade":
 			f.lasts = 0
 		}

@@ -120,7 +120,6 @@ var plans = []plan{
 	{
 		name: "cluster", servers: 3, processes: 2, cluster: true, pool: 10, length: 5 * time.Minute, idle: time.Second, hold: 5 * time.Second,
 		load: load{places: 9, keys: 6, rates: 1}, every: 30 * time.Second, faults: []string{"reset", "freezeLong", "crashLong", "partition", "dropBack"},
-		expected: []*invariant{placeKept, placeFreed},
 	},
 	{
 		name: "proxy", servers: 1, processes: 2, oneSlot: true, pool: 10, length: time.Minute, idle: time.Second, hold: 5 * time.Second,
@@ -134,7 +133,6 @@ var plans = []plan{
 	{
 		name: "pause", servers: 1, processes: 2, pool: 10, length: time.Minute, idle: 50 * time.Millisecond, hold: 30 * time.Second,
 		load: load{users: 8}, every: 8 * time.Second, faults: []string{"pause"},
-		expected: []*invariant{deniedRightly},
 	},
 	{
 		name: "overload", servers: 1, processes: 2, pool: 8, length: 4 * time.Second, idle: 5 * time.Millisecond, hold: 5 * time.Second, chargeTime: 200 * time.Microsecond, scale: 1000,

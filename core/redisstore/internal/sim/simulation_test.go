@@ -195,7 +195,7 @@ func (c *client) mayFail(err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.plan.chargeTime > 0 || c.hurries && (errors.Is(err, driver.ErrOverloaded) || errors.Is(err, context.DeadlineExceeded)) ||
-		c.moving > 0 && strings.Contains(err.Error(), "TRYAGAIN")
+		(c.moving > 0 || time.Since(c.moved) < 2*timeout) && strings.Contains(err.Error(), "TRYAGAIN")
 }
 
 // watchBreakers checks after a fault that the breaker opens and closes in time.

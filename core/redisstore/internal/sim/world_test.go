@@ -23,6 +23,7 @@ type world struct {
 	failed   *violation // the first one
 	losses   []span     // in which a server lost states, or its clock stepped
 	moving   int        // migrations of slots under way
+	moved    time.Time  // the end of the last one
 }
 
 type span struct{ from, to time.Time }
