@@ -23,8 +23,10 @@ type mutant struct {
 // change describes m.
 func (m mutant) change() string {
 	short := func(s string) string {
-		if s = strings.Join(strings.Fields(s), " "); len(s) > 60 {
-			s = s[:60] + "..."
+		if runes := []rune(strings.Join(strings.Fields(s), " ")); len(runes) > 60 {
+			s = string(runes[:60]) + "..."
+		} else {
+			s = string(runes)
 		}
 		return strings.NewReplacer("|", "∣", "`", "'").Replace(s)
 	}
