@@ -23,6 +23,8 @@ type hold struct {
 	stopped bool          // the place is not renewed any more
 	ended   bool          // the place is freed or has lapsed
 	failed  bool          // it is not known that the last renewal was executed
+	frees   bool          // the event has ended, its release has failed, and renew is an Undo that is repeated
+	freed   func()        // is called when frees ends with a reply
 
 	due   time.Duration // not local: when the renewer looks at it next
 	index int           // in a heap of the renewer, or in the list of local holds; -1 in neither
@@ -115,6 +117,8 @@ func (h *hold) watch(now time.Duration) {
 func (h *hold) schedule(now time.Duration) {
 	step := h.lease() / 12
 	switch {
+	case h.frees:
+		h.due = min(now+min(step, time.Second), h.end())
 	case h.stopped || now >= h.ends:
 		h.due = h.end()
 	case h.failed:
@@ -129,6 +133,9 @@ func (h *hold) end() time.Duration { return h.renewed + h.lease() }
 
 // lapsed notes that the place has lapsed.
 func (h *hold) lapsed() {
+	if h.frees {
+		return // the event has ended
+	}
 	h.ended = true
 	select {
 	case <-h.lost: // with another place of the Reservation

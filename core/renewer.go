@@ -114,7 +114,11 @@ func (r *renewer) renewDue() (wait time.Duration, done bool) {
 				break
 			}
 			q.calling++
-			go r.renew(q, batch, now)
+			charges := make([]driver.Charge, len(batch))
+			for i, h := range batch {
+				charges[i] = h.renew
+			}
+			go r.renew(q, batch, charges, now)
 		}
 		switch {
 		case q.calling == q.most:
@@ -141,7 +145,7 @@ func (r *renewals) takeDue(now time.Duration) (batch []*hold) {
 	}()
 	for soon := now; len(r.holds) > 0 && len(batch) < r.batch && r.holds[0].due <= soon; {
 		h := r.holds[0]
-		switch ending := h.stopped || now >= h.ends; {
+		switch ending := !h.frees && (h.stopped || now >= h.ends); {
 		case now >= h.end():
 			heap.Pop(&r.holds)
 			h.lapsed()
@@ -182,12 +186,12 @@ func (r *renewals) dropLapsed(now time.Duration) time.Duration {
 
 var errStore = errors.New("the store")
 
-// renew renews the places of batch, which are of q, in one call, which ends before their leases.
-func (r *renewer) renew(q *renewals, batch []*hold, now time.Duration) {
-	charges := make([]driver.Charge, len(batch))
+// renew renews the places of batch, which are of q, or frees them, in one call, which ends before their leases.
+func (r *renewer) renew(q *renewals, batch []*hold, charges []driver.Charge, now time.Duration) {
 	timeout := time.Duration(driver.Never)
+	undoes := make([]bool, len(batch))
 	for i, h := range batch {
-		charges[i] = h.renew
+		undoes[i] = charges[i].Op == driver.Undo
 		timeout = min(timeout, h.lease()/3, h.end()-now)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -196,6 +200,12 @@ func (r *renewer) renew(q *renewals, batch []*hold, now time.Duration) {
 		return charges, r.store.Adjust(ctx, charges)
 	})
 	cancel()
+	var freed []func()
+	defer func() { // without the mutex
+		for _, f := range freed {
+			f()
+		}
+	}()
 	renewers.mu.Lock()
 	defer renewers.mu.Unlock()
 	q.calling--
@@ -204,7 +214,12 @@ func (r *renewer) renew(q *renewals, batch []*hold, now time.Duration) {
 	for i, h := range batch {
 		applied := returned != nil && (err == nil || returned[i].Verdict.Applied)
 		switch {
-		case h.ended:
+		case h.ended && !h.frees:
+			continue
+		case h.frees && !undoes[i]: // it was a renewal, and the Undo is in the heap
+			continue
+		case h.frees && applied:
+			h.frees, freed = false, append(freed, h.freed)
 			continue
 		case applied && !returned[i].Verdict.Found:
 			h.lapsed()

@@ -374,3 +374,43 @@ func TestRenewer_PartOfStore(t *testing.T) {
 		})
 	}
 }
+
+// A release that fails is repeated until the Store replies, and wakes callers that wait for the place. A second
+// Release ends that.
+func TestReservation_Release_RepeatedInBackground(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		t.Run(fmt.Sprint("Release again ", again), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				before := goroutines()
+				s := &storetest.Fake{}
+				l := testkit.Limiter(t, s, core.InFlight("exports", 1))
+				r := reserve(t, l, "k")
+				s.Set(storetest.Fail(core.ErrUnavailable))
+				if err := r.Release(t.Context()); !errors.Is(err, core.ErrUnavailable) {
+					t.Fatalf("got %v, want ErrUnavailable", err)
+				}
+				time.Sleep(3 * time.Second)
+				if s.Set(); again {
+					testkit.Must(t, r.Release(t.Context()))
+				}
+				begun := time.Now()
+				next, err := l.Acquire(t.Context(), "k")
+				testkit.Must(t, err)
+				if waited := time.Since(begun); waited > time.Second {
+					t.Errorf("got the place %v after the outage, want a second at most", waited)
+				}
+				time.Sleep(time.Minute)
+				if isLost(next) || isLost(r) || left(t, l, "k") != 0 {
+					t.Errorf("got lost %t and %t, and %d places left", isLost(next), isLost(r), left(t, l, "k"))
+				}
+				calls := s.Calls()
+				testkit.Must(t, next.Release(t.Context()))
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if atMostGoroutines(t, before); s.Calls() != calls+1 {
+					t.Errorf("got %d calls after the last release, want 1", s.Calls()-calls)
+				}
+			})
+		})
+	}
+}

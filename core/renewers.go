@@ -28,15 +28,33 @@ func (l *renewerList) add(places []*hold) {
 			h.watch(h.renewed)
 			continue
 		}
-		r := l.byStore[h.store]
-		if r == nil {
-			r = newRenewer(h.store)
-			l.byStore[h.store] = r
-			go r.run()
-		}
 		h.schedule(h.renewed)
-		r.push(h)
+		l.of(h.store).push(h)
 	}
+}
+
+// of returns the renewer of s, which runs.
+func (l *renewerList) of(s driver.Store) *renewer {
+	r := l.byStore[s]
+	if r == nil {
+		r = newRenewer(s)
+		l.byStore[s] = r
+		go r.run()
+	}
+	return r
+}
+
+// free frees h, whose release has failed, in the background: it repeats the Undo until it has a reply, or until
+// the lease has ended. It then calls freed.
+func (l *renewerList) free(h *hold, freed func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h.local || !h.ended || h.frees {
+		return
+	}
+	h.renew.Op, h.frees, h.failed, h.freed = driver.Undo, true, true, freed
+	h.schedule(sinceStart())
+	l.of(h.store).push(h)
 }
 
 // remove ends the renewals of places that are about to be freed. It reports whether one of them has not
@@ -49,6 +67,7 @@ func (l *renewerList) remove(places []*hold) (ended bool) {
 			l.endLocal(h)
 			continue
 		}
+		h.frees = false
 		if h.ended = true; h.index < 0 {
 			continue // a renewal is under way
 		}

@@ -85,8 +85,8 @@ func (r *Reservation) Refund(ctx context.Context) error {
 // charges of other rules stay. A second Release does nothing, as does one after Refund.
 //
 // The end of ctx does not matter: an event that was cancelled frees its places, too. The Store bounds the
-// time that Release takes. If it returns an error, the places may stay taken until they lapse, and Release
-// may be called again.
+// time that Release takes. If it returns an error, the places may stay taken for a while: they are freed in
+// the background as soon as the Store replies, or lapse, and Release may be called again.
 func (r *Reservation) Release(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,12 +112,38 @@ func (r *Reservation) end(free func() error) error {
 	}
 	ended := r.more.holds.end()
 	err := free()
+	if err != nil {
+		r.repeat()
+	}
 	for _, l := range r.lines() {
 		if ended && l.charge >= 0 && l.rule.isInFlight() {
 			r.asks()[l.ask].limiter.waiters.wake(r.charges()[l.charge].Key)
 		}
 	}
 	return err
+}
+
+// repeat makes renewers free the places of r that may still be taken.
+func (r *Reservation) repeat() {
+	for _, h := range r.more.holds.places {
+		for i := range r.charges() {
+			c := &r.charges()[i]
+			if c.Cost == 0 || c.Key != h.renew.Key || c.Rule.ID != h.renew.Rule.ID {
+				continue
+			}
+			var limiters []*shared
+			for _, l := range r.lines() {
+				if int(l.charge) == i {
+					limiters = append(limiters, r.asks()[l.ask].limiter)
+				}
+			}
+			renewers.free(h, func() {
+				for _, l := range limiters {
+					l.waiters.wake(h.renew.Key)
+				}
+			})
+		}
+	}
 }
 
 // Lost returns a channel that is closed when a place of the event has lapsed although the event has not
