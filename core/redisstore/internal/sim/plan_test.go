@@ -75,7 +75,7 @@ var plans = []plan{
 	},
 	{
 		name: "plain", servers: 1, processes: 3, pool: 10, length: 100 * time.Second, idle: time.Second, hold: 5 * time.Second, apart: true,
-		load: load{places: 5, rates: 2}, every: 5 * time.Second, faults: with(network, "slow", "kill", "loading", "readonly", "die", "memory", "stopped", "fade", "blip", "blip"),
+		load: load{places: 5, rates: 2}, every: 5 * time.Second, faults: with(network, "slow", "kill", "loading", "readonly", "die", "memory", "stopped", "fade"),
 	},
 	{
 		name: "renew", servers: 1, processes: 3, pool: 10, length: 30 * time.Minute, idle: 20 * time.Second, hold: 3 * time.Minute,
@@ -129,6 +129,10 @@ var plans = []plan{
 		name: "forgotten", servers: 1, processes: 2, stores: withBackup, pool: 40, warm: 30, length: 2 * time.Minute, idle: 300 * time.Millisecond, hold: 5 * time.Second,
 		load: load{places: 3, rates: 1}, every: 40 * time.Second, faults: []string{"die"},
 		expected: []*invariant{breakerCloses, placeKept},
+	},
+	{
+		name: "blip", servers: 1, processes: 2, pool: 10, length: 25 * time.Second, idle: 30 * time.Millisecond, healed: 50 * time.Millisecond,
+		load: load{rates: 1, only: []int{1, 4}}, every: 200 * time.Millisecond, faults: []string{"blip"},
 	},
 	{
 		name: "pause", servers: 1, processes: 2, pool: 10, length: time.Minute, idle: 50 * time.Millisecond, hold: 30 * time.Second,
