@@ -37,6 +37,9 @@ func costArgument(c *driver.Charge) int64 {
 	return min(int64(c.Cost), maxCount+1) // more than any rule can count
 }
 
+// receiptAge is the index of the age in the arguments of a receipt, except for that of a place.
+const receiptAge = 3
+
 // receiptArguments returns the arguments of m, the receipt of an undo or a renewal. If the rate was changed
 // since the charge, a fraction >= denominator becomes 0, and the undo frees slightly less. A zero
 // Receipt is sent as the receipt of a charge so long ago that the undo frees nothing, and the

@@ -48,6 +48,7 @@ type chargeArguments struct {
 	op        any
 	algorithm []any // shared by charges with the same rule and cost
 	receipt   []any // of an undo or a renewal
+	age       int64 // in the receipt of an undo; 0 if it is not known
 	maxDelay  int64 // of an event of a leaky bucket (us); driver.Never if there is no MaxDelay
 }
 
@@ -84,6 +85,9 @@ func (e *executor) newRequest(c *call) *request {
 		}
 		if charge.Op == driver.Undo || charge.Op == driver.Renew {
 			args.receipt = receiptArguments(charge.Receipt, &charge.Rule.Constants)
+			if len(args.receipt) > receiptAge {
+				args.age = charge.Receipt.Age
+			}
 		}
 		r.charges = append(r.charges, args)
 		r.set |= 1 << a.library
@@ -140,9 +144,9 @@ func (e *executor) late(r *request, c *call) func() {
 // lateTimeout is the time in which places are freed that were taken too late for their callers.
 const lateTimeout = time.Second
 
-// limitDelays adds the MaxDelay of charges to the arguments, less the time since r began to wait. A
-// request that is redirected calls it again.
-func (r *request) limitDelays() {
+// noteWait adds the MaxDelay of charges to the arguments, less the time since r began to wait, and adds that time
+// to the ages of receipts. A request that is redirected calls it again.
+func (r *request) noteWait() {
 	if !r.queued.IsZero() && r.clock == "" { // the time of a test passes only as the test says
 		r.waited = time.Since(r.queued).Truncate(time.Microsecond)
 	}
@@ -151,6 +155,9 @@ func (r *request) limitDelays() {
 		if c.maxDelay != driver.Never {
 			c.algorithm = slices.Clone(c.algorithm)
 			c.algorithm[bucketDelay] = integer(max(0, c.maxDelay-r.waited.Microseconds()))
+		}
+		if c.age > 0 {
+			c.receipt[receiptAge] = integer(min(min(c.age, maxInteger)+r.waited.Microseconds(), maxInteger))
 		}
 	}
 }

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +15,7 @@ import (
 
 // An event has waited a part of its MaxDelay when its request is sent. A request that is sent twice,
 // because its slot has moved, loses the time that it has waited once.
-func TestRequest_limitDelays(t *testing.T) {
+func TestRequest_NoteWait(t *testing.T) {
 	for _, c := range []struct {
 		maxDelay, waited time.Duration
 		want             [3]string // when it is sent, and again, each after waited
@@ -32,7 +33,7 @@ func TestRequest_limitDelays(t *testing.T) {
 			r.queued = time.Now()
 			for i, want := range c.want {
 				time.Sleep(c.waited)
-				r.limitDelays()
+				r.noteWait()
 				if got := r.charges[0].algorithm[bucketDelay]; got != want {
 					t.Errorf("a MaxDelay of %v after %d times %v is the argument %v, want %s", c.maxDelay, i+1, c.waited, got, want)
 				}
@@ -124,4 +125,22 @@ func TestExecutor_NewRequest_renewal(t *testing.T) {
 			t.Errorf("op %d: the work is %v, urgent %t, want %v, %t", op, r.work, r.urgent, work, op == driver.Renew || op == driver.Undo)
 		}
 	}
+}
+
+// An undo that has waited is older when it is sent, so that a clock that stepped back meanwhile is noticed.
+func TestRequest_NoteWait_Age(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rule := testkit.Compiled(core.FixedWindow("r", core.PerMinute(10)))
+		for age, want := range map[int64]any{0: "0", 5: "2000005", maxInteger: fmt.Sprint(int64(maxInteger))} {
+			c := &call{keys: []string{"k"}, charges: []driver.Charge{{Key: "k", Rule: rule, Op: driver.Undo, Cost: 1, Receipt: driver.Receipt{At: 1, Age: age}}}}
+			r := new(executor).newRequest(c)
+			r.queued = time.Now()
+			time.Sleep(2 * time.Second)
+			for range 2 {
+				if r.noteWait(); r.charges[0].receipt[receiptAge] != want {
+					t.Errorf("an undo of age %d us has the age %v after two seconds, want %v", age, r.charges[0].receipt[receiptAge], want)
+				}
+			}
+		}
+	})
 }

@@ -51,7 +51,7 @@ func (s runner) run(ctx context.Context, requests []*request) {
 		s.running.Add(-1)
 	}()
 	for _, r := range requests {
-		r.limitDelays()
+		r.noteWait()
 	}
 	for batches := newBatches(requests); len(batches) > 0; {
 		s.send(ctx, batches)
