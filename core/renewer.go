@@ -212,7 +212,7 @@ func (r *renewer) renew(q *renewals, batch []*hold, charges []driver.Charge, now
 	now = sinceStart()
 	all := true
 	for i, h := range batch {
-		applied := returned != nil && (err == nil || returned[i].Verdict.Applied)
+		applied := returned != nil && (err == nil || returned[i].Verdict.Rule != nil)
 		switch {
 		case h.ended && !h.frees:
 			continue

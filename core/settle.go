@@ -126,7 +126,7 @@ func (e *event) settle(ctx context.Context, total func(i, before int) int, begin
 func (e *event) keepPlaces(undos []driver.Charge) {
 	for i := range undos {
 		u := &undos[i]
-		if u.Rule.Algorithm != driver.InFlight || u.Verdict.Applied {
+		if u.Rule.Algorithm != driver.InFlight || u.Verdict.Rule != nil {
 			continue
 		}
 		for j := range e.charges() {

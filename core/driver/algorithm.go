@@ -117,7 +117,7 @@ func (c *Compiled) spend(s State, r *Reading, now, cost int64) State {
 // verdict sets v to the verdict on an event of cost that may be delayed for maxDelay. r is the
 // Reading before the charge. spent reports whether the cost was charged afterwards.
 func (c *Compiled) verdict(v *Verdict, r *Reading, cost, maxDelay int64, spent bool) {
-	*v = Verdict{Rule: c, Applied: true}
+	*v = Verdict{Rule: c}
 	switch e := c.engine.(type) {
 	case *bucket:
 		after, fits := e.fits(r.Used, cost, maxDelay)

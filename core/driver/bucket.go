@@ -189,7 +189,7 @@ func (b *bucket) decide(c *Charge, s State, now int64) (_ State, changed bool) {
 	}
 	after, fits := b.fits(used, cost, maxDelay)
 	v := &c.Verdict
-	v.Rule, v.Applied, v.Unknown, v.Found, v.RetryAfter, v.Delay = c.Rule, true, false, false, 0, 0
+	v.Rule, v.Unknown, v.Found, v.RetryAfter, v.Delay = c.Rule, false, false, 0, 0
 	if fits && c.Op == Spend {
 		c.Receipt.At, c.Receipt.Used = now, used
 		b.verdict(v, used, after, cost, maxDelay, true, true)

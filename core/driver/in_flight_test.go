@@ -109,8 +109,7 @@ func testPlaces(t *testing.T, rule *driver.Compiled, steps []placeStep) {
 			charge.Receipt = receipts[s.place]
 		}
 		want := driver.Verdict{
-			Applied: true,
-			Rule:    rule, Allowed: s.allowed, Found: s.found, Remaining: s.left, RetryAfter: s.retry * time.Millisecond,
+			Rule: rule, Allowed: s.allowed, Found: s.found, Remaining: s.left, RetryAfter: s.retry * time.Millisecond,
 			ResetAfter: s.reset * time.Millisecond, Window: s.span * time.Millisecond,
 		}
 		if got := k.charge(&charge, start+s.at*1000); got != want {

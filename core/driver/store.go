@@ -34,7 +34,7 @@ type Store interface {
 
 	// Adjust applies every Debit, Credit, Undo, Renew and Reset, none of which can be denied, and sets all
 	// Verdicts. After an error, any number of them may have been applied, each at most once. A Verdict with
-	// Applied is then that of a charge that was; the other Verdicts, and their Receipts, are undefined.
+	// a Rule is then that of a charge that was; the other Verdicts, and their Receipts, are undefined.
 	Adjust(ctx context.Context, charges []Charge) error
 }
 

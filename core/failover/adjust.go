@@ -100,7 +100,7 @@ func (s *Store) adjustPrimary(ctx context.Context, charges []driver.Charge, away
 	var debits part
 	kept, lost := false, false
 	for i := range charges {
-		if charges[i].Verdict.Applied { // by the primary, which has failed for another charge
+		if charges[i].Verdict.Rule != nil { // by the primary, which has failed for another charge
 			continue
 		}
 		switch charges[i].Op {

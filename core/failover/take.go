@@ -40,7 +40,7 @@ func (s *Store) callPrimary(ctx context.Context, begun time.Duration, do verb, c
 		return false, nil
 	}
 	for i := range charges {
-		if c := &charges[i]; !c.Op.Asks() && c.Verdict.Applied {
+		if c := &charges[i]; !c.Op.Asks() && c.Verdict.Rule != nil {
 			setOrigins(charges[i:i+1], byPrimary)
 		}
 	}

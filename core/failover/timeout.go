@@ -59,7 +59,7 @@ func (t *timeout) call(ctx context.Context, do verb, charges []driver.Charge) er
 		return nil
 	}
 	for i := range returned { // those of an Adjust that were applied
-		if c := &returned[i]; !c.Op.Asks() && c.Verdict.Applied {
+		if c := &returned[i]; !c.Op.Asks() && c.Verdict.Rule != nil {
 			charges[i] = *c
 		}
 	}

@@ -65,7 +65,7 @@ func TestStore_MeasuresOfStores(t *testing.T) {
 		seen[name] = true
 		prefixes[m.Role+" "+strings.Split(m.Name, ".")[1]]++
 	}
-	if got, want := fmt.Sprint(prefixes), "map[ attempts:1  denycache:3  failover:7  peeks:1  rules:9  store:1 backup memstore:4 primary lease:5 primary redis:7]"; got != want {
+	if got, want := fmt.Sprint(prefixes), "map[ attempts:1  denycache:3  failover:7  peeks:1  rules:9  store:1 backup memstore:4 primary lease:5 primary redis:8]"; got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }

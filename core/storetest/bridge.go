@@ -126,8 +126,7 @@ func (c catalog) verdict(o *oracle.Charge) driver.Verdict {
 	}
 	v := o.Verdict
 	return driver.Verdict{
-		Applied: true,
-		Rule:    c[o.Rule], Allowed: v.Allowed, Soft: v.Soft, Found: v.Found, Remaining: int(v.Remaining),
+		Rule: c[o.Rule], Allowed: v.Allowed, Soft: v.Soft, Found: v.Found, Remaining: int(v.Remaining),
 		Period:     int32(v.Period / 1_000_000),
 		RetryAfter: span(v.RetryAfter), ResetAfter: span(v.ResetAfter), Window: span(v.Window), Delay: span(v.Delay),
 	}
