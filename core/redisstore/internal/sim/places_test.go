@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -103,6 +104,10 @@ func (b *book) holds(key string, n int) {
 // takePlaces takes places and frees them.
 func (c *client) takePlaces() {
 	b, keys := c.simulation.places, c.placeKeys()
+	free := 2 * c.plan.hold
+	if slices.Contains(c.plan.faults, "freezeLong") {
+		free += 3 * c.plan.hold // in which a call without an answer waits in the server
+	}
 	pause := c.plan.idle
 	for c.pause(pause) {
 		pause = c.plan.idle
@@ -118,7 +123,7 @@ func (c *client) takePlaces() {
 			continue
 		}
 		if d := r.Decision(); !d.Allowed {
-			b.denied(c.process, key, begun, places, 2*c.plan.hold, true)
+			b.denied(c.process, key, begun, places, free, true)
 			if c.random.IntN(2) == 0 && d.RetryAfter < 3*c.plan.hold && c.sleep(d.RetryAfter-3*time.Millisecond) {
 				pause = time.Millisecond // it asks again around the moment in which a place may lapse
 			}
