@@ -22,6 +22,7 @@ type hold struct {
 	kept    bool          // the end of the context does not matter: see holds.detach
 	stopped bool          // the place is not renewed any more
 	ended   bool          // the place is freed or has lapsed
+	calling bool          // a call about the place is under way
 	failed  bool          // it is not known that the last renewal was executed
 	frees   bool          // the event has ended, its release has failed, and renew is an Undo that is repeated
 	freed   func()        // is called when frees ends with a reply

@@ -116,7 +116,7 @@ func (r *renewer) renewDue() (wait time.Duration, done bool) {
 			q.calling++
 			charges := make([]driver.Charge, len(batch))
 			for i, h := range batch {
-				charges[i] = h.renew
+				charges[i], h.calling = h.renew, true
 			}
 			go r.renew(q, batch, charges, now)
 		}
@@ -189,9 +189,7 @@ var errStore = errors.New("the store")
 // renew renews the places of batch, which are of q, or frees them, in one call, which ends before their leases.
 func (r *renewer) renew(q *renewals, batch []*hold, charges []driver.Charge, now time.Duration) {
 	timeout := time.Duration(driver.Never)
-	undoes := make([]bool, len(batch))
-	for i, h := range batch {
-		undoes[i] = charges[i].Op == driver.Undo
+	for _, h := range batch {
 		timeout = min(timeout, h.lease()/3, h.end()-now)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -212,15 +210,15 @@ func (r *renewer) renew(q *renewals, batch []*hold, charges []driver.Charge, now
 	now = sinceStart()
 	all := true
 	for i, h := range batch {
+		h.calling = false
 		applied := returned != nil && (err == nil || returned[i].Verdict.Rule != nil)
 		switch {
 		case h.ended && !h.frees:
 			continue
-		case h.frees && !undoes[i]: // it was a renewal, and the Undo is in the heap
-			continue
-		case h.frees && applied:
+		case h.frees && applied && returned[i].Op == driver.Undo:
 			h.frees, freed = false, append(freed, h.freed)
 			continue
+		case h.frees: // the Undo has failed, or the call was a renewal
 		case applied && !returned[i].Verdict.Found:
 			h.lapsed()
 			continue

@@ -414,3 +414,32 @@ func TestReservation_Release_RepeatedInBackground(t *testing.T) {
 		})
 	}
 }
+
+// Releases that fail while an earlier one is repeated leave one Undo to be repeated, one call after the other.
+func TestReservation_Release_FailsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &storetest.Fake{}
+		l := testkit.Limiter(t, s, core.InFlight("exports", 1))
+		r := reserve(t, l, "k")
+		for i := range 3 {
+			s.Set(storetest.Fail(core.ErrUnavailable))
+			if err := r.Release(t.Context()); !errors.Is(err, core.ErrUnavailable) {
+				t.Fatalf("Release %d: got %v, want ErrUnavailable", i, err)
+			}
+			s.Set(func(context.Context, []driver.Charge, storetest.Call) error {
+				if n := s.Active(); n > 1 {
+					t.Errorf("got %d calls at the same time, want 1", n)
+				}
+				time.Sleep(2700 * time.Millisecond)
+				return core.ErrUnavailable
+			})
+			time.Sleep(1500 * time.Millisecond) // a call has begun
+		}
+		time.Sleep(10 * time.Second)
+		s.Set()
+		time.Sleep(5 * time.Second)
+		if n := left(t, l, "k"); n != 1 {
+			t.Errorf("got %d places left after the outage, want 1", n)
+		}
+	})
+}

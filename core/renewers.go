@@ -53,8 +53,10 @@ func (l *renewerList) free(h *hold, freed func()) {
 		return
 	}
 	h.renew.Op, h.frees, h.failed, h.freed = driver.Undo, true, true, freed
-	h.schedule(sinceStart())
-	l.of(h.store).push(h)
+	if !h.calling { // otherwise the renewer does it after the call
+		h.schedule(sinceStart())
+		l.of(h.store).push(h)
+	}
 }
 
 // remove ends the renewals of places that are about to be freed. It reports whether one of them has not
