@@ -41,11 +41,14 @@ func main() {
 	defer os.RemoveAll(r.dir)
 
 	t := newTable(*out)
-	list := faults
-	if *onlySimulated {
+	var list []fault
+	switch {
+	case *onlyFaults:
+		list = faults
+	case *onlySimulated:
 		list = simulated
 	}
-	if *onlyFaults || *onlySimulated {
+	if list != nil {
 		for _, f := range list {
 			m, err := f.mutant(r.root)
 			fatal(err)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 )
 
 // A mutant is a change of one place of a file.
@@ -23,10 +24,8 @@ type mutant struct {
 // change describes m.
 func (m mutant) change() string {
 	short := func(s string) string {
-		if runes := []rune(strings.Join(strings.Fields(s), " ")); len(runes) > 60 {
-			s = string(runes[:60]) + "..."
-		} else {
-			s = string(runes)
+		if s = strings.Join(strings.Fields(s), " "); utf8.RuneCountInString(s) > 60 {
+			s = string([]rune(s)[:60]) + "..."
 		}
 		return strings.NewReplacer("|", "∣", "`", "'").Replace(s)
 	}

@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -111,11 +112,8 @@ func (b *backup) do(ctx context.Context, do verb, charges []driver.Charge) error
 		return failed
 	}
 	stored.copyTo(charges)
-	if failed != nil {
-		return failed
-	}
 	driver.SetCost(charges, stored.charges[0].Cost)
-	return err
+	return cmp.Or(failed, err)
 }
 
 func (b *backup) answersAny(charges []driver.Charge) bool {

@@ -34,15 +34,10 @@ func (s *Store) callPrimary(ctx context.Context, begun time.Duration, do verb, c
 	} else {
 		err = s.primary.call(ctx, do, charges)
 	}
+	setOrigins(charges, byPrimary) // after an error, too: an Adjust may be applied in part
 	if err == nil {
 		s.breaker.succeed(begun)
-		setOrigins(charges, byPrimary)
 		return false, nil
-	}
-	for i := range charges {
-		if c := &charges[i]; !c.Op.Asks() && c.Verdict.Rule != nil {
-			setOrigins(charges[i:i+1], byPrimary)
-		}
 	}
 	return s.assess(ctx, begun, charges, err)
 }

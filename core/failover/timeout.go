@@ -54,14 +54,11 @@ func (t *timeout) call(ctx context.Context, do verb, charges []driver.Charge) er
 		}
 		return copied, do(t.store, inTime, copied)
 	})
-	if err == nil {
-		copy(charges, copied)
-		return nil
+	if err == nil || len(returned) > 0 && !returned[0].Op.Asks() { // an Adjust may be applied in part
+		copy(charges, returned)
 	}
-	for i := range returned { // those of an Adjust that were applied
-		if c := &returned[i]; !c.Op.Asks() && c.Verdict.Rule != nil {
-			charges[i] = *c
-		}
+	if err == nil {
+		return nil
 	}
 	if inTime.Err() != nil && ctx.Err() == nil {
 		return t.expired // instead of the error of inTime, which is internal

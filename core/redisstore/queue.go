@@ -18,7 +18,8 @@ import (
 // distance of the server, or 1 ms more for full round trips. The server then always has work. With
 // more, requests would wait there instead of here, where they share scripts.
 //
-// A caller leaves at its deadline. Its request is then not sent, or its outcome is not read.
+// A caller leaves at its deadline. Its request is then not sent unless it is an undo, or its outcome is not read,
+// and a place that it has taken is freed.
 type queue struct {
 	// run executes requests in one round trip and sets their outcomes. It may take longer than the
 	// deadlines of the requests.

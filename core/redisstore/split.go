@@ -15,7 +15,9 @@ import (
 // admitted, because only the last place in a queue can be freed.
 func (s *Store) decideSplit(ctx context.Context, deadline time.Time, charges []driver.Charge) error {
 	calls := s.router.split(charges)
-	s.split.Add(1)
+	if len(calls) > 1 {
+		s.split.Add(1)
+	}
 	spends := make(map[int]*call) // if calls[i] only peeks, spends[i] is the call that spends
 	for i, c := range calls {
 		if len(calls) > 1 && c.queues() {

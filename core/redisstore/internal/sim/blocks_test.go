@@ -24,7 +24,7 @@ type blockState struct {
 	since          time.Time
 }
 
-func newBlocks(*simulation) *blocks { return &blocks{users: map[string]blockState{}} }
+func newBlocks() *blocks { return &blocks{users: map[string]blockState{}} }
 
 const blockedUsers = 4
 

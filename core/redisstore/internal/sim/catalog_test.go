@@ -48,24 +48,24 @@ func (c *catalog) find(key, library string, args []string, shadow, unit bool) (*
 	for i, a := range args {
 		numbers[i] = integer(a)
 	}
-	var any *driver.Compiled // with the numbers; an Adjust does not say whether the rule is a shadow
-	var anyCost int64
+	var found *driver.Compiled
+	var foundCost int64
 	for _, r := range c.rules[library+" "+name] {
 		cost, ok := costOf(r, numbers)
-		if ok = ok && (!unit || cost == 1); ok && r.Shadow == shadow {
-			any, anyCost = r, cost
+		if !ok || unit && cost != 1 {
+			continue
+		}
+		if found, foundCost = r, cost; r.Shadow == shadow { // an Adjust does not say whether the rule is one
 			break
-		} else if ok {
-			any, anyCost = r, cost
 		}
 	}
-	if any == nil {
+	if found == nil {
 		return nil, 0, fmt.Errorf("no rule has the key %s and the arguments %v of %s", key, args, library)
 	}
-	if any.Algorithm == driver.Quota {
-		any = any.During(driver.Periods{Start: numbers[2], Boundary: numbers[3], End: numbers[4]})
+	if found.Algorithm == driver.Quota {
+		found = found.During(driver.Periods{Start: numbers[2], Boundary: numbers[3], End: numbers[4]})
 	}
-	return any, anyCost, nil
+	return found, foundCost, nil
 }
 
 // costOf returns the cost of a charge of r with these arguments, or false if r has other arguments.

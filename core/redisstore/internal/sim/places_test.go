@@ -174,14 +174,7 @@ func (c *client) hasLost(key string, own bool) {
 func (c *client) release(r *core.Reservation, key string, strict bool) error {
 	begun := time.Now()
 	err := r.Release(context.Background())
-	c.mu.Lock()
-	c.calls++
-	c.mu.Unlock()
-	c.logf("%v.%d Release of %s: %v", c.process, c.index, key, err)
-	if d := time.Since(begun); d > timeout+10*time.Millisecond {
-		c.violate(inTime, "%v: Release took %v", c.process, d)
-	}
-	if err == nil {
+	if c.took("Release", key, begun, timeout, err); err == nil {
 		return nil
 	}
 	b := c.simulation.places

@@ -55,7 +55,7 @@ func run(t *testing.T, p plan, seed uint64, drop []int, verbose bool) (s *simula
 		p.scale, p.hold, p.healed = max(1, p.scale), max(p.hold, time.Second), cmp.Or(p.healed, healed)
 		s = &simulation{world: newWorld(seed), plan: p}
 		s.verbose = verbose
-		s.places, s.events, s.refunds, s.blocks = newBook(s), newLedger(s), newRefunds(s), newBlocks(s)
+		s.places, s.events, s.refunds, s.blocks = newBook(s), newLedger(s), newRefunds(s), newBlocks()
 		for i, f := range schedule(p, seed) {
 			if !slices.Contains(drop, i) {
 				s.faults = append(s.faults, f)
@@ -168,19 +168,26 @@ func (c *client) sleep(d time.Duration) bool {
 	return sleep(c.ctx, d) && c.ctx.Err() == nil && !c.process.dead.Load() && !c.over()
 }
 
-// called checks how long a call took, and that it did not fail without a reason, such as a deadline of its
-// caller.
-func (c *client) called(what, key string, begun time.Time, most time.Duration, err error) {
+// took notes a call, checks how long it took, and returns that.
+func (c *client) took(what, key string, begun time.Time, most time.Duration, err error) time.Duration {
 	d := time.Since(begun)
 	c.mu.Lock()
 	c.calls++
 	c.slowest = max(c.slowest, d)
-	away := c.process.outage
 	c.mu.Unlock()
 	c.logf("%v.%d %s of %s: %v", c.process, c.index, what, key, err)
 	if d > most+10*time.Millisecond {
 		c.violate(inTime, "%v: %s took %v", c.process, what, d)
 	}
+	return d
+}
+
+// called is took for a call that may not fail without a reason, such as a deadline of its caller.
+func (c *client) called(what, key string, begun time.Time, most time.Duration, err error) {
+	d := c.took(what, key, begun, most, err)
+	c.mu.Lock()
+	away := c.process.outage
+	c.mu.Unlock()
 	if away.from.Before(begun) && time.Now().Before(away.to) && d > timeout/2 {
 		c.violate(breakerOpens, "%v: %s took %v although Redis has been away for a second", c.process, what, d)
 	}
