@@ -91,7 +91,9 @@ func withoutOrigin(c driver.Charge) driver.Charge {
 // have their charges. A Renew that fails leaves no cost charged for longer, so it is not lost.
 func (s *Store) adjustPrimary(ctx context.Context, charges []driver.Charge, away bool) (done bool, err error) {
 	failed, cause := true, errAway
-	if !away {
+	if away {
+		s.prober.renew(charges)
+	} else {
 		failed, cause = s.callPrimary(ctx, s.now(), driver.Store.Adjust, charges)
 	}
 	if !failed {
@@ -100,7 +102,7 @@ func (s *Store) adjustPrimary(ctx context.Context, charges []driver.Charge, away
 	var debits part
 	kept, lost := false, false
 	for i := range charges {
-		if charges[i].Verdict.Rule != nil { // by the primary, which has failed for another charge
+		if applied(charges[i]) { // by the primary, which has failed for another charge
 			continue
 		}
 		switch charges[i].Op {

@@ -44,6 +44,9 @@ const (
 	// The breaker opens after maxConsecutive failures in a row. Calls that fail with one round trip are
 	// one failure (driver.SharedError).
 	maxConsecutive = 5
+	// Fewer than maxUnprobed failures in a row open the breaker only if probes have failed, too: a part of the primary
+	// may be down, for example a node of a Cluster.
+	maxUnprobed = 50
 	// The breaker also opens when countWindow has minCalls calls or more, and half of them failed.
 	minCalls    = 100
 	countWindow = time.Second
@@ -82,9 +85,11 @@ type breaker struct {
 	failures    int           // see isNew
 	failed      int
 	succeeded   int
-	shared      [8]uint64 // the latest round trips that failed for several calls
-	relapses    int       // how many probes must succeed in addition to the first
-	confirmed   int       // probes that succeeded in a row
+	shared      [8]uint64     // the latest round trips that failed for several calls
+	probedAt    time.Duration // when the latest probe of a suspect primary ended
+	alive       bool          // it has succeeded
+	relapses    int           // how many probes must succeed in addition to the first
+	confirmed   int           // probes that succeeded in a row
 	pause       time.Duration
 	outages     uint64
 	cause       error // of the last outage
@@ -94,6 +99,7 @@ func newBreaker(aliveFor time.Duration, changed func(to State, cause error)) *br
 	b := &breaker{aliveFor: aliveFor, changed: changed}
 	b.lastAnswered.Store(-int64(relapsePeriod)) // never
 	b.since.Store(-int64(relapsePeriod))
+	b.probedAt = -relapsePeriod
 	return b
 }
 
@@ -117,14 +123,15 @@ func (b *breaker) answeredSince(begun time.Duration) bool {
 	return b.lastAnswered.Load() >= int64(begun)
 }
 
-// succeed records the success of a call that began at begun.
-func (b *breaker) succeed(begun time.Duration) {
-	if int64(begun)-b.lastAnswered.Load() > int64(b.aliveFor/8) {
+// succeed records the success of a call that began at begun. It reports true at most once in aliveFor/8.
+func (b *breaker) succeed(begun time.Duration) (noted bool) {
+	if noted = int64(begun)-b.lastAnswered.Load() > int64(b.aliveFor/8); noted {
 		b.lastAnswered.Store(int64(begun))
 	}
 	if b.counting.Load() {
 		b.countSuccess(begun)
 	}
+	return noted
 }
 
 func (b *breaker) countSuccess(begun time.Duration) {
@@ -167,9 +174,11 @@ func (b *breaker) isNew(cause error) bool {
 	return true
 }
 
-// fail records the failure, at now, of a call that began at begun. It opens the breaker after
+// fail records the failure, at now, of a call or a probe that began at begun. It opens the breaker after
 // maxConsecutive failures in a row, unless a call that began within aliveFor has succeeded, or when
-// a window has at least minCalls calls and maxConsecutive failures, and half of the calls failed.
+// a window has at least minCalls calls and maxConsecutive failures, and half of the calls failed. In both cases, a
+// probe must have failed, too, unless there are maxUnprobed failures in a row, or nothing shows that the primary
+// was alive lately.
 func (b *breaker) fail(begun, now time.Duration, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -179,15 +188,27 @@ func (b *breaker) fail(begun, now time.Duration, cause error) {
 	b.counting.Store(true)
 	b.startWindow(now)
 	if b.isNew(cause) {
-		b.consecutive++
 		b.failures++
+		if !b.answeredSince(begun) { // a failure may take longer than a success
+			b.consecutive++
+		}
 	}
 	b.failed++
-	dead := b.consecutive >= maxConsecutive && now-time.Duration(b.lastAnswered.Load()) >= b.aliveFor
-	sick := b.failed+b.succeeded >= minCalls && b.failed >= b.succeeded && b.failures >= maxConsecutive
-	if dead || sick {
+	silent := now - time.Duration(b.lastAnswered.Load())
+	probed := now-b.probedAt < 5*b.aliveFor // the prober pauses for 2*aliveFor, and a probe may take as long
+	gone := probed || b.State() == halfOpen || silent >= relapsePeriod
+	dead := silent >= b.aliveFor && (b.consecutive >= maxConsecutive && gone || b.consecutive >= maxUnprobed)
+	sick := b.failed+b.succeeded >= minCalls && b.failed >= b.succeeded && b.failures >= maxConsecutive && gone
+	if (dead || sick) && !(probed && b.alive) {
 		b.open(now, cause)
 	}
+}
+
+// confirm records whether the probe of a suspect primary has succeeded at now.
+func (b *breaker) confirm(now time.Duration, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.probedAt, b.alive = now, ok
 }
 
 func (b *breaker) open(now time.Duration, cause error) {
@@ -204,6 +225,7 @@ func (b *breaker) open(now time.Duration, cause error) {
 
 func (b *breaker) setState(to State, now time.Duration, cause error) {
 	b.consecutive, b.window, b.failures, b.failed, b.succeeded = 0, now, 0, 0, 0
+	b.alive = false
 	b.counting.Store(false)
 	b.since.Store(int64(now))
 	b.state.Store(int32(to))

@@ -80,7 +80,32 @@ func TestBreaker_Fail(t *testing.T) {
 		want State
 	}{
 		{"one less than enough in a row", func(c *clocked) { c.succeeds(100, ms); c.fails(maxConsecutive-1, 100*ms) }, closed},
-		{"enough in a row", func(c *clocked) { c.succeeds(100, ms); c.fails(maxConsecutive, 100*ms) }, open},
+		{"enough in a row", func(c *clocked) { c.succeeds(100, ms); c.confirm(c.now, false); c.fails(maxConsecutive, ms) }, closed},
+		{"enough in a row, and no answer for a while", func(c *clocked) {
+			c.succeeds(100, ms)
+			c.fails(maxConsecutive-1, 20*ms)
+			c.confirm(c.now, false)
+			c.fails(1, ms)
+		}, open},
+		{"enough in a row without a probe", func(c *clocked) { c.succeeds(100, ms); c.fails(maxUnprobed-1, 100*ms) }, closed},
+		{"very many in a row without a probe", func(c *clocked) { c.succeeds(100, ms); c.fails(maxUnprobed, 100*ms) }, open},
+		{"enough in a row after a probe that succeeded", func(c *clocked) {
+			c.succeeds(100, ms)
+			c.confirm(c.now, false)
+			c.confirm(c.now, true)
+			c.fails(maxUnprobed-1, 20*ms)
+		}, closed},
+		{"enough in a row after a probe that failed long ago", func(c *clocked) {
+			c.succeeds(1, ms)
+			c.confirm(c.now, false)
+			c.now += 5 * aliveFor
+			c.fails(maxUnprobed-1, ms)
+		}, closed},
+		{"enough in a row, and no success for long", func(c *clocked) {
+			c.succeeds(100, ms)
+			c.now += relapsePeriod
+			c.fails(maxConsecutive, ms)
+		}, open},
 		{"a success in between", func(c *clocked) {
 			c.fails(maxConsecutive-1, 100*ms)
 			c.succeeds(1, ms)
@@ -109,11 +134,18 @@ func TestBreaker_Fail(t *testing.T) {
 			}
 		}, closed},
 		{"half of enough calls", func(c *clocked) {
+			c.confirm(c.now, false)
 			for range minCalls {
 				c.fails(1, ms/10)
 				c.succeeds(1, ms/10)
 			}
 		}, open},
+		{"half of enough calls, while probes succeed", func(c *clocked) {
+			for range 100 * minCalls {
+				c.fails(1, ms/10)
+				c.succeeds(1, ms/10)
+			}
+		}, closed},
 		{"half of enough calls, spread out", func(c *clocked) {
 			for range 1000 {
 				c.fails(1, ms)
@@ -305,6 +337,7 @@ func TestBreaker_Fail_shared(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newClocked()
+			b.confirm(b.now, false)
 			for trip := range c.trips {
 				for range 64 {
 					var failure error = sharedFailure(0)

@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -9,9 +10,6 @@ import (
 
 	"github.com/weir-go/weir/core/driver"
 )
-
-// maxProbed is the largest number of charges in a probe.
-const maxProbed = 4
 
 // A prober probes the primary in the background, on one goroutine, which exists only while the
 // primary is suspect or the breaker is not closed.
@@ -23,12 +21,12 @@ type prober struct {
 	end     context.CancelFunc
 	wake    chan struct{} // has a value when the breaker has opened
 	renews  atomic.Bool   // the last probe failed, so the next one should have other charges
+	samples samples
 	sent    atomic.Uint64
 
 	mu      sync.Mutex
-	running bool            // the goroutine exists
-	suspect bool            // a call failed or was cancelled since the last probe
-	charges []driver.Charge // of the next probe: copies, all Peeks
+	running bool // the goroutine exists
+	suspect bool // a call failed or was cancelled since the last probe
 	done    sync.WaitGroup
 }
 
@@ -47,7 +45,8 @@ func (p *prober) start(charges []driver.Charge) {
 	}
 	p.suspect = true
 	if !p.running {
-		p.running, p.charges = true, peeks(charges)
+		p.running = true
+		p.samples.failed(charges)
 		p.done.Go(p.run)
 	}
 	if p.breaker.State() == open {
@@ -58,22 +57,11 @@ func (p *prober) start(charges []driver.Charge) {
 	}
 }
 
-// peeks returns Peeks for the keys and rules of charges.
-func peeks(charges []driver.Charge) []driver.Charge {
-	probed := make([]driver.Charge, min(len(charges), maxProbed))
-	for i := range probed {
-		probed[i] = driver.Charge{Key: charges[i].Key, Rule: charges[i].Rule, Op: driver.Peek, Cost: 1}
-	}
-	return probed
-}
-
 // renew makes the next probe use charges if the last probe failed, because the failure may concern
 // only the keys of that probe.
 func (p *prober) renew(charges []driver.Charge) {
 	if p.renews.Load() && p.renews.CompareAndSwap(true, false) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.charges = peeks(charges)
+		p.samples.failed(charges)
 	}
 }
 
@@ -100,7 +88,7 @@ func (p *prober) probeOpen() {
 	if p.ctx.Err() != nil {
 		return
 	}
-	ok := p.probe() == nil
+	ok := p.probe(p.samples.next()) == nil
 	p.mu.Lock()
 	p.suspect = false
 	p.mu.Unlock()
@@ -122,8 +110,11 @@ func (p *prober) probeSuspect() bool {
 	}
 	for i := 0; i < maxConsecutive && p.breaker.State() == closed; i++ {
 		begun := p.now()
-		err := p.probe()
-		if err == nil || p.ctx.Err() != nil || errors.Is(err, driver.ErrOverloaded) { // busy, but healthy
+		err := p.probeAll()
+		if p.ctx.Err() != nil || errors.Is(err, driver.ErrOverloaded) { // busy, but healthy
+			break
+		}
+		if p.breaker.confirm(p.now(), err == nil); err == nil {
 			break
 		}
 		p.breaker.fail(begun, p.now(), err)
@@ -137,20 +128,36 @@ func (p *prober) probeSuspect() bool {
 	return true
 }
 
-// probe tests whether the primary would accept a write. It charges nothing. An error about the
-// charges counts as a success.
-func (p *prober) probe() error {
-	p.mu.Lock()
-	charges := p.charges
-	p.mu.Unlock()
+// probeAll probes about all samples at a time. It returns nil if one of these probes has succeeded, because a part
+// of the primary may be down.
+func (p *prober) probeAll() error {
+	samples := p.samples.all()
+	errs := make(chan error, len(samples))
+	for _, charges := range samples {
+		go func() { errs <- p.probe(charges) }()
+	}
+	var failed error
+	for range samples {
+		err := <-errs
+		if err == nil || errors.Is(err, driver.ErrOverloaded) {
+			return err
+		}
+		failed = cmp.Or(failed, err)
+	}
+	return failed
+}
+
+// probe tests whether the primary would accept a write for charges. It charges nothing. An error about the charges
+// counts as a success.
+func (p *prober) probe(charges []driver.Charge) error {
 	p.sent.Add(1)
 	err := p.primary.call(p.ctx, func(s driver.Store, ctx context.Context, charges []driver.Charge) error {
 		return driver.Probe(ctx, s, charges)
 	}, charges)
-	if err != nil && !isFailure(err) {
-		return nil
+	if err != nil && isFailure(err) {
+		return err
 	}
-	return err
+	return nil
 }
 
 // pause waits for d, or until woken has a value or the prober is closed. woken may be nil.

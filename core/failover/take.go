@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
@@ -36,7 +37,9 @@ func (s *Store) callPrimary(ctx context.Context, begun time.Duration, do verb, c
 	}
 	setOrigins(charges, byPrimary) // after an error, too: an Adjust may be applied in part
 	if err == nil {
-		s.breaker.succeed(begun)
+		if s.breaker.succeed(begun) {
+			s.prober.samples.succeeded(charges)
+		}
 		return false, nil
 	}
 	return s.assess(ctx, begun, charges, err)
@@ -60,12 +63,21 @@ func (s *Store) assess(ctx context.Context, begun time.Duration, charges []drive
 	if ended == nil {
 		s.failures.Add(1)
 	}
+	if i := slices.IndexFunc(charges, applied); i >= 0 { // a part of the primary has failed
+		if s.breaker.succeed(begun) {
+			s.prober.samples.succeeded(charges[i:])
+		}
+		return ended == nil, cmp.Or(ended, err)
+	}
 	if !errors.Is(err, driver.ErrOverloaded) { // the primary is healthy, but busy
 		s.breaker.fail(begun, now, err)
 		s.prober.start(charges)
 	}
 	return ended == nil, cmp.Or(ended, err)
 }
+
+// applied reports whether c, of an Adjust that returned an error, was executed.
+func applied(c driver.Charge) bool { return !c.Op.Asks() && c.Verdict.Rule != nil }
 
 // isFailure reports whether err is a failure of the store. Errors about the call are not failures,
 // because clients may cause them. Unknown errors are failures, because a store may return network

@@ -140,11 +140,10 @@ func inFlightArguments(r *driver.Compiled, _ int64) []any {
 	return []any{integer(k.Capacity), integer(k.Period)}
 }
 
-// readInFlight returns a Reading with the Phase of a Spend. For a Renew, Phase says whether the place had
-// not lapsed.
+// readInFlight returns a Reading whose Phase says, for a Renew and an Undo, whether the place was taken.
 func readInFlight(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {
 	r := driver.Reading{Count: n[0], Last: n[1], Retry: n[2], Phase: n[3]}
-	return r, r.Count <= maxPlaces && r.Last <= k.Period && r.Retry <= r.Last && r.Phase <= r.Count
+	return r, r.Count <= maxPlaces && r.Last <= k.Period && r.Retry <= r.Last && r.Phase <= 1
 }
 
 func quotaArguments(r *driver.Compiled, cost int64) []any {

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"cmp"
+	"math/rand/v2"
 	"slices"
 )
 
@@ -51,11 +52,14 @@ func (b *batch) add(r *request) {
 
 var evalsha, eval any = "evalsha", "eval" // boxed once
 
-// compose sets the script and the arguments. The header of decisions.lua describes the arguments.
+// compose sets the script and the arguments, and the numbers of the places that the requests take. The header of
+// decisions.lua describes the arguments.
 func (b *batch) compose() {
 	keys, set := 0, librarySet(0)
-	for _, r := range b.requests {
+	number := 1 + rand.Int64N(maxInteger-int64(len(b.requests)))
+	for i, r := range b.requests {
 		keys, set = keys+len(r.keys), set|r.set
+		r.number = number + int64(i)
 	}
 	b.script = scriptFor(b.requests[0].verb, set)
 	b.args = append(make([]any, 0, 32+keys), evalsha, b.script.sha, integer(int64(keys)))
@@ -64,7 +68,7 @@ func (b *batch) compose() {
 			b.args = append(b.args, key)
 		}
 	}
-	b.args = append(b.args, b.requests[0].clock)
+	b.args = append(b.args, b.requests[0].clock, integer(number))
 	for rest := b.requests; len(rest) > 0; {
 		r, n := rest[0], 1
 		for n < len(rest) && rest[n].like(r) {

@@ -15,8 +15,11 @@ type call struct {
 	keys    []string // Redis keys of the charges
 	places  []int    // indexes of the charges in the argument of Take or Adjust; nil if the call contains all of them
 
+	repeated bool // the call is made again if it fails
+
 	admitted bool
 	readings []driver.Reading // of the charges
+	number   int64            // of the places that the charges have taken
 	time     int64            // of the server
 	waited   time.Duration    // by which the MaxDelay of the charges has shrunk
 	err      error

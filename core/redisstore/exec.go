@@ -49,6 +49,7 @@ func (e *executor) exec(ctx context.Context, at time.Time, c *call) {
 		}
 		before = err
 		if err == nil {
+			c.number = r.number
 			c.err, c.waited = c.decode(r.time, r.reply), r.waited
 			r.free()
 			return

@@ -83,7 +83,7 @@ func (l *lanes) next(now time.Time, d *distance, underWay time.Duration) (reques
 			return requests, work
 		default:
 			if !now.Before(r.at) { // an undo
-				r.at = now.Add(lateTimeout)
+				r.at = now.Add(freeTimeout)
 			}
 			requests, work = append(requests, r), work+r.work
 		}

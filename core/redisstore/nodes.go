@@ -23,8 +23,8 @@ type nodes struct {
 func newNodes(cluster *redis.ClusterClient, c config, n *counters) *nodes {
 	return &nodes{
 		cluster: cluster,
-		direct:  direct{runner{cluster, n}},
-		newNode: func(rdb *redis.Client) *server { return newServer(rdb, hashSlot, nil, n) },
+		direct:  direct{runner: runner{cluster, n}},
+		newNode: func(rdb *redis.Client) *server { return newServer(rdb, c, hashSlot, nil, n) },
 		of:      make(map[*redis.Client]*server),
 	}
 }

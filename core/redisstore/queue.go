@@ -28,14 +28,17 @@ type queue struct {
 	// and closes the connection if the server does not reply in time. It is nil if that is impossible.
 	runOwn func(ctx context.Context, requests []*request)
 	limit  int // of running
+	// idleCheck starts when a deadline has passed and the server has not replied since the round trip began.
+	idleCheck *idleCheck
 
-	mu       sync.Mutex
-	waiting  lanes
-	running  int           // round trips under way, each with a connection
-	late     int           // those of them whose requests have missed their deadlines
-	work     time.Duration // of the other ones
-	idle     int           // connections that prompt round trips have left idle
-	distance distance
+	mu        sync.Mutex
+	waiting   lanes
+	running   int           // round trips under way, each with a connection, without those forgotten
+	late      int           // those of them whose requests have missed their deadlines
+	forgotten int           // how often late round trips were forgotten
+	work      time.Duration // of the other ones
+	idle      int           // connections that prompt round trips have left idle
+	distance  distance
 }
 
 const (
@@ -86,7 +89,7 @@ func (q *queue) send(d *deadline, r *request) error {
 			q.mu.Unlock()
 			return ErrOverloaded
 		}
-	case q.runOwn != nil && q.idle > 0 && !leaves && r.late == nil: // a missed deadline would lose the reply
+	case q.runOwn != nil && q.idle > 0 && !leaves && r.places == nil: // a missed deadline would lose the reply
 		t := q.begin(now, r.work)
 		q.mu.Unlock()
 		q.inline(t, r)
@@ -142,6 +145,9 @@ func (q *queue) inline(t trip, r *request) {
 		defer q.mu.Unlock()
 		q.work -= t.work
 		q.end(t, ended, prompt, returned && isReply(r.err))
+		if !prompt {
+			q.miss(t)
+		}
 	}()
 	q.runOwn(ctx, []*request{r})
 	returned = true
@@ -152,12 +158,18 @@ func (q *queue) inline(t trip, r *request) {
 func (q *queue) roundTrip(t trip, requests []*request) {
 	last := slices.MaxFunc(requests, func(a, b *request) int { return a.at.Compare(b.at) })
 	ctx, cancel := context.WithCancel(context.WithoutCancel(last.ctx))
+	late, over, forgotten := false, false, 0
 	watchdog := time.AfterFunc(time.Until(last.at), func() {
 		cancel() // ends the wait for a connection
 		q.mu.Lock()
 		defer q.mu.Unlock()
+		if over {
+			return
+		}
+		late, forgotten = true, q.forgotten
 		q.late++
 		q.work -= t.work
+		q.miss(t)
 		q.start()
 	})
 	returned := false
@@ -172,15 +184,36 @@ func (q *queue) roundTrip(t trip, requests []*request) {
 		runtime.Gosched() // lets these callers ask again, so that the next round trip has more requests
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		if prompt {
+		switch over = true; {
+		case !late:
 			q.work -= t.work
-		} else {
-			q.late-- // the watchdog has counted it, or will
+		case forgotten == q.forgotten:
+			q.late--
+		default:
+			q.running++ // which end counts down again
 		}
 		q.end(t, ended, prompt, replied)
 	}()
 	q.run(ctx, requests)
 	returned = true
+}
+
+// miss notes that t has missed its deadline. It is called with mu.
+func (q *queue) miss(t trip) {
+	if !q.distance.replied.After(t.begun) {
+		q.idleCheck.start()
+	}
+}
+
+// forgetLate lets others begin in place of the round trips that are late. It is called when the server replies on
+// other connections.
+func (q *queue) forgetLate() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.forgotten++
+	q.running -= q.late
+	q.late = 0
+	q.start()
 }
 
 // end counts a round trip that ended at a time, before the deadlines or not, with a reply or not, and

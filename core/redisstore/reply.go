@@ -1,6 +1,10 @@
 package redisstore
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/weir-go/weir/core/driver"
+)
 
 // errReply is the error of a reply with a wrong format or impossible values.
 var errReply = errors.New("the reply does not have the shape of a decision")
@@ -39,6 +43,9 @@ func (c *call) decode(time any, reply []any) error {
 		r, ok := a.read(rule.Constants, reported)
 		if !ok {
 			return errReply
+		}
+		if c.charges[i].Op == driver.Spend && rule.Algorithm == driver.InFlight {
+			r.Phase = c.number - c.time
 		}
 		c.readings = append(c.readings, r)
 	}

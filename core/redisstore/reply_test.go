@@ -48,9 +48,9 @@ func FuzzReply(f *testing.F) {
 	f.Add(uint8(0), uint8(0), uint8(0), integers(1_700_000_000_000_000, 1, -1-3_600_000_000, 0))
 	f.Fuzz(func(t *testing.T, rule, op, form uint8, data []byte) {
 		charge := driver.Charge{Key: "k", Rule: rules[int(rule)%len(rules)], Op: driver.Op(op % uint8(driver.Renew+1)), Cost: 1}
-		c := call{charges: []driver.Charge{charge}}
+		c := call{charges: []driver.Charge{charge}, keys: []string{"k"}}
 		if form&2 != 0 {
-			c.charges = append(c.charges, charge)
+			c.charges, c.keys = append(c.charges, charge), append(c.keys, "k")
 		}
 		var all []any
 		for len(data) >= 8 {

@@ -2,10 +2,13 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core/driver"
 )
@@ -24,7 +27,7 @@ type request struct {
 	work    time.Duration // of all charges, see algorithm
 	urgent  bool          // contains a renewal or an undo
 	undoes  bool          // contains an undo, which has its effect although the caller has left
-	late    func()        // frees the places of an outcome that comes after the caller has left; nil without places
+	places  *freer        // frees the places that r takes if its caller does not learn them; nil without places
 
 	// The queue sets these.
 	ctx    context.Context // of the caller
@@ -34,6 +37,7 @@ type request struct {
 	left   atomic.Bool     // the caller does not wait any more, or the outcome was there first
 	done   chan struct{}   // receives a value after the outcome is set, unless the caller runs the script
 
+	number    int64         // of the places that r takes; 0 until r is sent
 	roundTrip atomic.Uint64 // the number of the latest round trip; 0 if r was alone in it
 
 	// The outcome.
@@ -91,10 +95,13 @@ func (e *executor) newRequest(c *call) *request {
 		}
 		r.charges = append(r.charges, args)
 		r.set |= 1 << a.library
-		r.undoes = r.undoes || charge.Op == driver.Undo
+		r.undoes = r.undoes || charge.Op == driver.Undo && !c.repeated
 		r.urgent = r.urgent || charge.Op == driver.Undo || charge.Op == driver.Renew
-		if charge.Op == driver.Spend && charge.Rule.Algorithm == driver.InFlight && r.late == nil {
-			r.late = e.late(r, c)
+		if charge.Op == driver.Spend && charge.Rule.Algorithm == driver.InFlight {
+			if r.places == nil {
+				r.places = newFreer(e)
+			}
+			r.places.add(charge, c.keys[i])
 		}
 		r.values += a.reported(&charge.Rule.Constants)
 		if charge.Op.Asks() && charge.Cost <= lightCost {
@@ -114,35 +121,28 @@ func (r *request) ended(now time.Time) bool {
 // leave notes that the caller leaves. It returns false if the outcome was there first, or will be at once.
 func (r *request) leave() bool { return !r.left.Swap(true) }
 
-// answer notes that the outcome is set. If the caller has left, its places are freed.
+// answer notes that the outcome is set. If the caller does not learn the places that r has taken, or may have taken,
+// they are freed.
 func (r *request) answer() {
-	if r.left.Swap(true) && r.late != nil {
-		r.late()
+	left := r.left.Swap(true)
+	if r.places == nil || r.number == 0 { // not sent
+		return
+	}
+	var reply redis.Error
+	lost := r.err != nil && !errors.As(r.err, &reply) && !didNotRun(r.err)
+	if lost || left && r.err == nil && !r.denied() {
+		r.places.free(r.number)
 	}
 }
 
-// late returns a function that frees the places which the outcome of r, a request for c, has taken. The
-// caller of a decision whose reply comes late does not know them.
-func (e *executor) late(r *request, c *call) func() {
-	copied := &call{charges: slices.Clone(c.charges), keys: slices.Clone(c.keys)}
-	return func() {
-		if r.err != nil || copied.decode(r.time, slices.Clone(r.reply)) != nil {
-			return
-		}
-		undo, places := copied.undo(), new(call)
-		for i, charge := range undo.charges {
-			if charge.Rule.Algorithm == driver.InFlight {
-				places.add(charge, undo.keys[i], i)
-			}
-		}
-		if len(places.charges) > 0 {
-			go e.exec(context.Background(), time.Now().Add(lateTimeout), places)
-		}
+// denied reports whether the reply is that of a decision which was denied.
+func (r *request) denied() bool {
+	if len(r.reply) == 0 {
+		return false
 	}
+	n, ok := r.reply[0].(int64)
+	return ok && n < 0
 }
-
-// lateTimeout is the time in which places are freed that were taken too late for their callers.
-const lateTimeout = time.Second
 
 // noteWait adds the MaxDelay of charges to the arguments, less the time since r began to wait, and adds that time
 // to the ages of receipts. A request that is redirected calls it again.

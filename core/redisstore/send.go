@@ -90,7 +90,10 @@ func (s runner) send(ctx context.Context, batches []batch) {
 // request that waits for a connection is cancelled. The goroutine of a request that was sent ends
 // with the reply or the client's ReadTimeout, so there are at most as many such goroutines as
 // connections in the pool.
-type direct struct{ runner }
+type direct struct {
+	runner
+	idleCheck *idleCheck // starts when a deadline has passed
+}
 
 func (s direct) send(d *deadline, r *request) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(d.ctx))
@@ -102,6 +105,9 @@ func (s direct) send(d *deadline, r *request) error {
 		r.answer()
 	}()
 	if _, ended := wait(d, done); ended != nil {
+		if ended == context.DeadlineExceeded {
+			s.idleCheck.start()
+		}
 		if r.leave() {
 			return ended
 		}

@@ -21,9 +21,10 @@ type server struct {
 }
 
 // newServer returns a server for a client. Either slot is nil, or whole is, for a node of a Cluster.
-func newServer(rdb *redis.Client, slot func(tag string) string, whole *wholeness, n *counters) *server {
+func newServer(rdb *redis.Client, c config, slot func(tag string) string, whole *wholeness, n *counters) *server {
 	s := &server{rdb: rdb, runner: runner{rdb, n}, slot: slot, whole: whole}
 	s.queue.run, s.queue.limit = s.run, max(1, rdb.Options().PoolSize/2)
+	s.queue.idleCheck = newIdleCheck(rdb, c.timeout, s.forgetLate)
 	if rdb.Options().Limiter == nil { // which does not know the deadline, and may block
 		s.queue.runOwn = runner{newStrict(rdb), n}.run
 	}

@@ -198,11 +198,11 @@ func New(rdb redis.UniversalClient, opts ...Option) *Store {
 	}
 	e := &s.executor
 	e.arguments.rules.Max = maxCached
-	e.sender = direct{runner{rdb, &e.counters}}
+	e.sender = direct{runner{rdb, &e.counters}, newIdleCheck(rdb, c.timeout, func() {})}
 	switch rdb := rdb.(type) {
 	case *redis.Client:
 		if !c.unbatched {
-			e.sender = newServer(rdb, nil, s.router.whole, &e.counters)
+			e.sender = newServer(rdb, c, nil, s.router.whole, &e.counters)
 		}
 	case *redis.ClusterClient:
 		if !c.unbatched {
@@ -311,6 +311,9 @@ func (s *Store) failure(ctx context.Context, cause error) error {
 	}
 	if ended := ctx.Err(); ended != nil {
 		return ended
+	}
+	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) { // its timer is about to run
+		return context.DeadlineExceeded
 	}
 	failed := &Error{Cause: cause, Timeout: s.timeout}
 	if shared, ok := cause.(*sharedError); ok {

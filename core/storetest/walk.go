@@ -315,8 +315,9 @@ func (w *walk) undo() (oracle.Charge, *driver.Receipt) {
 	return c, &own
 }
 
-// answer sets the verdicts of c, and keeps them for later calls.
-func (w *walk) answer(c call) {
+// answer sets the verdicts of c, and keeps them for later calls. It returns false if the store gave a place the
+// number of another one.
+func (w *walk) answer(c call) (ok bool) {
 	o, first := &w.oracle, &c.charges[0]
 	before, ahead := o.Look(w.now, first)
 	if c.asks() {
@@ -331,9 +332,15 @@ func (w *walk) answer(c call) {
 	if first.Op == oracle.Undo && after != before {
 		w.occurred["freed by an undo: "+first.Rule.Algorithm]++
 	}
+	ok = true
 	for i, receipt := range c.receipts {
-		w.remember(&c.charges[i], receipt, len(c.charges) > 1)
+		charge := &c.charges[i]
+		if charge.Op == oracle.Spend && isInFlightRule(charge.Rule) && receipt != nil && receipt.At != 0 && charge.Receipt.At != 0 {
+			ok = o.Number(charge, receipt.At) && ok
+		}
+		w.remember(charge, receipt, len(c.charges) > 1)
 	}
+	return ok
 }
 
 func (w *walk) remember(c *oracle.Charge, own *driver.Receipt, together bool) {

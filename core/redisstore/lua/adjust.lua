@@ -7,7 +7,7 @@
 --            the part of a bucket that was in use before the charge (us, fraction)
 --            the age of the charge by the clock of the caller (us). If the server's clock has
 --            stepped back, the age is greater than now minus the time of the charge.
---          For an in-flight limit, the receipt is the number of the place instead (us).
+--          For an in-flight limit, the receipt is the number of the place instead.
 --
 -- Reply    a reset, and a debit of a bucket, report the state before the op. All other ops report the
 --          state after the op, as read for a cost of 1.

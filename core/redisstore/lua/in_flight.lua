@@ -1,12 +1,11 @@
 -- in_flight: keeps the places that are taken, each until it is freed or lapses.
 --
--- State      a sorted set. A member is the number of a place as decimal text, and its score is the time
---            at which the place was taken or last renewed (us). There are at most MAX_PLACES members.
---            Places that have lapsed may still be there.
+-- State      a sorted set. A member is the number of a place as decimal text, which the client has chosen, and its
+--            score is the time at which the place was taken or last renewed (us). There are at most MAX_PLACES
+--            members. Places that have lapsed may still be there.
 -- Arguments  events, hold: the time after which a place lapses (us)
 -- Reading    count; two times (us): until the last place lapses, and until enough places have lapsed for
---            another one, 0 if it fits; then, for a spend, its number minus now (us), for a renewal, 1 if
---            the place had not lapsed, and otherwise 0
+--            another one, 0 if it fits; then, for a renewal or an undo, 1 if the place was taken, and otherwise 0
 -- TTL        hold after the newest renewal
 
 -- Appends the reading to the reply, with a last value of 0. Returns count; whether there are places that
@@ -52,7 +51,8 @@ local function in_flight_read(key, at)
 end
 
 -- Removes the places that have lapsed, and makes renewals after now renewals at now. The arguments are the
--- results of in_flight_read. If the first write is not a deletion, Redis may reject it for lack of memory.
+-- results of in_flight_read. If the first write is not a deletion, Redis may reject it for lack of memory. If all
+-- renewals were after now, the key is a new one, without a TTL.
 local function in_flight_correct(key, count, lapsed, moved)
   if lapsed then
     redis.call('ZREMRANGEBYRANK', key, '0', -count - 1)

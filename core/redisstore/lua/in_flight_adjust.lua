@@ -41,8 +41,10 @@ function algorithms.in_flight(key, at, op)
   local count, lapsed, moved = in_flight_read(key, at)
   in_flight_correct(key, count, lapsed, moved)
   if count > 0 then
+    if op == 'renew' or moved then -- see in_flight_renew and in_flight_correct
+      in_flight_expire(key, at)
+    end
     if op == 'renew' then
-      in_flight_expire(key, at) -- see in_flight_renew
       found = redis.call('ZADD', key, 'XX', 'CH', time, number) == 1
         or redis.call('ZADD', key, 'XX', 'INCR', '0', number) -- the score did not change, or there is none
     else
@@ -52,7 +54,7 @@ function algorithms.in_flight(key, at, op)
   if found then
     reply[place + 1], reply[place + 2], reply[place + 3], reply[place + 4] = nil, nil, nil, nil
     in_flight_read(key, at)
-    reply[place + 4] = op == 'renew' and 1 or 0
+    reply[place + 4] = 1
   end
   return at + 3
 end

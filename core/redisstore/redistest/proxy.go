@@ -66,6 +66,16 @@ func (p *Proxy) Delay(d time.Duration) { p.set(fault{delay: d}) }
 // delivers bytes again, as behind a firewall that has forgotten the connection.
 func (p *Proxy) Drop() { p.set(fault{drop: true}) }
 
+// Forget makes the open connections discard all bytes for ever, without closing them, as a firewall or a NAT does with
+// connections that were idle for too long. New connections are not affected.
+func (p *Proxy) Forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for k := range p.links {
+		k.lost = true
+	}
+}
+
 // DropReplies makes the proxy forward requests and discard replies. If commands are given
 // ("evalsha"), a connection discards replies from the first request on that names one of the
 // commands, so that clients can set up new connections and retry.

@@ -90,16 +90,17 @@ func integer(s string) int64 {
 // A charge is one of a script.
 type charge struct {
 	driver.Charge
-	key   string
-	state driver.State
-	probe []any // the report of the script about the key of a probe, which has no state
+	key    string
+	state  driver.State
+	number int64 // of the place that is undone or renewed
+	probe  []any // the report of the script about the key of a probe, which has no state
 }
 
 // run decides as decisions.lua does.
 func (s *server) run(v verb, keys, argv []string) (reply []any, err error) {
-	now := s.now()
+	now, number := s.now(), integer(argv[1])
 	reply = append(reply, now, int64(0))
-	for at := 1; at < len(argv); {
+	for at := 2; at < len(argv); {
 		count, charges, length := integer(argv[at]), integer(argv[at+1]), integer(argv[at+2])
 		args := argv[at+3 : at+3+int(length)]
 		for range count {
@@ -110,12 +111,13 @@ func (s *server) run(v verb, keys, argv []string) (reply []any, err error) {
 			keys = keys[charges:]
 			switch v {
 			case take:
-				reply = s.take(reply, decoded, now)
+				reply = s.take(reply, decoded, now, number)
 			case atMost:
 				reply = s.takeAtMost(reply, decoded, now)
 			case adjust:
 				reply = s.adjust(reply, decoded, now)
 			}
+			number++
 		}
 		at += 3 + int(length)
 	}
@@ -173,6 +175,8 @@ func (s *server) decode(v verb, keys, args []string) (charges []*charge, err err
 		rest = rest[size:]
 		if c.Op == driver.Undo || c.Op == driver.Renew {
 			if c.Receipt.At = integer(rest[0]); library == "in_flight" {
+				c.number = c.Receipt.At
+				c.Receipt.At = s.w.numbers[place{key, c.number}]
 				rest = rest[1:]
 			} else {
 				c.Receipt.Used = driver.Span{Micros: integer(rest[1]), Frac: integer(rest[2])}
@@ -210,8 +214,14 @@ func (s *server) save(c *charge, state driver.State) {
 
 const noMemory = "OOM command not allowed when used memory > 'maxmemory'."
 
-// take decides as take.lua does.
-func (s *server) take(reply []any, charges []*charge, now int64) []any {
+// A place is identified by its key and the number that its client has chosen.
+type place struct {
+	key    string
+	number int64
+}
+
+// take decides as take.lua does. number is that of the places that it takes.
+func (s *server) take(reply []any, charges []*charge, now, number int64) []any {
 	admitted := true
 	readings := make([]driver.Reading, len(charges))
 	for i, c := range charges {
@@ -232,6 +242,9 @@ func (s *server) take(reply []any, charges []*charge, now int64) []any {
 		}
 		reply = c.report(reply, &readings[i], admitted && c.Op == driver.Spend && c.Fits(&readings[i]))
 		s.commit(c, &readings[i], now, admitted)
+		if c.Op == driver.Spend && c.Rule.Algorithm == driver.InFlight && c.Receipt.At != 0 {
+			s.w.numbers[place{c.key, number}] = c.Receipt.At
+		}
 	}
 	if !admitted {
 		reply[first] = -1 - reply[first].(int64)
@@ -300,7 +313,9 @@ func (s *server) adjust(reply []any, charges []*charge, now int64) []any {
 			after.Op, after.Cost = driver.Peek, 1
 			r = after.Read(c.state, now)
 		}
-		if freed := before - inUse(c, &r); c.Op == driver.Undo && freed > 0 {
+		freed := before - inUse(c, &r)
+		if c.Op == driver.Undo && freed > 0 {
+			delete(s.w.numbers, place{c.key, c.number})
 			s.spends[spendName(tagOf(c.key), c.Rule.StateName)] -= c.Cost
 		}
 		if c.Op == driver.Undo && s.undone != nil {
@@ -309,7 +324,7 @@ func (s *server) adjust(reply []any, charges []*charge, now int64) []any {
 		if k := c.Rule.Constants; k.Algorithm == driver.InFlight && r.Count > k.Capacity {
 			s.w.violate(placesAtServer, "%d places of %s are taken, at most %d may be", r.Count, c.key, k.Capacity)
 		}
-		reply = c.report(reply, &r, c.Verdict.Found)
+		reply = c.report(reply, &r, c.Verdict.Found || c.Op == driver.Undo && freed > 0)
 	}
 	return reply
 }
@@ -344,10 +359,8 @@ func (c *charge) report(reply []any, r *driver.Reading, done bool) []any {
 		reply = append(reply, r.Count, r.First, r.Last, r.Retry)
 	case driver.InFlight:
 		phase := int64(0)
-		if done {
-			if phase = 1; c.Op == driver.Spend {
-				phase = r.Phase
-			}
+		if done && c.Op != driver.Spend {
+			phase = 1
 		}
 		reply = append(reply, r.Count, r.Last, r.Retry, phase)
 	case driver.Quota:

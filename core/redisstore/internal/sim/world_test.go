@@ -12,6 +12,7 @@ type world struct {
 	seed    uint64
 	begin   time.Time
 	servers []*server
+	numbers map[place]int64 // of the places in the states of package driver, by those that clients have chosen
 	rules   *catalog
 	verbose bool
 
@@ -39,7 +40,9 @@ func (v *violation) String() string {
 	return fmt.Sprintf("after %.3f s: %s\n\tinvariant %q, %s: %q", v.at.Seconds(), v.text, v.invariant.name, v.invariant.source, v.invariant.sentence)
 }
 
-func newWorld(seed uint64) *world { return &world{seed: seed, begin: time.Now(), rules: newCatalog()} }
+func newWorld(seed uint64) *world {
+	return &world{seed: seed, begin: time.Now(), rules: newCatalog(), numbers: map[place]int64{}}
+}
 
 func mix(x, y uint64) uint64 {
 	x = (x ^ y) * 0x9e3779b97f4a7c15

@@ -6,9 +6,9 @@ import "slices"
 // has the number that its receipt contains, and the time at which it was taken or last renewed. It
 // lapses Per microseconds after that time.
 //
-// RULE: the number of a place is the time at which it was taken, or the first later microsecond that
-// is the number of no other place that is taken. A receipt therefore identifies one place, and an undo
-// or a renewal can be repeated.
+// RULE: the store chooses the number of a place, which is that of no other place that is taken. Here it is the time
+// at which it was taken, or the first later microsecond that is free. A receipt therefore identifies one place, and
+// an undo or a renewal can be repeated.
 //
 // RULE: after a step back, a place that was renewed in the future counts as renewed now. Numbers stay.
 //
@@ -73,6 +73,23 @@ func (f inFlight) receipt() Receipt {
 		number++
 	}
 	return Receipt{At: number}
+}
+
+// Number gives the place that c, a Spend, has just taken the number that the store has chosen. It returns false if
+// another place of the key has that number.
+func (o *Oracle) Number(c *Charge, number int64) (ok bool) {
+	f := o.states[c.name()].(inFlight)
+	f.places = slices.Clone(f.places)
+	for i := range f.places {
+		switch f.places[i].number {
+		case c.Receipt.At:
+			f.places[i].number = number
+		case number:
+			return false
+		}
+	}
+	o.states[c.name()], c.Receipt.At = f, number
+	return true
 }
 
 func (f inFlight) spend(int64) state { return f.with(place{f.receipt().At, f.now}) }

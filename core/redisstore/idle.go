@@ -1,0 +1,96 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// An idleCheck closes the idle connections of a client that a firewall, a NAT or a load balancer has forgotten. They
+// look healthy, but no reply comes on them, and each would cost a decision its deadline.
+type idleCheck struct {
+	each    func(ctx context.Context, check func(context.Context, *redis.Client) error) error // of the servers
+	timeout time.Duration                                                                     // within which a healthy connection has a reply
+	alive   func()                                                                            // is called after a server has replied
+	next    atomic.Int64                                                                      // the time of the next check in Unix nanoseconds
+}
+
+// newIdleCheck returns a check of the connections to all servers of rdb, or nil if these are not known.
+func newIdleCheck(rdb redis.UniversalClient, timeout time.Duration, alive func()) *idleCheck {
+	c := &idleCheck{timeout: timeout, alive: alive}
+	switch rdb := rdb.(type) {
+	case *redis.Client:
+		c.each = func(ctx context.Context, check func(context.Context, *redis.Client) error) error {
+			return check(ctx, rdb)
+		}
+	case *redis.ClusterClient:
+		c.each = rdb.ForEachMaster
+	case *redis.Ring:
+		c.each = rdb.ForEachShard
+	default:
+		return nil
+	}
+	return c
+}
+
+const (
+	// checkInterval is the shortest time between two checks.
+	checkInterval = 500 * time.Millisecond
+	// dialTimeout is the time for a new connection and a reply on it.
+	dialTimeout = time.Second
+)
+
+// start starts a check after a reply was missing, unless one has begun lately.
+func (c *idleCheck) start() {
+	if c == nil {
+		return
+	}
+	now, next := time.Now().UnixNano(), c.next.Load()
+	if now >= next && c.next.CompareAndSwap(next, math.MaxInt64) {
+		go func() {
+			defer func() {
+				_ = recover() // as in runner.run
+				c.next.Store(time.Now().Add(checkInterval).UnixNano())
+			}()
+			_ = c.each(context.Background(), c.check)
+		}()
+	}
+}
+
+// check asks a server for its time on a new connection. If it replies, check asks on all idle connections at once, and
+// those without a reply are closed. A server that is slow or down loses no connection.
+func (c *idleCheck) check(_ context.Context, rdb *redis.Client) error {
+	opts := *rdb.Options()
+	opts.PoolSize, opts.MinIdleConns, opts.MaxRetries, opts.DialerRetries = 1, 0, -1, 1
+	opts.ContextTimeoutEnabled, opts.Limiter = true, nil
+	opts.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	fresh := redis.NewClient(&opts)
+	replied := hasReply(fresh, dialTimeout)
+	_ = fresh.Close()
+	if !replied {
+		return nil
+	}
+	strict := newStrict(rdb)
+	var checks sync.WaitGroup
+	for range rdb.PoolStats().IdleConns {
+		checks.Go(func() { hasReply(strict, c.timeout) })
+	}
+	checks.Wait()
+	c.alive()
+	return nil
+}
+
+// hasReply reports whether the server replies within timeout. An error of Redis is a reply.
+func hasReply(rdb client, timeout time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	err := rdb.Process(ctx, command{redis.NewCmd(ctx, "time")})
+	var reply redis.Error
+	return err == nil || errors.As(err, &reply)
+}
