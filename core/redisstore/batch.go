@@ -56,9 +56,14 @@ var evalsha, eval any = "evalsha", "eval" // boxed once
 // decisions.lua describes the arguments.
 func (b *batch) compose() {
 	keys, set := 0, librarySet(0)
-	number := 1 + rand.Int64N(maxInteger-int64(len(b.requests)))
-	for i, r := range b.requests {
+	for _, r := range b.requests {
 		keys, set = keys+len(r.keys), set|r.set
+	}
+	number := int64(1)
+	if set&(1<<inFlight) != 0 {
+		number = 1 + rand.Int64N(maxInteger-int64(len(b.requests)))
+	}
+	for i, r := range b.requests {
 		r.number = number + int64(i)
 	}
 	b.script = scriptFor(b.requests[0].verb, set)

@@ -38,6 +38,8 @@ var (
 		"Take and Adjust return within [Timeout], regardless of the configuration of the client."}
 	breakerOpens = &invariant{"the breaker opens", "failover/doc.go",
 		"The breaker opens when five calls in a row have failed"}
+	partInUse = &invariant{"a part is in use", "failover/doc.go",
+		"A Cluster with one of three masters down therefore stays in use"}
 	breakerCloses = &invariant{"the breaker closes", "failover/doc.go",
 		"A primary that returns is in full use after about 1 s"}
 	refundAfterStep = &invariant{"a refund after a step of the clock", "driver/charge.go",
@@ -48,7 +50,7 @@ var (
 
 var invariants = []*invariant{
 	placesAtServer, placesHeld, placeKept, placeFreed, placesBack, eventsInSpan, chargedOnce, capacityBack, deniedRightly, answered,
-	inTime, breakerOpens, breakerCloses, refundAfterStep, blocked,
+	inTime, breakerOpens, partInUse, breakerCloses, refundAfterStep, blocked,
 }
 
 // The documentation has the sentences of the invariants.

@@ -207,7 +207,7 @@ func (c *client) mayFail(err error) bool {
 
 // watchBreakers checks after a fault that the breaker opens and closes in time.
 func (s *simulation) watchBreakers(f fault) (checks []*time.Timer) {
-	if s.plan.stores != withBackup {
+	if s.plan.stores != withBackup || s.plan.cluster {
 		return nil
 	}
 	checks = append(checks, time.AfterFunc(f.lasts+6*time.Second, func() {
@@ -254,7 +254,7 @@ func (s *simulation) end(t *testing.T) {
 	s.stopWatching()
 	time.Sleep(day) // quotas begin again
 	s.events.checkLeft(fresh, quotaRate)
-	if s.plan.stores == withBackup {
+	if s.plan.stores == withBackup && !s.plan.cluster {
 		s.places.checkBackups()
 	}
 }
