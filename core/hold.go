@@ -112,6 +112,9 @@ func (h *hold) watch(now time.Duration) {
 	}
 }
 
+// freeInterval is the time after which a release that failed is repeated.
+const freeInterval = 250 * time.Millisecond
+
 // schedule sets when the renewer looks at h next: after a third of its lease or a little later, so that
 // places that were taken at one moment are not renewed at one moment; sooner after a renewal that failed;
 // or at the end of the lease.
@@ -119,7 +122,7 @@ func (h *hold) schedule(now time.Duration) {
 	step := h.lease() / 12
 	switch {
 	case h.frees:
-		h.due = min(now+min(step, time.Second), h.end())
+		h.due = min(now+min(step, freeInterval), h.end())
 	case h.stopped || now >= h.ends:
 		h.due = h.end()
 	case h.failed:

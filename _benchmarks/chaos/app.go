@@ -28,10 +28,11 @@ import (
 // instances is the number of processes of the application.
 const instances = 3
 
-// The limits of a user: on the default route, and on the login route, which fails closed.
+// The limits of a user: on the default route, and on the login route, which fails closed; and of the requests at a time.
 var (
 	apiLimit   = core.PerSecond(15)
 	loginLimit = core.Per(10, 2*time.Second)
+	atATime    = 2
 )
 
 // The limit of the default route in the RateLimit-Policy field, as Redis enforces it and
@@ -87,10 +88,8 @@ func serve(config string) error {
 	return http.Serve(l, newApp(c))
 }
 
-// readTimeout is the time after which the client closes a connection without an answer.
-// Until then the connection occupies the pool: with go-redis's 3 s, the application would
-// return to Redis that much later after a silent network.
-const readTimeout = 500 * time.Millisecond
+// poolSize is the number of connections to each Redis, all of which are open: the default for 16 CPUs.
+const poolSize = 160
 
 // newApp returns the application, with limits in Redis, and in the memory of the instance
 // while Redis is away.
@@ -100,9 +99,9 @@ func newApp(c appConfig) http.Handler {
 	}
 	var rdb redis.UniversalClient
 	if c.Cluster {
-		rdb = redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Redis, Dialer: dial, DialerRetries: 1, ReadTimeout: readTimeout})
+		rdb = redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Redis, Dialer: dial, DialerRetries: 1, PoolSize: poolSize, MinIdleConns: poolSize / 4})
 	} else {
-		rdb = redis.NewClient(&redis.Options{Addr: c.Redis[0], Dialer: dial, DialerRetries: 1, ReadTimeout: readTimeout})
+		rdb = redis.NewClient(&redis.Options{Addr: c.Redis[0], Dialer: dial, DialerRetries: 1, PoolSize: poolSize, MinIdleConns: poolSize})
 	}
 	share := instances
 	if c.Fault == noShare {
@@ -114,12 +113,17 @@ func newApp(c appConfig) http.Handler {
 		store = over
 	}
 	api := core.Must(core.New(store, core.TokenBucket("api", apiLimit)))
+	export := core.Must(core.New(store, core.InFlight("export", atATime)))
 	login := core.Must(core.New(store, core.SlidingLog("login", loginLimit)))
 
 	mux := http.NewServeMux()
 	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	mux.Handle("GET /", nethttplimit.New(api, user)(ok))
 	mux.Handle("POST /login", nethttplimit.New(login, user, gate.FailClosed())(ok))
+	mux.Handle("GET /export", nethttplimit.New(export, user)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(20 * time.Millisecond)
+		w.WriteHeader(http.StatusOK)
+	})))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(health{
 			State:      over.State(),

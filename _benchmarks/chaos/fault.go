@@ -11,9 +11,11 @@ type fault struct {
 	begin    func(*fleet) error
 	repeat   func(*fleet) error // if set, called every 100 ms during the fault
 	end      func(*fleet) error
-	forgets  bool // a Redis process ends and loses its states
-	partial  bool // the fault affects one master of several
-	restarts bool // an instance ends and loses its states
+	forgets  bool          // a Redis process ends and loses its states
+	partial  bool          // the fault affects one master of several
+	brief    time.Duration // if set, how long the fault lasts; requests for places are watched after it
+	rate     int           // if set, the requests a second, in place of those of the run
+	restarts bool          // an instance ends and loses its states
 	forms    form
 }
 
@@ -30,10 +32,14 @@ const (
 var faults = []fault{
 	{name: "Redis killed, started again", begin: all(kill), end: startAll, forgets: true, forms: short | long | cluster},
 	{name: "one master killed, started again", begin: first(kill), end: startFirst, forgets: true, partial: true, forms: cluster},
+	{name: "one master killed, 100 requests a second", begin: first(kill), end: startFirst, forgets: true, partial: true, rate: 100, forms: cluster},
+	{name: "Redis frozen for 0.3 s", begin: all(freeze), end: all(thaw), brief: 300 * time.Millisecond, forms: short | long | cluster},
 	{name: "Redis frozen", begin: all(freeze), end: all(thaw), forms: short | long | cluster},
 	{name: "one master frozen", begin: first(freeze), end: first(thaw), partial: true, forms: cluster},
 	{name: "network 50 ms slower", begin: slow(50 * time.Millisecond), end: all(pass), forms: short | long | cluster},
 	{name: "network 500 ms slower", begin: slow(500 * time.Millisecond), end: all(pass), forms: short | long | cluster},
+	{name: "160 idle connections forgotten", begin: all(forget), end: nothing, brief: time.Millisecond, forms: short | long | cluster},
+	{name: "500 clients a second hang up", begin: hangUp, repeat: hangUp, end: nothing, brief: 2 * time.Second, forms: short | long | cluster},
 	{name: "network silent", begin: all(drop), end: all(pass), forms: short | long | cluster},
 	{name: "connections cut, 10 times a second", begin: all(cut), repeat: all(cut), end: nothing, forms: short | long | cluster},
 	{name: "connections refused", begin: all(refuse), end: all(allow), forms: long},
@@ -105,6 +111,11 @@ func drop(s *server) error {
 
 func pass(s *server) error {
 	s.proxy.Pass()
+	return nil
+}
+
+func forget(s *server) error {
+	s.proxy.Forget()
 	return nil
 }
 

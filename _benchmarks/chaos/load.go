@@ -18,8 +18,8 @@ const (
 	busyUsers = 4
 	calmUsers = 4000
 
-	busyRate  = busyUsers * 45 // requests a second
-	loginRate = 20
+	mostBusy  = busyUsers * 45 // requests a second
+	mostLogin = 20
 )
 
 // workers bounds the number of concurrent requests.
@@ -112,9 +112,9 @@ func (l *load) schedule(ctx context.Context, rate int, requests chan<- record) {
 		}
 		r := record{kind: calm, user: n % calmUsers, due: due}
 		switch {
-		case turn(n, loginRate, rate):
+		case turn(n, min(mostLogin, rate/30), rate):
 			r.kind, r.user = login, 0
-		case turn(n, busyRate, rate):
+		case turn(n, min(mostBusy, 3*rate/10), rate):
 			r.kind, r.user = busy, rand.IntN(busyUsers)
 		}
 		select {

@@ -5,7 +5,9 @@
 //   - No request of a default route fails because of Redis.
 //   - No user is admitted more often than the stated bound, and a route that fails closed
 //     admits no request while Redis is away.
-//   - Redis decides again soon after it has returned.
+//   - Redis decides again soon after it has returned. While one master of a Cluster is away, it stays in use.
+//   - A user who never has more requests at a time than the limit is not denied a place, from two seconds after the
+//     return on.
 //   - The processes keep no goroutines of a fault.
 //
 // It runs for a short time on one Redis, or for a long time on one Redis and then on a

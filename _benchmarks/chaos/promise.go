@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -41,6 +42,12 @@ func (t *trial) judge() (busiest account, broken []string) {
 	if denied > 0 {
 		complain("%d requests of users below the limit were denied", denied)
 	}
+	if user, at, ok := t.deniedPlace(); ok && !t.fault.restarts { // the places of an instance that was killed are taken
+		complain("user %d was denied a place %v after the return", user, at.Sub(t.returned).Round(time.Millisecond))
+	}
+	if t.fault.partial && t.outages() > 0 {
+		complain("%d times an instance did not use the other masters", t.outages())
+	}
 	for user := range busyUsers {
 		a, err := t.audit(user)
 		if err != nil {
@@ -57,6 +64,33 @@ func (t *trial) judge() (busiest account, broken []string) {
 		complain("Redis did not decide again within %v of its return", took.Round(time.Millisecond))
 	}
 	return busiest, broken
+}
+
+// placesBack is the time after the return from which on no user is denied a place.
+const placesBack = 2 * time.Second
+
+// deniedPlace returns the last request for a place that was denied later than placesBack after the return.
+func (t *trial) deniedPlace() (user int, at time.Time, denied bool) {
+	for _, r := range t.places {
+		if r.status == http.StatusTooManyRequests && r.begun.After(t.returned.Add(placesBack)) {
+			user, at, denied = r.user, r.begun, true
+		}
+	}
+	return user, at, denied
+}
+
+// outages returns how often instances have left Redis since the fault began.
+func (t *trial) outages() (n uint64) {
+	var before *sample
+	for i := range t.samples {
+		if s := &t.samples[i]; s.at.Before(t.begun) || before == nil {
+			before = s
+		}
+	}
+	for i, last := range t.samples[len(t.samples)-1].states {
+		n += last.Outages - before.states[i].Outages
+	}
+	return n
 }
 
 // of returns the requests of a user, and those that each store has admitted: Redis before

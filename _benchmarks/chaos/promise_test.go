@@ -250,12 +250,12 @@ func TestTurn(t *testing.T) {
 	for _, rate := range []int{400, 600, 1500, 4999} {
 		n := 0
 		for i := range 10 * rate {
-			if turn(i, busyRate, rate) {
+			if turn(i, mostBusy, rate) {
 				n++
 			}
 		}
-		if n != 10*busyRate {
-			t.Errorf("of %d requests: got %d by busy users, want %d", 10*rate, n, 10*busyRate)
+		if n != 10*mostBusy {
+			t.Errorf("of %d requests: got %d by busy users, want %d", 10*rate, n, 10*mostBusy)
 		}
 	}
 }

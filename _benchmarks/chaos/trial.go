@@ -21,6 +21,7 @@ const recoveryTimeout = 15 * time.Second
 type trial struct {
 	fault   *fault
 	records []record
+	places  []record
 	samples []sample
 
 	start    time.Time
@@ -42,10 +43,16 @@ func try(f *fleet, ft *fault, p pacing, name string) (*trial, error) {
 		w.stop()
 		return nil, fmt.Errorf("before %s: %w", ft.name, err)
 	}
+	if ft.rate > 0 {
+		p.rate = ft.rate
+	}
+	if ft.brief > 0 {
+		p.fault, p.after = ft.brief, placesBack+time.Second
+	}
 	t := &trial{fault: ft, start: time.Now()}
-	l := drive(f, name, p.rate)
+	l, h := drive(f, name, p.rate), occupy(f, name)
 	err := t.run(f, w, l, p)
-	t.records = l.stop()
+	t.records, t.places = l.stop(), h.stop()
 	t.stop = time.Now()
 	t.samples = w.stop()
 	for _, s := range t.samples { // also those between two checks of settle

@@ -64,7 +64,9 @@ func (b *batch) compose() {
 		number = 1 + rand.Int64N(maxInteger-int64(len(b.requests)))
 	}
 	for i, r := range b.requests {
-		r.number = number + int64(i)
+		if r.number = number + int64(i); r.places != nil {
+			r.places.sent(r.number)
+		}
 	}
 	b.script = scriptFor(b.requests[0].verb, set)
 	b.args = append(make([]any, 0, 32+keys), evalsha, b.script.sha, integer(int64(keys)))

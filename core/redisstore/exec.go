@@ -11,6 +11,7 @@ import (
 type executor struct {
 	counters
 	sender    sender
+	timeout   time.Duration // of the Store
 	clock     func() string // set by tests, Unix microseconds; nil for the clock of the server
 	reload    func()        // reloads the slots of a Cluster after a command failed; may be nil
 	arguments argumentCache

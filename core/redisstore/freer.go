@@ -2,23 +2,34 @@ package redisstore
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A freer frees the places of a decision whose caller does not learn them, because the reply came late or was lost.
+// A freer frees the places of a decision whose caller does not learn them, because the reply comes late or is lost.
 // They would stay taken until they lapse.
 type freer struct {
 	executor *executor
-	call     call
 	hold     time.Duration // the longest one of the places
+
+	mu      sync.Mutex
+	number  int64       // of the places; 0 until the decision is sent
+	call    call        // the undos of the places that were not found
+	begun   time.Time   // when the caller left
+	timer   *time.Timer // for the next undo; nil before the caller has left
+	calling bool        // an undo is under way
+	again   bool        // another one has to follow at once
+	over    bool
 }
 
 const (
-	// freeTimeout is the time in which the undo of a freer has to be answered, and the shortest pause before the next.
-	freeTimeout = time.Second
+	// replyDelay is the time that a reply may take after its caller has left. Then it is probably lost.
+	replyDelay = 250 * time.Millisecond
+	// freePause is the shortest pause after an undo.
+	freePause = 500 * time.Millisecond
 	// maxFreers bounds the freers at work, and so the memory that they occupy while Redis is down.
 	maxFreers = 10_000
 )
@@ -34,35 +45,75 @@ func (f *freer) add(charge *driver.Charge, key string) {
 	f.hold = max(f.hold, time.Duration(charge.Rule.Constants.Period)*time.Microsecond)
 }
 
-// free frees the places, which have the given number, in the background. It repeats the undo until that has found
-// the places, because Redis may execute an undo before the decision, or until the places lapse.
-func (f *freer) free(number int64) {
-	if freers.Add(1) > maxFreers {
-		freers.Add(-1)
-		return
-	}
-	for i := range f.call.charges {
-		f.call.charges[i].Receipt = driver.Receipt{At: number}
-	}
-	begun := time.Now()
-	var try func()
-	try = func() {
-		f.undo()
-		past := time.Since(begun)
-		if len(f.call.charges) == 0 || past >= f.hold {
-			freers.Add(-1)
-			return
-		}
-		time.AfterFunc(max(freeTimeout, past/16), try)
-	}
-	go try()
+// sent notes that the decision is sent, with the number of its places.
+func (f *freer) sent(number int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.number = number
 }
 
-// undo undoes the charges, and drops those whose places it has found.
-func (f *freer) undo() {
+// start frees the places in the background, from after on. It repeats the undo until that has found the places,
+// because Redis may execute an undo before the decision, or until the places lapse.
+func (f *freer) start(after time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.over:
+	case f.timer == nil && freers.Add(1) > maxFreers:
+		freers.Add(-1)
+	case f.timer == nil:
+		f.begun, f.timer = time.Now(), time.AfterFunc(after, f.try)
+	case f.calling:
+		f.again = true // Redis may have executed the undo before the decision
+	default:
+		f.timer.Reset(after)
+	}
+}
+
+// stop ends the undos, because no place is taken.
+func (f *freer) stop() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.over && f.timer != nil {
+		f.timer.Stop()
+		freers.Add(-1)
+	}
+	f.over = true
+}
+
+// try sends an undo, unless the decision was not sent, and plans the next one.
+func (f *freer) try() {
+	f.mu.Lock()
+	f.calling = true
 	c := f.call
-	f.executor.exec(context.Background(), time.Now().Add(freeTimeout), &c)
-	if c.err != nil {
+	for i := range c.charges {
+		c.charges[i].Receipt = driver.Receipt{At: f.number}
+	}
+	f.mu.Unlock()
+	if c.charges[0].Receipt.At != 0 {
+		f.executor.exec(context.Background(), time.Now().Add(f.executor.timeout), &c)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calling = false
+	f.drop(&c)
+	past := time.Since(f.begun)
+	switch {
+	case f.over:
+	case f.number == 0 || len(f.call.charges) == 0 || past >= f.hold:
+		f.over = true
+		freers.Add(-1)
+	case f.again:
+		f.again = false
+		f.timer.Reset(0)
+	default:
+		f.timer.Reset(max(freePause, past/16))
+	}
+}
+
+// drop drops the undos that have found their places, with the outcome c.
+func (f *freer) drop(c *call) {
+	if c.err != nil || len(c.readings) == 0 {
 		return
 	}
 	f.call.charges, f.call.keys = nil, nil

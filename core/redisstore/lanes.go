@@ -16,6 +16,8 @@ type lanes struct {
 const (
 	// maxLight is the greatest work of a light request: a decision about one rule or a few.
 	maxLight = 14 * time.Microsecond
+	// lateTimeout is the time for the reply to an undo that is sent after its caller has left.
+	lateTimeout = time.Second
 	// maxWaiting bounds the memory that callers occupy during an outage. Urgent requests have room for as many more.
 	maxWaiting = 10_000
 )
@@ -83,7 +85,7 @@ func (l *lanes) next(now time.Time, d *distance, underWay time.Duration) (reques
 			return requests, work
 		default:
 			if !now.Before(r.at) { // an undo
-				r.at = now.Add(freeTimeout)
+				r.at = now.Add(lateTimeout)
 			}
 			requests, work = append(requests, r), work+r.work
 		}

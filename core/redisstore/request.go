@@ -119,19 +119,33 @@ func (r *request) ended(now time.Time) bool {
 }
 
 // leave notes that the caller leaves. It returns false if the outcome was there first, or will be at once.
-func (r *request) leave() bool { return !r.left.Swap(true) }
+func (r *request) leave() bool {
+	if r.left.Swap(true) {
+		return false
+	}
+	if r.places != nil {
+		r.places.start(replyDelay)
+	}
+	return true
+}
 
 // answer notes that the outcome is set. If the caller does not learn the places that r has taken, or may have taken,
 // they are freed.
 func (r *request) answer() {
 	left := r.left.Swap(true)
-	if r.places == nil || r.number == 0 { // not sent
+	if r.places == nil {
 		return
 	}
 	var reply redis.Error
-	lost := r.err != nil && !errors.As(r.err, &reply) && !didNotRun(r.err)
-	if lost || left && r.err == nil && !r.denied() {
-		r.places.free(r.number)
+	switch {
+	case r.err == nil && !r.denied():
+		if left {
+			r.places.start(0)
+		}
+	case r.err == nil || r.number == 0 || errors.As(r.err, &reply) || didNotRun(r.err):
+		r.places.stop()
+	default:
+		r.places.start(0)
 	}
 }
 

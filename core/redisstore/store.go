@@ -192,7 +192,7 @@ func New(rdb redis.UniversalClient, opts ...Option) *Store {
 	s := &Store{
 		timeout:  c.timeout,
 		router:   newRouter(rdb, c, faults),
-		executor: executor{clock: c.clock},
+		executor: executor{timeout: c.timeout, clock: c.clock},
 		faults:   faults,
 		onFirst:  sync.OnceFunc(func() { go warnOfEviction(rdb) }),
 	}

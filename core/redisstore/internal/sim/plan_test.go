@@ -140,6 +140,10 @@ var plans = []plan{
 		load: load{users: 8}, every: 8 * time.Second, faults: []string{"pause"},
 	},
 	{
+		name: "replies", servers: 1, processes: 2, pool: 20, warm: 15, length: time.Minute, idle: 50 * time.Millisecond, hold: 30 * time.Second,
+		load: load{users: 8}, every: 8 * time.Second, faults: []string{"die", "reset", "dropBack", "flaky", "stall"},
+	},
+	{
 		name: "overload", servers: 1, processes: 2, pool: 8, length: 4 * time.Second, idle: 5 * time.Millisecond, hold: 5 * time.Second, chargeTime: 200 * time.Microsecond, scale: 1000,
 		load: load{places: 10, keys: 10, rates: 60, only: []int{0, 2}, heavy: 200}, every: time.Hour,
 	},
