@@ -16,8 +16,9 @@ type lanes struct {
 const (
 	// maxLight is the greatest work of a light request: a decision about one rule or a few.
 	maxLight = 14 * time.Microsecond
-	// lateTimeout is the time for the reply to an undo that is sent after its caller has left.
-	lateTimeout = time.Second
+	// lateTimeout is the time for the reply to an undo that is sent after its caller has left. With a longer one, a
+	// round trip to a server that was frozen would count as its distance.
+	lateTimeout = DefaultTimeout
 	// maxWaiting bounds the memory that callers occupy during an outage. Urgent requests have room for as many more.
 	maxWaiting = 10_000
 )
