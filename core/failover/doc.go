@@ -44,14 +44,16 @@
 //	     └──────────────────────────────── │ half-open │
 //	                                       └───────────┘
 //
-// The breaker opens when five calls in a row have failed and no call that began in the last 50 ms
-// (half of the default [Deadline]) has succeeded. It also opens when at least 100 calls were made
-// within a second and at least half of them failed. A Cluster with one of three masters down
-// therefore stays in use. A call that fails or times out causes probes at once, so few callers wait
-// before the breaker opens, even if there is little traffic.
+// A call that fails or times out causes probes at once, so few callers wait before the breaker opens,
+// even if there is little traffic: of the call that failed, and of up to six other keys whose last calls
+// have succeeded. The breaker opens when all of these probes have failed, and so have five calls in a row
+// and every call that began in the last 50 ms (half of the default [Deadline]). It also opens when all
+// probes have failed, and half of at least 100 calls within a second. It does not wait for probes after 50
+// failures in a row, and after five if no call has succeeded for 30 s. A Cluster with one of three masters
+// down therefore stays in use, at any rate of calls.
 //
 // While the breaker is open, no decision waits for the primary. The Store probes the primary in the
-// background, one probe at a time, with the keys and rules of a real decision. If the primary is a
+// background, one probe at a time, each with another one of these keys or of a later call. If the primary is a
 // [driver.Prober], the probe tests whether the primary would accept a write. For that, redisstore
 // writes a separate key, so a replica, a Redis that is out of memory, or a Redis whose ACL forbids
 // the write is not used until it accepts writes. Any other primary receives Peeks, which charge

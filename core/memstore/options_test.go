@@ -3,6 +3,8 @@ package memstore_test
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -68,6 +70,43 @@ func TestClock_Before1970(t *testing.T) {
 		}
 		if got := store.Now(); got.Unix() != 0 {
 			t.Errorf("%v: the store has the time %v", begin, got)
+		}
+	}
+}
+
+// Concurrent callers do not make the time of the option step back.
+func TestClock_concurrent(t *testing.T) {
+	const window, limit, calls = 100, 10, 2000 // microseconds, which pass with each look at the clock
+	for _, a := range testkit.Algorithms {
+		if a.Name != "sliding_log" && a.Name != "sliding_window" && a.Name != "token_bucket" {
+			continue
+		}
+		for name, rules := range map[string][]core.Rule{
+			"one rule":  {a.Rule("one", core.Per(limit, window*time.Microsecond))},
+			"two rules": {a.Rule("two", core.Per(limit, window*time.Microsecond)), core.TokenBucket("wide", core.PerSecond(1_000_000))},
+		} {
+			t.Run(a.Name+"/"+name, func(t *testing.T) {
+				var now, admitted atomic.Int64
+				now.Store(1_000_000_000)
+				begun := now.Load()
+				store := memstore.New(memstore.Clock(func() time.Time { return time.UnixMicro(now.Add(1)) }))
+				l := testkit.Limiter(t, store, rules...)
+				var callers sync.WaitGroup
+				for range 32 {
+					callers.Go(func() {
+						for range calls {
+							if testkit.Allow(t, l, "k").Allowed {
+								admitted.Add(1)
+							}
+						}
+					})
+				}
+				callers.Wait()
+				most := limit + limit*(now.Load()-begun)/window
+				if got := admitted.Load(); got > most {
+					t.Errorf("got %d admissions in %d us, expected at most %d", got, now.Load()-begun, most)
+				}
+			})
 		}
 	}
 }

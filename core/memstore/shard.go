@@ -47,12 +47,15 @@ func (s *shard) forward(now int64) int64 {
 }
 
 // take decides about c, the only charge of a decision. key is the hash of its key. wall is the time of a
-// quota, or 0. steady is true if now comes from a clock that never steps back.
-func (s *shard) take(c *driver.Charge, key uint64, now, wall int64, steady bool) {
+// quota, or 0. clock is that of the option Clock, or nil. It may step back, which forward would hide, so it is read
+// again under the lock.
+func (s *shard) take(c *driver.Charge, key uint64, now, wall int64, clock func() int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if steady {
+	if clock == nil {
 		now = s.forward(now)
+	} else {
+		now = clock()
 	}
 	own := mix(key, c.Rule.ID)
 	if b := s.buckets.find(own); b != nil { // a bucket with a state here has no debt: see saveDebt

@@ -15,7 +15,7 @@ func (s *Store) Take(_ context.Context, charges []driver.Charge) error {
 	}
 	c := &charges[0]
 	hash := s.hash(c.Key)
-	s.shards[s.shardOf(hash)].take(c, hash, s.now(), s.wall(c), s.clock == nil)
+	s.shards[s.shardOf(hash)].take(c, hash, s.now(), s.wall(c), s.clock)
 	return nil
 }
 
@@ -149,13 +149,14 @@ func (s *Store) lock(shards []uint64) (now int64) {
 	for _, i := range shards {
 		s.shards[i].mu.Lock()
 	}
-	if s.clock == nil {
-		for _, i := range shards {
-			now = s.shards[i].forward(now)
-		}
-		for _, i := range shards {
-			s.shards[i].last = now
-		}
+	if s.clock != nil {
+		return s.clock() // see shard.take
+	}
+	for _, i := range shards {
+		now = s.shards[i].forward(now)
+	}
+	for _, i := range shards {
+		s.shards[i].last = now
 	}
 	return now
 }

@@ -63,7 +63,9 @@
 // expires at the end of that: in up to 31 days. Its time zone and anchor are no part of the key, so a
 // change of them begins no new count.
 //
-// The places of an in-flight rule are a sorted set of up to 1000 numbers. The key is deleted when the last
+// The places of an in-flight rule are a sorted set of up to 1000 numbers, which the Store chooses at random.
+// If the reply to a decision is late or lost, the Store frees its places by their number, and repeats that
+// until it has found them or they lapse. The key is deleted when the last
 // place is freed, and expires hold after the last renewal. A Redis without free memory renews and frees
 // places, and grants none.
 //
@@ -77,7 +79,9 @@
 // decision that waits and misses its deadline is not sent. A script that was sent continues in the
 // background until its reply arrives or the client's own timeouts end it, so that a slow server
 // does not lose its connections. When half of the connections of the client have such scripts, and
-// no reply was in time for a second, decisions fail at once. While the server replies in time, a
+// no reply was in time for a second, decisions fail at once. If no reply was in time, the Store also opens a
+// new connection, at most twice a second. If the server replies on it, the idle connections without a reply
+// are closed: a firewall or a load balancer has forgotten them. While the server replies in time, a
 // caller may run its script itself. Then a missed deadline closes the connection, a caller whose
 // context is cancelled waits for the reply or the deadline, and a hook of the client that ignores
 // its context delays the caller.

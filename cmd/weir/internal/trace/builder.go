@@ -2,6 +2,7 @@ package trace
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strconv"
@@ -15,6 +16,9 @@ import (
 const (
 	maxInterned     = 1 << 16 // number of texts
 	maxInternedText = 256     // length of a text in bytes
+	// maxText is the length of a key, a plan or a request, in bytes. Longer ones, which clients can choose, would take
+	// much memory while their events wait.
+	maxText = 1024
 )
 
 const notAlone = "the key contains an address and other text, as X-Forwarded-For does: log the address of the client alone"
@@ -159,6 +163,9 @@ func intern(texts map[string]string, text []byte, value func(string) string) str
 	}
 	name := string(text)
 	s := value(name)
+	if len(s) > maxText {
+		return shorten(s)
+	}
 	if len(text) <= maxInternedText {
 		if len(texts) >= maxInterned {
 			clear(texts)
@@ -166,4 +173,10 @@ func intern(texts map[string]string, text []byte, value func(string) string) str
 		texts[name] = s
 	}
 	return s
+}
+
+// shorten returns the beginning of a text and the hash of the whole, so that other texts stay others.
+func shorten(text string) string {
+	begin := strings.ToValidUTF8(text[:maxText-2*sha256.Size], "")
+	return fmt.Sprintf("%s%x", begin, sha256.Sum256([]byte(text)))
 }

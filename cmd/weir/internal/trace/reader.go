@@ -38,7 +38,7 @@ func New(o Options) *Reader {
 // An event is yielded after an event was read that is 60 seconds newer, so that events of 60 seconds
 // are in memory, but at most 524 288 of them. Among these, events are sorted. An event that is older than the event yielded
 // before gets the time of that event and is counted as late. A line without a valid event is counted
-// as broken.
+// as broken. A key, a plan or a request of more than 1024 bytes is its beginning and a hash.
 //
 // The traffic ends before the last event if a file cannot be opened or read: see [Reader.Err]. It can
 // be read again, except for pipes and the standard input.

@@ -239,6 +239,23 @@ func TestReader_Memory(t *testing.T) {
 	}
 }
 
+// Long keys and requests are shortened, and stay different.
+func TestReader_LongTexts(t *testing.T) {
+	long := strings.Repeat("x", 100_000)
+	events, _ := readText(t, trace.Options{}, fmt.Sprintf("1767366245,%sa,1,%s,GET /%s\n1767366245,%sb,1,%s,GET /%s\n1767366245,%sa,1,%s,GET /%s\n", long, long, long, long, long, long, long, long, long))
+	if len(events) != 3 {
+		t.Fatalf("got %d events, expected 3", len(events))
+	}
+	for _, e := range events {
+		if len(e) > 4000 || !strings.Contains(e, "GET /xxx") {
+			t.Errorf("got an event of %d bytes, %.20q, expected at most 4000, and the beginning of the request", len(e), e)
+		}
+	}
+	if events[0] == events[1] || events[0] != events[2] {
+		t.Error("got other events for the same key, or the same for other keys")
+	}
+}
+
 // An event is not changed before the next one.
 func TestReader_Events(t *testing.T) {
 	content := bytes.Repeat([]byte("1,ann,1,pro,GET /a\n100,bob,2,,POST /b\n"), 1000)

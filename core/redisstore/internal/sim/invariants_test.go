@@ -37,7 +37,7 @@ var (
 	inTime = &invariant{"in time", "redisstore/store.go",
 		"Take and Adjust return within [Timeout], regardless of the configuration of the client."}
 	breakerOpens = &invariant{"the breaker opens", "failover/doc.go",
-		"The breaker opens when five calls in a row have failed"}
+		"The breaker opens when all of these probes have failed"}
 	partInUse = &invariant{"a part is in use", "failover/doc.go",
 		"A Cluster with one of three masters down therefore stays in use"}
 	breakerCloses = &invariant{"the breaker closes", "failover/doc.go",
