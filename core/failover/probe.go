@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -153,7 +154,7 @@ func (p *prober) probe(charges []driver.Charge) error {
 	p.sent.Add(1)
 	err := p.primary.call(p.ctx, func(s driver.Store, ctx context.Context, charges []driver.Charge) error {
 		return driver.Probe(ctx, s, charges)
-	}, charges)
+	}, slices.Clone(charges)) // call writes verdicts to them
 	if err != nil && isFailure(err) {
 		return err
 	}
