@@ -5,7 +5,6 @@ go 1.26.0
 // The lowest versions with which all tests pass, so that no application has to upgrade; see "make
 // versions" and Compatibility in CONTRIBUTING.md.
 require (
-	github.com/felixge/httpsnoop v1.1.0
 	github.com/gin-gonic/gin v1.12.0 // 1.10 misroutes "\:" in ServeHTTP, 1.11 cannot hijack after WriteHeader(101)
 	github.com/golang-jwt/jwt/v5 v5.2.3 // 5.2.2 has no variadic WithAudience, 5.2.1 has CVE-2025-30204
 	github.com/google/jsonschema-go v0.4.3

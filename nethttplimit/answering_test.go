@@ -28,9 +28,9 @@ func TestAnswering(t *testing.T) {
 		}, 503},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			own, begin := answering(w, 503)
+			own := &answering{ResponseWriter: w, status: 503}
 			c.f(own)
-			begin()
+			own.begin()
 		}))
 		resp, err := http.Get(server.URL)
 		if err != nil {

@@ -101,9 +101,9 @@ func OnRejected(f func(w http.ResponseWriter, r *http.Request, rejection *gate.R
 	var answer respond
 	if f != nil {
 		answer = func(w http.ResponseWriter, r *http.Request, rejection *gate.Rejection) {
-			own, begin := answering(w, rejection.Problem.Status)
+			own := &answering{ResponseWriter: w, status: rejection.Problem.Status}
 			f(own, r, rejection)
-			begin()
+			own.begin()
 		}
 	}
 	return adapter.Rejected(name, answer)
