@@ -60,12 +60,12 @@ func TestStore_PartOfPrimaryDown(t *testing.T) {
 						}
 						decide(10)
 						p.set(down)
-						decide(60)
+						decide(min(60, max(6, 6000/rate)))
 						if got := p.Stats(); got.Outages > 0 {
 							t.Errorf("got %+v, expected no outage", got)
 						}
 						p.set(refuse)
-						decide(6)
+						decide(max(1, min(6, 600/rate)))
 						p.is(failover.Backup)
 					})
 				})
