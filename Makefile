@@ -34,7 +34,7 @@ UNRACED := \
 	^Test(Histories_EverySituation|Oracle_LeastTimes)$$ \
 	^Test(SlidingLog_Undo|SlidingLog_expired|SlidingLog_steps|SlidingWindow_MaxSubWindows|Quota_states|Headroom_turns|InFlight_random|Release$$|Memory_) \
 	orruptState(Of\w+)?$$ ^TestStore_Take_(ttl|denialWrites)$$ \
-	^Test(Config_Route_LongPaths|Set_ForRequest_CatchAll|Set_Histories|Set_Override_LongValues|Set_ManyPolicies|InPercent_Widening) \
+	^Test(Table_Find_LongPaths|Set_ForRequest_CatchAll|Set_Histories|Set_Override_LongValues|Set_ManyPolicies|InPercent_Widening) \
 	^Test(Suggest_Simulate|Run_Hostile|Run_LogPrefixes|Run_Never|Run_OutputFails)$$ \
 	^Test(Reader_NULs|Reader_Memory|Reader_LongLines|Order_MaxWaiting|Order_Sorts)$$ ^TestCode$$ \
 	^Test(Fold_DeepJoin|Body_Memory|FirstOf_Readers)$$ \

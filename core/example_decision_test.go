@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/memstore"
-	"github.com/weir-go/weir/core/resilient"
 )
 
 // Rules with one name on one store share their states: both limiters use up the same three requests.
@@ -41,30 +38,6 @@ func ExampleMust() {
 	var login = core.Must(core.New(memstore.New(), core.SlidingLog("login", core.PerMinute(0))))
 	fmt.Println(login)
 	// Output: core: Must: weir: rule "login": events is 0, not positive
-}
-
-// The same limiters run in memory, for example in tests, and in Redis.
-func ExampleStore() {
-	open := func(url string) (core.Store, error) {
-		if url == "" {
-			return memstore.New(), nil
-		}
-		options, err := redis.ParseURL(url)
-		if err != nil {
-			return nil, err
-		}
-		return resilient.New(redis.NewClient(options)), nil
-	}
-
-	store, err := open("") // usually the value of an environment variable
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	api := core.Must(core.New(store, core.SlidingWindow("api", core.PerMinute(100))))
-	d, err := api.Allow(context.Background(), "alice")
-	fmt.Println(d, err)
-	// Output: allowed: "api" 99 of 100 left <nil>
 }
 
 // An error is no denial: it means that nothing was decided. A cost above the capacity is never admitted.

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-go/weir/core/inspect"
 	"github.com/weir-go/weir/core/observe"
 	"github.com/weir-go/weir/core/redisstore/redistest"
-	"github.com/weir-go/weir/core/resilient"
+	"github.com/weir-go/weir/core/redisstore/resilient"
 	"github.com/weir-go/weir/core/rules"
 )
 

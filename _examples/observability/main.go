@@ -36,7 +36,7 @@ import (
 	"github.com/weir-go/weir/core/inspect"
 	"github.com/weir-go/weir/core/observe"
 	weirprometheus "github.com/weir-go/weir/core/observe/prometheus"
-	"github.com/weir-go/weir/core/resilient"
+	"github.com/weir-go/weir/core/redisstore/resilient"
 	"github.com/weir-go/weir/examples/internal/demo"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttplimit"

@@ -60,7 +60,7 @@ func (t *timeout) call(ctx context.Context, do verb, charges []driver.Charge) er
 	if err == nil {
 		return nil
 	}
-	if inTime.Err() != nil && ctx.Err() == nil {
+	if (inTime.Err() != nil || err == context.DeadlineExceeded) && ctx.Err() == nil {
 		return t.expired // instead of the error of inTime, which is internal
 	}
 	return err

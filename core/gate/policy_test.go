@@ -1,17 +1,12 @@
 package gate
 
 import (
-	"context"
-	"net/http"
 	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/testkit"
-	"github.com/weir-go/weir/core/memstore"
-	"github.com/weir-go/weir/core/rules"
 )
 
 // TestPolicy_Denial compares the texts, remembered or not, with those that are made for each denial.
@@ -94,68 +89,6 @@ func TestBlockEnd(t *testing.T) {
 				}
 				if got := blockEnd(&core.State{Rule: c.rule, RetryAfter: c.retry}); got != want {
 					t.Errorf("got %d, want %d", got, want)
-				}
-			})
-		})
-	}
-}
-
-// Clients see the end of a block of package rules, and of no other.
-func TestGate_Admit_BlockWithEnd(t *testing.T) {
-	const policies = `policies:
-  api:
-    rules:
-      - {name: minute, algorithm: sliding_log, limit: 9/m, unit: bytes}
-      - {name: day, algorithm: fixed_window, limit: 99/d, unit: tokens}
-    keys:
-      short: {blocked: true, until: 2000-01-01T00:00:05Z}
-      ever: {blocked: true}
-      one: {limits: {day: blocked}, until: 2000-01-01T00:00:05Z}
-`
-	const blocked, open = `"minute";q=0;qu="content-bytes", "day";q=0`, `"minute";q=9;qu="content-bytes";w=60, "day";q=99;w=86400`
-	for name, c := range map[string]struct {
-		key                         string
-		after                       time.Duration
-		policy, limit, retry, reset string
-		detail                      string // empty if the request is admitted
-	}{
-		"a block":          {"short", 0, blocked, `"minute";r=0;t=5, "day";r=0;t=5`, "5", "946684805", `Policy "minute" allows no bytes until 2000-01-01T00:00:05Z. Retry in 5 s.`},
-		"near its end":     {"short", 5*time.Second - 1, blocked, `"minute";r=0;t=1, "day";r=0;t=1`, "1", "946684805", `Policy "minute" allows no bytes until 2000-01-01T00:00:05Z. Retry in 1 s.`},
-		"at its end":       {"short", 5 * time.Second, open, `"minute";r=8;t=60, "day";r=98;t=86395`, "", "946684865", ""},
-		"without an end":   {"ever", 0, blocked, `"minute";r=0, "day";r=0`, "", "", `Policy "minute" allows no bytes.`},
-		"one blocked rule": {"one", 0, `"day";q=0`, `"day";r=0;t=5`, "5", "946684805", `Policy "day" allows no tokens until 2000-01-01T00:00:05Z. Retry in 5 s.`},
-		"another key":      {"other", 0, open, `"minute";r=8;t=60, "day";r=98;t=86400`, "", "946684860", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				config, err := rules.Parse("test", []byte(policies))
-				testkit.Must(t, err)
-				set, err := rules.New(memstore.New(), config)
-				testkit.Must(t, err)
-				l, err := set.Limiter("api")
-				testkit.Must(t, err)
-				key := func(context.Context, *http.Request) (string, error) { return c.key, nil }
-				g := newGate("test", l, key, []Option{Headers(IETFDraft, XRateLimit)})
-				time.Sleep(c.after)
-				for range 2 { // the second text is remembered
-					h, r := header(), get("/")
-					_, _, rejection := g.Admit(r.Context(), h, r, "")
-					got := map[string]string{"detail": ""}
-					if rejection != nil {
-						got["detail"] = rejection.Problem.Detail
-					}
-					want := map[string]string{"detail": c.detail, "RateLimit-Policy": c.policy, "RateLimit": c.limit, "Retry-After": c.retry, "X-RateLimit-Reset": c.reset}
-					for name, want := range want {
-						if name != "detail" {
-							got[name] = h.Get(name)
-						}
-						if got[name] != want {
-							t.Errorf("%s: got  %s\n\twant %s", name, got[name], want)
-						}
-					}
-					if _, err := l.Reset(t.Context(), c.key); err != nil {
-						t.Fatal(err)
-					}
 				}
 			})
 		})

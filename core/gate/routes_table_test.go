@@ -6,18 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/gate/internal/apptest"
-	"github.com/weir-go/weir/core/internal/testkit"
-	"github.com/weir-go/weir/core/memstore"
-	"github.com/weir-go/weir/core/rules"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -145,43 +139,4 @@ func TestRoutes(t *testing.T) {
 			}
 		}
 	})
-}
-
-// Rules that change while requests are decided: each request is decided by the old or the new ones.
-func TestRoutes_Changed(t *testing.T) {
-	config := func(routes map[string]string) *rules.Config {
-		c := &rules.Config{Policies: make(map[string]rules.Policy), Routes: routes}
-		for i, name := range []string{"base", "user", "all"} {
-			rule := rules.Rule{Name: name, Algorithm: driver.TokenBucket, Limit: core.PerMinute(1000 + i)}
-			c.Policies[name] = rules.Policy{Enforce: 100, Rules: []rules.Rule{rule}}
-		}
-		return c
-	}
-	configs := []*rules.Config{config(map[string]string{"/users/{id}": "user"}), config(map[string]string{"/users/": "all"}), config(nil)}
-	set, err := rules.New(memstore.New(), configs[0])
-	testkit.Must(t, err)
-	base, err := set.Limiter("base")
-	testkit.Must(t, err)
-	h := build(base, constant("k"), []gate.Option{gate.Routes(set)}, says("ok"))
-	var seen [3]atomic.Bool
-	atOnce(4, func() {
-		for i := range 200 {
-			if err := set.Apply(configs[i%3]); err != nil {
-				t.Error(err)
-			}
-			got := record(t, h, request("GET", "/users/1"))
-			name, _, _ := strings.Cut(got.Header.Get("RateLimit-Policy"), ";")
-			policy := slices.Index([]string{`"user"`, `"all"`, `"base"`}, name)
-			if policy < 0 {
-				t.Errorf("got status %d and policy %q", got.Status, name)
-				return
-			}
-			seen[policy].Store(true)
-		}
-	})
-	for i := range seen {
-		if !seen[i].Load() {
-			t.Errorf("no request had the policy of configuration %d", i)
-		}
-	}
 }

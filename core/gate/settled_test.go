@@ -58,7 +58,7 @@ func TestSettle(t *testing.T) {
 	}
 	t.Run("innermost", func(t *testing.T) {
 		inner := start(setup{
-			Rules: []core.Rule{core.TokenBucket("tokens", core.PerHour(100_000))}, Opts: []gate.Option{costs(1000)}, Handler: settles(t, 250),
+			Rules: []core.Rule{core.TokenBucket("tokens", core.Per(100_000, 1000*time.Hour))}, Opts: []gate.Option{costs(1000)}, Handler: settles(t, 250),
 		})
 		outer := start(setup{Handler: inner.ServeHTTP})
 		record(t, outer, request("GET", "/"))

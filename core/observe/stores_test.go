@@ -7,17 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/internal/testkit"
-	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/observe"
-	"github.com/weir-go/weir/core/redisstore"
-	"github.com/weir-go/weir/core/rules"
 	"github.com/weir-go/weir/core/storetest"
 )
 
@@ -44,32 +38,6 @@ func value(t *testing.T, s *observe.Store, role, name string) float64 {
 	return 0
 }
 
-// The measures of every store of the module are found, with names and descriptions for metrics.
-func TestStore_MeasuresOfStores(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	t.Cleanup(func() { _ = rdb.Close() })
-	leased := lease.New(redisstore.New(rdb))
-	over := failover.New(leased, memstore.New())
-	t.Cleanup(func() { _, _ = over.Close(), leased.Close() })
-	s := observe.New(denycache.New(over))
-	set, err := rules.New(s, &rules.Config{}, rules.Overrides(rules.Redis(rdb)))
-	testkit.Must(t, err)
-	s.Add(set)
-	prefixes := map[string]int{}
-	seen := map[string]bool{}
-	for _, m := range s.Snapshot().Measures {
-		name := fmt.Sprint(m.Role, m.Name)
-		if seen[name] || !strings.HasPrefix(m.Name, "weir.") || !strings.HasSuffix(m.Help, ".") || m.Unit == "" {
-			t.Errorf("got %+v, want a new name, a sentence and a unit", m)
-		}
-		seen[name] = true
-		prefixes[m.Role+" "+strings.Split(m.Name, ".")[1]]++
-	}
-	if got, want := fmt.Sprint(prefixes), "map[ attempts:1  denycache:3  failover:7  peeks:1  rules:9  store:1 backup memstore:4 primary lease:5 primary redis:8]"; got != want {
-		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
 func TestStore_MeasuresOfMemory(t *testing.T) {
 	s := observe.New(memstore.New())
 	l := testkit.Limiter(t, s, core.TokenBucket("api", core.PerHour(9)))
@@ -81,8 +49,8 @@ func TestStore_MeasuresOfMemory(t *testing.T) {
 	}
 }
 
-// An outage, its end and new rules are logged.
-func TestLogger_Changes(t *testing.T) {
+// An outage and its end are logged.
+func TestLogger_Outage(t *testing.T) {
 	var b lockedBuffer
 	log := slog.New(slog.NewTextHandler(&b, nil))
 	text := func() string {
@@ -103,28 +71,11 @@ func TestLogger_Changes(t *testing.T) {
 	eventually(t, "no return", func() bool { testkit.Allow(t, l, "k"); return over.State() == failover.Primary })
 	testkit.Must(t, over.Close())
 
-	set, err := rules.New(s, config(t, "5/m"))
-	testkit.Must(t, err)
-	s.Add(set)
-	testkit.Must(t, set.Apply(config(t, "6/m")))
-	for _, want := range []string{
-		`level=WARN msg="weir: the store has changed" from=primary to=backup error="weir: store unavailable: killed"`,
-		`level=INFO msg="weir: new configuration" previous=`,
-	} {
-		if !strings.Contains(text(), want) {
-			t.Errorf("the log has no %q:\n%s", want, text())
-		}
+	const want = `level=WARN msg="weir: the store has changed" from=primary to=backup error="weir: store unavailable: killed"`
+	if !strings.Contains(text(), want) {
+		t.Errorf("the log has no %q:\n%s", want, text())
 	}
 	if len(changes) == 0 {
 		t.Error("the function of OnChange was not called")
 	}
-	if got := value(t, s, "", "weir.rules.changes"); got != 1 {
-		t.Errorf("got %v changes, want 1", got)
-	}
-}
-
-func config(t *testing.T, limit string) *rules.Config {
-	c, err := rules.Parse("test", []byte("policies: {search: {rules: [{name: search, algorithm: sliding_window, limit: "+limit+"}]}}"))
-	testkit.Must(t, err)
-	return c
 }

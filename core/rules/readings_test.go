@@ -3,7 +3,6 @@ package rules_test
 import (
 	"bufio"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -153,48 +152,5 @@ func TestConfig_Route_Stricter(t *testing.T) {
 		if got := config.Route(requestFor(t, "/a/%2562/y", "/a/*")); got != want {
 			t.Errorf("%s, in place of New: got %q, want %q", name, got, want)
 		}
-	}
-}
-
-// Only the head of a long path is looked up, and its route is that of the whole path.
-func TestConfig_Route_LongPaths(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	long := strings.Repeat("x", 300)
-	pick := func(all ...string) string { return all[r.IntN(len(all))] }
-	found := make(map[string]int)
-	for range 24 {
-		var patterns []string
-		for range 1 + r.IntN(6) {
-			p := pick("", "GET ", "CONNECT ", "h")
-			for range r.IntN(5) {
-				p += "/" + pick("a", "b", "{x}", "%61%2f", long[:200])
-			}
-			patterns = append(patterns, strings.ReplaceAll(p+pick("/c", "/", "/{$}", "/{y...}"), "{x}", fmt.Sprint("{x", len(p), "}")))
-		}
-		c := &rules.Config{Policies: map[string]rules.Policy{"p": {}}, Routes: make(map[string]string)}
-		for _, p := range patterns {
-			if c.Routes[p] = "p"; !rules.ValidRoutes(c) { // in conflict, or a wildcard twice
-				delete(c.Routes, p)
-			}
-		}
-		for range 20 {
-			var path strings.Builder
-			for path.Len() < 5000 {
-				path.WriteString("/" + pick("a", "b", "", ".", "a%2f", "%61%2F", "c", pick("..", "a"), long, long[:200], strings.Repeat("%61", 1500), "%5C", "%25"))
-				if r.IntN(9) == 0 {
-					path.WriteString(strings.Repeat(pick("/a", "/..", "//", "/%2e"), r.IntN(3000)))
-				}
-			}
-			target := path.String() + pick("", "/", "/c")
-			request := requestFor(t, pick("GET ", "CONNECT ")+pick("", "h")+target, pick("", "/*", "/a/*"))
-			got, want := c.Route(request), rules.UnboundedRoute(c, request)
-			if got != want {
-				t.Fatalf("%q, pattern %q, %s %.200s: got %q, want %q", c.Routes, request.Pattern, request.Method, target, got, want)
-			}
-			found[got]++
-		}
-	}
-	if len(found) < 12 {
-		t.Errorf("only %d patterns were found", len(found))
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/core/internal/routes"
 )
 
 // A Set holds the limiters of the policies of a [Config], which [Set.Apply] and [Set.Watch] change
@@ -39,7 +40,7 @@ type applied struct {
 	config   *Config
 	version  string
 	policies map[string]*policy // also those that were removed
-	routes   *routes
+	routes   *routes.Table
 }
 
 // A Change describes a call of [Set.Apply] that has changed the configuration.

@@ -10,12 +10,11 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/gate/internal/apptest"
+	"github.com/weir-go/weir/core/internal/routes"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
-	"github.com/weir-go/weir/core/rules"
 )
 
 // Handlers are those of an application for the tests of [Routes].
@@ -33,37 +32,52 @@ func Routes(build func(g Gate, h Handlers) http.Handler) Option {
 	return func(s *suite) { s.buildRoutes = build }
 }
 
-// routing is the configuration of the tests. The policy of New is "base".
-func routing(routes map[string]string) *rules.Config {
-	c := &rules.Config{Policies: make(map[string]rules.Policy), Routes: routes}
-	for i, name := range []string{"base", "login", "user", "files", "big", "all"} {
-		c.Policies[name] = rules.Policy{Enforce: 100, Rules: []rules.Rule{
-			{Name: name, Algorithm: driver.TokenBucket, Limit: core.PerMinute(1000 + i)},
-		}}
-	}
-	return c
+var patterns = map[string]string{"POST /login": "login", "/users/{id}": "user", "/files/": "files", "GET /files/big/": "big"}
+
+// A policies chooses a limiter by the pattern of a request. It implements [gate.Policy].
+type policies struct {
+	table    *routes.Table
+	names    map[string]string // by pattern
+	limiters map[string]*core.Limiter
 }
 
-var routes = map[string]string{"POST /login": "login", "/users/{id}": "user", "/files/": "files", "GET /files/big/": "big"}
+// newPolicies returns policies with the names of patterns. The policy of New is "base".
+func newPolicies(t *testing.T, patterns map[string]string) *policies {
+	t.Helper()
+	p := &policies{names: patterns, limiters: make(map[string]*core.Limiter)}
+	store, rates := memstore.New(), make(map[string]float64)
+	for i, name := range []string{"base", "login", "user", "files", "big", "all"} {
+		p.limiters[name] = testkit.Limiter(t, store, core.TokenBucket(name, core.PerMinute(1000+i)))
+		for pattern, policy := range patterns {
+			if policy == name {
+				rates[pattern] = float64(1000 + i)
+			}
+		}
+	}
+	var err error
+	p.table, err = routes.New(rates)
+	testkit.Must(t, err)
+	return p
+}
 
-// routed is an application whose limiters are chosen by a rules.Set.
+// ForRequest implements [gate.Policy].
+func (p *policies) ForRequest(r *http.Request) *core.Limiter {
+	return p.limiters[p.names[p.table.Find(r)]]
+}
+
+// routed is an application whose limiters are chosen by policies.
 type routed struct {
 	http.Handler
-	set     *rules.Set
 	reached atomic.Pointer[string] // the handler of the last request
 }
 
-func (s *suite) startRouted(t *testing.T, config *rules.Config, opts ...gate.Option) *routed {
+func (s *suite) startRouted(t *testing.T, patterns map[string]string) *routed {
 	t.Helper()
-	set, err := rules.New(memstore.New(), config)
-	testkit.Must(t, err)
-	base, err := set.Limiter("base")
-	testkit.Must(t, err)
-	a := &routed{set: set}
+	p, a := newPolicies(t, patterns), new(routed)
 	handler := func(name string) http.HandlerFunc {
 		return func(http.ResponseWriter, *http.Request) { a.reached.Store(&name) }
 	}
-	g := Gate{base, constant("k"), append(opts, gate.Routes(set))}
+	g := Gate{p.limiters["base"], constant("k"), []gate.Option{gate.Routes(p)}}
 	a.Handler = s.buildRoutes(g, Handlers{Login: handler("login"), User: handler("user"), Files: handler("files")})
 	return a
 }
@@ -84,7 +98,7 @@ func (a *routed) get(t *testing.T, method, target string) (policy, handler strin
 
 func (s *suite) testRoutes(t *testing.T) {
 	t.Run("of the framework", func(t *testing.T) {
-		a := s.startRouted(t, routing(routes))
+		a := s.startRouted(t, patterns)
 		for _, c := range []struct{ method, target, policy, handler string }{
 			{"POST", "/login", "login", "login"},
 			{"POST", "/login?next=/files/", "login", "login"},
@@ -107,11 +121,11 @@ func (s *suite) testRoutes(t *testing.T) {
 	})
 	t.Run("spellings", func(t *testing.T) {
 		all := map[string]string{"/": "all"}
-		for pattern, policy := range routes {
+		for pattern, policy := range patterns {
 			all[pattern] = policy
 		}
-		for _, config := range []*rules.Config{routing(routes), routing(all)} {
-			a := s.startRouted(t, config)
+		for _, chosen := range []map[string]string{patterns, all} {
+			a := s.startRouted(t, chosen)
 			reached := map[string]int{}
 			check := func(method, target string) {
 				switch policy, handler := a.get(t, method, target); {
@@ -142,7 +156,7 @@ func (s *suite) testRoutes(t *testing.T) {
 		}
 	})
 	t.Run("encoded slashes and dots", func(t *testing.T) {
-		a := s.startRouted(t, routing(routes))
+		a := s.startRouted(t, patterns)
 		for _, target := range []string{"/files/big%2Fa", "/files/big%2fa/b", "/files/big%2F%2Fa", "/files%2Fbig%2Fa"} {
 			if policy, handler := a.get(t, "GET", target); handler != "" && policy != "big" {
 				t.Errorf("%s: got policy %q of handler %q, want big", target, policy, handler)

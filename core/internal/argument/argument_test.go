@@ -3,14 +3,11 @@ package argument_test
 import (
 	"testing"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/memstore"
-	"github.com/weir-go/weir/core/redisstore"
-	"github.com/weir-go/weir/core/resilient"
 )
 
 // Every constructor panics if an argument is nil, also in an interface, and names the argument.
@@ -18,23 +15,13 @@ func TestConstructors_NilArguments(t *testing.T) {
 	store := memstore.New()
 	var (
 		none       *memstore.Store
-		noClient   *redis.Client
-		noCluster  *redis.ClusterClient
-		client     = redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 		memoryNone memstore.Option
 	)
-	defer client.Close()
 	for _, c := range []struct {
 		want string
 		call func()
 	}{
 		{"memstore: New: option 1 is nil", func() { memstore.New(memstore.MaxMemory(1), memoryNone) }},
-		{"redisstore: New: the client is nil", func() { redisstore.New(nil) }},
-		{"redisstore: New: the client is nil", func() { redisstore.New(noClient) }},
-		{"redisstore: New: the client is nil", func() { redisstore.New(noCluster) }},
-		{"redisstore: New: option 0 is nil", func() { redisstore.New(client, nil) }},
-		{"resilient: New: the client is nil", func() { resilient.New(noClient) }},
-		{"resilient: New: option 0 is nil", func() { resilient.New(client, nil) }},
 		{"denycache: New: next is nil", func() { denycache.New(nil) }},
 		{"denycache: New: next is nil", func() { denycache.New(none) }},
 		{"denycache: New: option 0 is nil", func() { denycache.New(store, nil) }},

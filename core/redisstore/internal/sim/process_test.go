@@ -19,7 +19,7 @@ import (
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/redisstore"
-	"github.com/weir-go/weir/core/resilient"
+	"github.com/weir-go/weir/core/redisstore/resilient"
 	"github.com/weir-go/weir/core/rules"
 )
 

@@ -1,4 +1,4 @@
-package gatetest_test
+package frameworks_test
 
 import (
 	"bufio"

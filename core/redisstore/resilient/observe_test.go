@@ -13,7 +13,7 @@ import (
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/observe"
 	"github.com/weir-go/weir/core/redisstore/redistest"
-	"github.com/weir-go/weir/core/resilient"
+	"github.com/weir-go/weir/core/redisstore/resilient"
 )
 
 // The figures of a Store show its decisions, Redis that is killed, and its return.

@@ -1,4 +1,4 @@
-package denycache_test
+package stacks_test
 
 import (
 	"testing"
@@ -10,8 +10,6 @@ import (
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
-
-func TestMain(m *testing.M) { redistest.Main(m) }
 
 // newRedis returns a denycache over the Redis of the tests, for one process of those with prefix.
 func newRedis(t *testing.T, prefix string) *denycache.Store {

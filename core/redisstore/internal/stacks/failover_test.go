@@ -1,4 +1,4 @@
-package failover_test
+package stacks_test
 
 import (
 	"context"

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/resilient"
+	"github.com/weir-go/weir/core/redisstore/resilient"
 	"github.com/weir-go/weir/core/storetest"
 )
 

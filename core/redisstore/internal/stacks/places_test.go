@@ -1,4 +1,4 @@
-package gate_test
+package stacks_test
 
 import (
 	"bufio"
@@ -23,6 +23,8 @@ import (
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/nethttplimit"
 )
 
 // Clients that hang up, reset their connections, send bodies slowly or many requests at once, and handlers
@@ -48,7 +50,7 @@ func testHostileClients(t *testing.T, store core.Store, http2 bool) {
 	l := testkit.Limiter(t, store, core.InFlight("exports", places).Hold(time.Minute)) // no lease ends during the test
 	var running, most, ran atomic.Int64
 	var handlers sync.WaitGroup
-	server := httptest.NewUnstartedServer(build(l, constant("k"), nil, func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewUnstartedServer(nethttplimit.New(l, keyfunc.Constant("k"))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handlers.Add(1)
 		defer handlers.Done()
 		defer running.Add(-1)
@@ -57,7 +59,7 @@ func testHostileClients(t *testing.T, store core.Store, http2 bool) {
 		}
 		ran.Add(1)
 		act(w, r)
-	}))
+	})))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	if server.EnableHTTP2 = http2; http2 {
 		server.StartTLS()

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
-	"github.com/weir-go/weir/core/resilient"
+	"github.com/weir-go/weir/core/redisstore/resilient"
 )
 
 // The key in Redis has the prefix, and its name depends on the secret.

@@ -1,4 +1,4 @@
-package lease_test
+package stacks_test
 
 import (
 	"context"
@@ -17,8 +17,6 @@ import (
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
-
-func TestMain(m *testing.M) { redistest.Main(m) }
 
 // Four processes at full speed on one key of 20 000 admit never more, nearly all of it, and
 // make a call for less than one event in 25. With plans, half of the callers have a larger limit.

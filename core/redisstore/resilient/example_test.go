@@ -16,7 +16,8 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/failover"
-	"github.com/weir-go/weir/core/resilient"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/redisstore/resilient"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttplimit"
 )
@@ -61,4 +62,28 @@ func Example() {
 	if err := errors.Join(store.Close(), rdb.Close()); err != nil {
 		log.Print(err)
 	}
+}
+
+// The same limiters run in memory, for example in tests, and in Redis.
+func Example_memory() {
+	open := func(url string) (core.Store, error) {
+		if url == "" {
+			return memstore.New(), nil
+		}
+		options, err := redis.ParseURL(url)
+		if err != nil {
+			return nil, err
+		}
+		return resilient.New(redis.NewClient(options)), nil
+	}
+
+	store, err := open("") // usually the value of an environment variable
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	api := core.Must(core.New(store, core.SlidingWindow("api", core.PerMinute(100))))
+	d, err := api.Allow(context.Background(), "alice")
+	fmt.Println(d, err)
+	// Output: allowed: "api" 99 of 100 left <nil>
 }

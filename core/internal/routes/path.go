@@ -1,4 +1,4 @@
-package rules
+package routes
 
 import (
 	"net/url"
