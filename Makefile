@@ -12,11 +12,15 @@ ACTIONLINT  := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 VALE        := github.com/vale-cli/vale/v3/cmd/vale@v3.22.0
 
-# ./... never descends into other modules, so whatever is meant for every module
-# says so.
-OTHERS  := core/observe/otel core/observe/prometheus $(wildcard _examples _benchmarks)
-MODULES := . $(OTHERS) .ci/browser
-each     = @set -e; for module in $(MODULES); do echo "$(1) ($$module)"; (cd $$module && $(1)); done
+# The library consists of modules, so that an application gets the dependencies of those that it uses. In the
+# workspace of cmd/weir, which has all of these modules, $(ALL) are their packages. ./... never descends into other
+# modules.
+LIBRARY := . ginlimit echolimit echolimit/v5 core/redisstore core/redisstore/internal/sim core/rules core/inspect core/observe/otel core/observe/prometheus core/internal/frameworks
+ALL     := github.com/weir-go/weir/...
+WORK    := GOWORK=$(CURDIR)/cmd/weir/go.work
+OTHERS  := $(wildcard _examples _benchmarks)
+MODULES := $(OTHERS) .ci/browser
+each     = @set -e; echo "$(1) $(ALL)"; $(WORK) $(1) $(ALL); for module in $(MODULES); do echo "$(1) ./... ($$module)"; (cd $$module && $(1) ./...); done
 
 export GO
 
@@ -46,18 +50,18 @@ UNRACED := $(subst $(empty) $(empty),|,$(strip $(UNRACED)))
 # A pattern for the packages without goroutines and shared state and the simulation, whose runs are ten times as many
 # without the race detector, and a command that lists all others.
 PLAIN := /(core/driver|core/redisstore/internal/sim.*|cmd/weir/internal/playground/.*|cmd/weir/internal/simulate|core/storetest/internal/oracle|core/internal/argument)$$
-RACED  = $$($(GO) list ./... | grep -v -E '$(PLAIN)')
+RACED  = $$($(WORK) $(GO) list $(ALL) | grep -v -E '$(PLAIN)')
 
 # The packages that take the longest come first, so that the others run beside them.
 LONGEST := ./core/redisstore ./core/rules ./core/failover ./core/lease ./core/storetest
 
 .PHONY: test
 test: deps ## run every test on a real Redis, with the race detector where there are goroutines
-	@echo "$(GO) test -race -vet=off -p 3 $(TESTFLAGS) -skip UNRACED ./..."; \
-	CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 $(GO) test -race -vet=off -p 3 $(TESTFLAGS) -skip '$(UNRACED)' $(LONGEST) $(RACED)
-	@echo "$(GO) test -vet=off -p 3 $(TESTFLAGS) -run UNRACED ./..."; \
-	WEIR_REQUIRE_REDIS=1 $(GO) test -vet=off -p 3 $(TESTFLAGS) -run '$(UNRACED)' $(LONGEST) $(RACED)
-	$(GO) test -vet=off $(TESTFLAGS) $$($(GO) list ./... | grep -E '$(PLAIN)')
+	@echo "$(GO) test -race -vet=off -p 3 $(TESTFLAGS) -skip UNRACED $(ALL)"; \
+	$(WORK) CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 $(GO) test -race -vet=off -p 3 $(TESTFLAGS) -skip '$(UNRACED)' $(LONGEST) $(RACED)
+	@echo "$(GO) test -vet=off -p 3 $(TESTFLAGS) -run UNRACED $(ALL)"; \
+	$(WORK) WEIR_REQUIRE_REDIS=1 $(GO) test -vet=off -p 3 $(TESTFLAGS) -run '$(UNRACED)' $(LONGEST) $(RACED)
+	$(WORK) $(GO) test -vet=off $(TESTFLAGS) $$($(WORK) $(GO) list $(ALL) | grep -E '$(PLAIN)')
 	@set -e; for module in $(OTHERS); do \
 		echo "$(GO) test $(TESTFLAGS) ./... ($$module)"; \
 		(cd $$module && WEIR_REQUIRE_REDIS=1 $(GO) test -vet=off -p 4 $(TESTFLAGS) ./...); \
@@ -65,16 +69,16 @@ test: deps ## run every test on a real Redis, with the race detector where there
 
 .PHONY: quick
 quick: ## run the tests that need no server, without the race detector, in less than a minute
-	$(GO) test -short -vet=off $(TESTFLAGS) ./...
+	$(WORK) $(GO) test -short -vet=off $(TESTFLAGS) $(ALL)
 
 .PHONY: race
 race: deps ## hunt for races: the library's tests three times, in random order
-	CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on -count=3 $(TESTFLAGS) ./...
+	$(WORK) CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on -count=3 $(TESTFLAGS) $(ALL)
 
 .PHONY: valkey
 valkey: deps ## run the tests of core/redisstore on Valkey
 	@server=$$(sh -c "$$VALKEY") && "$$server" --version && \
-	CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 WEIR_REDIS_SERVER="$$server" $(GO) test -race $(TESTFLAGS) ./core/redisstore/...
+	$(WORK) CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 WEIR_REDIS_SERVER="$$server" $(GO) test -race $(TESTFLAGS) github.com/weir-go/weir/core/redisstore/...
 
 .PHONY: lint
 lint: gofmt vet staticcheck prose ## gofmt, go vet and staticcheck in every module, and the wording of comments
@@ -86,11 +90,11 @@ gofmt:
 
 .PHONY: vet
 vet:
-	$(call each,$(GO) vet ./...)
+	$(call each,$(GO) vet)
 
 .PHONY: staticcheck
 staticcheck:
-	$(call each,$(GO) run $(STATICCHECK) ./...)
+	$(call each,$(GO) run $(STATICCHECK))
 
 .PHONY: workflows
 workflows: ## check the GitHub workflows
@@ -103,32 +107,32 @@ prose: deps ## check the wording of comments and documents (core/GLOSSARY.md, .c
 
 # The packages of which no test or few tests need Redis. The others are vetted and built only.
 # The builds are not optimized, which takes a third less time.
-NOREDIS := ./cmd/weir ./core/rules ./keyfunc ./nethttplimit ./ginlimit ./echolimit ./echolimit/v5 ./core ./core/driver ./core/storetest ./core/memstore ./core/gate ./core/gate/adapter ./core/internal/argument ./core/internal/call ./core/internal/memo ./internal/sampler ./core/load ./core/observe
+NOREDIS := ./cmd/weir ./core/rules ./keyfunc ./nethttplimit ./ginlimit ./echolimit ./echolimit/v5 ./core ./core/driver ./core/storetest ./core/memstore ./core/gate ./core/gate/adapter ./core/internal/argument ./core/internal/call ./core/internal/memo ./core/internal/routes ./core/internal/frameworks ./internal/sampler ./core/load ./core/observe
 
 .PHONY: portable
 portable: ## vet and test for 32 bits, and build for other systems
-	CGO_ENABLED=0 GOARCH=386 $(GO) vet ./...
-	CGO_ENABLED=0 GOARCH=386 $(GO) test $(TESTFLAGS) $(NOREDIS)
+	$(WORK) CGO_ENABLED=0 GOARCH=386 $(GO) vet $(ALL)
+	$(WORK) CGO_ENABLED=0 GOARCH=386 $(GO) test $(TESTFLAGS) $(NOREDIS)
 	@set -e; for target in windows/amd64 darwin/arm64 freebsd/amd64 js/wasm; do \
-		echo "$(GO) build ./... ($$target)"; \
-		CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) build -gcflags='all=-N -l' ./...; \
+		echo "$(GO) build $(ALL) ($$target)"; \
+		$(WORK) CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) build -gcflags='all=-N -l' $(ALL); \
 	done
 
 .PHONY: fuzz
 fuzz: deps ## run every fuzz target for FUZZTIME (10s)
 	@set -e; \
-	list=$$($(GO) test -list '^Fuzz' ./...) || { echo "$$list"; exit 1; }; \
+	list=$$($(WORK) $(GO) test -list '^Fuzz' $(ALL)) || { echo "$$list"; exit 1; }; \
 	targets=$$(echo "$$list" | awk '/^Fuzz/ { t[n++] = $$1 } /^(ok|\?)/ { for (i = 0; i < n; i++) print $$2 ":" t[i]; n = 0 }'); \
 	[ -n "$$targets" ] || { echo "no fuzz targets found"; exit 1; }; \
 	for target in $$targets; do \
 		echo "fuzz $${target##*:} in $${target%:*} for $(FUZZTIME)"; \
-		WEIR_REQUIRE_REDIS=1 $(GO) test -run '^$$' -fuzz "^$${target##*:}$$" -fuzztime $(FUZZTIME) "$${target%:*}"; \
+		$(WORK) WEIR_REQUIRE_REDIS=1 $(GO) test -run '^$$' -fuzz "^$${target##*:}$$" -fuzztime $(FUZZTIME) "$${target%:*}"; \
 	done
 
 # MUTANTSFLAGS=-faults puts known faults back and takes half a minute; the rest takes an hour. .ci/mutants has the flags.
 .PHONY: mutants
 mutants: ## change one place of the library at a time, and print the changes that no test notices
-	$(GO) run ./.ci/mutants $(MUTANTSFLAGS)
+	$(WORK) $(GO) run ./.ci/mutants $(MUTANTSFLAGS)
 
 # SIMFLAGS are flags of the test, such as -plan and -seed. With EXACT=1, a seed makes the same run each time, bit for
 # bit, which needs a changed runtime and takes a minute.
@@ -136,17 +140,17 @@ SIMTIME  ?= 45s
 SIMFLAGS ?=
 .PHONY: sim
 sim: ## simulate processes that share a Redis over a faulty network, for SIMTIME (45s)
-	$(if $(EXACT),$(GO) run ./.ci/exact $(SIMFLAGS),$(GO) test -count=1 -timeout 0 -v \
+	$(WORK) $(if $(EXACT),$(GO) run ./.ci/exact $(SIMFLAGS),$(GO) test -count=1 -timeout 0 -v \
 		-run '^TestSim$$' ./core/redisstore/internal/sim -time $(SIMTIME) -seed $$(date +%Y%m%d)0000 $(SIMFLAGS))
 
 .PHONY: sim-mutants
 sim-mutants: ## change one place of the library at a time, and print the changes that the simulation does not notice
-	$(GO) run ./.ci/mutants -simulated
+	$(WORK) $(GO) run ./.ci/mutants -simulated
 
 # 4000 histories of 250 calls are a million; on Redis that takes some minutes.
 .PHONY: histories
 histories: deps ## compare a million random calls on each store with the definitions
-	WEIR_HISTORIES=4000 WEIR_REQUIRE_REDIS=1 $(GO) test -count=1 -v -timeout 60m -run '^TestConformance$$/Histories' ./core/memstore ./core/redisstore
+	$(WORK) WEIR_HISTORIES=4000 WEIR_REQUIRE_REDIS=1 $(GO) test -count=1 -v -timeout 60m -run '^TestConformance$$/Histories' ./core/memstore ./core/redisstore
 
 .PHONY: bench
 bench: deps ## measure this library beside its peers, and print the tables
@@ -189,14 +193,14 @@ browser: deps ## install Chromium if it is missing, and test the pages in it
 
 .PHONY: playground
 playground: ## write the page of weir playground as files for any server of files, into playground/
-	$(GO) run ./cmd/weir/internal/playground/static playground
+	$(GO) run -C cmd/weir ./internal/playground/static $(CURDIR)/playground
 
 # go.mod has the lowest versions. newest.mod is a copy with the newest versions of direct dependencies.
 NEWEST := -modfile=newest.mod
 DIRECT := {{if not (or .Main .Indirect .Replace)}}{{.Path}}@latest{{end}}
 .PHONY: versions
 versions: deps ## test with the lowest versions of dependencies, which go.mod has, and with the newest
-	@set -e; for module in . core/observe/otel core/observe/prometheus; do (cd $$module; \
+	@set -e; for module in $(LIBRARY); do (cd $$module; \
 		echo "the lowest versions ($$module)"; WEIR_REQUIRE_REDIS=1 $(GO) test $(TESTFLAGS) ./...; \
 		trap 'rm -f newest.mod newest.sum' EXIT; cp go.mod newest.mod; cp go.sum newest.sum; \
 		echo "the newest versions ($$module)"; $(GO) get $(NEWEST) $$($(GO) list -m -f '$(DIRECT)' all); \
@@ -206,7 +210,7 @@ versions: deps ## test with the lowest versions of dependencies, which go.mod ha
 # This needs vuln.go.dev.
 .PHONY: vulncheck
 vulncheck: ## look for known vulnerabilities in every module
-	$(call each,$(GO) run $(GOVULNCHECK) ./...)
+	$(call each,$(GO) run $(GOVULNCHECK))
 
 .PHONY: release
 release: ## check that VERSION (v0.1.0) can be released, and print the commands that tag it
@@ -214,7 +218,8 @@ release: ## check that VERSION (v0.1.0) can be released, and print the commands 
 
 .PHONY: tidy
 tidy: ## check that every go.mod and go.sum is as go mod tidy would have it
-	$(call each,$(GO) mod tidy -diff)
+	@set -e; for module in $(LIBRARY) $(MODULES); do echo "$(GO) mod tidy -diff ($$module)"; (cd $$module && $(GO) mod tidy -diff); done
+	.ci/tidy -diff
 
 .PHONY: deps
 deps: ## install redis-server and a C compiler if they are missing (apt-get)

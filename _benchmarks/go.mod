@@ -51,6 +51,11 @@ require (
 	github.com/ugorji/go/codec v1.3.1 // indirect
 	github.com/valyala/bytebufferpool v1.0.0 // indirect
 	github.com/valyala/fasttemplate v1.2.2 // indirect
+	github.com/weir-go/weir/core/redisstore v0.1.0
+	github.com/weir-go/weir/core/rules v0.1.0
+	github.com/weir-go/weir/echolimit v0.1.0
+	github.com/weir-go/weir/echolimit/v5 v5.1.0
+	github.com/weir-go/weir/ginlimit v0.1.0
 	github.com/zeebo/xxh3 v1.1.0 // indirect
 	go.mongodb.org/mongo-driver/v2 v2.5.0 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
@@ -62,4 +67,14 @@ require (
 	google.golang.org/protobuf v1.36.10 // indirect
 )
 
-replace github.com/weir-go/weir => ../
+replace github.com/weir-go/weir => ..
+
+replace github.com/weir-go/weir/core/redisstore => ../core/redisstore
+
+replace github.com/weir-go/weir/core/rules => ../core/rules
+
+replace github.com/weir-go/weir/echolimit => ../echolimit
+
+replace github.com/weir-go/weir/echolimit/v5 => ../echolimit/v5
+
+replace github.com/weir-go/weir/ginlimit => ../ginlimit

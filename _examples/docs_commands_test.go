@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	programOfWeir = regexp.MustCompile(`^(?:go run (?:-C \S+ )?\S*/cmd/weir(?:@\S+)?|weir) (.*)$`)
+	programOfWeir = regexp.MustCompile(`^(?:go run (?:-C \S*cmd/weir \.|\S*/cmd/weir@\S+)|weir) (.*)$`)
 	word          = regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`)
 	assignment    = regexp.MustCompile(`^\w+=\S*$`)
 	file          = regexp.MustCompile(`\.(yaml|csv|log)(\.gz)?$`)
@@ -26,7 +26,7 @@ var (
 // begin with a comment with another name, and the outputs of the command cat.
 func TestDocs_Commands(t *testing.T) {
 	weir := filepath.Join(t.TempDir(), "weir")
-	command(t, root, "go", "build", "-o", weir, "./cmd/weir")
+	command(t, filepath.Join(root, "cmd", "weir"), "go", "build", "-o", weir, ".")
 	if t.Failed() {
 		return
 	}

@@ -63,6 +63,13 @@ require (
 	github.com/ugorji/go/codec v1.3.1 // indirect
 	github.com/valyala/bytebufferpool v1.0.0 // indirect
 	github.com/valyala/fasttemplate v1.2.2 // indirect
+	github.com/weir-go/weir/cmd/weir v0.1.0 // indirect
+	github.com/weir-go/weir/core/inspect v0.1.0
+	github.com/weir-go/weir/core/redisstore v0.1.0
+	github.com/weir-go/weir/core/rules v0.1.0
+	github.com/weir-go/weir/echolimit v0.1.0
+	github.com/weir-go/weir/echolimit/v5 v5.1.0
+	github.com/weir-go/weir/ginlimit v0.1.0
 	go.mongodb.org/mongo-driver/v2 v2.5.0 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel v1.45.0 // indirect
@@ -77,6 +84,24 @@ require (
 	golang.org/x/text v0.42.0 // indirect
 )
 
-replace github.com/weir-go/weir => ../
+replace github.com/weir-go/weir => ..
 
 replace github.com/weir-go/weir/core/observe/prometheus => ../core/observe/prometheus
+
+replace github.com/weir-go/weir/core/inspect => ../core/inspect
+
+replace github.com/weir-go/weir/core/observe/otel => ../core/observe/otel
+
+replace github.com/weir-go/weir/core/redisstore => ../core/redisstore
+
+replace github.com/weir-go/weir/core/rules => ../core/rules
+
+replace github.com/weir-go/weir/echolimit => ../echolimit
+
+replace github.com/weir-go/weir/echolimit/v5 => ../echolimit/v5
+
+replace github.com/weir-go/weir/ginlimit => ../ginlimit
+
+replace github.com/weir-go/weir/cmd/weir => ../cmd/weir
+
+tool github.com/weir-go/weir/cmd/weir

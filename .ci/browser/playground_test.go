@@ -31,7 +31,7 @@ func build(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "weir")
 	c := exec.Command("go", "build", "-o", file, "github.com/weir-go/weir/cmd/weir")
-	c.Dir = module
+	c.Dir = filepath.Join(module, "..", "..", "cmd", "weir")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -74,7 +74,7 @@ func staticFiles(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	c := exec.Command("go", "run", "github.com/weir-go/weir/cmd/weir/internal/playground/static", dir)
-	c.Dir = filepath.Join(module, "..", "..")
+	c.Dir = filepath.Join(module, "..", "..", "cmd", "weir")
 	out, err := c.CombinedOutput()
 	t.Logf("%s", out)
 	must(t, err)

@@ -38,7 +38,7 @@ type runner struct {
 // measure finds out which test packages run which lines of packages.
 func (r *runner) measure(packages []string) error {
 	r.covered = map[string][]string{}
-	list, err := goCommand(r.root, "list", "-f", `{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}|{{join .Deps " "}} {{join .TestImports " "}} {{join .XTestImports " "}}{{end}}`, "./...")
+	list, err := goCommand(r.root, "list", "-f", `{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}|{{join .Deps " "}} {{join .TestImports " "}} {{join .XTestImports " "}}{{end}}`, modulePath+"...")
 	if err != nil {
 		return err
 	}

@@ -1,3 +1,3 @@
-// Package frameworks tests key functions, gates and rules with all web frameworks side by side. It is a module of
-// its own, which no other requires, because a module that is tested with a framework requires it.
+// Package frameworks tests key functions, gates, rules and metrics with all web frameworks, stores and exporters side
+// by side. It is a module of its own, which no other requires, because a module requires all that its tests import.
 package frameworks

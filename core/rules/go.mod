@@ -1,0 +1,23 @@
+module github.com/weir-go/weir/core/rules
+
+go 1.26.0
+
+require (
+	github.com/google/jsonschema-go v0.4.3
+	github.com/maypok86/otter/v2 v2.4.0
+	github.com/redis/go-redis/v9 v9.20.0
+	github.com/weir-go/weir v0.1.0
+	github.com/weir-go/weir/core/redisstore v0.1.0
+	go.yaml.in/yaml/v4 v4.0.0
+)
+
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/golang-jwt/jwt/v5 v5.2.3 // indirect
+	go.uber.org/atomic v1.11.0 // indirect
+)
+
+replace (
+	github.com/weir-go/weir => ../..
+	github.com/weir-go/weir/core/redisstore => ../redisstore
+)
