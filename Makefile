@@ -49,7 +49,7 @@ UNRACED := $(subst $(empty) $(empty),|,$(strip $(UNRACED)))
 
 # A pattern for the packages without goroutines and shared state and the simulation, whose runs are ten times as many
 # without the race detector, and a command that lists all others.
-PLAIN := /(core/driver|core/redisstore/internal/sim.*|cmd/weir/internal/playground/.*|cmd/weir/internal/simulate|core/storetest/internal/oracle|core/internal/argument)$$
+PLAIN := /(core/driver|core/redisstore/internal/sim.*|cmd/weir/internal/playground/.*|cmd/weir/internal/simulate|core/storetest/internal/oracle|internal/argument)$$
 RACED  = $$($(WORK) $(GO) list $(ALL) | grep -v -E '$(PLAIN)')
 
 # The packages that take the longest come first, so that the others run beside them.
@@ -107,7 +107,7 @@ prose: deps ## check the wording of comments and documents (core/GLOSSARY.md, .c
 
 # The packages of which no test or few tests need Redis. The others are vetted and built only.
 # The builds are not optimized, which takes a third less time.
-NOREDIS := ./cmd/weir ./core/rules ./keyfunc ./nethttplimit ./ginlimit ./echolimit ./echolimit/v5 ./core ./core/driver ./core/storetest ./core/memstore ./core/gate ./core/gate/adapter ./core/internal/argument ./core/internal/call ./core/internal/memo ./core/internal/routes ./core/internal/frameworks ./internal/sampler ./core/load ./core/observe
+NOREDIS := ./cmd/weir ./core/rules ./keyfunc ./nethttplimit ./ginlimit ./echolimit ./echolimit/v5 ./core ./core/driver ./core/storetest ./core/memstore ./core/gate ./core/gate/adapter ./internal/argument ./core/internal/call ./core/internal/memo ./core/internal/routes ./core/internal/frameworks ./internal/sampler ./core/load ./core/observe
 
 .PHONY: portable
 portable: ## vet and test for 32 bits, and build for other systems

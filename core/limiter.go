@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/internal/argument"
 )
 
 // A Limiter admits an event if all of its Rules do. It is safe for concurrent use. All state is in

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"github.com/weir-go/weir/internal/argument"
 )
 
 const (
@@ -25,11 +27,9 @@ var (
 
 // IPOption changes how an address becomes a key. The only options are [IPv4Prefix] and
 // [IPv6Prefix]. If an option is given twice, the later one is used.
-type IPOption interface{ applyIP(*ipConfig) }
+type IPOption interface{ argument.Option[ipConfig] }
 
-type ipOption func(*ipConfig)
-
-func (o ipOption) applyIP(c *ipConfig) { o(c) }
+type ipOption = argument.OptionFunc[ipConfig]
 
 // IPv6Prefix sets the number of leading bits of an IPv6 address that make the key. The default is
 // 64, the size of one subnet (RFC 4291 section 2.5.4). A host can use all 2^64 addresses of its
@@ -61,12 +61,7 @@ type ipConfig struct{ v4, v6 int }
 
 func newIPConfig(caller string, opts []IPOption) ipConfig {
 	c := ipConfig{v4: 32, v6: 64}
-	for i, o := range opts {
-		if o == nil {
-			panic(fmt.Sprintf("keyfunc: %s: option %d is nil", caller, i))
-		}
-		o.applyIP(&c)
-	}
+	argument.Apply("keyfunc: "+caller, &c, opts)
 	return c
 }
 

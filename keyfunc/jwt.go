@@ -15,6 +15,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/internal/sampler"
 )
 
@@ -146,12 +147,7 @@ func newJWT(caller string, kf jwt.Keyfunc, algorithms []string, opts []JWTOption
 		// Each token must have one encoding; otherwise a client could fill a cache with one token.
 		jwt.WithStrictDecoding(),
 	}}
-	for i, o := range opts {
-		if o == nil {
-			panic(fmt.Sprintf("keyfunc: %s: option %d is nil", caller, i))
-		}
-		o.applyJWT(&c)
-	}
+	argument.Apply("keyfunc: "+caller, &c, opts)
 	parser := jwt.NewParser(append(c.parser, jwt.WithLeeway(c.leeway))...)
 	j := &JWT{verifier: verifier{kf, parser, sampler.New(1, time.Minute), sampler.New(1, time.Minute)}, token: c.token, leeway: c.leeway}
 	j.claims.Store(new([]string))

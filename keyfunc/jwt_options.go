@@ -7,15 +7,15 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/weir-go/weir/internal/argument"
 )
 
 // JWTOption configures a [JWT]. The only options are [Audience], [Cache], [Issuer], [Leeway] and
 // [TokenFrom]. If an option is given twice, the later one is used.
-type JWTOption interface{ applyJWT(*jwtConfig) }
+type JWTOption interface{ argument.Option[jwtConfig] }
 
-type jwtOption func(*jwtConfig)
-
-func (o jwtOption) applyJWT(c *jwtConfig) { o(c) }
+type jwtOption = argument.OptionFunc[jwtConfig]
 
 type jwtConfig struct {
 	parser []jwt.ParserOption

@@ -9,7 +9,7 @@ import (
 	"github.com/maypok86/otter/v2"
 
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/internal/argument"
 )
 
 // A Store caches the denials of the Store behind it. Use [New] to make a Store. It is safe for

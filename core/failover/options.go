@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/internal/argument"
 )
 
 // DefaultDeadline is the deadline of the primary when [Deadline] is not given.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/internal/argument"
 )
 
 // A Store passes charges to its primary, and to its backup while the primary cannot decide. Use

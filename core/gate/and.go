@@ -6,7 +6,7 @@ import (
 	"reflect"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/keyfunc"
 )
 

@@ -7,7 +7,7 @@ import (
 	"reflect"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/internal/argument"
 )
 
 // maxChecks bounds the number of checks of one request that FromContext finds.

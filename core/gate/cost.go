@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/internal/argument"
 )
 
 // Cost makes f determine the cost of a request, which is charged to every limiter of the gate that has no

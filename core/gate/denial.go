@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/internal/argument"
 )
 
 // DeniedStatus makes f choose the status of the response to a denied request, from 400 to 599. Any

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/internal/argument"
 )
 
 // OnDecision makes the gate call f once for each request, after its decision and, if it is delayed,

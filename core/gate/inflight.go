@@ -1,7 +1,7 @@
 package gate
 
 import (
-	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/internal/argument"
 )
 
 // CountInFlight makes the gate call c.Begin for every request that it lets through, after the delay

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/core/memstore"
 )
 

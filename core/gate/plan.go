@@ -1,7 +1,7 @@
 package gate
 
 import (
-	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/keyfunc"
 )
 

@@ -1,7 +1,7 @@
 package gate
 
 import (
-	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/internal/argument"
 )
 
 // RefundIf makes the gate refund the cost of a request if f returns true for the status of the

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/internal/argument"
 )
 
 // Routes makes p choose the limiter of a request, in place of the limiter of New. *rules.Set is a

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/keyfunc"
 )
 

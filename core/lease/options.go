@@ -3,7 +3,7 @@ package lease
 import (
 	"time"
 
-	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/internal/argument"
 )
 
 // An Option changes the Store that New returns. The options are the functions of this package

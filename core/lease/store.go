@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/internal/argument"
 )
 
 // A Store takes tokens from another Store in blocks and spends them in this process. Use [New] to

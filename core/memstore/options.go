@@ -3,7 +3,7 @@ package memstore
 import (
 	"time"
 
-	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/internal/argument"
 )
 
 // DefaultMaxMemory is the bound in bytes when [MaxMemory] is not given: 80 MB.

@@ -45,7 +45,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/internal/argument"
 )
 
 const (

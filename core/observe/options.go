@@ -4,7 +4,7 @@ import (
 	"crypto/rand"
 	"log/slog"
 
-	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/core/internal/keyhash"
 )
 

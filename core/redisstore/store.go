@@ -144,7 +144,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/internal/sampler"
 )
 

@@ -1,6 +1,6 @@
 package rules
 
-import "github.com/weir-go/weir/core/internal/argument"
+import "github.com/weir-go/weir/internal/argument"
 
 // An Option configures a [Set].
 type Option interface{ argument.Option[Set] }

@@ -3,7 +3,7 @@ package rules
 import (
 	"time"
 
-	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/core/internal/keyhash"
 )
 

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/core/internal/routes"
 )
 

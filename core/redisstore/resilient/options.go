@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/failover"
-	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/core/internal/keyhash"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/observe"

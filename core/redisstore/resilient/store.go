@@ -9,7 +9,7 @@ import (
 	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
-	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/observe"
 	"github.com/weir-go/weir/core/redisstore"

@@ -5,7 +5,6 @@ import (
 
 	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/failover"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/memstore"
 )
@@ -34,6 +33,13 @@ func TestConstructors_NilArguments(t *testing.T) {
 		{"failover: New: backup is nil", func() { failover.New(store, none) }},
 		{"failover: New: option 0 is nil", func() { failover.New(store, store, nil) }},
 	} {
-		testkit.Panics(t, c.want, c.call)
+		func() {
+			defer func() {
+				if got := recover(); got != c.want {
+					t.Errorf("got the panic %v, want %s", got, c.want)
+				}
+			}()
+			c.call()
+		}()
 	}
 }
