@@ -422,11 +422,16 @@ func TestNew_Pattern(t *testing.T) {
 	e.Group("/files").GET("/*path", ok)
 	mux := http.NewServeMux()
 	mux.Handle("/", e)
-	for _, target := range []string{"GET /users/1", "GET /users/1/a:b", "GET /files/a", "GET /none", "POST /users/1"} {
+	targets := map[string]string{"GET /users/1": "/users/:id", "GET /files/a": "/files/*path", "GET /none": "/", "POST /users/1": "/"}
+	if gin.Version >= "v1.12" { // earlier ones do not find a route with "\:" in ServeHTTP
+		targets["GET /users/1/a:b"] = "/users/:id/a:b"
+	}
+	for target, want := range targets {
+		got = nil
 		method, path, _ := strings.Cut(target, " ")
 		mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, path, nil))
-	}
-	if want := []string{"/users/:id", "/users/:id/a:b", "/files/*path", "/", "/"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
+		if !slices.Equal(got, patterns{want}) {
+			t.Errorf("%s: got %q, want %q", target, got, want)
+		}
 	}
 }

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+)
+
+// The formats of the states are those in core/redisstore/lua. A value is that of the key in Redis: a string, a
+// map for a hash, or nil if the key does not exist.
+
+// decodeQuota reads the end and the length of the period, in 7 bytes each, and the count, in 6 bytes.
+func decodeQuota(value any) (int, error) {
+	return decodeText(value, 14, 6)
+}
+
+// decodeFixedWindow reads the start of the window, in 7 bytes, and the count, in 5 bytes, or in 7 from 2^40 on.
+func decodeFixedWindow(value any) (int, error) {
+	return decodeText(value, 7, 5, 7)
+}
+
+// decodeText returns the big-endian integer after the first before bytes of value. It has one of the sizes, in bytes.
+func decodeText(value any, before int, sizes ...int) (int, error) {
+	if value == nil {
+		return 0, nil
+	}
+	text, ok := value.(string)
+	for _, size := range sizes {
+		if ok && len(text) == before+size {
+			var word [8]byte
+			copy(word[8-size:], text[before:])
+			return int(binary.BigEndian.Uint64(word[:])), nil
+		}
+	}
+	return 0, fmt.Errorf("the state %q has a wrong format", value)
+}
+
+// decodeSlidingWindow adds up the sub-windows, and compares the sum with the total in the field t. The fields o and l
+// are the numbers of the first and the last sub-window.
+func decodeSlidingWindow(value any) (int, error) {
+	if value == nil {
+		return 0, nil
+	}
+	fields, ok := value.(map[string]string)
+	if !ok {
+		return 0, fmt.Errorf("the state %q has a wrong format", value)
+	}
+	sum, total := 0, 0
+	for name, text := range fields {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return 0, fmt.Errorf("the field %s: %w", name, err)
+		}
+		switch name {
+		case "o", "l":
+		case "t":
+			total = n
+		default:
+			sum += n
+		}
+	}
+	if sum != total {
+		return 0, fmt.Errorf("the sub-windows have %d units, and the total is %d", sum, total)
+	}
+	return total, nil
+}
