@@ -110,6 +110,14 @@ func unanswered(c echo.Context, err error) error {
 }
 
 // buildRoutes accepts slashes at both ends of a path.
+// jsonMedia returns the media type of Echo's error handler.
+func jsonMedia() string {
+	if echo.Version < "4.12" {
+		return echo.MIMEApplicationJSONCharsetUTF8
+	}
+	return echo.MIMEApplicationJSON
+}
+
 func buildRoutes(g gatetest.Gate, h gatetest.Handlers) http.Handler {
 	e := echo.New()
 	e.Pre(func(next echo.HandlerFunc) echo.HandlerFunc {
@@ -127,7 +135,7 @@ func buildRoutes(g gatetest.Gate, h gatetest.Handlers) http.Handler {
 }
 
 func TestContract(t *testing.T) {
-	gatetest.Run(t, build, gatetest.Routes(buildRoutes), gatetest.ErrorHandler(echo.MIMEApplicationJSON), gatetest.OnDenied(onDenied), gatetest.OnRejected(onRejected),
+	gatetest.Run(t, build, gatetest.Routes(buildRoutes), gatetest.ErrorHandler(jsonMedia()), gatetest.OnDenied(onDenied), gatetest.OnRejected(onRejected),
 		gatetest.Calls(buildCalls), gatetest.Errors(buildFailing),
 		gatetest.Nest(nest), gatetest.ClientAddress(echolimit.RealIP, buildTrusting))
 }
@@ -205,11 +213,11 @@ func TestNew_HTTPError(t *testing.T) {
 
 // A denied request with every kind of error handler.
 func TestNew_ErrorHandlers(t *testing.T) {
+	asJSON := jsonMedia()
 	const (
 		doc = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
 			`"title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,` +
 			`"detail":"Policy \"times\" allows 1 request per 86400 s. Retry in 86400 s.","instance":"/","violated-policies":["times"]}`
-		asJSON = echo.MIMEApplicationJSON
 	)
 	for _, c := range []struct {
 		name    string
