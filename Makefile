@@ -216,6 +216,10 @@ vulncheck: ## look for known vulnerabilities in every module
 release: ## check that VERSION (v0.1.0) can be released, and print the commands that tag it
 	@.ci/release $(VERSION)
 
+.PHONY: weight
+weight: ## build three applications outside of the tree, and print what they download and weigh
+	.ci/weight
+
 .PHONY: tidy
 tidy: ## check that every go.mod and go.sum is as go mod tidy would have it
 	@set -e; for module in $(LIBRARY) $(MODULES); do echo "$(GO) mod tidy -diff ($$module)"; (cd $$module && $(GO) mod tidy -diff); done

@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -59,6 +60,36 @@ var allowed = map[string][]string{
 	"core/storetest/internal/oracle": {},
 	"core/gate/internal/unexported":  {"core", "keyfunc"},
 	"core/gate/internal/apptest":     {"core", "core/driver", "core/internal/testkit", "core/memstore", "core/storetest", "core/gate", "keyfunc"},
+}
+
+// internal lists the internal packages that other modules import. An application may use a module of an earlier
+// release with a newer one of these packages.
+var internal = map[string][]string{
+	"core/redisstore":           {"core/internal/keyhash", "core/internal/memo", "internal/argument", "internal/sampler"},
+	"core/redisstore/resilient": {"core/internal/keyhash", "internal/argument"},
+	"core/rules":                {"core/internal/call", "core/internal/keyhash", "core/internal/memo", "core/internal/routes", "core/internal/unexported", "internal/argument", "internal/sampler"},
+	"core/inspect":              {"internal/argument"},
+}
+
+// An adapter and an exporter import no internal package.
+func TestImports_InternalOfOtherModules(t *testing.T) {
+	format := `{{if .Module}}{{.Module.Path}}|{{.ImportPath}}|{{join .Imports ","}}{{end}};`
+	for _, line := range strings.Split(strings.TrimSpace(strings.Join(goList(t, "-f", format, module+"..."), "")), ";") {
+		parts := strings.Split(line, "|")
+		if len(parts) < 3 || parts[0]+"/" == module {
+			continue
+		}
+		name := strings.TrimPrefix(parts[1], module)
+		for _, imported := range strings.Split(parts[2], ",") {
+			path, own := strings.CutPrefix(imported, module)
+			if !own || !strings.Contains("/"+path+"/", "/internal/") || strings.HasPrefix(imported, parts[0]+"/") {
+				continue
+			}
+			if !slices.Contains(internal[name], path) {
+				t.Errorf("%s must not import %s of another module", name, path)
+			}
+		}
+	}
 }
 
 func goList(t *testing.T, args ...string) []string {

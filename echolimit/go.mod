@@ -3,7 +3,7 @@ module github.com/weir-go/weir/echolimit
 go 1.26.0
 
 require (
-	github.com/labstack/echo/v4 v4.11.4
+	github.com/labstack/echo/v4 v4.11.4 // 4.10 has no Unwrap of its Response
 	github.com/weir-go/weir v0.1.0
 )
 

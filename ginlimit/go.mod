@@ -3,7 +3,7 @@ module github.com/weir-go/weir/ginlimit
 go 1.26.0
 
 require (
-	github.com/gin-gonic/gin v1.10.0
+	github.com/gin-gonic/gin v1.10.0 // 1.9 has no ContextRequestKey
 	github.com/weir-go/weir v0.1.0
 )
 

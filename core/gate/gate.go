@@ -6,8 +6,8 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate/internal/unexported"
-	"github.com/weir-go/weir/internal/argument"
 	coreunexported "github.com/weir-go/weir/core/internal/unexported"
+	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/keyfunc"
 )
 

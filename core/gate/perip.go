@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/internal/argument"
 )
 
 // perIP returns the limiter of PerIP of the adapter called name: in memory, a sliding window called "ip".

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/core/observe"
 	"github.com/weir-go/weir/core/rules"
+	"github.com/weir-go/weir/internal/argument"
 )
 
 // A Handler responds with the page, or with JSON. Use [New] to make one. It is safe for concurrent use.

@@ -4,8 +4,8 @@ import (
 	"crypto/rand"
 	"log/slog"
 
-	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/core/internal/keyhash"
+	"github.com/weir-go/weir/internal/argument"
 )
 
 // An Option configures the Store that [New] returns. Later options override earlier options.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/core/internal/keyhash"
+	"github.com/weir-go/weir/internal/argument"
 )
 
 // A Store counts the decisions of the limiters on it, and passes their charges to the Store behind.

@@ -3,7 +3,7 @@ module github.com/weir-go/weir/core/redisstore
 go 1.26.0
 
 require (
-	github.com/redis/go-redis/v9 v9.20.0
+	github.com/redis/go-redis/v9 v9.20.0 // 9.18 has no NoRetry, so a decision could be charged twice; Close of 9.19 can hang
 	github.com/weir-go/weir v0.1.0
 )
 

@@ -3,8 +3,8 @@ package redisstore
 import (
 	"time"
 
-	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/core/internal/keyhash"
+	"github.com/weir-go/weir/internal/argument"
 )
 
 // An Option configures the Store that [New] returns.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/core/internal/call"
 	"github.com/weir-go/weir/core/internal/keyhash"
 	"github.com/weir-go/weir/core/internal/memo"
+	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/internal/sampler"
 )
 

@@ -3,8 +3,8 @@ package rules
 import (
 	"time"
 
-	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/core/internal/keyhash"
+	"github.com/weir-go/weir/internal/argument"
 )
 
 // A RedisOption configures a [RedisSource].

@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/core/internal/routes"
+	"github.com/weir-go/weir/internal/argument"
 )
 
 // A Set holds the limiters of the policies of a [Config], which [Set.Apply] and [Set.Watch] change

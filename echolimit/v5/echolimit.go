@@ -11,6 +11,9 @@
 //
 // Options such as [gate.Skip] and [gate.Cost] are in package gate, which also describes the
 // responses and their header fields. For Echo version 4, see github.com/weir-go/weir/echolimit.
+//
+// The 5 in the path of this module is that of Echo. Because of it, the versions of the module begin with v5: v5.N.P
+// belongs to weir v0.N.P.
 package echolimit
 
 import (

@@ -4,11 +4,11 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/failover"
-	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/core/internal/keyhash"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/observe"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/internal/argument"
 )
 
 // An Option configures the Store that [New] returns. Later options override earlier options.

@@ -9,10 +9,10 @@ import (
 	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
-	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/observe"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/internal/argument"
 )
 
 // A Store keeps the states of rules in Redis, and in the memory of this process during an outage of
