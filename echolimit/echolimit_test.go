@@ -113,7 +113,7 @@ func unanswered(c echo.Context, err error) error {
 // jsonMedia returns the media type of Echo's error handler.
 func jsonMedia() string {
 	if echo.Version < "4.12" {
-		return echo.MIMEApplicationJSONCharsetUTF8
+		return "application/json; charset=UTF-8"
 	}
 	return echo.MIMEApplicationJSON
 }

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weir-go/weir/core"
@@ -13,24 +12,6 @@ import (
 	"github.com/weir-go/weir/core/observe"
 	weirprometheus "github.com/weir-go/weir/core/observe/prometheus"
 )
-
-// gather returns the metrics of s by name.
-func gather(t *testing.T, s *observe.Store) map[string]string {
-	t.Helper()
-	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(weirprometheus.NewCollector(s))
-	families, err := r.Gather()
-	testkit.Must(t, err)
-	all := make(map[string]string)
-	for _, f := range families {
-		all[f.GetName()] = strings.ToLower(f.GetType().String()) + " " + f.GetHelp()
-	}
-	problems, err := testutil.GatherAndLint(r)
-	if err != nil || len(problems) > 0 {
-		t.Errorf("got %v and %v, want metrics in the conventions of Prometheus", problems, err)
-	}
-	return all
-}
 
 func TestCollector_Collect(t *testing.T) {
 	s := observe.New(memstore.New())
