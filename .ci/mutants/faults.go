@@ -44,12 +44,12 @@ var faults = []fault{
 		`"Content-Length", "Etag"`, `"Content-Length", "Content-Encoding", "Etag"`, "echolimit ^TestContract$/^Check$/^compressed$",
 	},
 	{
-		"CONNECT avoids a strict route", "core/rules/routes.go",
-		"others = append(others, clean)", "_ = clean", "core/gate/gatetest ^TestSet_ForRequest_CatchAll$",
+		"CONNECT avoids a strict route", "core/internal/routes/table.go",
+		"others = append(others, clean)", "_ = clean", "core/internal/frameworks ^TestSet_ForRequest_CatchAll$",
 	},
 	{
 		"FirstOf goes on although a handler reads the body", "keyfunc/combine.go",
-		"unread != nil && !used()", "unread != nil && used == nil", "keyfunc ^TestFirstOf_",
+		"unread != nil && !used()", "unread != nil && used == nil", "core/internal/frameworks ^TestFirstOf_",
 	},
 	{
 		"a body that was read before has no key", "keyfunc/body.go",
@@ -57,7 +57,7 @@ var faults = []fault{
 	},
 	{
 		"each spelling of a cookie has a limit", "keyfunc/header.go",
-		"decoded(cookies[0].Value, url.QueryUnescape)", "cookies[0].Value", "keyfunc ^TestValues_Spellings$",
+		"decoded(cookies[0].Value, url.QueryUnescape)", "cookies[0].Value", "core/internal/frameworks ^TestValues_Spellings$",
 	},
 	{
 		"a key server that fails is silent", "keyfunc/jwt_verify.go",

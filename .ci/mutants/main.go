@@ -33,7 +33,7 @@ func main() {
 	out := flag.String("out", "", "a `file` for the table, besides the terminal")
 	flag.Parse()
 
-	root, err := goCommand("", "list", "-m", "-f", "{{.Dir}}")
+	root, err := goCommand("", "list", "-m", "-f", "{{.Dir}}", strings.TrimSuffix(modulePath, "/"))
 	fatal(err)
 	r := &runner{root: strings.TrimSpace(root), limit: *limit}
 	r.dir, err = os.MkdirTemp("", "weir-mutants-")
