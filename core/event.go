@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/hold"
 )
 
 // An event is the record of one decision: the asks, the charges that the Store gets and answers, and
@@ -40,7 +41,7 @@ type more struct {
 
 	rest  []State       // of a Reservation: the States of all lines but the first, once they are made
 	later []raises      // of a Reservation, for each charge; nil until the cost is raised
-	holds *holds        // of a Reservation: its places; nil if it has none
+	holds *hold.Holds   // of a Reservation: its places; nil if it has none
 	begun time.Duration // when its decision was sent, if it has places
 
 	room struct { // so that an event of two rules takes one allocation
@@ -135,9 +136,9 @@ func (e *event) decide(ctx context.Context, asks []Ask, reserved bool) error {
 		if e.more == nil {
 			e.more = new(more)
 		}
-		e.more.begun = sinceStart()
+		e.more.begun = hold.Now()
 		if asks[0].Limiter.local {
-			renewers.sweep(asks[0].Limiter.store)
+			hold.Sweep(asks[0].Limiter.store)
 		}
 	}
 	switch {

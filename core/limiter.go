@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/hold"
 	"github.com/weir-go/weir/internal/argument"
 )
 
@@ -181,18 +182,26 @@ func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error)
 		return false, err
 	}
 	for rules := range slices.Chunk(c.states(), maxResets) {
-		var held []*hold
+		var held []*hold.Hold
 		if l.local && slices.ContainsFunc(rules, Rule.isInFlight) {
-			held = renewers.held(l.store, key, rules)
+			held = hold.Of(l.store, key, ids(rules))
 		}
 		some, err := adjust(ctx, driver.Reset, Ask{Limiter: l, Key: key, Cost: 1}, rules)
 		if err != nil {
 			return false, err
 		}
-		renewers.lose(held)
+		hold.Lose(held)
 		found = found || some
 	}
 	return found, nil
+}
+
+// ids returns the IDs of the compiled forms of rules.
+func ids(rules []Rule) (all []uint64) {
+	for _, r := range rules {
+		all = append(all, r.d.compiled.ID)
+	}
+	return all
 }
 
 // maxResets is the number of states that one call of a Store resets: as many as redisstore accepts.

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/hold"
 )
 
 // A Reservation is a decision about an event whose cost can still be changed or refunded, for
@@ -104,13 +106,35 @@ func (r *Reservation) release(ctx context.Context) error {
 	return r.end(func() error { return r.settle(context.WithoutCancel(ctx), total, func() {}) })
 }
 
+// hold holds the places of r, an admitted event. They are not renewed any more when ctx has ended.
+func (r *Reservation) hold(ctx context.Context) {
+	shared, begun := r.asks()[0].limiter, r.more.begun
+	var places []*hold.Hold
+	for i := range r.charges() {
+		c := &r.charges()[i]
+		if c.Rule.Algorithm != driver.InFlight || c.Cost == 0 { // a shadow that does not fit
+			continue
+		}
+		ends := time.Duration(driver.Never)
+		for _, l := range r.lines() {
+			if most := l.rule.MaxHoldTime(); int(l.charge) == i && most > 0 && most < driver.Never/2 {
+				ends = min(ends, begun+most)
+			}
+		}
+		places = append(places, hold.New(shared.store, shared.local, c, begun, ends))
+	}
+	if len(places) > 0 {
+		r.more.holds = hold.Start(ctx, r, places)
+	}
+}
+
 // end ends the renewals of the places of r, and calls free, which must free them. It wakes callers that
 // wait for them. If free fails, the places can be freed again.
 func (r *Reservation) end(free func() error) error {
 	if r.more == nil || r.more.holds == nil {
 		return free()
 	}
-	ended := r.more.holds.end()
+	ended := r.more.holds.End()
 	err := free()
 	if err != nil {
 		r.repeat()
@@ -123,26 +147,25 @@ func (r *Reservation) end(free func() error) error {
 	return err
 }
 
-// repeat makes renewers free the places of r that may still be taken.
+// repeat frees the places of r that may still be taken in the background.
 func (r *Reservation) repeat() {
-	for _, h := range r.more.holds.places {
-		for i := range r.charges() {
-			c := &r.charges()[i]
-			if c.Cost == 0 || c.Key != h.renew.Key || c.Rule.ID != h.renew.Rule.ID {
-				continue
-			}
-			var limiters []*shared
-			for _, l := range r.lines() {
-				if int(l.charge) == i {
-					limiters = append(limiters, r.asks()[l.ask].limiter)
-				}
-			}
-			renewers.free(h, func() {
-				for _, l := range limiters {
-					l.waiters.wake(h.renew.Key)
-				}
-			})
+	for i := range r.charges() {
+		c := &r.charges()[i]
+		if c.Cost == 0 || c.Rule.Algorithm != driver.InFlight {
+			continue
 		}
+		var limiters []*shared
+		for _, l := range r.lines() {
+			if int(l.charge) == i {
+				limiters = append(limiters, r.asks()[l.ask].limiter)
+			}
+		}
+		key := c.Key
+		r.more.holds.Free(c, func() {
+			for _, l := range limiters {
+				l.waiters.wake(key)
+			}
+		})
 	}
 }
 
@@ -161,7 +184,7 @@ func (r *Reservation) Lost() <-chan struct{} {
 	if r.more == nil || r.more.holds == nil {
 		return nil
 	}
-	return r.more.holds.lost
+	return r.more.holds.Lost()
 }
 
 // hasPlaces reports whether r has places, and whether their Store is local. It ends the effect of the
@@ -170,7 +193,7 @@ func (r *Reservation) hasPlaces() (has, local bool) {
 	if !r.takes || r.more == nil || r.more.holds == nil { // of a decision that this goroutine has made
 		return false, false
 	}
-	r.more.holds.detach()
+	r.more.holds.Detach()
 	return true, r.asks()[0].limiter.local
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/hold"
 )
 
 // raises holds the charges of one rule and key after the first: the Debits of Settle.
@@ -33,7 +34,7 @@ const maxCharges = 16
 
 // reserve makes e ready for changes of its cost, after its decision, which may have reduced the cost. From
 // then on, the Cost of a charge is the part of it that has not been undone, and the Age of its Receipt is
-// when it was charged: the nanoseconds of sinceStart.
+// when it was charged: the nanoseconds of hold.Now.
 func (e *event) reserve(allowed bool) {
 	e.denied = !allowed
 	if charges := e.charges(); len(charges) > 0 && charges[0].AtMost {
@@ -47,7 +48,7 @@ func (e *event) reserve(allowed bool) {
 			continue
 		}
 		if now == 0 {
-			now = sinceStart()
+			now = hold.Now()
 		}
 		c.Receipt.Age = int64(now)
 	}
@@ -116,7 +117,7 @@ func (e *event) settle(ctx context.Context, total func(i, before int) int, begin
 	err := adjustAll(ctx, store, charges)
 	for i, p := range raised {
 		*p = raiseOf(&charges[i])
-		p.receipt.Age = int64(sinceStart())
+		p.receipt.Age = int64(hold.Now())
 	}
 	return err
 }
@@ -201,7 +202,7 @@ func (e *event) undo(i, cost int) driver.Charge {
 // of the age. Without the tolerance, a server clock that runs slower than the clock of this
 // process, or is set back a little every day, would be taken for a clock that stepped back.
 func (p *raise) age() int64 {
-	age := sinceStart() - time.Duration(p.receipt.Age)
+	age := hold.Now() - time.Duration(p.receipt.Age)
 	return max(0, age-age/1000-time.Second).Microseconds()
 }
 
@@ -225,9 +226,3 @@ func (e *event) raise(i int, p raise) *raise {
 	r.all = append(r.all, p)
 	return &r.all[len(r.all)-1]
 }
-
-// sinceStart returns the time since the program was started, by its monotonic clock. It takes a third
-// less time than time.Now.
-func sinceStart() time.Duration { return time.Since(start) }
-
-var start = time.Now()

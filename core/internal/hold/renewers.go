@@ -1,4 +1,4 @@
-package core
+package hold
 
 import (
 	"slices"
@@ -8,17 +8,17 @@ import (
 )
 
 // renewers has all places that this process holds.
-var renewers = renewerList{byStore: make(map[driver.Store]*renewer), garbage: make(map[driver.Store][]*hold)}
+var renewers = renewerList{byStore: make(map[driver.Store]*renewer), garbage: make(map[driver.Store][]*Hold)}
 
 type renewerList struct {
 	mu      sync.Mutex
 	byStore map[driver.Store]*renewer
-	locals  []*hold                  // the local places, at their indexes
-	garbage map[driver.Store][]*hold // those of them whose Reservations are garbage
+	locals  []*Hold                  // the local places, at their indexes
+	garbage map[driver.Store][]*Hold // those of them whose Reservations are garbage
 }
 
 // add makes places last until they are removed.
-func (l *renewerList) add(places []*hold) {
+func (l *renewerList) add(places []*Hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range places {
@@ -46,7 +46,7 @@ func (l *renewerList) of(s driver.Store) *renewer {
 
 // free frees h, whose release has failed, in the background: it repeats the Undo until it has a reply, or until
 // the lease has ended. It then calls freed.
-func (l *renewerList) free(h *hold, freed func()) {
+func (l *renewerList) free(h *Hold, freed func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if h.local || !h.ended || h.frees {
@@ -54,14 +54,14 @@ func (l *renewerList) free(h *hold, freed func()) {
 	}
 	h.renew.Op, h.frees, h.failed, h.freed = driver.Undo, true, true, freed
 	if !h.calling { // otherwise the renewer does it after the call
-		h.schedule(sinceStart())
+		h.schedule(Now())
 		l.of(h.store).push(h)
 	}
 }
 
 // remove ends the renewals of places that are about to be freed. It reports whether one of them has not
 // ended before.
-func (l *renewerList) remove(places []*hold) (ended bool) {
+func (l *renewerList) remove(places []*Hold) (ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range places {
@@ -79,7 +79,7 @@ func (l *renewerList) remove(places []*hold) (ended bool) {
 }
 
 // endLocal ends h, a local place, unless it has ended. It is called with the mutex.
-func (l *renewerList) endLocal(h *hold) {
+func (l *renewerList) endLocal(h *Hold) {
 	if h.ended {
 		return
 	}
@@ -95,14 +95,14 @@ func (l *renewerList) endLocal(h *hold) {
 }
 
 // stop ends the renewals of h, which lapses at the end of its lease.
-func (l *renewerList) stop(h *hold) {
+func (l *renewerList) stop(h *Hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.setStopped(h, true)
 }
 
 // contextEnded ends the renewals of places, unless keep was faster.
-func (l *renewerList) contextEnded(places []*hold) {
+func (l *renewerList) contextEnded(places []*Hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range places {
@@ -111,7 +111,7 @@ func (l *renewerList) contextEnded(places []*hold) {
 }
 
 // keep undoes contextEnded.
-func (l *renewerList) keep(places []*hold) {
+func (l *renewerList) keep(places []*Hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range places {
@@ -120,11 +120,11 @@ func (l *renewerList) keep(places []*hold) {
 	}
 }
 
-func (l *renewerList) setStopped(h *hold, stopped bool) {
+func (l *renewerList) setStopped(h *Hold, stopped bool) {
 	if h.ended || h.stopped == stopped {
 		return
 	}
-	now := sinceStart()
+	now := Now()
 	if h.stopped = stopped; h.local {
 		h.watch(now)
 	} else if h.index >= 0 {
@@ -135,7 +135,7 @@ func (l *renewerList) setStopped(h *hold, stopped bool) {
 // abandon ends the renewals of places whose Reservation has become garbage. It runs outside of the bubble
 // of testing/synctest that they may belong to, so it uses no timer, no channel and no Store. The next
 // decision about places in a local Store frees them.
-func (l *renewerList) abandon(places []*hold) {
+func (l *renewerList) abandon(places []*Hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range places {
@@ -148,7 +148,7 @@ func (l *renewerList) abandon(places []*hold) {
 // sweep frees the abandoned places in s, a local Store.
 func (l *renewerList) sweep(s driver.Store) {
 	l.mu.Lock()
-	abandoned := slices.DeleteFunc(l.garbage[s], func(h *hold) bool { return h.ended })
+	abandoned := slices.DeleteFunc(l.garbage[s], func(h *Hold) bool { return h.ended })
 	delete(l.garbage, s)
 	l.mu.Unlock()
 	for _, h := range abandoned {
@@ -157,7 +157,7 @@ func (l *renewerList) sweep(s driver.Store) {
 }
 
 // lapse frees h, a local place whose lease has ended, unless it has ended or is renewed again.
-func (l *renewerList) lapse(h *hold) {
+func (l *renewerList) lapse(h *Hold) {
 	l.mu.Lock()
 	lapsed := h.stopped && !h.ended
 	if lapsed {
@@ -170,13 +170,12 @@ func (l *renewerList) lapse(h *hold) {
 	}
 }
 
-// held returns the places of key in the states of rules, if s is a local Store.
-func (l *renewerList) held(s driver.Store, key string, rules []Rule) (places []*hold) {
+// held returns the places of key in the states of the rules with ids, if s is a local Store.
+func (l *renewerList) held(s driver.Store, key string, ids []uint64) (places []*Hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range l.locals {
-		is := func(r Rule) bool { return r.d.compiled.ID == h.renew.Rule.ID }
-		if h.store == s && h.renew.Key == key && slices.ContainsFunc(rules, is) {
+		if h.store == s && h.renew.Key == key && slices.Contains(ids, h.renew.Rule.ID) {
 			places = append(places, h)
 		}
 	}
@@ -184,7 +183,7 @@ func (l *renewerList) held(s driver.Store, key string, rules []Rule) (places []*
 }
 
 // lose ends places that a Reset has freed.
-func (l *renewerList) lose(places []*hold) {
+func (l *renewerList) lose(places []*Hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range places {

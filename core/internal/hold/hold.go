@@ -1,4 +1,5 @@
-package core
+// Package hold renews the places of in-flight rules that this process holds, until their events end.
+package hold
 
 import (
 	"context"
@@ -9,9 +10,9 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A hold is a place that a Reservation has taken, apart from the Reservation, which may become garbage.
-// The mutex of renewers guards the fields that change. All times are those of sinceStart.
-type hold struct {
+// A Hold is a place that a Reservation has taken, apart from the Reservation, which may become garbage.
+// The mutex of renewers guards the fields that change. All times are those of Now.
+type Hold struct {
 	store driver.Store
 	local bool          // the place does not lapse, see driver.Local
 	renew driver.Charge // a Renew of the place
@@ -19,7 +20,7 @@ type hold struct {
 	lost  chan struct{} // closed when the place has lapsed; that of the Reservation, unless the rule is a shadow
 
 	renewed time.Duration // when the last renewal, or the decision, was sent
-	kept    bool          // the end of the context does not matter: see holds.detach
+	kept    bool          // the end of the context does not matter: see Holds.Detach
 	stopped bool          // the place is not renewed any more
 	ended   bool          // the place is freed or has lapsed
 	calling bool          // a call about the place is under way
@@ -32,58 +33,78 @@ type hold struct {
 	timer *time.Timer   // local: until MaxHold or until the lease ends; or nil
 }
 
-// holds are the places of a Reservation.
-type holds struct {
-	places  []*hold
+// Holds are the places of a Reservation.
+type Holds struct {
+	places  []*Hold
 	lost    chan struct{} // closed when a place of an enforced rule has lapsed
 	unbind  func() bool   // ends the effect of the context
 	cleanup runtime.Cleanup
 }
 
-// hold holds the places of r, an admitted event. They are not renewed any more when ctx has ended.
-func (r *Reservation) hold(ctx context.Context) {
-	shared, begun := r.asks()[0].limiter, r.more.begun
-	all := &holds{lost: make(chan struct{})}
-	for i := range r.charges() {
-		c := &r.charges()[i]
-		if c.Rule.Algorithm != driver.InFlight || c.Cost == 0 { // a shadow that does not fit
-			continue
-		}
-		h := &hold{
-			store: shared.store, local: shared.local, lost: all.lost, renewed: begun, ends: driver.Never, index: -1,
-			renew: driver.Charge{Key: c.Key, Rule: c.Rule, Op: driver.Renew, Cost: 1, Receipt: c.Receipt},
-		}
-		if h.renew.Receipt.Age = 0; c.Rule.Shadow {
+// New returns a Hold of the place that c, a Spend, has taken in s at begun. It is renewed until ends. If local is set, it
+// does not lapse, see [driver.Local].
+func New(s driver.Store, local bool, c *driver.Charge, begun, ends time.Duration) *Hold {
+	h := &Hold{
+		store: s, local: local, renewed: begun, ends: ends, index: -1,
+		renew: driver.Charge{Key: c.Key, Rule: c.Rule, Op: driver.Renew, Cost: 1, Receipt: c.Receipt},
+	}
+	h.renew.Receipt.Age = 0
+	return h
+}
+
+// Start renews places until ctx ends, owner is garbage or [Holds.End] is called.
+func Start[T any](ctx context.Context, owner *T, places []*Hold) *Holds {
+	all := &Holds{places: places, lost: make(chan struct{})}
+	for _, h := range places {
+		if h.lost = all.lost; h.renew.Rule.Shadow {
 			h.lost = make(chan struct{})
 		}
-		for _, l := range r.lines() {
-			if most := l.rule.MaxHoldTime(); int(l.charge) == i && most > 0 && most < driver.Never/2 {
-				h.ends = min(h.ends, begun+most)
-			}
-		}
-		all.places = append(all.places, h)
 	}
-	if len(all.places) == 0 {
-		return
-	}
-	r.more.holds = all
-	renewers.add(all.places)
-	all.cleanup = runtime.AddCleanup(r, renewers.abandon, all.places)
+	renewers.add(places)
+	all.cleanup = runtime.AddCleanup(owner, renewers.abandon, places)
 	if ctx.Done() != nil {
-		places := all.places
 		all.unbind = context.AfterFunc(ctx, func() { renewers.contextEnded(places) })
+	}
+	return all
+}
+
+// Lost returns the channel that is closed when a place of an enforced rule has lapsed.
+func (a *Holds) Lost() <-chan struct{} { return a.lost }
+
+// Free frees the place of c, whose release has failed, in the background: it repeats the Undo until it has a reply, or
+// until the lease has ended. It then calls freed.
+func (a *Holds) Free(c *driver.Charge, freed func()) {
+	for _, h := range a.places {
+		if h.renew.Key == c.Key && h.renew.Rule.ID == c.Rule.ID {
+			renewers.free(h, freed)
+		}
 	}
 }
 
-// detach undoes the effect of the context of the decision.
-func (a *holds) detach() {
+// Sweep frees the places in s, a local Store, whose owners are garbage.
+func Sweep(s driver.Store) { renewers.sweep(s) }
+
+// Of returns the places of key in the states of the rules with ids, if s is a local Store.
+func Of(s driver.Store, key string, ids []uint64) []*Hold { return renewers.held(s, key, ids) }
+
+// Lose ends places that a Reset has freed.
+func Lose(places []*Hold) { renewers.lose(places) }
+
+// Now returns the time since the program was started, by its monotonic clock. It takes a third less time than
+// [time.Now].
+func Now() time.Duration { return time.Since(start) }
+
+var start = time.Now()
+
+// Detach undoes the effect of the context of the decision.
+func (a *Holds) Detach() {
 	if a.unbind != nil && !a.unbind() { // the context has ended, and contextEnded may not have begun; or it is detached
 		renewers.keep(a.places)
 	}
 }
 
-// end ends the renewals of places that are about to be freed. It reports whether they have not ended before.
-func (a *holds) end() (ended bool) {
+// End ends the renewals of places that are about to be freed. It reports whether they have not ended before.
+func (a *Holds) End() (ended bool) {
 	if a.unbind != nil {
 		a.unbind()
 	}
@@ -92,15 +113,15 @@ func (a *holds) end() (ended bool) {
 }
 
 // lease returns the time for which the place lasts without a renewal.
-func (h *hold) lease() time.Duration { return h.renew.Rule.Hold }
+func (h *Hold) lease() time.Duration { return h.renew.Rule.Hold }
 
 // sharesState reports whether h and o are places of one key and rule.
-func (h *hold) sharesState(o *hold) bool {
+func (h *Hold) sharesState(o *Hold) bool {
 	return h.renew.Key == o.renew.Key && h.renew.Rule.ID == o.renew.Rule.ID
 }
 
 // watch sets the timer of a local place. It is called with the mutex, as are the following methods.
-func (h *hold) watch(now time.Duration) {
+func (h *Hold) watch(now time.Duration) {
 	if h.timer != nil {
 		h.timer.Stop()
 	}
@@ -118,7 +139,7 @@ const freeInterval = 250 * time.Millisecond
 // schedule sets when the renewer looks at h next: after a third of its lease or a little later, so that
 // places that were taken at one moment are not renewed at one moment; sooner after a renewal that failed;
 // or at the end of the lease.
-func (h *hold) schedule(now time.Duration) {
+func (h *Hold) schedule(now time.Duration) {
 	step := h.lease() / 12
 	switch {
 	case h.frees:
@@ -133,10 +154,10 @@ func (h *hold) schedule(now time.Duration) {
 }
 
 // end returns the time at which the place lapses unless it is renewed. It does not lapse before.
-func (h *hold) end() time.Duration { return h.renewed + h.lease() }
+func (h *Hold) end() time.Duration { return h.renewed + h.lease() }
 
 // lapsed notes that the place has lapsed.
-func (h *hold) lapsed() {
+func (h *Hold) lapsed() {
 	if h.frees {
 		return // the event has ended
 	}
@@ -149,7 +170,7 @@ func (h *hold) lapsed() {
 }
 
 // free frees a local place. It is called without the mutex.
-func (h *hold) free() {
+func (h *Hold) free() {
 	undo := h.renew
 	undo.Op = driver.Undo
 	_ = h.store.Adjust(context.Background(), []driver.Charge{undo}) // in this process, so it does not fail

@@ -1,4 +1,4 @@
-package core
+package hold
 
 import (
 	"container/heap"
@@ -47,7 +47,7 @@ func newRenewer(s driver.Store) *renewer {
 }
 
 // of returns the renewals that h belongs to.
-func (r *renewer) of(h *hold) *renewals {
+func (r *renewer) of(h *Hold) *renewals {
 	if h.failed {
 		return &r.failing
 	}
@@ -55,14 +55,14 @@ func (r *renewer) of(h *hold) *renewals {
 }
 
 // push adds h, and lets the goroutine look if h is due first.
-func (r *renewer) push(h *hold) {
+func (r *renewer) push(h *Hold) {
 	if heap.Push(&r.of(h).holds, h); h.index == 0 {
 		r.look()
 	}
 }
 
 // remove removes h, which is in no call.
-func (r *renewer) remove(h *hold) {
+func (r *renewer) remove(h *Hold) {
 	heap.Remove(&r.of(h).holds, h.index)
 	if len(r.healthy.holds)+len(r.failing.holds) == 0 {
 		r.look()
@@ -70,7 +70,7 @@ func (r *renewer) remove(h *hold) {
 }
 
 // reschedule sets when h, which is in no call, is due.
-func (r *renewer) reschedule(h *hold, now time.Duration) {
+func (r *renewer) reschedule(h *Hold, now time.Duration) {
 	h.schedule(now)
 	heap.Fix(&r.of(h).holds, h.index)
 	r.look()
@@ -105,7 +105,7 @@ func (r *renewer) run() {
 func (r *renewer) renewDue() (wait time.Duration, done bool) {
 	renewers.mu.Lock()
 	defer renewers.mu.Unlock()
-	now := sinceStart()
+	now := Now()
 	wait, done = driver.Never, true
 	for _, q := range []*renewals{&r.healthy, &r.failing} {
 		for q.calling < q.most {
@@ -136,8 +136,8 @@ func (r *renewer) renewDue() (wait time.Duration, done bool) {
 
 // takeDue takes places that have to be renewed, for one call: one place of a key and rule at most, see
 // [driver.Store]. If one is due, others are that will be due soon. It drops places whose leases have ended.
-func (r *renewals) takeDue(now time.Duration) (batch []*hold) {
-	var others []*hold // whose key and rule are in batch
+func (r *renewals) takeDue(now time.Duration) (batch []*Hold) {
+	var others []*Hold // whose key and rule are in batch
 	defer func() {
 		for _, h := range others {
 			heap.Push(&r.holds, h)
@@ -155,7 +155,7 @@ func (r *renewals) takeDue(now time.Duration) (batch []*hold) {
 			h.schedule(now)
 			heap.Fix(&r.holds, 0)
 		case slices.ContainsFunc(batch, h.sharesState):
-			if others = append(others, heap.Pop(&r.holds).(*hold)); len(others) == maxRenewals {
+			if others = append(others, heap.Pop(&r.holds).(*Hold)); len(others) == maxRenewals {
 				return batch
 			}
 		default:
@@ -187,13 +187,13 @@ func (r *renewals) dropLapsed(now time.Duration) time.Duration {
 var errStore = errors.New("the store")
 
 // renew renews the places of batch, which are of q, or frees them, in one call, which ends before their leases.
-func (r *renewer) renew(q *renewals, batch []*hold, charges []driver.Charge, now time.Duration) {
+func (r *renewer) renew(q *renewals, batch []*Hold, charges []driver.Charge, now time.Duration) {
 	timeout := time.Duration(driver.Never)
 	for _, h := range batch {
 		timeout = min(timeout, h.lease()/3, h.end()-now)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	sent := sinceStart()
+	sent := Now()
 	returned, err := call.Detached(ctx, errStore, nil, func() ([]driver.Charge, error) {
 		return charges, r.store.Adjust(ctx, charges)
 	})
@@ -207,7 +207,7 @@ func (r *renewer) renew(q *renewals, batch []*hold, charges []driver.Charge, now
 	renewers.mu.Lock()
 	defer renewers.mu.Unlock()
 	q.calling--
-	now = sinceStart()
+	now = Now()
 	all := true
 	for i, h := range batch {
 		h.calling = false
@@ -238,7 +238,7 @@ func (r *renewer) renew(q *renewals, batch []*hold, charges []driver.Charge, now
 }
 
 // A holdHeap is a heap of holds, the one that is due first at its top.
-type holdHeap []*hold
+type holdHeap []*Hold
 
 func (q holdHeap) Len() int           { return len(q) }
 func (q holdHeap) Less(i, j int) bool { return q[i].due < q[j].due }
@@ -250,7 +250,7 @@ func (q holdHeap) Swap(i, j int) {
 
 // Push implements [heap.Interface].
 func (q *holdHeap) Push(x any) {
-	h := x.(*hold)
+	h := x.(*Hold)
 	h.index = len(*q)
 	*q = append(*q, h)
 }
