@@ -184,7 +184,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error)
 	for rules := range slices.Chunk(c.states(), maxResets) {
 		var held []*hold.Hold
 		if l.local && slices.ContainsFunc(rules, Rule.isInFlight) {
-			held = hold.Of(l.store, key, ids(rules))
+			held = hold.Held(l.store, key, ids(rules))
 		}
 		some, err := adjust(ctx, driver.Reset, Ask{Limiter: l, Key: key, Cost: 1}, rules)
 		if err != nil {

@@ -4,8 +4,8 @@
 //	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
 //	api := core.Must(core.New(redisstore.New(rdb), core.SlidingWindow("api", core.PerMinute(100))))
 //
-// An application that has to go on while Redis is down uses package resilient, which contains this
-// Store.
+// An application that has to go on while Redis is down uses package resilient, in the folder of that name below this
+// package, which combines this Store with a backup in memory.
 //
 // A Lua script makes a decision, regardless of the number of rules, in one round trip. The script is
 // atomic and takes the time from the server's clock.

@@ -1,7 +1,7 @@
 // Package rules reads limits from configuration files, in YAML or JSON. [Parse] checks a file, and
-// the command weir does the same before a file is used:
+// the command of module github.com/weir-go/weir/cmd/weir does the same before a file is used:
 //
-//	go run github.com/weir-go/weir/cmd/weir check limits.yaml
+//	weir check limits.yaml
 //
 // A [Set] makes ordinary limiters of the policies of a file, and changes their limits when the file
 // changes:

@@ -84,8 +84,8 @@ func (a *Holds) Free(c *driver.Charge, freed func()) {
 // Sweep frees the places in s, a local Store, whose owners are garbage.
 func Sweep(s driver.Store) { renewers.sweep(s) }
 
-// Of returns the places of key in the states of the rules with ids, if s is a local Store.
-func Of(s driver.Store, key string, ids []uint64) []*Hold { return renewers.held(s, key, ids) }
+// Held returns the places of key in the states of the rules with ids, if s is a local Store.
+func Held(s driver.Store, key string, ids []uint64) []*Hold { return renewers.held(s, key, ids) }
 
 // Lose ends places that a Reset has freed.
 func Lose(places []*Hold) { renewers.lose(places) }
