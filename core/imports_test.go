@@ -13,12 +13,13 @@ const module = "github.com/weir-go/weir/"
 // point down only, and packages of one level do not import each other. core/redisstore/resilient is
 // above the stores that it combines.
 var allowed = map[string][]string{
-	"core":                      {"core/driver", "internal/argument", "core/internal/call", "core/internal/hold", "core/internal/unexported"},
+	"core":                      {"core/driver", "internal/argument", "core/internal/call", "core/internal/hold", "core/internal/unexported", "core/internal/waiters"},
 	"core/driver":               {},
 	"core/rules":                {"core", "core/driver", "internal/argument", "core/internal/call", "core/internal/keyhash", "core/internal/memo", "core/internal/routes", "internal/sampler", "core/internal/unexported", "github.com/maypok86/otter/v2", "github.com/redis/go-redis/v9", "go.yaml.in/yaml/v4"},
 	"internal/argument":         {},
 	"core/internal/call":        {},
 	"core/internal/hold":        {"core/driver", "core/internal/call"},
+	"core/internal/waiters":     {},
 	"core/internal/keyhash":     {},
 	"core/internal/memo":        {},
 	"core/internal/routes":      {"core/internal/memo"},

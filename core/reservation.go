@@ -141,7 +141,7 @@ func (r *Reservation) end(free func() error) error {
 	}
 	for _, l := range r.lines() {
 		if ended && l.charge >= 0 && l.rule.isInFlight() {
-			r.asks()[l.ask].limiter.waiters.wake(r.charges()[l.charge].Key)
+			r.asks()[l.ask].limiter.waiters.Wake(r.charges()[l.charge].Key)
 		}
 	}
 	return err
@@ -163,7 +163,7 @@ func (r *Reservation) repeat() {
 		key := c.Key
 		r.more.holds.Free(c, func() {
 			for _, l := range limiters {
-				l.waiters.wake(key)
+				l.waiters.Wake(key)
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/waiters"
 )
 
 // shared is the part of a Limiter that it shares with its views.
@@ -15,7 +16,7 @@ type shared struct {
 	local    bool             // store is a driver.Local
 	now      func() time.Time // the clock for the calendar of quotas
 	current  atomic.Pointer[ruleSet]
-	waiters  waiters
+	waiters  waiters.List[view]
 }
 
 // A view selects the rules of a Limiter for an event.

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/waiters"
 )
 
 // maxWaiters is the largest number of concurrent calls of Wait of one Limiter.
@@ -101,17 +100,17 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (*R
 			return nil, ErrNeverAdmitted
 		}
 	}
-	w := &waiter{n: n} // waits for no other caller
+	w := &waiters.Waiter[view]{N: n} // waits for no other caller
 	if waits {
-		if w, err = l.waiters.join(key, n, chosen.view); err != nil {
-			return nil, err
+		if w = l.waiters.Join(key, n, chosen.view, maxWaiters); w == nil {
+			return nil, fmt.Errorf("%w: %d", ErrTooManyWaiters, maxWaiters)
 		}
-		defer l.waiters.leave(key, w)
+		defer l.waiters.Leave(key, w)
 		if err := l.checkWait(ctx, key, w); err != nil {
 			return nil, err
 		}
 		select {
-		case <-w.first:
+		case <-w.First:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -119,7 +118,7 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (*R
 	for poll := minPoll; ; {
 		// From the charge on, the Store counts the event. l.waiters stops counting it before the charge:
 		// later callers may then miss the event for a moment, but never count it twice.
-		l.waiters.setCost(w, 0)
+		l.waiters.SetCost(w, 0)
 		replaced := l.current.Load().replaced
 		if left := left(ctx); left != Never {
 			a.MaxDelay = max(1, left-time.Microsecond) // deny the event if its delay would reach the deadline
@@ -145,13 +144,13 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (*R
 		if err := tooLate(ctx, d, 0, n); err != nil {
 			return nil, err
 		}
-		l.waiters.setCost(w, n)
+		l.waiters.SetCost(w, n)
 		wait := d.RetryAfter
 		if d.estimated() {
 			wait = poll/2 + rand.N(poll/2)
 			poll = min(2*poll, maxPoll)
 		}
-		if err := sleep(ctx, wait, replaced, w.freed); err != nil {
+		if err := sleep(ctx, wait, replaced, w.Freed); err != nil {
 			return nil, err
 		}
 	}
@@ -165,21 +164,21 @@ const (
 )
 
 // checkWait returns ErrDeadlineTooNear if w must wait for earlier callers until the deadline.
-func (l *Limiter) checkWait(ctx context.Context, key string, w *waiter) error {
+func (l *Limiter) checkWait(ctx context.Context, key string, w *waiters.Waiter[view]) error {
 	if left(ctx) == Never {
 		return nil
 	}
 	for {
-		ahead := l.waiters.ahead(key, w)
+		ahead := l.waiters.Ahead(key, w)
 		if ahead == 0 {
 			return nil // the decision of w, when it is the first, shows whether it is too late
 		}
-		d, err := AllowTogether(ctx, Ask{Limiter: l, Key: key, Cost: saturated(ahead, w.n), Peek: true, attempt: always})
+		d, err := AllowTogether(ctx, Ask{Limiter: l, Key: key, Cost: saturated(ahead, w.N), Peek: true, attempt: always})
 		if err != nil {
 			return err
 		}
 		// If an earlier waiter was admitted meanwhile, the Peek may have counted its cost twice.
-		if err = tooLate(ctx, d, ahead, w.n); err == nil || l.waiters.ahead(key, w) == ahead {
+		if err = tooLate(ctx, d, ahead, w.N); err == nil || l.waiters.Ahead(key, w) == ahead {
 			return err
 		}
 	}
@@ -284,88 +283,4 @@ func sleep(ctx context.Context, d time.Duration, replaced, freed <-chan struct{}
 	case <-freed:
 	}
 	return ctx.Err()
-}
-
-// waiters holds the callers of Wait for each key, in the order of arrival. The zero value is empty.
-type waiters struct {
-	mu    sync.Mutex
-	byKey map[string][]*waiter
-	n     int // the number of waiters of all keys
-}
-
-// A waiter is one call of Wait. Only the first waiter of a key calls the Store. Other waiters wait.
-type waiter struct {
-	first chan struct{} // closed when this waiter is the first of its key
-	freed chan struct{} // receives a value when a place of the key is free, and this waiter is the first
-	n     int           // the cost of its event
-	view  view          // the limits when it was called
-	cost  int           // n, or 0 while the Store may have counted it; guarded by the mutex of waiters
-}
-
-// join adds a waiter after all other waiters of key.
-func (l *waiters) join(key string, n int, v view) (*waiter, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.n == maxWaiters {
-		return nil, fmt.Errorf("%w: %d", ErrTooManyWaiters, l.n)
-	}
-	if l.byKey == nil {
-		l.byKey = make(map[string][]*waiter)
-	}
-	w := &waiter{first: make(chan struct{}), freed: make(chan struct{}, 1), n: n, view: v, cost: n}
-	if len(l.byKey[key]) == 0 {
-		close(w.first)
-	}
-	l.byKey[key] = append(l.byKey[key], w)
-	l.n++
-	return w, nil
-}
-
-// wake lets the first waiter of key ask again.
-func (l *waiters) wake(key string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if list := l.byKey[key]; len(list) > 0 {
-		select {
-		case list[0].freed <- struct{}{}:
-		default:
-		}
-	}
-}
-
-func (l *waiters) setCost(w *waiter, cost int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	w.cost = cost
-}
-
-// ahead returns the cost of the waiters of key before w that have its limits. Other limits may have
-// states of their own, or make the cost a smaller part of the state.
-func (l *waiters) ahead(key string, w *waiter) (cost int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, o := range l.byKey[key] {
-		if o == w {
-			break
-		}
-		if o.view == w.view {
-			cost = saturated(cost, o.cost)
-		}
-	}
-	return cost
-}
-
-// leave removes w. If w was the first waiter of its key, the next waiter becomes the first.
-func (l *waiters) leave(key string, w *waiter) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	i := slices.Index(l.byKey[key], w)
-	l.byKey[key] = slices.Delete(l.byKey[key], i, i+1)
-	l.n--
-	switch rest := l.byKey[key]; {
-	case len(rest) == 0:
-		delete(l.byKey, key)
-	case i == 0:
-		close(rest[0].first)
-	}
 }
