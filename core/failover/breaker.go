@@ -178,7 +178,7 @@ func (b *breaker) isNew(cause error) bool {
 // maxConsecutive failures in a row, unless a call that began within aliveFor has succeeded, or when
 // a window has at least minCalls calls and maxConsecutive failures, and half of the calls failed. In both cases, a
 // probe must have failed, too, unless there are maxUnprobed failures in a row, or nothing shows that the primary
-// was alive lately.
+// was alive lately. While probes succeed, only maxUnprobed failures without a success for relapsePeriod open it.
 func (b *breaker) fail(begun, now time.Duration, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -199,7 +199,8 @@ func (b *breaker) fail(begun, now time.Duration, cause error) {
 	gone := probed || b.State() == halfOpen || silent >= relapsePeriod
 	dead := silent >= b.aliveFor && (b.consecutive >= maxConsecutive && gone || b.consecutive >= maxUnprobed)
 	sick := b.failed+b.succeeded >= minCalls && b.failed >= b.succeeded && b.failures >= maxConsecutive && gone
-	if (dead || sick) && !(probed && b.alive) {
+	lost := dead && silent >= relapsePeriod && b.consecutive >= maxUnprobed // although probes may succeed
+	if lost || (dead || sick) && !(probed && b.alive) {
 		b.open(now, cause)
 	}
 }

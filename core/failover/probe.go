@@ -93,6 +93,9 @@ func (p *prober) probeOpen() {
 	p.mu.Lock()
 	p.suspect = false
 	p.mu.Unlock()
+	if !ok {
+		p.samples.skip()
+	}
 	p.renews.Store(!ok)
 	p.breaker.probed(p.now(), ok)
 }

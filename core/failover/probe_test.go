@@ -142,3 +142,37 @@ func TestProber_WritesRefused(t *testing.T) {
 		})
 	}
 }
+
+// After a relapse, several probes have to succeed in a row. A sample whose key the primary cannot decide does not keep
+// the breaker open.
+func TestProber_OneSampleFails(t *testing.T) {
+	eachPair(t, func(t *testing.T, p *pair) {
+		p.leave()
+		p.comeBack()
+		for _, key := range []string{"a", "b", "c", "poison"} {
+			p.allow(key)
+			time.Sleep(20 * time.Millisecond)
+		}
+		p.leave()
+		p.set(storetest.FailFor(errDown, func(key string) bool { return key == "poison" }))
+		for i := range 2000 {
+			p.allow(fmt.Sprint("key ", i))
+			time.Sleep(time.Millisecond)
+		}
+		p.is(failover.Primary)
+	})
+}
+
+// A primary whose probes succeed, and which decides nothing, is left after half a minute.
+func TestProber_OnlyProbesSucceed(t *testing.T) {
+	eachPair(t, func(t *testing.T, p *pair) {
+		p.primary.OnProbe = func(context.Context, []driver.Charge) error { return nil }
+		p.allow("k")
+		p.set(hang)
+		for begun := time.Now(); p.Stats().Outages == 0; {
+			if p.allow("k"); time.Since(begun) > 35*time.Second {
+				t.Fatalf("got %+v after 35 s, expected an outage", p.Stats())
+			}
+		}
+	})
+}

@@ -24,13 +24,20 @@ type samples struct {
 	turn int               // see next
 }
 
-// next returns the sample for the next probe: that of a call that failed, if it is new, and then each in turn.
+// next returns the sample for the next probe: that of a call that failed, if it is new, and then each in turn, see skip.
 func (s *samples) next() []driver.Charge {
 	all := s.all()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return all[s.turn%len(all)]
+}
+
+// skip makes next return another sample, after a probe has failed. Otherwise the same one is probed until the breaker
+// closes: another one may be about a part that is down.
+func (s *samples) skip() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.turn++
-	return all[(s.turn-1)%len(all)]
 }
 
 // all returns the samples.

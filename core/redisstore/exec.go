@@ -10,6 +10,7 @@ import (
 // An executor executes the scripts of calls.
 type executor struct {
 	counters
+	freers    atomic.Int64 // at work
 	sender    sender
 	timeout   time.Duration // of the Store
 	clock     func() string // set by tests, Unix microseconds; nil for the clock of the server

@@ -2,8 +2,8 @@ package redisstore
 
 import (
 	"context"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
@@ -18,11 +18,11 @@ type freer struct {
 	mu      sync.Mutex
 	number  int64       // of the places; 0 until the decision is sent
 	call    call        // the undos of the places that were not found
-	begun   time.Time   // when the caller left
-	timer   *time.Timer // for the next undo; nil before the caller has left
+	begun   time.Time   // when the undos began
+	timer   *time.Timer // for the next undo; nil if none is planned
 	calling bool        // an undo is under way
-	again   bool        // another one has to follow at once
-	over    bool
+	follows bool        // another one has to follow at once
+	over    bool        // no place is taken, or all were found
 }
 
 const (
@@ -30,11 +30,12 @@ const (
 	replyDelay = 250 * time.Millisecond
 	// freePause is the shortest pause after an undo.
 	freePause = 500 * time.Millisecond
+	// lastCall is the time after which an undo that finds no place is the last one: a connection without a reply is
+	// closed before, and Redis has executed all that it has received.
+	lastCall = 10 * time.Second
 	// maxFreers bounds the freers at work, and so the memory that they occupy while Redis is down.
 	maxFreers = 10_000
 )
-
-var freers atomic.Int64
 
 func newFreer(e *executor) *freer { return &freer{executor: e, call: call{repeated: true}} }
 
@@ -43,6 +44,16 @@ func (f *freer) add(charge *driver.Charge, key string) {
 	f.call.charges = append(f.call.charges, driver.Charge{Key: charge.Key, Rule: charge.Rule, Op: driver.Undo, Cost: 1})
 	f.call.keys = append(f.call.keys, key)
 	f.hold = max(f.hold, time.Duration(charge.Rule.Constants.Period)*time.Microsecond)
+}
+
+// again returns a freer for the same decision, which was not executed and is sent again.
+func (f *freer) again() *freer {
+	f.stop()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	next := newFreer(f.executor)
+	next.hold, next.call.charges, next.call.keys = f.hold, slices.Clone(f.call.charges), slices.Clone(f.call.keys)
+	return next
 }
 
 // sent notes that the decision is sent, with the number of its places.
@@ -59,14 +70,14 @@ func (f *freer) start(after time.Duration) {
 	defer f.mu.Unlock()
 	switch {
 	case f.over:
-	case f.timer == nil && freers.Add(1) > maxFreers:
-		freers.Add(-1)
-	case f.timer == nil:
-		f.begun, f.timer = time.Now(), time.AfterFunc(after, f.try)
 	case f.calling:
-		f.again = true // Redis may have executed the undo before the decision
-	default:
+		f.follows = true // Redis may have executed the undo before the decision
+	case f.timer != nil:
 		f.timer.Reset(after)
+	case f.executor.freers.Add(1) > maxFreers:
+		f.executor.freers.Add(-1)
+	default:
+		f.begun, f.timer = time.Now(), time.AfterFunc(after, f.try)
 	}
 }
 
@@ -74,40 +85,48 @@ func (f *freer) start(after time.Duration) {
 func (f *freer) stop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.over && f.timer != nil {
-		f.timer.Stop()
-		freers.Add(-1)
-	}
 	f.over = true
+	f.rest()
 }
 
-// try sends an undo, unless the decision was not sent, and plans the next one.
+// rest ends the plan for the next undo. It is called with mu.
+func (f *freer) rest() {
+	if f.timer != nil {
+		f.timer.Stop()
+		f.timer = nil
+		f.executor.freers.Add(-1)
+	}
+}
+
+// try sends an undo, and plans the next one. A decision that was not sent needs none.
 func (f *freer) try() {
 	f.mu.Lock()
+	if f.over || f.number == 0 || f.calling {
+		f.rest()
+		f.mu.Unlock()
+		return
+	}
 	f.calling = true
 	c := f.call
 	for i := range c.charges {
 		c.charges[i].Receipt = driver.Receipt{At: f.number}
 	}
 	f.mu.Unlock()
-	if c.charges[0].Receipt.At != 0 {
-		f.executor.exec(context.Background(), time.Now().Add(f.executor.timeout), &c)
-	}
+	f.executor.exec(context.Background(), time.Now().Add(f.executor.timeout), &c)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calling = false
 	f.drop(&c)
 	past := time.Since(f.begun)
+	f.over = f.over || len(f.call.charges) == 0 || past >= f.hold || past >= lastCall && c.err == nil
 	switch {
 	case f.over:
-	case f.number == 0 || len(f.call.charges) == 0 || past >= f.hold:
-		f.over = true
-		freers.Add(-1)
-	case f.again:
-		f.again = false
+		f.rest()
+	case f.follows:
+		f.follows = false
 		f.timer.Reset(0)
 	default:
-		f.timer.Reset(max(freePause, past/16))
+		f.timer.Reset(max(freePause, past/8))
 	}
 }
 

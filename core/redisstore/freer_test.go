@@ -1,8 +1,11 @@
 package redisstore_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,6 +106,110 @@ func TestFreer_UndoBeforeTake(t *testing.T) {
 				}
 				return nil
 			})
+		})
+	}
+}
+
+// A failingOnce is a hook that makes one script fail with err, which proves that the node has not executed it, and then
+// calls after.
+type failingOnce struct {
+	armed atomic.Bool
+	err   error
+	after func()
+}
+
+func (h *failingOnce) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *failingOnce) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if strings.HasPrefix(cmd.Name(), "eval") && h.armed.CompareAndSwap(true, false) {
+			cmd.SetErr(h.err)
+			h.after()
+			return h.err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h *failingOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+type redisError string
+
+func (e redisError) Error() string { return string(e) }
+func (redisError) RedisError()     {}
+
+// A decision that another node makes after a redirection keeps its place if its caller learns it, and loses it
+// otherwise.
+func TestFreer_Redirected(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.SharedCluster(t)
+	for _, c := range []struct {
+		name  string
+		err   error
+		loses bool
+	}{
+		{"TRYAGAIN", redisError("TRYAGAIN Multiple keys request during rehashing of slot"), false},
+		{"TRYAGAIN, the reply is lost", redisError("TRYAGAIN Multiple keys request during rehashing of slot"), true},
+		{"the node has left", redis.ErrClosed, false},
+		{"the node has left, the reply is lost", redis.ErrClosed, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			proxies := make(map[string]*redistest.Proxy)
+			for _, node := range cluster.Nodes {
+				proxies[node.Addr] = redistest.NewProxy(t, node.Addr)
+			}
+			hook := &failingOnce{err: c.err, after: func() {
+				for _, p := range proxies {
+					if c.loses {
+						p.DropReplies(0, "evalsha", "eval")
+					}
+				}
+			}}
+			rdb := cluster.Client(func(o *redis.ClusterOptions) {
+				if o.Dialer = through(proxies); c.loses {
+					o.ReadTimeout = replyTimeout
+				}
+				o.NewClient = func(opt *redis.Options) *redis.Client {
+					node := redis.NewClient(opt)
+					node.AddHook(hook)
+					return node
+				}
+			})
+			f := newFlight(t, cluster.Client(), inFlight(t, "redirected", 9, time.Hour, 0))
+			s := newStore(rdb)
+			f.Store, f.key = s, s.StateKey("k", f.rule)
+			for range 3 {
+				f.take()
+			}
+			hook.armed.Store(true)
+			taken, err := f.try(driver.Spend, driver.Receipt{})
+			if (err != nil) != c.loses || hook.armed.Load() {
+				t.Fatalf("got error %v, expected one: %t", err, c.loses)
+			}
+			for _, p := range proxies {
+				p.Pass()
+			}
+			if c.loses {
+				eventually(t, func() error {
+					if n := len(f.places()); n != 3 {
+						return fmt.Errorf("%d places are taken, want 3", n)
+					}
+					return nil
+				})
+				return
+			}
+			undone := s.Stats().Requests
+			for range 40 { // an undo would come within this time
+				if v := f.do(driver.Renew, taken.Receipt).Verdict; !v.Found {
+					t.Fatalf("the place of the caller was freed")
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+			if n := s.Stats().Requests - undone; n != 40 {
+				t.Errorf("%d requests were sent, want 40 renewals", n)
+			}
 		})
 	}
 }

@@ -16,8 +16,8 @@ import (
 // look healthy, but no reply comes on them, and each would cost a decision its deadline.
 type idleCheck struct {
 	each    func(ctx context.Context, check func(context.Context, *redis.Client) error) error // of the servers
-	timeout time.Duration                                                                     // within which a healthy connection has a reply
-	alive   func()                                                                            // is called after a server has replied
+	timeout time.Duration                                                                     // of the Store
+	alive   func()                                                                            // is called when a server replies, but not on connections that were in use
 	next    atomic.Int64                                                                      // the time of the next check in Unix nanoseconds
 }
 
@@ -54,10 +54,7 @@ func (c *idleCheck) start() {
 	now, next := time.Now().UnixNano(), c.next.Load()
 	if now >= next && c.next.CompareAndSwap(next, math.MaxInt64) {
 		go func() {
-			defer func() {
-				_ = recover() // as in runner.run
-				c.next.Store(time.Now().Add(checkInterval).UnixNano())
-			}()
+			defer func() { c.next.Store(time.Now().Add(checkInterval).UnixNano()) }()
 			_ = c.each(context.Background(), c.check)
 		}()
 	}
@@ -70,24 +67,32 @@ func (c *idleCheck) check(_ context.Context, rdb *redis.Client) error {
 	opts.PoolSize, opts.MinIdleConns, opts.MaxRetries, opts.DialerRetries = 1, 0, -1, 1
 	opts.ContextTimeoutEnabled, opts.Limiter = true, nil
 	opts.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	fresh := redis.NewClient(&opts)
+	fresh, begun := redis.NewClient(&opts), time.Now()
 	replied := hasReply(fresh, dialTimeout)
 	_ = fresh.Close()
+	took := time.Since(begun) // several round trips
 	if !replied {
 		return nil
 	}
 	strict := newStrict(rdb)
 	var checks sync.WaitGroup
+	var closed atomic.Bool
 	for range rdb.PoolStats().IdleConns {
-		checks.Go(func() { hasReply(strict, c.timeout) })
+		checks.Go(func() {
+			if !hasReply(strict, took+c.timeout) {
+				closed.Store(true)
+			}
+		})
 	}
-	checks.Wait()
-	c.alive()
+	if checks.Wait(); closed.Load() || took < c.timeout {
+		c.alive()
+	}
 	return nil
 }
 
 // hasReply reports whether the server replies within timeout. An error of Redis is a reply.
-func hasReply(rdb client, timeout time.Duration) bool {
+func hasReply(rdb client, timeout time.Duration) (replied bool) {
+	defer func() { _ = recover() }() // as in runner.run
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	err := rdb.Process(ctx, command{redis.NewCmd(ctx, "time")})

@@ -1,6 +1,8 @@
 package redisstore_test
 
 import (
+	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -54,5 +56,62 @@ func TestStore_ForgottenConnections(t *testing.T) {
 				t.Logf("%d connections, %d failures in %v", rdb.PoolStats().TotalConns, failures, time.Since(begun))
 			})
 		}
+	}
+}
+
+// panicsAtTime is a hook that does not expect the command TIME.
+type panicsAtTime struct{}
+
+func (panicsAtTime) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (panicsAtTime) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "time" {
+			panic("a command that the hook does not know")
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (panicsAtTime) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A check survives hooks that panic, and a server that is slow keeps its connections.
+func TestStore_IdleConnectionsStay(t *testing.T) {
+	t.Parallel()
+	const idle = 20
+	server := redistest.Shared(t)
+	for name, panics := range map[string]bool{"slow": false, "a hook panics": true} {
+		t.Run(name, func(t *testing.T) {
+			proxy := redistest.NewProxy(t, server.Addr)
+			rdb := server.Client(func(o *redis.Options) { o.Addr, o.PoolSize, o.MinIdleConns = proxy.Addr, idle, idle })
+			if panics {
+				rdb.AddHook(panicsAtTime{})
+			}
+			l := testkit.Limiter(t, newStore(rdb, redisstore.Timeout(short)), dailyRules()...)
+			eventually(t, func() error {
+				if n := rdb.PoolStats().IdleConns; n < idle {
+					return fmt.Errorf("%d connections are idle, want %d", n, idle)
+				}
+				_, err := l.Allow(t.Context(), "k")
+				return err
+			})
+			before := rdb.PoolStats()
+			proxy.Delay(3 * short)
+			for range 20 {
+				if _, err := l.Allow(t.Context(), "k"); err == nil {
+					t.Error("got no error of a slow server, expected one")
+				}
+			}
+			proxy.Pass()
+			eventually(t, func() error {
+				_, err := l.Allow(t.Context(), "k")
+				return err
+			})
+			if after := rdb.PoolStats(); after.Misses-before.Misses > 3 {
+				t.Errorf("%d connections were opened, want at most 3: one may close at a deadline of a caller alone", after.Misses-before.Misses)
+			}
+		})
 	}
 }

@@ -39,6 +39,9 @@ func (n *nodes) send(d *deadline, r *request) error {
 			}
 			r.err = nil
 			r.left.Store(false)
+			if r.places != nil {
+				r.places = r.places.again()
+			}
 		}
 	}
 	err := n.direct.send(d, r)

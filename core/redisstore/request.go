@@ -142,7 +142,8 @@ func (r *request) answer() {
 		if left {
 			r.places.start(0)
 		}
-	case r.err == nil || r.number == 0 || errors.As(r.err, &reply) || didNotRun(r.err):
+	case r.err == nil || r.number == 0 || errors.As(r.err, &reply) || didNotRun(r.err) || redirected(r.err) ||
+		errors.Is(r.err, context.Canceled): // while it waited for a connection: go-redis looks at the context only then
 		r.places.stop()
 	default:
 		r.places.start(0)
