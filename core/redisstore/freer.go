@@ -64,7 +64,8 @@ func (f *freer) sent(number int64) {
 }
 
 // start frees the places in the background, from after on. It repeats the undo until that has found the places,
-// because Redis may execute an undo before the decision, or until the places lapse.
+// because Redis may execute an undo before the decision, until Redis replies after lastCall that they are not there, or
+// until they lapse.
 func (f *freer) start(after time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
