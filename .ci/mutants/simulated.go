@@ -126,7 +126,7 @@ var simulated = []fault{
 	{"late round trips on forgotten connections count", "core/redisstore/queue.go",
 		"\tq.running -= q.late\n\tq.late = 0\n",
 		"", simulation},
-	{"a plain client is taken for one server", "core/redisstore/cluster.go",
+	{"a plain client is taken for one server", "core/redisstore/router.go",
 		"return r.whole != nil && r.whole.proved()",
 		"return r.whole != nil", simulation},
 }

@@ -3,8 +3,6 @@ package redisstore
 import (
 	"cmp"
 	"context"
-	"errors"
-	"slices"
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
@@ -77,56 +75,4 @@ func (s *Store) undo(ctx context.Context, at time.Time, calls []*call) {
 	d := newDeadline(ctx, at)
 	defer d.free()
 	_, _ = wait(d, done)
-}
-
-var errProbeDenied = errors.New("the probe was denied, as after a million probes in half a second")
-
-// Probe implements [driver.Prober]. For each charge, it spends one event on a separate key in the
-// same hash slot, with the algorithm of the charge, or that of a log for an in-flight rule and of a fixed
-// window for a quota. The key expires within 2 s. The probe fails if the server rejects writes, because it
-// is a replica, has no free memory or has an ACL that forbids the write. Probe returns within [Timeout]. It
-// returns the errors of Take, but [Stats] does not count them.
-func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
-	if err := tooMany(charges); err != nil {
-		return err
-	}
-	var invalid error
-	calls := s.router.slots(charges, func(c *call, i int, tag string) {
-		rule, err := probeRule(charges[i].Rule)
-		if err != nil {
-			invalid = cmp.Or(invalid, err)
-			return
-		}
-		key := s.router.keys.probe(tag, rule.Algorithm)
-		if slices.Contains(c.keys, key) {
-			return
-		}
-		c.add(driver.Charge{Rule: rule, Op: driver.Spend, Cost: 1}, key, i)
-	})
-	if invalid != nil {
-		return invalid
-	}
-	deadline := time.Now().Add(s.timeout)
-	each(calls, func(c *call) { s.executor.exec(ctx, deadline, c) })
-	admitted, err := outcome(calls)
-	if err == nil && !admitted {
-		err = errProbeDenied
-	}
-	return s.failure(ctx, err)
-}
-
-// probeRule returns the rule of probes for r. An in-flight rule has too few places for the probes of many
-// processes, and a quota has no short period. A log and a fixed window need the same permissions. The TTL
-// of the states of a probe is the window of half a second plus one sub-window, so at most about a second.
-func probeRule(r *driver.Compiled) (*driver.Compiled, error) {
-	d := r.Definition
-	algorithmOf(d.Algorithm) // panics if there is none
-	switch d.Algorithm {
-	case driver.InFlight:
-		d.Algorithm, d.Hold = driver.SlidingLog, 0
-	case driver.Quota:
-		d.Algorithm = driver.FixedWindow
-	}
-	d.Events, d.Burst, d.Per, d.SubWindows, d.Shadow = 1_000_000, 0, time.Second/2, min(d.SubWindows, 1), false
-	return d.Compile()
 }
