@@ -102,7 +102,12 @@ func (f *freer) rest() {
 // try sends an undo, and plans the next one. A decision that was not sent needs none.
 func (f *freer) try() {
 	f.mu.Lock()
-	if f.over || f.number == 0 || f.calling {
+	switch {
+	case f.calling: // the timer was reset when it had just run
+		f.follows = true
+		f.mu.Unlock()
+		return
+	case f.over, f.number == 0:
 		f.rest()
 		f.mu.Unlock()
 		return
