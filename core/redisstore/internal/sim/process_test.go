@@ -119,11 +119,23 @@ func (p *process) close() {
 
 func (p *process) String() string { return fmt.Sprint("p", p.index) }
 
-// healthyFor reports whether nothing was wrong for d between p and the server of a key.
+// healthyFor reports whether nothing was wrong for d between p and the server of a key, or all servers while slots
+// are migrated: the key may be on two of them.
 func (s *simulation) healthyFor(p *process, key string, d time.Duration) bool {
+	s.mu.Lock()
+	all := s.migrates()
+	s.mu.Unlock()
 	since := p.links[s.serverOf(key).addr].healthySince()
+	for _, n := range s.servers {
+		if other := p.links[n.addr].healthySince(); all && other.After(since) {
+			since = other
+		}
+	}
 	return time.Since(since) >= d
 }
+
+// migrates reports whether a slot is migrated, or was until a moment ago. It is called with mu.
+func (s *simulation) migrates() bool { return s.moving > 0 || time.Since(s.moved) < 2*timeout }
 
 // inOutage reports whether the backup decides.
 func (p *process) inOutage() bool { return p.failover != nil && p.failover.State() == failover.Backup }

@@ -197,12 +197,13 @@ func (c *client) called(what, key string, begun time.Time, most time.Duration, e
 }
 
 // mayFail reports whether a call may fail although its server is healthy: if that is too slow, if the caller
-// has a deadline of its own, and if keys of the call are on two nodes because their slot is migrated.
+// has a deadline of its own, and if keys of the call are on two nodes because their slot is migrated, which
+// go-redis waits for.
 func (c *client) mayFail(err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.plan.chargeTime > 0 || c.hurries && (errors.Is(err, driver.ErrOverloaded) || errors.Is(err, context.DeadlineExceeded)) ||
-		(c.moving > 0 || time.Since(c.moved) < 2*timeout) && strings.Contains(err.Error(), "TRYAGAIN")
+		c.migrates() && (strings.Contains(err.Error(), "TRYAGAIN") || errors.Is(err, context.DeadlineExceeded))
 }
 
 // watchBreakers checks after a fault that the breaker opens and closes in time.
