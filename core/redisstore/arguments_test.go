@@ -51,9 +51,8 @@ func TestArgumentCache_quotas(t *testing.T) {
 		t.Error("the arguments of a bucket are no longer cached after many quotas")
 	}
 	batches := newBatches(requests[:64])
-	// EVALSHA, the script, the keys and their number, the clock, and the number of places; then 11 arguments for each
-	// quota.
-	if got := len(batches[0].args) - 5 - 64; len(batches) != 1 || got != 2*11 {
+	// EVALSHA, the script, the keys and their number, and the clock; then 11 arguments for each quota.
+	if got := len(batches[0].args) - 4 - 64; len(batches) != 1 || got != 2*11 {
 		t.Errorf("%d batches, with %d arguments of quotas, want 22", len(batches), got)
 	}
 }

@@ -59,15 +59,6 @@ func (b *batch) compose() {
 	for _, r := range b.requests {
 		keys, set = keys+len(r.keys), set|r.set
 	}
-	number := int64(1)
-	if set&(1<<inFlight) != 0 {
-		number = 1 + rand.Int64N(maxInteger-int64(len(b.requests)))
-	}
-	for i, r := range b.requests {
-		if r.number = number + int64(i); r.places != nil {
-			r.places.sent(r.number)
-		}
-	}
 	b.script = scriptFor(b.requests[0].verb, set)
 	b.args = append(make([]any, 0, 32+keys), evalsha, b.script.sha, integer(int64(keys)))
 	for _, r := range b.requests {
@@ -75,7 +66,18 @@ func (b *batch) compose() {
 			b.args = append(b.args, key)
 		}
 	}
-	b.args = append(b.args, b.requests[0].clock, integer(number))
+	b.args = append(b.args, b.requests[0].clock)
+	if verb := b.requests[0].verb; numbered(verb, set) {
+		number := rand.Int64N(maxInteger - int64(keys))
+		b.args = append(b.args, integer(number))
+		for _, r := range b.requests {
+			number += int64(len(r.keys))
+			r.number = number
+			if r.places != nil {
+				r.places.sent(number)
+			}
+		}
+	}
 	for rest := b.requests; len(rest) > 0; {
 		r, n := rest[0], 1
 		for n < len(rest) && rest[n].like(r) {

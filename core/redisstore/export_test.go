@@ -33,15 +33,17 @@ func Versions() map[string]string {
 }
 
 // Scripts returns the script with all libraries for each verb, by the name of its file, and for the
-// hash of each script of that verb the name of that file.
+// hash of each script of that verb the name of that file. Scripts that take places have an argument more.
 func Scripts() (sources map[string]string, files map[any]string) {
 	sources, files = make(map[string]string), make(map[any]string)
 	for v, cache := range scripts {
-		name := string(v) + ".lua"
 		for set := librarySet(1); int(set) < len(cache); set++ {
-			files[scriptFor(v, set).sha] = name
+			name, all := string(v)+".lua", librarySet(len(cache)-1)
+			if v == take && !numbered(v, set) {
+				name, all = "take_rates.lua", all&^(1<<inFlight)
+			}
+			files[scriptFor(v, set).sha], sources[name] = name, scriptFor(v, all).source
 		}
-		sources[name] = scriptFor(v, librarySet(len(cache)-1)).source
 	}
 	return sources, files
 }

@@ -82,6 +82,9 @@ var constants = strings.NewReplacer(
 	"HORIZON", strconv.FormatInt(driver.Horizon, 10),
 )
 
+// numbered reports whether the scripts for a verb and a set of libraries take places, whose number is an argument.
+func numbered(v verb, set librarySet) bool { return v == take && set&(1<<inFlight) != 0 }
+
 // newScript concatenates the clock, the table of the algorithms, the libraries, a decision, and the
 // loop over the decisions. It leaves out comments and empty lines.
 func newScript(v verb, set librarySet) *script {
@@ -91,6 +94,10 @@ func newScript(v verb, set librarySet) *script {
 			files = append(files, name.(string), fmt.Sprintf("%s_%s", name, v))
 		}
 	}
+	first := "2" // the index of the first argument of a decision
+	if numbered(v, set) {
+		first = "3"
+	}
 	var b strings.Builder
 	for _, name := range append(files, string(v), "decisions") {
 		text, err := luaFiles.ReadFile("lua/" + name + ".lua")
@@ -99,7 +106,7 @@ func newScript(v verb, set librarySet) *script {
 		}
 		for line := range strings.Lines(string(text)) {
 			if code := strings.TrimSpace(line); code != "" && !strings.HasPrefix(code, "--") {
-				_, _ = constants.WriteString(&b, line)
+				_, _ = constants.WriteString(&b, strings.Replace(line, "FIRST", first, 1))
 			}
 		}
 	}

@@ -53,7 +53,7 @@ func TestScript_Take_List(t *testing.T) {
 	const second, now = "1000000", 1_000_000_000_000
 	charge := func(cost string) []any { return []any{"bucket", "spend", cost, "3" + second[1:], 1, -1} }
 	count := func(cost string) []any { return []any{"fixed_window", "spend", cost, "2", "60" + second[1:]} }
-	args := slices.Concat([]any{strconv.FormatInt(now, 10), 1},
+	args := slices.Concat([]any{strconv.FormatInt(now, 10)},
 		[]any{1, 2, 11}, charge(second), count("1"), // 1 of 3, 1 of 2
 		[]any{2, 2, 11}, charge(second), count("2"), // the window denies, and denies
 		[]any{1, 1, 6}, charge(second), // 2 of 3

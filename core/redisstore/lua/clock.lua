@@ -2,7 +2,6 @@
 -- MAX_COUNT and HORIZON are numbers that script.go inserts.
 --
 -- ARGV[1]  now in Unix microseconds, which only tests set; empty for the server's own clock
--- ARGV[2]  the number of the places that the first decision takes; each later decision has the next number
 --
 -- Times and spans are microseconds (us), TTLs milliseconds. All numbers are integers up to
 -- MAX_INTEGER, which Lua represents exactly. Numbers of more than five digits are passed to Redis
@@ -12,7 +11,7 @@
 -- have few of them, and functions return several values instead of a table.
 
 local ARGV, redis = ARGV, redis -- a local variable takes less time than a global one
-local number, now, slack = ARGV[2] + 0 -- slack is added to all TTLs (ms)
+local now, slack -- slack is added to all TTLs (ms)
 if ARGV[1] == '' then
   local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]

@@ -3,7 +3,7 @@
 --
 -- KEYS     a key for each charge of each decision, in order
 -- ARGV[1]  clock
--- ARGV[2]  number, see clock.lua
+-- ARGV[2]  if decisions take places, see in_flight_take.lua
 -- then, for each sequence of decisions with equal arguments, the number of these decisions, the
 -- number of charges of each, the number of the following arguments, and the arguments of take.lua,
 -- at_most.lua or adjust.lua
@@ -13,7 +13,7 @@
 --          as -1 - n. If it failed, the text of the error stands for its readings. If the server is
 --          a replica, returns READONLY.
 
-local at = 3 -- index in ARGV
+local at = FIRST -- index in ARGV
 while ARGV[at] do
   local count, charges, after = ARGV[at] + 0, ARGV[at + 1] + 0, at + 3 + ARGV[at + 2]
   if count > 1 then
@@ -39,7 +39,6 @@ while ARGV[at] do
     elseif denied then
       reply[place] = -1 - reply[place]
     end
-    number = number + 1
   end
   at = after
 end

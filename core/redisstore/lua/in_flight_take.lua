@@ -1,4 +1,8 @@
 -- in_flight_take: an in-flight limit as a charge of take.lua.
+--
+-- ARGV[2]  a number to which each decision adds the index in KEYS of its last key: the number of its places
+
+local number = ARGV[2] + 0
 
 function algorithms.in_flight(key, at, op, decide)
   local count, lapsed, moved, corrupt = in_flight_read(key, at)
@@ -11,7 +15,7 @@ function algorithms.in_flight(key, at, op, decide)
   end
   in_flight_correct(key, count, lapsed, moved)
   if action == 'spend' then
-    if redis.call('ZADD', key, 'NX', string.format('%d', now), string.format('%d', number)) == 0 then
+    if redis.call('ZADD', key, 'NX', string.format('%d', now), string.format('%d', number + last)) == 0 then
       error('the number of the place is taken', 0)
     end
   end

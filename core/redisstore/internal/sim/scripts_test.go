@@ -23,8 +23,8 @@ const (
 	adjust verb = "adjust"
 )
 
-// known has the verbs of scripts by their hashes.
-var known sync.Map
+// known has the verbs of scripts by their hashes, and numbered those that take places.
+var known, numbered sync.Map
 
 // hashOfScript returns the hash of a script, and its verb if it is one of redisstore: the one file of which
 // the script has all lines.
@@ -38,6 +38,9 @@ func hashOfScript(script string) (sha string, v verb) {
 		if contains(script, sources()[candidate]) {
 			v = candidate
 			known.Store(sha, v)
+			if strings.Contains(script, "ARGV[2] + 0") {
+				numbered.Store(sha, true)
+			}
 		}
 	}
 	return sha, v
@@ -96,11 +99,14 @@ type charge struct {
 	probe  []any // the report of the script about the key of a probe, which has no state
 }
 
-// run decides as decisions.lua does.
-func (s *server) run(v verb, keys, argv []string) (reply []any, err error) {
-	now, number := s.now(), integer(argv[1])
+// run decides as decisions.lua does. If it takes places, an argument has their number.
+func (s *server) run(v verb, places bool, keys, argv []string) (reply []any, err error) {
+	now, number, at := s.now(), int64(0), 1
+	if places {
+		number, at = integer(argv[1]), 2
+	}
 	reply = append(reply, now, int64(0))
-	for at := 2; at < len(argv); {
+	for at < len(argv) {
 		count, charges, length := integer(argv[at]), integer(argv[at+1]), integer(argv[at+2])
 		args := argv[at+3 : at+3+int(length)]
 		for range count {
@@ -108,7 +114,7 @@ func (s *server) run(v verb, keys, argv []string) (reply []any, err error) {
 			if err != nil {
 				return nil, err
 			}
-			keys = keys[charges:]
+			keys, number = keys[charges:], number+charges
 			switch v {
 			case take:
 				reply = s.take(reply, decoded, now, number)
@@ -117,7 +123,6 @@ func (s *server) run(v verb, keys, argv []string) (reply []any, err error) {
 			case adjust:
 				reply = s.adjust(reply, decoded, now)
 			}
-			number++
 		}
 		at += 3 + int(length)
 	}

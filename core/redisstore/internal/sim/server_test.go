@@ -233,7 +233,8 @@ func (s *server) eval(name, script string, keys, argv []string) any {
 		return errorReply(s.failure)
 	}
 	s.copyStates()
-	reply, err := s.run(verbOf(sha), keys, argv)
+	_, places := numbered.Load(sha)
+	reply, err := s.run(verbOf(sha), places, keys, argv)
 	if err != nil {
 		panic("sim: " + err.Error()) // such a difference must not look like an outage
 	}
