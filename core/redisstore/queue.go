@@ -158,15 +158,18 @@ func (q *queue) inline(t trip, r *request) {
 func (q *queue) roundTrip(t trip, requests []*request) {
 	last := slices.MaxFunc(requests, func(a, b *request) int { return a.at.Compare(b.at) })
 	ctx, cancel := context.WithCancel(context.WithoutCancel(last.ctx))
-	late, over, forgotten := false, false, 0
+	var state struct { // guarded by mu
+		late, over bool
+		forgotten  int // when it was late
+	}
 	watchdog := time.AfterFunc(time.Until(last.at), func() {
 		cancel() // ends the wait for a connection
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		if over {
+		if state.over {
 			return
 		}
-		late, forgotten = true, q.forgotten
+		state.late, state.forgotten = true, q.forgotten
 		q.late++
 		q.work -= t.work
 		q.miss(t)
@@ -184,10 +187,10 @@ func (q *queue) roundTrip(t trip, requests []*request) {
 		runtime.Gosched() // lets these callers ask again, so that the next round trip has more requests
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		switch over = true; {
-		case !late:
+		switch state.over = true; {
+		case !state.late:
 			q.work -= t.work
-		case forgotten == q.forgotten:
+		case state.forgotten == q.forgotten:
 			q.late--
 		default:
 			q.running++ // which end counts down again
