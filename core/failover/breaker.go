@@ -196,11 +196,12 @@ func (b *breaker) fail(begun, now time.Duration, cause error) {
 	b.failed++
 	silent := now - time.Duration(b.lastAnswered.Load())
 	probed := now-b.probedAt < 5*b.aliveFor // the prober pauses for 2*aliveFor, and a probe may take as long
+	answers := probed && b.alive
 	gone := probed || b.State() == halfOpen || silent >= relapsePeriod
 	dead := silent >= b.aliveFor && (b.consecutive >= maxConsecutive && gone || b.consecutive >= maxUnprobed)
 	sick := b.failed+b.succeeded >= minCalls && b.failed >= b.succeeded && b.failures >= maxConsecutive && gone
 	lost := dead && silent >= relapsePeriod && b.consecutive >= maxUnprobed // although probes may succeed
-	if lost || (dead || sick) && !(probed && b.alive) {
+	if lost || (dead || sick) && !answers {
 		b.open(now, cause)
 	}
 }

@@ -44,23 +44,23 @@
 //	     └──────────────────────────────── │ half-open │
 //	                                       └───────────┘
 //
-// A call that fails or times out causes probes at once, so few callers wait before the breaker opens,
-// even if there is little traffic: of the call that failed, and of up to six other keys whose last calls
-// have succeeded. The breaker opens when all of these probes have failed, and so have five calls in a row
-// and every call that began in the last 50 ms (half of the default [Deadline]). It also opens when all
-// probes have failed, and half of at least 100 calls within a second. It does not wait for probes after 50
-// failures in a row, and after five if no call has succeeded for 30 s. While probes succeed, it opens only after 30 s
-// without a call that succeeds. A Cluster with one of three masters
-// down therefore stays in use, at any rate of calls.
+// A call that fails or times out causes probes at once, so few callers wait before the breaker
+// opens, even if there is little traffic: of the call that failed, and of up to six other keys
+// whose last calls have succeeded. The breaker opens when all of these probes have failed, and so
+// have five calls in a row and every call that began in the last 50 ms (half of the default
+// [Deadline]). It also opens when all probes have failed, and half of at least 100 calls within a
+// second. It does not wait for probes after 50 failures in a row, and after five if no call has
+// succeeded for 30 s. While probes succeed, it opens only after 30 s without a call that succeeds.
+// A Cluster with one of three masters down therefore stays in use, at any rate of calls.
 //
 // While the breaker is open, no decision waits for the primary. The Store probes the primary in the
-// background, one probe at a time, after a failure with another one of these keys or that of a later call. If the primary is a
-// [driver.Prober], the probe tests whether the primary would accept a write. For that, redisstore
-// writes a separate key, so a replica, a Redis that is out of memory, or a Redis whose ACL forbids
-// the write is not used until it accepts writes. Any other primary receives Peeks, which charge
-// nothing. If such a primary accepts reads but rejects writes, the breaker opens again after each
-// successful probe. The pauses between probes are random, 25 to 300 ms, so that many processes do
-// not probe at the same time.
+// background, one probe at a time, after a failure with another one of these keys or that of a
+// later call. If the primary is a [driver.Prober], the probe tests whether the primary would accept
+// a write. For that, redisstore writes a separate key, so a replica, a Redis that is out of memory,
+// or a Redis whose ACL forbids the write is not used until it accepts writes. Any other primary
+// receives Peeks, which charge nothing. If such a primary accepts reads but rejects writes, the
+// breaker opens again after each successful probe. The pauses between probes are random, 25 to 300
+// ms, so that many processes do not probe at the same time.
 //
 // When a probe succeeds, the ramp-up begins: within half a second, the part of the decisions that
 // go to the primary grows from none to all. A primary that returns is in full use after about 1 s,
