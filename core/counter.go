@@ -16,10 +16,10 @@ type counterOf struct {
 // counter returns the counter of r for the Observer o. It remembers that of the latest Observer, and
 // an application has few.
 func (r *definition) counter(o driver.Observer) driver.Counter {
-	known := r.latest.counter.Load()
+	known := r.counted.Load()
 	if known == nil || known.observer != o {
-		known = &counterOf{o, o.Counter(r.Name, r.Plan)}
-		r.latest.counter.Store(known)
+		known = &counterOf{o, o.Counter(r.spec.Name, r.plan.Name)}
+		r.counted.Store(known)
 	}
 	return known.counter
 }
@@ -70,7 +70,7 @@ func (e *event) observe(asks []Ask, d *Decision, err error) {
 			n.Result, n.RetryAfter = s.result(), s.RetryAfter
 		}
 		if i == binding {
-			if n.Decision = n.Result; failed == 0 && lines[i].rule.d.Shadow {
+			if n.Decision = n.Result; failed == 0 && lines[i].rule.d.spec.Shadow {
 				n.Decision = driver.Allowed
 			}
 		}
@@ -92,7 +92,7 @@ func (d *Decision) binding() int {
 	at := -1
 	for i := range d.n {
 		switch s := d.state(i); {
-		case s.Rule.d.Shadow:
+		case s.Rule.d.spec.Shadow:
 		case at < 0:
 			at = i
 		case d.Allowed:
@@ -115,7 +115,7 @@ func (s *State) result() driver.Result {
 		return driver.Soft
 	case s.Allowed:
 		return driver.Allowed
-	case s.Rule.d.Shadow:
+	case s.Rule.d.spec.Shadow:
 		return driver.ShadowDenied
 	case s.Rule.Limit() == Blocked:
 		return driver.Blocked

@@ -10,27 +10,6 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// Elastic returns a copy of r with elastic throttling: the limit grows while resources are free,
-// and shrinks back to the limit of r as they are used up. Each process follows its own signal.
-//
-// spare, such as a signal of package core/load, must return the free part of the resources. At 0 or
-// less, the limit is that of r. At 1 or more, it is upTo times as large (1 to 1000). Values between
-// 0 and 1 scale the limit in ten steps of 0.1, rounded down to whole events. NaN counts as 0. Every
-// decision calls spare, from many goroutines, so it must be fast.
-//
-// The limit rises to a step when the signal comes within 0.01 of it: to the fifth step at 0.49. It
-// falls when the signal is more than half a step below: from the fifth step at less than 0.45. Small
-// changes of the signal therefore do not move the limit up and down. A bucket that is half used stays
-// half used at every size. After the limit of a window or log has shrunk, surplus events expire as
-// usual, so no key is denied for longer than Per.
-//
-// The limit of an [InFlight] only shrinks, because its places are few: upTo is a factor above 0, up to 1.
-// At 1 or more of spare, the limit is that of r, at 0 or less upTo times as large, and at least 1. Running
-// events keep their places.
-func (r Rule) Elastic(spare func() float64, upTo float64) Rule {
-	return r.modify(func(d *definition) { d.elastic, d.UpTo = &elastic{spare: spare}, upTo })
-}
-
 const (
 	maxElastic    = 1000
 	elasticSteps  = 10  // from the limit of the rule to upTo times that limit
@@ -45,35 +24,23 @@ type elastic struct {
 	rules   [elasticSteps]Rule // the rule at step 1 has index 0
 }
 
-// compileSteps compiles the rule at every step. If that fails, it sets err.
-func (r *definition) compileSteps() {
-	fail := func(reason string) { r.compiled, r.err = nil, r.invalid("elastic", reason) }
-	switch {
-	case r.elastic.spare == nil:
-		fail("has no signal: the function is nil")
-		return
-	case r.Algorithm == driver.InFlight && !(r.UpTo > 0 && r.UpTo <= 1): // NaN is neither
-		fail(fmt.Sprintf("is up to %v, not above 0 and up to 1", r.UpTo))
-		return
-	case r.Algorithm != driver.InFlight && !(r.UpTo >= 1 && r.UpTo <= maxElastic):
-		fail(fmt.Sprintf("is up to %v, outside 1 to %d", r.UpTo, maxElastic))
-		return
-	}
-	e := &elastic{spare: r.elastic.spare, shrinks: r.Algorithm == driver.InFlight} // another rule may share r.elastic
+// newElastic returns the elastic of d, whose limit compiles to c.
+func newElastic(d *definition, c *driver.Compiled) (*elastic, error) {
+	s, p := *d.spec, d.plan
+	s.Spare, s.UpTo = nil, 0
+	e := &elastic{spare: d.spec.Spare, shrinks: s.Algorithm == driver.InFlight}
 	for i := range e.rules {
-		factor := 1 + (r.UpTo-1)*float64(i+1)/elasticSteps
-		step := *r
-		step.elastic, step.UpTo, step.latest = nil, 0, new(latest)
-		step.setLimit(r.limit().times(factor))
-		step.Text = step.text()
-		var err *RuleError
-		if step.compiled, step.err = step.CompileLike(r.compiled); errors.As(step.err, &err) {
-			fail(fmt.Sprintf("is too far: %s %s", err.Field, err.Reason))
-			return
+		p.Limit = d.plan.Limit.times(1 + (d.spec.UpTo-1)*float64(i+1)/elasticSteps)
+		of := s.definition(&p)
+		of.Text = s.text(&p)
+		compiled, err := of.CompileLike(c)
+		var invalid *RuleError
+		if errors.As(err, &invalid) {
+			return nil, s.invalid("elastic", fmt.Sprintf("is too far: %s %s", invalid.Field, invalid.Reason))
 		}
-		e.rules[i] = Rule{&step}
+		e.rules[i] = Rule{&definition{spec: &s, plan: p, compiled: compiled}}
 	}
-	r.elastic = e
+	return e, nil
 }
 
 // times returns l with factor times as many events, and a burst that refills in the same time.
@@ -86,14 +53,7 @@ func (l Limit) times(factor float64) Limit {
 	return l
 }
 
-// inForce returns the rule with the limit that is in force now. The limit of r must count.
-func (r Rule) inForce() Rule {
-	if r.d.elastic == nil {
-		return r
-	}
-	return r.d.elastic.rule(r)
-}
-
+// rule returns the rule at the present step, or base at none.
 func (e *elastic) rule(base Rule) Rule {
 	at := e.spare()
 	if math.IsNaN(at) {

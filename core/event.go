@@ -193,7 +193,7 @@ func (e *event) add(ctx context.Context, a *Ask, rules []Rule, op driver.Op, end
 	rule = rule.inForce()
 	e.nCharges = 1
 	l.rule, l.ask, l.charge = rule, 0, 0
-	if a.fill(&e.charge[0], rule, op); rule.d.Algorithm >= driver.InFlight {
+	if a.fill(&e.charge[0], rule, op); rule.d.spec.Algorithm >= driver.InFlight {
 		e.fillOther(ctx, &e.charge[0], a, rule)
 	}
 }
@@ -227,7 +227,7 @@ func (e *event) append(ctx context.Context, a *Ask, rules []Rule, op driver.Op, 
 		at := len(m.charges)
 		m.charges = append(m.charges, driver.Charge{})
 		c := &m.charges[at]
-		if a.fill(c, rule, op); rule.d.Algorithm >= driver.InFlight {
+		if a.fill(c, rule, op); rule.d.spec.Algorithm >= driver.InFlight {
 			e.fillOther(ctx, c, a, rule)
 		}
 		for i := range before {
@@ -263,7 +263,7 @@ func (a *Ask) charged() int {
 }
 
 // blocks reports whether r, whose limit is never charged, denies all events.
-func blocks(r Rule) bool { return r.Limit() == Blocked && !r.d.Shadow }
+func blocks(r Rule) bool { return r.Limit() == Blocked && !r.d.spec.Shadow }
 
 // noChargeOf returns noCharge or endingBlock for a line of a, whose rule r is never charged. ends is that
 // of the choice of r. A block does not end with the choice if r would be blocked without the choice, too.
@@ -275,7 +275,7 @@ func (a *Ask) noChargeOf(r Rule, ends time.Duration) int32 {
 	s := own.ruleSet()
 	if i := s.find(r); i >= 0 {
 		rules, _ := s.of(cmp.Or(a.Plan, own.plan))
-		if o := rules[i]; o.Limit() == Blocked && (r.d.Shadow || !o.d.Shadow) {
+		if o := rules[i]; o.Limit() == Blocked && (r.d.spec.Shadow || !o.d.spec.Shadow) {
 			return noCharge
 		}
 	}
@@ -382,13 +382,13 @@ func (e *event) conclude(d *Decision, reserved bool) {
 			d.state(i).period = v.Period
 		}
 		retryAfter := v.RetryAfter
-		if !v.Allowed && rule.d.Algorithm == driver.InFlight && l.charge >= 0 {
+		if !v.Allowed && rule.d.spec.Algorithm == driver.InFlight && l.charge >= 0 {
 			d.state(i).Estimate = true
-			if retryAfter = 0; !l.rule.d.Shadow {
+			if retryAfter = 0; !l.rule.d.spec.Shadow {
 				estimate = max(estimate, v.RetryAfter)
 			}
 		}
-		if !l.rule.d.Shadow {
+		if !l.rule.d.spec.Shadow {
 			d.require(v.Allowed && !v.Unknown, retryAfter, v.Delay)
 		}
 	}

@@ -145,7 +145,7 @@ func ExampleReservation_Lost() {
 func ExampleRule_Hold() {
 	exports := core.InFlight("exports", 5).Hold(10 * time.Second).MaxHold(time.Hour)
 	fmt.Println(exports)
-	fmt.Println(exports.HoldTime(), exports.MaxHoldTime())
+	fmt.Println(exports.Spec().Hold, exports.Spec().MaxHold)
 	// Output:
 	// in_flight "exports" 5 hold 10s max hold 1h
 	// 10s 1h0m0s

@@ -39,7 +39,7 @@ func TestRule_Headroom(t *testing.T) {
 				if d.Allowed || d.RetryAfter <= 0 || d.State(0).Remaining != 0 {
 					t.Fatalf("got %v for event 8 of the plan", d)
 				}
-				most := int(10 * (1 + rule.SoftPercent()/100))
+				most := int(10 * (1 + rule.Spec().Soft/100))
 				for i := 8; i < most; i++ {
 					if d := reserve(t, l, "k").Decision(); !d.Allowed || d.State(0).Rule.Capacity() != 10 || d.State(0).Soft != (i >= 10) {
 						t.Fatalf("event %d of others: got %v", i, d)
@@ -99,7 +99,7 @@ func TestRule_Headroom_Limits(t *testing.T) {
 		"zero":               {base.Headroom("p", 50).Headroom("p", 0), 100},
 		"divided":            {base.Headroom("p", 20).Divide(4), 20},
 	} {
-		if got := c.rule.Plans()[0].Capacity(); got != c.want {
+		if got := testkit.OfPlan(t, c.rule, "p").Capacity(); got != c.want {
 			t.Errorf("%s: got %d, want %d", name, got, c.want)
 		}
 	}
@@ -108,7 +108,7 @@ func TestRule_Headroom_Limits(t *testing.T) {
 			t.Errorf("%v percent: got %v, want ErrInvalidRule", percent, err)
 		}
 	}
-	if got, want := base.Headroom("p", 20).Plans()[0].String(), `token_bucket "r" 100/m headroom 20% plan "p"`; got != want {
+	if got, want := testkit.OfPlan(t, base.Headroom("p", 20), "p").String(), `token_bucket "r" 100/m headroom 20% plan "p"`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -1,9 +1,6 @@
 package core
 
 import (
-	"fmt"
-	"time"
-
 	"github.com/weir-go/weir/core/driver"
 )
 
@@ -26,14 +23,14 @@ import (
 //
 // # Leases
 //
-// A place that is not freed lapses at the end of its lease, [Rule.Hold], so a process that has crashed
+// A place that is not freed lapses at the end of its lease, [Spec.Hold], so a process that has crashed
 // takes no place for longer. While an event runs, this package renews its lease, in one goroutine for each
 // Store with held places, until
 //
 //   - the event ends,
 //   - the context of its Reserve or Acquire ends, except in a gate,
 //   - its Reservation is garbage, because the caller has forgotten it, or
-//   - [Rule.MaxHold] has passed.
+//   - [Spec.MaxHold] has passed.
 //
 // A place that has lapsed is never taken back, because another event may have it: an event that was not
 // renewed in time, as in a process that was stopped, has lost its place, which [Reservation.Lost] reports.
@@ -52,42 +49,8 @@ import (
 // The limit of a plan or an override is a Limit without a period, Limit{Events: 20}, and its text is "20".
 // [Rule.Soft] and [Rule.Divide] count places as they count events. [Rule.Elastic] only lowers the limit.
 // If a limit is lowered, running events keep their places.
-func InFlight(name string, n int) Rule { return newRule(name, driver.InFlight, Limit{Events: n}) }
-
-// DefaultHold is the lease of a place of [InFlight] without [Rule.Hold].
-const DefaultHold = 30 * time.Second
-
-// Hold returns a copy of r, an [InFlight], whose places lapse after d unless they are renewed, which
-// happens after a third of d or a little later. d is whole microseconds from 1 s to 24 h, 30 s by default.
-// With a short lease, the places of a crashed process are soon free. With a long one, events keep their
-// places while the Store is slow or down. Rules with different leases have different states, like those of
-// different periods (see [Rule]).
-func (r Rule) Hold(d time.Duration) Rule {
-	return r.modify(func(of *definition) { of.Definition.Hold = d })
-}
-
-// HoldTime returns the [Rule.Hold] of r. It is zero if r is no [InFlight].
-func (r Rule) HoldTime() time.Duration { return r.def().Definition.Hold }
-
-// MaxHold returns a copy of r, an [InFlight], that renews no place for longer than d. The place then
-// lapses within one lease, so an event that hangs does not take a place for ever. Zero, the default, means
-// no bound. MaxHold does not belong to the definition that [ErrRuleConflict] compares.
-func (r Rule) MaxHold(d time.Duration) Rule { return r.modify(func(of *definition) { of.maxHold = d }) }
-
-// MaxHoldTime returns the [Rule.MaxHold] of r, or zero.
-func (r Rule) MaxHoldTime() time.Duration { return r.def().maxHold }
-
-func (r Rule) isInFlight() bool { return r.Algorithm() == driver.InFlight }
-
-// checkHold returns an error if the MaxHold of r is invalid.
-func (r *definition) checkHold() error {
-	switch {
-	case r.maxHold < 0:
-		return r.invalid("max hold", fmt.Sprintf("is %v, negative", r.maxHold))
-	case r.maxHold > 0 && r.Algorithm != driver.InFlight:
-		return r.invalid("max hold", "has a meaning for events at the same time only")
-	}
-	return nil
+func InFlight(name string, n int) Rule {
+	return NewRule(Spec{Name: name, Algorithm: driver.InFlight, Limit: Limit{Events: n}})
 }
 
 // errNoHolder is the error of calls that would take places that no caller could free.

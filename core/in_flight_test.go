@@ -524,7 +524,7 @@ func TestInFlight_Modifiers(t *testing.T) {
 			t.Log(err)
 		}
 	}
-	if got, want := base.Hold(time.Minute).MaxHold(time.Hour).Plan("pro", core.Limit{Events: 20}).Plans()[0].String(), `in_flight "exports" 20 hold 1m max hold 1h plan "pro"`; got != want {
+	if got, want := testkit.OfPlan(t, base.Hold(time.Minute).MaxHold(time.Hour).Plan("pro", core.Limit{Events: 20}), "pro").String(), `in_flight "exports" 20 hold 1m max hold 1h plan "pro"`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -9,21 +9,34 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A Limit is a number of events per period. The zero Limit is invalid. For the periods of the calendar, Per
-// is a mark and no duration: see [Monthly]. [Limit.String] writes all limits.
+// A Limit is a number of events per period. The zero Limit is invalid.
 type Limit struct {
-	Events int           // events per period, 1 to 2^48-1
-	Per    time.Duration // the period: whole microseconds, up to 100 years; zero for InFlight; see Quota
-	Burst  int           // the capacity of a bucket, up to 2^48-1; zero means Events. Not for windows and logs
+	Events   int           // events per period, 1 to 2^48-1; zero for Unlimited and Blocked
+	Per      time.Duration // the period: whole microseconds, up to 100 years; zero for InFlight and Quota
+	Calendar Calendar      // of a Quota, the unit of its period; zero for other algorithms
+	Burst    int           // the capacity of a bucket, up to 2^48-1; zero means Events. Not for windows and logs
+
+	always driver.Result      // of Unlimited and Blocked; zero for numbers of events
+	part   *driver.Definition // of a limit that Divide has made: it has the length of the whole; else nil
 }
+
+// A Calendar is the unit of the period of a [Quota]. The zero Calendar is no unit.
+type Calendar = driver.Calendar
+
+// The units of the calendar.
+const (
+	Day   = driver.Day
+	Week  = driver.Week
+	Month = driver.Month
+)
 
 // Limits without a number of events, for a [Rule] or one of its plans (see [Rule.Plan]).
 var (
 	// Unlimited admits every event without a call of the Store. Header fields do not mention the rule.
-	Unlimited = Limit{Events: -1, Per: -1, Burst: -1}
+	Unlimited = Limit{always: driver.Allowed}
 	// Blocked denies every event, without a call of the Store: for ever, unless package rules has
 	// blocked a key until a time. RetryAfter is then the time until the block ends.
-	Blocked = Limit{Events: -2, Per: -2, Burst: -2}
+	Blocked = Limit{always: driver.Blocked}
 )
 
 // counts reports whether l is a number of events, valid or not.
@@ -71,9 +84,6 @@ var words = map[string]time.Duration{
 // others are texts that are no periods, and the texts to write instead.
 var others = map[string]string{"days": "day", "weeks": "week", "months": "month", "year": "365d", "years": "365d"}
 
-// calendar has the texts for periods of the calendar.
-var calendar = map[string]time.Duration{"day": driver.Daily, "week": driver.Weekly, "month": driver.Monthly}
-
 // String returns the text form of l, which [ParseLimit] reads: "500/h", "5/15m", "10/s burst 20",
 // "9/month", "5" without a period, "unlimited", "blocked".
 func (l Limit) String() string {
@@ -84,6 +94,9 @@ func (l Limit) String() string {
 		return "blocked"
 	}
 	s := strconv.Itoa(l.Events)
+	if l.Calendar != 0 {
+		s += "/" + l.Calendar.String()
+	}
 	if l.Per != 0 {
 		s += "/" + formatPeriod(l.Per)
 	}
@@ -97,11 +110,6 @@ func formatPeriod(d time.Duration) string {
 	for _, u := range units {
 		if d == u.per {
 			return u.name
-		}
-	}
-	for name, per := range calendar {
-		if d == per {
-			return name
 		}
 	}
 	if d > 0 && d%day == 0 {
@@ -142,7 +150,7 @@ func ParseLimit(text string) (Limit, error) {
 	case !hasPeriod:
 		return l, nil
 	}
-	if l.Per, err = parsePeriod(period); err != nil {
+	if l.Per, l.Calendar, err = parsePeriod(strings.TrimSpace(period)); err != nil {
 		return Limit{}, parseError(text, "period: "+err.Error())
 	}
 	if hasBurst {
@@ -166,34 +174,36 @@ func parseCount(s string) (int, error) {
 	return int(n), nil
 }
 
-func parsePeriod(s string) (time.Duration, error) {
-	s = strings.TrimSpace(s)
+// parsePeriod reads a period, which is a duration or a unit of the calendar.
+func parsePeriod(s string) (time.Duration, Calendar, error) {
 	for _, u := range units {
 		if s == u.name {
-			return u.per, nil
+			return u.per, 0, nil
 		}
 	}
 	if d, ok := words[s]; ok {
-		return d, nil
+		return d, 0, nil
 	}
-	if d, ok := calendar[s]; ok {
-		return d, nil
+	for c := Day; c <= Month; c++ {
+		if s == c.String() {
+			return 0, c, nil
+		}
 	}
 	if instead, ok := others[s]; ok {
-		return 0, fmt.Errorf("%q is no period; write %s", s, instead)
+		return 0, 0, fmt.Errorf("%q is no period; write %s", s, instead)
 	}
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		n, err := parseCount(days)
 		if err != nil || int64(n) > int64((1<<63-1)/day) {
-			return 0, fmt.Errorf("%q is not a number of days", s)
+			return 0, 0, fmt.Errorf("%q is not a number of days", s)
 		}
-		return time.Duration(n) * day, nil
+		return time.Duration(n) * day, 0, nil
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("%q is not a positive duration", s)
+		return 0, 0, fmt.Errorf("%q is not a positive duration", s)
 	}
-	return d, nil
+	return d, 0, nil
 }
 
 // MarshalText returns the text form of l.

@@ -108,7 +108,7 @@ func FuzzParseLimit(f *testing.F) {
 		if err != nil {
 			return
 		}
-		per := l.Per > 0 || l.Per == 0 && l.Burst == 0 || l.Per == core.Daily(1).Per || l.Per == core.Weekly(1).Per || l.Per == core.Monthly(1).Per
+		per := l.Per > 0 && l.Calendar == 0 || l.Per == 0 && (l.Burst == 0 || l.Calendar != 0)
 		if l != core.Unlimited && l != core.Blocked && (l.Events <= 0 || !per || l.Burst < 0) {
 			t.Fatalf("%q: got %#v", text, l)
 		}

@@ -2,141 +2,74 @@ package core
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
+	"context"
 	"slices"
-	"strings"
 	"time"
-
-	"github.com/weir-go/weir/core/driver"
 )
 
-// modify returns a copy of r in which change has changed r and the rule of every plan. It returns
-// the zero Rule unchanged.
-func (r Rule) modify(change func(*definition)) Rule {
-	if r.d == nil {
-		return r
-	}
-	d := *r.d
-	change(&d)
-	d.plans = slices.Clone(d.plans)
-	for i, p := range d.plans {
-		d.plans[i] = p.modify(change)
-	}
-	return d.rule()
-}
+// Soft returns a copy of r that admits events up to percent above its limit, and flags them: see [Spec.Soft].
+// With 0 the limit is hard.
+func (r Rule) Soft(percent float64) Rule { return r.with(func(s *Spec) { s.Soft = percent }) }
 
-// SubWindows returns a copy of r with n sub-windows, 1 to 120. If r is not a [SlidingWindow], [New]
-// returns an error for the result. With n = 120, a limit per minute has sub-windows of 0.5 s. More
-// sub-windows make the rule less strict, its state larger, and Redis slower for costs above 1.
+// SubWindows returns a copy of r, a [SlidingWindow], with n sub-windows: see [Spec.SubWindows].
 func (r Rule) SubWindows(n int) Rule {
-	if n == 0 {
-		n = -1 // an invalid number for every algorithm; zero is valid for the other algorithms
-	}
-	return r.modify(func(d *definition) { d.SubWindows = n })
+	return r.with(func(s *Spec) { s.SubWindows = cmp.Or(n, -1) }) // zero is invalid for every algorithm
 }
 
-// Soft returns a copy of r with soft throttling: events up to percent above the limit are admitted,
-// and flagged in [State.Soft] for the handler. Remaining does not include them.
-//
-// percent is 0 to 1000, and 0 makes the limit hard. It applies to the events of a window or log and
-// to the burst of a bucket, not to its rate. It is rounded down: 10 percent of 5 is no event.
-func (r Rule) Soft(percent float64) Rule { return r.modify(func(d *definition) { d.Soft = percent }) }
+// Hold returns a copy of r, an [InFlight], whose places lapse after d unless they are renewed: see
+// [Spec.Hold].
+func (r Rule) Hold(d time.Duration) Rule { return r.with(func(s *Spec) { s.Hold = d }) }
 
-// SoftPercent returns the percentage that the rule admits above its limit.
-func (r Rule) SoftPercent() float64 { return r.def().Soft }
+// MaxHold returns a copy of r, an [InFlight], that renews no place for longer than d: see [Spec.MaxHold].
+func (r Rule) MaxHold(d time.Duration) Rule { return r.with(func(s *Spec) { s.MaxHold = d }) }
 
-// Shadow returns a copy of r that is evaluated and reported but never enforced, to try a limit on
-// real traffic. Decisions do not depend on a shadow rule, and no header field describes it to
-// clients. Its State reports whether the rule would have denied the event.
-//
-// A shadow rule is charged if the other rules of the decision admit the event and the charge fits.
-// Its state is that of an enforced rule: events that it would have denied are not charged to it.
-func (r Rule) Shadow() Rule { return r.modify(func(d *definition) { d.Shadow = true }) }
-
-// IsShadow reports whether r is a [Rule.Shadow].
-func (r Rule) IsShadow() bool { return r.def().Shadow }
-
-// Label returns a copy of r that is called text in header fields and problem documents, instead of
-// its name, which identifies the rule on the Store. Several rules may have one label: it does not
-// belong to the definition that [ErrRuleConflict] compares. The characters are those of a name. An
-// empty text removes the label.
-func (r Rule) Label(text string) Rule { return r.modify(func(d *definition) { d.label = text }) }
-
-// ClientName returns the [Rule.Label] of r, or its name if it has none.
-func (r Rule) ClientName() string { return cmp.Or(r.def().label, r.Name()) }
-
-// Unit returns a copy of r whose events have this name in texts for clients, such as "tokens" or "bytes".
-// It changes no cost: for a gate, see its option Cost. The text of a problem document is then `Policy "model" allows 1000 tokens per 60 s`. name is a
-// plural of at most 32 characters of printable ASCII. It is used as it is written, also for a limit
-// of one event: "allows 1 per 60 s (tokens)". An empty name restores the default, "requests".
-//
-// The header field RateLimit-Policy contains the units that its specification defines: "bytes" as
-// qu="content-bytes", and "content-bytes" and "concurrent-requests" as they are, and of an [InFlight]
-// always qu="concurrent-requests". Other units have no qu. The unit applies to every plan. Like a
-// [Rule.Label], it does not belong to the definition that [ErrRuleConflict] compares, and [Rule.String]
-// does not contain it.
-func (r Rule) Unit(name string) Rule { return r.modify(func(d *definition) { d.unit = name }) }
-
-// UnitName returns the [Rule.Unit] of r, or "requests" if it has none.
-func (r Rule) UnitName() string { return cmp.Or(r.def().unit, "requests") }
-
-// maxUnit is the length of the longest unit.
-const maxUnit = 32
-
-// checkTexts returns an error if the label or the unit of r could not be the name of a rule, or if
-// the unit is too long.
-func (r *definition) checkTexts() error {
-	if len(r.unit) > maxUnit {
-		return r.invalid("unit", fmt.Sprintf("is %d bytes long, more than %d", len(r.unit), maxUnit))
-	}
-	for _, text := range []struct{ field, value string }{{"label", r.label}, {"unit", r.unit}} {
-		if text.value == "" {
-			continue
-		}
-		as := driver.Definition{Name: text.value, Algorithm: driver.TokenBucket, Events: 1, Per: time.Second}
-		var err *RuleError
-		if _, invalid := as.Compile(); errors.As(invalid, &err) {
-			return r.invalid(text.field, err.Reason)
-		}
-	}
-	return nil
+// In returns a copy of r, a [Quota], whose periods are those of the calendar in a place: see
+// [Spec.Location]. A nil location is UTC.
+func (r Rule) In(location *time.Location) Rule {
+	return r.with(func(s *Spec) { s.Location = location })
 }
 
-// modifiers returns the text after the limit in the result of String.
-func (r *definition) modifiers() string {
-	var b strings.Builder
-	if r.Algorithm == driver.SlidingWindow && r.SubWindows != DefaultSubWindows {
-		fmt.Fprintf(&b, " in %d sub-windows", r.SubWindows)
+// Anchor returns a copy of r, a [Quota], with a period of its own for each key, which begins at the time
+// that f returns: see [Spec.Anchor]. A nil f removes the anchor.
+func (r Rule) Anchor(f func(ctx context.Context, key string) time.Time) Rule {
+	return r.with(func(s *Spec) { s.Anchor = f })
+}
+
+// Shadow returns a copy of r that is evaluated and reported but never enforced: see [Spec.Shadow].
+func (r Rule) Shadow() Rule { return r.with(func(s *Spec) { s.Shadow = true }) }
+
+// Unit returns a copy of r whose events have this name in texts for clients: see [Spec.Unit]. An empty name
+// restores the default, "requests".
+func (r Rule) Unit(name string) Rule { return r.with(func(s *Spec) { s.Unit = name }) }
+
+// Elastic returns a copy of r whose limit follows the signal spare: see [Spec.Spare].
+func (r Rule) Elastic(spare func() float64, upTo float64) Rule {
+	return r.with(func(s *Spec) { s.Spare, s.UpTo = spare, upTo })
+}
+
+// Plan returns a copy of r with the limit l for the callers of a plan, such as paying customers: see
+// [Spec.Plans]. A second Plan of the same name replaces the first, with its headroom.
+//
+//	core.TokenBucket("api", core.PerMinute(10)).
+//		Plan("pro", core.PerMinute(100)).
+//		Plan("staff", core.Unlimited).
+//		Plan("banned", core.Blocked)
+func (r Rule) Plan(name string, l Limit) Rule {
+	return r.with(func(s *Spec) {
+		s.Plans = slices.DeleteFunc(s.Plans, func(p Plan) bool { return p.Name == name })
+		s.Plans = append(s.Plans, Plan{Name: name, Limit: l})
+	})
+}
+
+// Headroom returns a copy of r in which the callers of a plan leave percent of their limit to all others:
+// see [Plan.Headroom]. The limit of the plan is that of [Rule.Plan], or that of r if it has none.
+//
+//	core.TokenBucket("api", core.PerMinute(100)).Headroom("sheddable", 20)
+func (r Rule) Headroom(plan string, percent float64) Rule {
+	if r.def().spec.indexOf(plan) < 0 {
+		r = r.Plan(plan, r.Limit())
 	}
-	if r.Algorithm == driver.InFlight && r.Definition.Hold != DefaultHold {
-		b.WriteString(" hold " + formatDuration(r.Definition.Hold))
-	}
-	if r.location != nil {
-		b.WriteString(" in " + r.location.String())
-	}
-	if r.anchor != nil {
-		b.WriteString(" anchored")
-	}
-	if r.maxHold > 0 && r.maxHold < Never {
-		b.WriteString(" max hold " + formatDuration(r.maxHold))
-	}
-	if r.Soft > 0 {
-		fmt.Fprintf(&b, " soft %v%%", r.Soft)
-	}
-	if r.Definition.Headroom > 0 {
-		fmt.Fprintf(&b, " headroom %v%%", r.Definition.Headroom)
-	}
-	if r.UpTo != 0 {
-		fmt.Fprintf(&b, " elastic up to %v", r.UpTo)
-	}
-	if r.Shadow {
-		b.WriteString(" shadow")
-	}
-	if r.Plan != "" {
-		fmt.Fprintf(&b, " plan %q", r.Plan)
-	}
-	return b.String()
+	return r.with(func(s *Spec) { s.Plans[s.indexOf(plan)].Headroom = percent })
 }
 
 // Divide returns a copy of r with one n-th of the limit, and of the limit of each plan that r has,
@@ -148,16 +81,17 @@ func (r *definition) modifiers() string {
 // if r admits fewer than n events at once, n processes admit n. Divide returns r itself if n is
 // less than 2, and if r cannot be divided, such as a soft bucket that takes decades to refill.
 func (r Rule) Divide(n int) Rule {
-	if n < 2 || r.def().err != nil {
+	if n < 2 || r.def().ready() != nil {
 		return r
 	}
-	d := *r.d
-	d.Definition, d.plans = d.Definition.Divide(n), slices.Clone(d.plans)
-	for i, p := range d.plans {
-		d.plans[i] = p.Divide(n)
+	divided := r.with(func(s *Spec) {
+		s.Limit = r.d.part(n)
+		for i := range s.Plans {
+			s.Plans[i].Limit = (&definition{spec: r.d.spec, plan: s.Plans[i]}).part(n)
+		}
+	})
+	if divided.d.ready() != nil {
+		return r
 	}
-	if divided := d.rule(); divided.d.err == nil {
-		return divided
-	}
-	return r
+	return divided
 }

@@ -37,7 +37,7 @@ func TestRule_Modifiers_ChangeTheDefinition(t *testing.T) {
 			t.Errorf("%s beside the plain rule: got %v, want ErrRuleConflict", text, err)
 		}
 	}
-	if r := plain.Soft(10).Soft(0); r.SoftPercent() != 0 || r.String() != plain.String() {
+	if r := plain.Soft(10).Soft(0); r.Spec().Soft != 0 || r.String() != plain.String() {
 		t.Errorf("Soft(0): got %s, want %s", r, plain)
 	}
 }
@@ -88,18 +88,24 @@ func TestRule_Elastic_Hysteresis(t *testing.T) {
 	}
 }
 
+func label(r core.Rule, text string) core.Rule {
+	s := r.Spec()
+	s.Label = text
+	return core.NewRule(s)
+}
+
 // A label replaces the name for clients in every copy of the rule, and nothing else.
 func TestRule_Label(t *testing.T) {
 	plain := core.TokenBucket("api.r", core.PerSecond(10))
-	labelled := plain.Label("r").Plan("before", core.PerSecond(20))
+	labelled := label(plain, "r").Plan("before", core.PerSecond(20))
 	for _, c := range []struct {
 		rule core.Rule
 		want string
 	}{
-		{plain, "api.r"}, {labelled, "r"}, {labelled.Label(""), "api.r"}, {labelled.Label("s"), "s"}, {core.Rule{}.Label("s"), ""},
-		{labelled.Divide(3), "r"}, {labelled.Shadow(), "r"}, {plain.Elastic(idle, 2).Label("r"), "r"}, {plain.Label("r").Elastic(idle, 2), "r"},
+		{plain, ""}, {labelled, "r"}, {label(labelled, ""), ""}, {label(labelled, "s"), "s"}, {core.Rule{}, ""},
+		{labelled.Divide(3), "r"}, {labelled.Shadow(), "r"}, {label(plain.Elastic(idle, 2), "r"), "r"}, {label(plain, "r").Elastic(idle, 2), "r"},
 	} {
-		if got := c.rule.ClientName(); got != c.want {
+		if got := c.rule.Spec().Label; got != c.want {
 			t.Errorf("%v: got the name %q for clients, want %q", c.rule, got, c.want)
 		}
 	}
@@ -107,8 +113,8 @@ func TestRule_Label(t *testing.T) {
 	testkit.Limiter(t, s, plain.Plan("before", core.PerSecond(20)))
 	l := testkit.Limiter(t, s, labelled) // a label is no conflict
 	for _, plan := range []string{"", "before", "other"} {
-		if got := testkit.Allow(t, l.Plan(plan), "k").State(0).Rule; got.ClientName() != "r" || got.Name() != "api.r" {
-			t.Errorf("plan %q: got the rule %v with the name %q for clients", plan, got, got.ClientName())
+		if got := testkit.Allow(t, l.Plan(plan), "k").State(0).Rule; got.Spec().Label != "r" || got.Name() != "api.r" {
+			t.Errorf("plan %q: got the rule %v with the name %q for clients", plan, got, got.Spec().Label)
 		}
 	}
 	var half storetest.Fake
@@ -116,8 +122,8 @@ func TestRule_Label(t *testing.T) {
 		charges[0].Verdict = driver.Verdict{Allowed: true, Rule: charges[0].Rule.Divide(2)}
 		return nil
 	})
-	if got := testkit.Allow(t, testkit.Limiter(t, &half, labelled), "k").State(0).Rule; got.Limit().Events != 5 || got.ClientName() != "r" {
-		t.Errorf("a part: got the rule %v with the name %q for clients", got, got.ClientName())
+	if got := testkit.Allow(t, testkit.Limiter(t, &half, labelled), "k").State(0).Rule; got.Limit().Events != 5 || got.Spec().Label != "r" {
+		t.Errorf("a part: got the rule %v with the name %q for clients", got, got.Spec().Label)
 	}
 }
 
@@ -129,13 +135,13 @@ func TestRule_Unit(t *testing.T) {
 		rule core.Rule
 		want string
 	}{
-		"none": {plain, "requests"}, "a unit": {tokens, "tokens"}, "removed": {tokens.Unit(""), "requests"},
+		"none": {plain, ""}, "a unit": {tokens, "tokens"}, "removed": {tokens.Unit(""), ""},
 		"another": {tokens.Unit("bytes"), "bytes"}, "the longest": {plain.Unit(strings.Repeat("x", 32)), strings.Repeat("x", 32)},
-		"the zero Rule": {core.Rule{}.Unit("tokens"), "requests"}, "divided": {tokens.Divide(3), "tokens"},
+		"the zero Rule": {core.Rule{}.Unit("tokens"), ""}, "divided": {tokens.Divide(3), "tokens"},
 		"modified": {tokens.Shadow().Soft(10), "tokens"}, "elastic": {tokens.Elastic(idle, 2), "tokens"}, "blocked": {core.TokenBucket("r", core.Blocked).Unit("tokens"), "tokens"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := c.rule.UnitName(); got != c.want {
+			if got := c.rule.Spec().Unit; got != c.want {
 				t.Errorf("got the unit %q, want %q", got, c.want)
 			}
 		})
@@ -148,8 +154,8 @@ func TestRule_Unit(t *testing.T) {
 	l := testkit.Limiter(t, s, tokens) // a unit is no conflict
 	l = core.Must(l.Variant(tokens.Unit("bytes").Elastic(idle, 2)))
 	for _, plan := range []string{"", "pro", "other"} {
-		if got := testkit.Allow(t, l.Plan(plan), "k").State(0).Rule; got.UnitName() != "bytes" || got.Limit().Events < 20 {
-			t.Errorf("plan %q of a variant: got the rule %v with the unit %q", plan, got, got.UnitName())
+		if got := testkit.Allow(t, l.Plan(plan), "k").State(0).Rule; got.Spec().Unit != "bytes" || got.Limit().Events < 20 {
+			t.Errorf("plan %q of a variant: got the rule %v with the unit %q", plan, got, got.Spec().Unit)
 		}
 	}
 	var half storetest.Fake
@@ -157,13 +163,12 @@ func TestRule_Unit(t *testing.T) {
 		charges[0].Verdict = driver.Verdict{Allowed: true, Rule: charges[0].Rule.Divide(2)}
 		return nil
 	})
-	if got := testkit.Allow(t, testkit.Limiter(t, &half, tokens), "k").State(0).Rule; got.Limit().Events != 5 || got.UnitName() != "tokens" {
-		t.Errorf("a part: got the rule %v with the unit %q", got, got.UnitName())
+	if got := testkit.Allow(t, testkit.Limiter(t, &half, tokens), "k").State(0).Rule; got.Limit().Events != 5 || got.Spec().Unit != "tokens" {
+		t.Errorf("a part: got the rule %v with the unit %q", got, got.Spec().Unit)
 	}
 }
 
 func TestRule_LabelAndUnit_Invalid(t *testing.T) {
-	label := func(r core.Rule, text string) core.Rule { return r.Label(text) }
 	for name, c := range map[string]struct {
 		set          func(core.Rule, string) core.Rule
 		text, reason string

@@ -120,7 +120,7 @@ func TestRule_Plan_ElasticHysteresis(t *testing.T) {
 		plan  string
 		spare float64
 		want  int
-	}{{"", 0.5, 150}, {"pro", 0.46, 280}, {"staff", 0, -1}, {"", 0.46, 150}, {"unknown", 0.46, 140}, {"", 0.46, 150}, {"", 0.44, 140}} {
+	}{{"", 0.5, 150}, {"pro", 0.46, 280}, {"staff", 0, 0}, {"", 0.46, 150}, {"unknown", 0.46, 140}, {"", 0.46, 150}, {"", 0.44, 140}} {
 		spare = c.spare
 		if got := testkit.Peek(t, l.Plan(c.plan), "k").State(0).Limit().Events; got != c.want {
 			t.Errorf("step %d, plan %q: got the limit %d, want %d", i, c.plan, got, c.want)
@@ -136,7 +136,7 @@ func TestNew_InvalidPlans(t *testing.T) {
 		`plan has no name`:                                                              bucket.Plan("", good),
 		`plan cannot be called "unknown"`:                                               bucket.Plan("unknown", core.Unlimited),
 		`plan "p": limit is zero`:                                                       bucket.Plan("p", core.Limit{}),
-		`plan "p": events is -1, not positive`:                                          bucket.Plan("p", core.Unlimited.WithBurst(5)),
+		`plan "p": limit has no number of events`:                                       bucket.Plan("p", core.Unlimited.WithBurst(5)),
 		`plan "p": events is -2, not positive`:                                          bucket.Plan("ok", good).Plan("p", core.PerMinute(-2)),
 		`plan "p": limit reaches over more than 100 years`:                              bucket.Plan("p", core.Per(1, 366*24*time.Hour).WithBurst(101)),
 		`plan "p": burst has a meaning for buckets`:                                     window.Plan("p", good.WithBurst(5)),
@@ -415,17 +415,23 @@ func TestRule_Plan_Reserve(t *testing.T) {
 	}
 }
 
-func TestRule_Plans(t *testing.T) {
-	r := core.TokenBucket("api", core.PerMinute(10)).Plan("pro", core.PerMinute(100)).Plan("staff", core.Unlimited).Soft(10)
-	var got []string
-	for _, p := range r.Plans() {
-		got = append(got, p.PlanName()+" "+p.Limit().String()+" "+fmt.Sprint(p.SoftPercent()))
+func TestRule_Spec_Plans(t *testing.T) {
+	r := core.TokenBucket("api", core.PerMinute(10)).Plan("pro", core.PerMinute(100)).Headroom("pro", 5).Plan("staff", core.Unlimited).Soft(10)
+	want := []core.Plan{{"pro", core.PerMinute(100), 5}, {"staff", core.Unlimited, 0}}
+	if got := r.Spec().Plans; !slices.Equal(got, want) || len((core.Rule{}).Spec().Plans) != 0 {
+		t.Errorf("got %v, want %v", got, want)
 	}
-	if want := "pro 100/m 10, staff unlimited 10"; strings.Join(got, ", ") != want || len((core.Rule{}).Plans()) != 0 {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	r.Plans()[0] = core.Rule{}
-	if r.Plans()[0].PlanName() != "pro" {
-		t.Error("a change of the result has changed the rule")
+	r.Spec().Plans[0] = core.Plan{}
+	of := core.Spec{Name: "api", Algorithm: core.AlgorithmTokenBucket, Limit: core.PerMinute(10), Soft: 10, Plans: want}
+	same := core.NewRule(of)
+	of.Plans[0].Name = "other"
+	for _, r := range []core.Rule{r, same} {
+		if got := r.Spec().Plans[0]; got != (core.Plan{"pro", core.PerMinute(100), 5}) {
+			t.Errorf("a change of a result has changed the rule: %v", got)
+		}
+		state := testkit.OfPlan(t, r, "pro").Spec()
+		if got := state.Plans; !slices.Equal(got, []core.Plan{{"pro", core.PerMinute(100), 5}}) || state.Limit != core.PerMinute(100) {
+			t.Errorf("got %+v for the plan", state)
+		}
 	}
 }

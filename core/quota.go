@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -10,7 +11,7 @@ import (
 
 // Quota returns a rule that admits l.Events in every period of the calendar: l is the result of [Daily],
 // [Weekly] or [Monthly]. Periods begin at midnight UTC, weeks on Monday and months on the first day.
-// [Rule.In] and [Rule.Anchor] change that. It is for amounts that customers have bought, such as
+// [Spec.Location] and [Spec.Anchor] change that. It is for amounts that customers have bought, such as
 // 1 000 000 calls a month. A quota does not refill during a period, and does not begin with the first use.
 //
 //	core.Quota("calls", core.Monthly(1_000_000)).In(berlin)
@@ -37,56 +38,18 @@ import (
 // persistence), or the quota begins again. With memstore.Store, it begins again when the process is
 // started. Package lease does not lease quotas, because a process that ends would lose the events that it
 // holds.
-func Quota(name string, l Limit) Rule { return newRule(name, driver.Quota, l) }
+func Quota(name string, l Limit) Rule {
+	return NewRule(Spec{Name: name, Algorithm: driver.Quota, Limit: l})
+}
 
 // Daily returns a limit of n events a day, for a [Quota]. Its text is "n/day".
-func Daily(n int) Limit { return Per(n, driver.Daily) }
+func Daily(n int) Limit { return Limit{Events: n, Calendar: Day} }
 
 // Weekly returns a limit of n events a week, for a [Quota]. Its text is "n/week".
-func Weekly(n int) Limit { return Per(n, driver.Weekly) }
+func Weekly(n int) Limit { return Limit{Events: n, Calendar: Week} }
 
 // Monthly returns a limit of n events a month, for a [Quota]. Its text is "n/month".
-func Monthly(n int) Limit { return Per(n, driver.Monthly) }
-
-// In returns a copy of r, a [Quota], whose periods are those of the calendar in a place. A nil location is
-// UTC. Days in which the clocks change have 23 or 25 hours.
-func (r Rule) In(location *time.Location) Rule {
-	return r.modify(func(d *definition) { d.location = location })
-}
-
-// Location returns the location of [Rule.In], or UTC.
-func (r Rule) Location() *time.Location {
-	if l := r.def().location; l != nil {
-		return l
-	}
-	return time.UTC
-}
-
-// Anchor returns a copy of r, a [Quota], with a period of its own for each key, which begins at the time
-// that f returns: that day of each month or week, and that time of the day, at the location of [Rule.In].
-// The date may be in the past or in the future. A month without that day begins its period on its last day:
-// the 31st is February 28 or 29. The day is that at the location: 23:30 UTC on the 31st is the first in
-// Berlin. A time that the clocks skip is the first one after it. It is for quotas that are renewed when a
-// subscription is. If f returns the zero time, the key has the periods of the calendar.
-//
-// Each decision about the key calls f once, from many goroutines. f must return quickly, and must not call
-// a Limiter. ctx is that of the decision. A nil f removes the anchor.
-func (r Rule) Anchor(f func(ctx context.Context, key string) time.Time) Rule {
-	return r.modify(func(d *definition) { d.anchor = f })
-}
-
-// checkCalendar returns an error if r has a zone or an anchor without a calendar.
-func (r *definition) checkCalendar() error {
-	switch {
-	case r.Algorithm == driver.Quota:
-		return nil
-	case r.location != nil:
-		return r.invalid("location", "has a meaning for quotas only")
-	case r.anchor != nil:
-		return r.invalid("anchor", "has a meaning for quotas only")
-	}
-	return nil
-}
+func Monthly(n int) Limit { return Limit{Events: n, Calendar: Month} }
 
 // presentPeriods is the compiled rule of a quota without anchors for decisions from and until some time.
 type presentPeriods struct {
@@ -97,14 +60,14 @@ type presentPeriods struct {
 // during returns the compiled rule of r, a quota, for an event of key at the time now.
 func (r *definition) during(ctx context.Context, now time.Time, key string) *driver.Compiled {
 	us := now.UnixMicro()
-	if r.anchor != nil {
-		return r.compiled.During(r.periods(now, r.anchor(ctx, key)))
+	if r.spec.Anchor != nil {
+		return r.compiled.During(r.periods(now, r.spec.Anchor(ctx, key)))
 	}
-	known := r.latest.periods.Load()
+	known := r.present.Load()
 	if known == nil || us < known.from || us >= known.until {
 		p := r.periods(now, time.Time{})
 		known = &presentPeriods{r.compiled.During(p), p.Start + (p.Boundary-p.Start)/2, p.Boundary + (p.End-p.Boundary)/2}
-		r.latest.periods.Store(known)
+		r.present.Store(known)
 	}
 	return known.compiled
 }
@@ -112,7 +75,7 @@ func (r *definition) during(ctx context.Context, now time.Time, key string) *dri
 // periods returns the periods before and after the boundary that is nearest to now. anchor is zero for
 // those of the calendar.
 func (r *definition) periods(now, anchor time.Time) driver.Periods {
-	location := Rule{r}.Location()
+	location := cmp.Or(r.spec.Location, time.UTC)
 	begin := time.Date(2001, time.January, 1, 0, 0, 0, 0, location) // a Monday
 	if !anchor.IsZero() {
 		begin = anchor.In(location)
@@ -121,10 +84,10 @@ func (r *definition) periods(now, anchor time.Time) driver.Periods {
 	starts := make([]int64, 0, 7)
 	for i := -3; i <= 3; i++ { // one more than necessary on either side, because a place may skip a day
 		year, month, date := local.Date()
-		switch r.Per {
-		case driver.Daily:
+		switch r.plan.Limit.Calendar {
+		case Day:
 			date += i
-		case driver.Weekly:
+		case Week:
 			date += 7*i - int(local.Weekday()-begin.Weekday()+7)%7
 		default:
 			month += time.Month(i)

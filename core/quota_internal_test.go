@@ -6,8 +6,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/weir-go/weir/core/driver"
 )
 
 // zones are places whose clocks change in different ways, or do not.
@@ -60,13 +58,13 @@ func (s scan) first(want time.Time) (times []time.Time) {
 }
 
 // targets returns the times of the clocks at which periods begin from one time until another.
-func targets(per time.Duration, anchor time.Time, from, until time.Time) (all []time.Time) {
+func targets(per Calendar, anchor time.Time, from, until time.Time) (all []time.Time) {
 	clock := time.Duration(anchor.Hour())*time.Hour + time.Duration(anchor.Minute())*time.Minute
 	last := -1
 	for date := from.Truncate(24 * time.Hour); date.Before(until); date = date.AddDate(0, 0, 1) {
 		tomorrow := date.AddDate(0, 0, 1)
-		begins := per == driver.Daily || per == driver.Weekly && date.Weekday() == anchor.Weekday()
-		if per == driver.Monthly && int(date.Month()) != last {
+		begins := per == Day || per == Week && date.Weekday() == anchor.Weekday()
+		if per == Month && int(date.Month()) != last {
 			begins = date.Day() == anchor.Day() || tomorrow.Month() != date.Month() && anchor.Day() > date.Day()
 		}
 		if begins {
@@ -103,7 +101,7 @@ func TestDefinition_Periods(t *testing.T) {
 				s := scanOf(location, from.AddDate(0, -5, 0), until.AddDate(0, 5, 0))
 				for name, anchor := range anchors {
 					for _, l := range []Limit{Daily(1), Weekly(1), Monthly(1)} {
-						if l.Per == driver.Daily && !anchor.IsZero() && anchor.Minute() == 0 {
+						if l.Calendar == Day && !anchor.IsZero() && anchor.Minute() == 0 {
 							continue // as without an anchor
 						}
 						about := fmt.Sprintf("%d, %v, anchor %s", year, l, name)
@@ -124,7 +122,7 @@ func testPeriods(t *testing.T, about string, s scan, location *time.Location, l 
 	}
 	// begins contains the periods in the order of their beginnings, and the times at which each may begin.
 	var begins [][]int64
-	for _, target := range targets(l.Per, wall, from.AddDate(0, -4, 0), until.AddDate(0, 4, 0)) {
+	for _, target := range targets(l.Calendar, wall, from.AddDate(0, -4, 0), until.AddDate(0, 4, 0)) {
 		var times []int64
 		for _, at := range s.first(target) {
 			times = append(times, at.UnixMicro())
@@ -160,16 +158,16 @@ func testPeriods(t *testing.T, about string, s scan, location *time.Location, l 
 			}
 		}
 	}
-	if want := map[time.Duration]int{driver.Daily: 364, driver.Weekly: 52, driver.Monthly: 12}[l.Per]; len(chosen) < want {
+	if want := map[Calendar]int{Day: 364, Week: 52, Month: 12}[l.Calendar]; len(chosen) < want {
 		t.Errorf("%s: got %d periods, want %d", about, len(chosen), want)
 	}
 }
 
 // A quota without anchors computes its periods once, until half of them has passed, or the clock is set.
 func TestDefinition_During(t *testing.T) {
-	r := Quota("q", Monthly(5))
+	r := ready(t, Quota("q", Monthly(5)))
 	first := r.d.during(t.Context(), time.Now(), "a")
-	known := *r.d.latest.periods.Load()
+	known := *r.d.present.Load()
 	if again := r.d.during(t.Context(), time.Now(), "b"); again != first || known.compiled != first {
 		t.Errorf("got two rules for one month: %+v and %+v", first.Constants, again.Constants)
 	}
@@ -179,15 +177,23 @@ func TestDefinition_During(t *testing.T) {
 		"an earlier clock": {first, known.from - 9*hour, now - hour},
 		"a later clock":    {first, now + hour, known.until + 9*hour},
 	} {
-		r.d.latest.periods.Store(&other)
+		r.d.present.Store(&other)
 		c := r.d.during(t.Context(), time.Now(), "a")
-		if got := r.d.latest.periods.Load(); c == first || got.compiled != c || got.from > now || got.until <= now {
+		if got := r.d.present.Load(); c == first || got.compiled != c || got.from > now || got.until <= now {
 			t.Errorf("periods of %s: got %+v, want the periods of now", name, got)
 		}
 	}
-	anchored := r.Anchor(func(_ context.Context, key string) time.Time { return time.Unix(int64(len(key))*1e6, 0) })
+	anchored := ready(t, r.Anchor(func(_ context.Context, key string) time.Time { return time.Unix(int64(len(key))*1e6, 0) }))
 	one, two := anchored.d.during(t.Context(), time.Now(), "a"), anchored.d.during(t.Context(), time.Now(), "bb")
 	if one.Constants.Periods == two.Constants.Periods || one.ID != two.ID {
 		t.Errorf("got %+v and %+v for keys with different anchors", one.Constants.Periods, two.Constants.Periods)
 	}
+}
+
+func ready(t *testing.T, r Rule) Rule {
+	t.Helper()
+	if err := r.d.ready(); err != nil {
+		t.Fatal(err)
+	}
+	return r
 }

@@ -148,7 +148,7 @@ func TestQuota_ErrInvalidRule(t *testing.T) {
 	for want, r := range map[string]core.Rule{
 		`quota "calls" 1000000/month`:                 core.Quota("calls", core.Monthly(1_000_000)),
 		`quota "calls" 7/week in Asia/Tokyo anchored`: core.Quota("calls", core.Weekly(7)).In(location(t, "Asia/Tokyo")).Anchor(anchor),
-		`quota "calls" 5/day soft 20% plan "pro"`:     core.Quota("calls", core.Daily(2)).Plan("pro", core.Daily(5)).Soft(20).Plans()[0],
+		`quota "calls" 5/day soft 20% plan "pro"`:     testkit.OfPlan(t, core.Quota("calls", core.Daily(2)).Plan("pro", core.Daily(5)).Soft(20), "pro"),
 	} {
 		if got := r.String(); got != want {
 			t.Errorf("got %s, want %s", got, want)

@@ -117,7 +117,7 @@ func (r *Reservation) hold(ctx context.Context) {
 		}
 		ends := time.Duration(driver.Never)
 		for _, l := range r.lines() {
-			if most := l.rule.MaxHoldTime(); int(l.charge) == i && most > 0 && most < driver.Never/2 {
+			if most := l.rule.d.spec.MaxHold; int(l.charge) == i && most > 0 && most < driver.Never/2 {
 				ends = min(ends, begun+most)
 			}
 		}

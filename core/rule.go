@@ -2,11 +2,8 @@ package core
 
 import (
 	"cmp"
-	"context"
-	"fmt"
 	"math"
-	"sync/atomic"
-	"time"
+	"slices"
 
 	"github.com/weir-go/weir/core/driver"
 )
@@ -17,7 +14,7 @@ import (
 // A Store keeps the states of a Rule under its name. Rules with the same name and an equal
 // definition share their states, on purpose. The same name with another definition is an
 // [ErrRuleConflict]. A name consists of 1 to 64 characters of printable ASCII, and is sent to clients
-// in the header field RateLimit-Policy, unless [Rule.Label] sets another name for them.
+// in the header field RateLimit-Policy, unless [Spec.Label] is another name for them.
 //
 // The length of a window or log is its period, together with the number of sub-windows, that of an
 // [InFlight] its [Rule.Hold], and that of a [Quota] its unit of the calendar, in any zone. The length of a
@@ -29,43 +26,28 @@ import (
 // before and after [Limiter.Replace]. A limit of another length starts with unused states.
 type Rule struct{ d *definition }
 
-// A definition holds the fields of a Rule and the result of compiling them. It does not change.
-type definition struct {
-	driver.Definition
-	elastic  *elastic // nil for a rule that is not elastic
-	plans    []Rule   // the rule with the limit of each plan, in the order of Rule.Plan
-	label    string   // the name for clients, unless it is empty
-	unit     string   // the unit for clients, unless it is empty
-	maxHold  time.Duration
-	location *time.Location                                  // of a quota; nil for UTC
-	anchor   func(ctx context.Context, key string) time.Time // of a quota; nil without anchors
-
-	compiled *driver.Compiled // nil if err is set, and for the limits Unlimited and Blocked
-	err      error            // a *RuleError
-
-	latest *latest
-}
-
-// latest holds the objects that a definition needed last, and will probably need next.
-type latest struct {
-	// A Store may apply a fraction of the rule (see Divide). All decisions with that fraction share one
-	// Rule.
-	divided atomic.Pointer[definition]
-	periods atomic.Pointer[presentPeriods]
-	counter atomic.Pointer[counterOf]
+// NewRule returns the rule that s describes. It does not check s: [New] does.
+func NewRule(s Spec) Rule {
+	s.complete()
+	s.Plans = slices.Clone(s.Plans)
+	return Rule{newDefinition(s)}
 }
 
 // TokenBucket returns a rule whose bucket holds l.Burst tokens and refills continuously at l.Events
 // per l.Per. A full bucket admits Burst events at once. The arithmetic is exact to the microsecond
 // for any rate (ITU-T I.371, GCRA).
-func TokenBucket(name string, l Limit) Rule { return newRule(name, driver.TokenBucket, l) }
+func TokenBucket(name string, l Limit) Rule {
+	return NewRule(Spec{Name: name, Algorithm: driver.TokenBucket, Limit: l})
+}
 
 // LeakyBucket returns a rule with a queue of l.Burst events that drains at l.Events per l.Per. The
 // caller must delay an admitted event by its Delay. Departures are then never closer together than
 // the rate allows, in all processes that share a Store. If the queue is full, the event is denied.
 //
 // Each departure is rounded up to the next microsecond separately, so that the rate does not drift.
-func LeakyBucket(name string, l Limit) Rule { return newRule(name, driver.LeakyBucket, l) }
+func LeakyBucket(name string, l Limit) Rule {
+	return NewRule(Spec{Name: name, Algorithm: driver.LeakyBucket, Limit: l})
+}
 
 // FixedWindow returns a rule that admits l.Events in every window of l.Per. The windows of all keys
 // begin at the multiples of l.Per since the Unix epoch, by the clock of the Store. The state is one
@@ -78,15 +60,19 @@ func LeakyBucket(name string, l Limit) Rule { return newRule(name, driver.LeakyB
 //	            limit 4       edge       limit 4
 //	├─────────────────────·x·x·x·x┼x·x·x·x·─────────────────────┤
 //	                       └── 8 events ──┘
-func FixedWindow(name string, l Limit) Rule { return newRule(name, driver.FixedWindow, l) }
+func FixedWindow(name string, l Limit) Rule {
+	return NewRule(Spec{Name: name, Algorithm: driver.FixedWindow, Limit: l})
+}
 
 // SlidingLog returns a rule that admits at most l.Events in any span of l.Per. Each admitted event
 // takes 16 to 32 bytes in memory, about 7 in Redis. l.Burst must be zero or l.Events.
-func SlidingLog(name string, l Limit) Rule { return newRule(name, driver.SlidingLog, l) }
+func SlidingLog(name string, l Limit) Rule {
+	return NewRule(Spec{Name: name, Algorithm: driver.SlidingLog, Limit: l})
+}
 
 // SlidingWindow returns a rule that admits at most l.Events in any span of l.Per, like
 // [SlidingLog]. It counts the events of each sub-window, so it stores no more than
-// [DefaultSubWindows] numbers, however large the limit is. [Rule.SubWindows] changes that number.
+// [DefaultSubWindows] numbers, however large the limit is. [Spec.SubWindows] is another number.
 // l.Burst must be zero or l.Events.
 //
 // A sub-window is counted in full until it lies completely outside the window, so an event is
@@ -94,47 +80,39 @@ func SlidingLog(name string, l Limit) Rule { return newRule(name, driver.Sliding
 // 61 s for a limit per minute. With 60 sub-windows, the rule admits about 98.5 percent of the events
 // that a [SlidingLog] admits under load, and with 10 sub-windows 91 percent.
 // (Interpolation, the common alternative, admits up to twice the limit in bursts at the edges.)
-func SlidingWindow(name string, l Limit) Rule { return newRule(name, driver.SlidingWindow, l) }
-
-// DefaultSubWindows is the number of sub-windows of a [SlidingWindow] without [Rule.SubWindows].
-const DefaultSubWindows = 60
-
-func newRule(name string, a driver.Algorithm, l Limit) Rule {
-	d := definition{Definition: driver.Definition{Name: name, Algorithm: a}}
-	d.setLimit(l)
-	switch a {
-	case driver.SlidingWindow:
-		d.SubWindows = DefaultSubWindows
-	case driver.InFlight:
-		d.Hold = DefaultHold
-	}
-	return d.rule()
+func SlidingWindow(name string, l Limit) Rule {
+	return NewRule(Spec{Name: name, Algorithm: driver.SlidingWindow, Limit: l})
 }
 
-// rule compiles d, and returns it as a Rule.
-func (d definition) rule() Rule {
-	d.latest = new(latest)
-	d.Text = d.text()
-	if d.err = cmp.Or(d.checkTexts(), d.checkHold(), d.checkCalendar()); d.err != nil {
-		d.compiled = nil
-		return Rule{&d}
+// noRule is the definition of the zero Rule.
+var noRule = newDefinition(Spec{})
+
+func (r Rule) def() *definition {
+	if r.d == nil {
+		return noRule
 	}
-	if !d.limit().counts() {
-		limited := d // checks everything except the limit
-		limited.setLimit(Limit{Events: 1, Per: time.Second})
-		switch d.Algorithm {
-		case driver.InFlight:
-			limited.setLimit(Limit{Events: 1})
-		case driver.Quota:
-			limited.setLimit(Daily(1))
-		}
-		d.compiled, d.err = nil, limited.rule().d.err
-		return Rule{&d}
+	return r.d
+}
+
+// with returns a copy of r after change. It returns the zero Rule unchanged.
+func (r Rule) with(change func(*Spec)) Rule {
+	if r.d == nil {
+		return r
 	}
-	if d.compiled, d.err = d.Compile(); d.err == nil && d.elastic != nil {
-		d.compileSteps()
+	s := r.Spec()
+	change(&s)
+	return Rule{newDefinition(s)}
+}
+
+// forPlan returns r with its limit for the callers of a plan, which is r if it does not have the plan.
+func (r Rule) forPlan(plan string) Rule {
+	if i := r.d.spec.indexOf(plan); i >= 0 {
+		return Rule{r.d.ofPlan(i)}
 	}
-	return Rule{&d}
+	if plan == unknownPlan && len(r.d.spec.Plans) > 0 {
+		return Rule{r.d.ofUnknown()}
+	}
+	return r
 }
 
 // ruleOf returns the Rule of c, which is the compiled form of r, of an equal limit of another plan,
@@ -147,67 +125,80 @@ func (r Rule) ruleOf(c *driver.Compiled) Rule {
 	if k.Periods = c.Constants.Periods; c.Constants == k {
 		return r
 	}
-	known := r.d.latest.divided.Load()
+	known := r.d.divided.Load()
 	if known == nil || known.compiled != c {
-		known = &definition{
-			Definition: c.Definition, label: r.d.label, unit: r.d.unit, maxHold: r.d.maxHold,
-			location: r.d.location, anchor: r.d.anchor, compiled: c, latest: new(latest),
-		}
-		r.d.latest.divided.Store(known)
+		p := r.d.plan
+		p.Limit = limitOf(&c.Definition)
+		known = &definition{spec: r.d.spec, plan: p, compiled: c}
+		r.d.divided.Store(known)
 	}
 	return Rule{known}
 }
 
-// noRule is the definition of the zero Rule.
-var noRule = definition{err: &RuleError{
-	Field: "algorithm", Reason: "is none: make rules with TokenBucket, SlidingLog and the like", Category: ErrInvalidRule,
-}}
-
-func (r Rule) def() *definition {
-	if r.d == nil {
-		return &noRule
+// inForce returns the rule with the limit that is in force now. The limit of r must count.
+func (r Rule) inForce() Rule {
+	if r.d.elastic == nil {
+		return r
 	}
-	return r.d
+	return r.d.elastic.rule(r)
 }
 
-func (r *definition) limit() Limit { return Limit{Events: r.Events, Per: r.Per, Burst: r.Burst} }
+func (r Rule) isInFlight() bool { return r.Algorithm() == driver.InFlight }
 
-func (r *definition) setLimit(l Limit) { r.Events, r.Per, r.Burst = l.Events, l.Per, l.Burst }
-
-func (r *definition) invalid(field, reason string) *RuleError {
-	return &RuleError{Rule: r.Name, Field: field, Reason: reason, Category: ErrInvalidRule}
+// Spec returns the description of r. Its Plans are a copy. For a Rule of a [State], the Limit is the one
+// that was in force, and Plans contains only the plan of the event, if the rule has it.
+func (r Rule) Spec() Spec {
+	d := r.def()
+	s := *d.spec
+	s.Limit = d.plan.Limit
+	switch d.plan.Name {
+	case "":
+		s.Plans = slices.Clone(s.Plans)
+	case unknownPlan:
+		s.Plans = nil
+	default:
+		s.Plans = []Plan{d.plan}
+	}
+	return s
 }
 
 // Name returns the name of r.
-func (r Rule) Name() string { return r.def().Name }
+func (r Rule) Name() string { return r.def().spec.Name }
 
-// Algorithm returns the algorithm of r. Its String is "token_bucket", "leaky_bucket",
-// "fixed_window", "sliding_log", "sliding_window", "in_flight" or "quota".
-func (r Rule) Algorithm() driver.Algorithm { return r.def().Algorithm }
+// Algorithm returns the algorithm of r.
+func (r Rule) Algorithm() Algorithm { return r.def().spec.Algorithm }
 
 // Limit returns the limit of r. For a Rule of a [State], it is the limit that was in force.
-func (r Rule) Limit() Limit { return r.def().limit() }
+func (r Rule) Limit() Limit {
+	l := r.def().plan.Limit
+	l.part = nil
+	return l
+}
+
+// IsShadow reports whether r is a [Spec.Shadow].
+func (r Rule) IsShadow() bool { return r.def().spec.Shadow }
+
+// PlanName returns the plan that the limit of r belongs to, for a Rule of a [State]. It is empty
+// for the limit without a plan. If the event has a plan that no rule of the limiter has, PlanName
+// is "unknown" for every rule that has plans.
+func (r Rule) PlanName() string { return r.def().plan.Name }
 
 // Capacity returns the burst of a bucket, the events of a window or log, or the places of an [InFlight].
-// It ignores [Rule.Soft], and leaves out the part of a [Rule.Headroom].
+// It ignores [Spec.Soft], and leaves out the part of a [Plan.Headroom].
 // The capacity is [math.MaxInt] if the limit is [Unlimited], and 0 if it is [Blocked].
 func (r Rule) Capacity() int {
-	switch d := r.def(); d.limit() {
+	switch d, l := r.def(), r.Limit(); l {
 	case Unlimited:
 		return math.MaxInt
 	case Blocked:
 		return 0
 	default:
-		if d.Definition.Headroom > 0 && d.compiled != nil {
+		if d.plan.Headroom > 0 && d.compiled != nil {
 			return int(d.compiled.Constants.Capacity)
 		}
-		return cmp.Or(d.Burst, d.Events)
+		return cmp.Or(l.Burst, l.Events)
 	}
 }
 
 // String describes r for logs: `token_bucket "second" 10/s`.
-func (r Rule) String() string { return r.def().text() }
-
-func (r *definition) text() string {
-	return fmt.Sprintf("%s %q %s%s", r.Algorithm, r.Name, r.limit(), r.modifiers())
-}
+func (r Rule) String() string { return r.def().spec.text(&r.def().plan) }

@@ -2,6 +2,7 @@ package core
 
 import (
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/weir-go/weir/core/driver"
@@ -11,9 +12,12 @@ import (
 type ruleSet struct {
 	rules    []Rule
 	plans    map[string]*atomic.Pointer[[]Rule] // by the name of the plan; nil before its first event
-	unknown  []Rule                             // the rules for callers whose plan is not in plans
+	unknown  atomic.Pointer[[]Rule]             // the rules for callers whose plan is not in plans, likewise
 	replaced chan struct{}                      // closed when the Limiter has got other rules; nil for a result of with
 	warned   unknownPlans
+
+	once sync.Once
+	all  []Rule // that of states
 }
 
 // newRuleSet checks and compiles rules.
@@ -24,27 +28,19 @@ func newRuleSet(rules []Rule) (*ruleSet, error) {
 	s := &ruleSet{rules: slices.Clone(rules), replaced: make(chan struct{})}
 	for i, r := range s.rules {
 		d := r.def()
-		if d.err != nil {
-			return nil, d.err
+		if err := d.ready(); err != nil {
+			return nil, err
 		}
 		for _, other := range s.rules[:i] {
-			if other.Name() == d.Name {
-				return nil, d.invalid("name", "is given to two rules of one limiter")
+			if other.Name() == r.Name() {
+				return nil, d.spec.invalid("name", "is given to two rules of one limiter")
 			}
 		}
-		for _, p := range d.plans {
-			if err := p.checkPlan(); err != nil {
-				return nil, err
-			}
+		if err := d.checkPlans(); err != nil {
+			return nil, err
 		}
 	}
 	s.addPlans()
-	s.unknown = slices.Clone(s.rules)
-	for i, r := range s.unknown {
-		if len(r.d.plans) > 0 {
-			s.unknown[i] = r.withUnknownPlan()
-		}
-	}
 	return s, nil
 }
 
@@ -53,53 +49,81 @@ func newRuleSet(rules []Rule) (*ruleSet, error) {
 func (s *ruleSet) addPlans() {
 	s.plans = make(map[string]*atomic.Pointer[[]Rule])
 	for _, r := range s.rules {
-		for _, p := range r.d.plans {
-			if name := p.PlanName(); s.plans[name] == nil {
+		for i := range r.d.spec.Plans {
+			if name := r.d.spec.Plans[i].Name; s.plans[name] == nil {
 				s.plans[name] = new(atomic.Pointer[[]Rule])
 			}
 		}
 	}
 }
 
-// of returns the rules for a plan. It reports false if the rules have plans, but not this one.
+// of returns the rules for a plan. It reports false if the rules have plans, but not this one. A rule
+// that does not have the plan has its own limit in it.
 func (s *ruleSet) of(plan string) (rules []Rule, known bool) {
 	if plan == "" || len(s.plans) == 0 {
 		return s.rules, true
 	}
 	p := s.plans[plan]
-	if p == nil {
-		return s.unknown, false
+	if known = p != nil; !known {
+		p, plan = &s.unknown, unknownPlan
 	}
 	if made := p.Load(); made != nil {
-		return *made, true
+		return *made, known
 	}
-	return s.makePlan(plan, p), true
+	return s.makePlan(plan, p), known
 }
 
-// makePlan returns the rules for a plan, and stores them in to. A rule that does not have the plan
-// has its own limit in it.
+// makePlan returns the rules for a plan, and stores them in to.
 func (s *ruleSet) makePlan(plan string, to *atomic.Pointer[[]Rule]) []Rule {
 	rules := slices.Clone(s.rules)
 	for i, r := range rules {
-		if at := slices.IndexFunc(r.d.plans, func(p Rule) bool { return p.PlanName() == plan }); at >= 0 {
-			rules[i] = r.d.plans[at]
-		}
+		rules[i] = r.forPlan(plan)
 	}
 	to.Store(&rules)
 	return rules
 }
 
-// all returns the rules, each followed by the same rule with the limits of its plans.
-func (s *ruleSet) all() (rules []Rule) {
-	for _, r := range s.rules {
-		rules = append(append(rules, r), r.d.plans...)
-	}
-	return rules
+// states returns rules that have all states of s: for each rule, those of every length.
+func (s *ruleSet) states() []Rule {
+	s.once.Do(func() {
+		for _, r := range s.rules {
+			s.all = addState(s.all, r)
+			for i := range r.d.spec.Plans { // most of them have the length of the rule, and are not kept
+				p := &definition{spec: r.d.spec, plan: r.d.spec.Plans[i]}
+				_ = p.ready() // newRuleSet has checked it
+				s.all = addState(s.all, Rule{p})
+			}
+		}
+	})
+	return s.all
 }
 
+// addState adds r to rules, unless it has no states, or the states of one of them.
+func addState(rules []Rule, r Rule) []Rule {
+	c := r.d.compiled
+	if c == nil || slices.ContainsFunc(rules, func(o Rule) bool { return o.d.compiled.ID == c.ID }) {
+		return rules
+	}
+	return append(rules, r)
+}
+
+// definitions returns those of the rules, each followed by those of its plans.
 func (s *ruleSet) definitions() (all []driver.Definition) {
-	for _, r := range s.all() {
-		all = append(all, r.d.Definition)
+	n := len(s.rules)
+	for _, r := range s.rules {
+		n += len(r.d.spec.Plans)
+	}
+	all = make([]driver.Definition, 0, n)
+	add := func(s *Spec, p *Plan) {
+		d := s.definition(p)
+		d.Text = s.text(p)
+		all = append(all, d)
+	}
+	for _, r := range s.rules {
+		add(r.d.spec, &r.d.plan)
+		for i := range r.d.spec.Plans {
+			add(r.d.spec, &r.d.spec.Plans[i])
+		}
 	}
 	return all
 }
@@ -114,10 +138,10 @@ func (s *ruleSet) find(r Rule) int {
 // with returns a copy of s in which the rules of o replace the rules of the same name and
 // algorithm, together with their plans. It ignores other rules of o.
 func (s *ruleSet) with(o *ruleSet) *ruleSet {
-	merged := &ruleSet{rules: slices.Clone(s.rules), unknown: slices.Clone(s.unknown)}
-	for i, r := range o.rules {
+	merged := &ruleSet{rules: slices.Clone(s.rules)}
+	for _, r := range o.rules {
 		if at := s.find(r); at >= 0 {
-			merged.rules[at], merged.unknown[at] = r, o.unknown[i]
+			merged.rules[at] = r
 		}
 	}
 	merged.addPlans()

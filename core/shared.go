@@ -49,12 +49,9 @@ func (v *view) planned(s *ruleSet) []Rule {
 
 // states returns rules that have all states of v: for each rule, those of every length.
 func (v *view) states() (rules []Rule) {
-	seen := make(map[uint64]bool)
-	for _, r := range slices.Concat(v.ruleSet().all(), v.current.Load().all()) {
-		if c := r.d.compiled; c != nil && !seen[c.ID] {
-			seen[c.ID] = true
-			rules = append(rules, r)
-		}
+	rules = slices.Clip(v.ruleSet().states())
+	for _, r := range v.current.Load().states() {
+		rules = addState(rules, r)
 	}
 	return rules
 }

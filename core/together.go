@@ -73,9 +73,7 @@ func conflict(rules, others []Rule) bool {
 			if r.d == o.d || r.Name() != o.Name() {
 				continue
 			}
-			known := o.d.Definition
-			known.Plan = r.d.Plan // plans with equal limits are not in conflict
-			if !r.d.Definition.Equal(known) {
+			if !r.d.sameLimit(o.d) {
 				return true
 			}
 		}

@@ -15,7 +15,10 @@ func init() {
 		LeaveQueue:          (*Reservation).leaveQueue,
 		Attempt:             func(a *Ask) { a.attempt = always },
 		AttemptUnlessDenied: func(a *Ask) { a.attempt = unlessDenied },
-		Compiled:            func(r Rule) *driver.Compiled { return r.def().compiled },
-		ChooseFor:           (*Limiter).chooseFor,
+		Compiled: func(r Rule) *driver.Compiled {
+			_ = r.def().ready()
+			return r.def().compiled
+		},
+		ChooseFor: (*Limiter).chooseFor,
 	})
 }

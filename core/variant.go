@@ -57,7 +57,7 @@ func (l *Limiter) Variant(rules ...Rule) (*Limiter, error) {
 	base := l.current.Load()
 	for _, r := range rules {
 		if base.find(r) < 0 {
-			return nil, r.d.invalid("name", fmt.Sprintf("and the algorithm %s belong to no rule of the limiter", r.Algorithm()))
+			return nil, r.d.spec.invalid("name", fmt.Sprintf("and the algorithm %s belong to no rule of the limiter", r.Algorithm()))
 		}
 	}
 	v := *l

@@ -85,7 +85,7 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (*R
 		switch c := r.d.compiled; {
 		case r.isInFlight() && !held:
 			return nil, errNoHolder
-		case r.d.Shadow:
+		case r.d.spec.Shadow:
 		case r.isInFlight() && c != nil:
 			waits = true
 		case c != nil:

@@ -162,7 +162,7 @@ func limitText(l core.Limit, zone string, headroom float64, unit string) string 
 	if l == core.Unlimited || l == core.Blocked {
 		return text
 	}
-	if l.Per < 0 { // a period of the calendar
+	if l.Calendar != 0 {
 		text += " in " + cmp.Or(zone, "UTC")
 	}
 	if headroom > 0 {

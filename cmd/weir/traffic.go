@@ -84,8 +84,10 @@ func (t *traffic) events(traces []string, targets []core.Rule) (simulate.Traffic
 			return nil, fmt.Errorf("%s is a generator, and cannot be combined with other traces", text)
 		}
 		for _, r := range targets {
-			if i := slices.IndexFunc(r.Plans(), func(p core.Rule) bool { return p.PlanName() == g.Plan }); i >= 0 {
-				r = r.Plans()[i]
+			s := r.Spec()
+			if i := slices.IndexFunc(s.Plans, func(p core.Plan) bool { return p.Name == g.Plan }); i >= 0 {
+				s.Limit = s.Plans[i].Limit
+				r = core.NewRule(s)
 			}
 			g.Targets = append(g.Targets, r)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -147,7 +148,7 @@ func (r *remote) printUsage(policy string, d core.Decision) error {
 		if s.Estimate {
 			next = "when an event ends"
 		}
-		if s.Rule.HoldTime() > 0 && s.Used() > 0 && used != "-" {
+		if s.Rule.Algorithm() == core.AlgorithmInFlight && s.Used() > 0 && used != "-" {
 			unused = "when all end"
 		}
 		if s.Rule.IsShadow() {
@@ -161,7 +162,13 @@ func (r *remote) printUsage(policy string, d core.Decision) error {
 
 // inForce returns the text of the limit that was in force.
 func inForce(s core.State) string {
-	return limitText(s.Limit(), s.Rule.Location().String(), s.Rule.HeadroomPercent(), strings.TrimSuffix(s.Rule.UnitName(), "requests"))
+	of, headroom := s.Rule.Spec(), 0.0
+	for _, p := range of.Plans {
+		if p.Name == s.Rule.PlanName() {
+			headroom = p.Headroom
+		}
+	}
+	return limitText(s.Limit(), cmp.Or(of.Location, time.UTC).String(), headroom, strings.TrimSuffix(of.Unit, "requests"))
 }
 
 // waitOf returns the text of a time to wait for s: for a quota, the end of its period in its time zone,
@@ -170,7 +177,7 @@ func waitOf(s core.State, d time.Duration) string {
 	if s.Period() == 0 || d == 0 || d == core.Never {
 		return wait(d)
 	}
-	return "at " + time.Now().Add(d).Round(time.Minute).In(s.Rule.Location()).Format(time.RFC3339)
+	return "at " + time.Now().Add(d).Round(time.Minute).In(cmp.Or(s.Rule.Spec().Location, time.UTC)).Format(time.RFC3339)
 }
 
 // wait returns the text of a time to wait, rounded up to milliseconds.
@@ -195,8 +202,8 @@ func credit(ctx context.Context, l *core.Limiter, key string, args []string) err
 		return fmt.Errorf("the number of events is not 1 or more: %q", args[0])
 	}
 	for _, r := range l.Rules() {
-		if r.HoldTime() > 0 {
-			return fmt.Errorf("the rule %s counts running events, which end by themselves: name another one with -rule, or use reset", r.ClientName())
+		if r.Algorithm() == core.AlgorithmInFlight {
+			return fmt.Errorf("the rule %s counts running events, which end by themselves: name another one with -rule, or use reset", cmp.Or(r.Spec().Label, r.Name()))
 		}
 	}
 	return l.Credit(ctx, key, n)

@@ -158,7 +158,7 @@ func newEngine(d *Definition, extra int64) engine {
 	case InFlight:
 		return &places{capacity, extra, d.Hold.Microseconds(), false}
 	case Quota:
-		return &quota{window{capacity, extra, longest(d.Per)}, Periods{}}
+		return &quota{window{capacity, extra, d.Calendar.longest()}, Periods{}}
 	}
 	panic(d.Algorithm.unknown())
 }

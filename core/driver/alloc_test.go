@@ -19,7 +19,7 @@ func TestCharge_Allocations(t *testing.T) {
 		"sliding log":    {Algorithm: driver.SlidingLog, Events: 10, Per: time.Second},
 		"sliding window": {Algorithm: driver.SlidingWindow, Events: 10, Per: time.Second, SubWindows: 10},
 		"headroom":       {Algorithm: driver.TokenBucket, Events: 7, Per: time.Second, Headroom: 50},
-		"quota":          {Algorithm: driver.Quota, Events: 10, Per: driver.Daily},
+		"quota":          {Algorithm: driver.Quota, Events: 10, Calendar: driver.Day},
 	} {
 		c := driver.Charge{Rule: compile(t, d), Cost: 1}
 		if d.Algorithm == driver.Quota {
@@ -58,7 +58,7 @@ func TestCharge_Allocations(t *testing.T) {
 
 // A rule during periods is two objects, so that a key with periods of its own costs little.
 func TestCompiled_During_Allocations(t *testing.T) {
-	c := compile(t, driver.Definition{Algorithm: driver.Quota, Events: 10, Per: driver.Daily})
+	c := compile(t, driver.Definition{Algorithm: driver.Quota, Events: 10, Calendar: driver.Day})
 	p := days(start)
 	if n := testing.AllocsPerRun(100, func() { c.During(p) }); n > 2 {
 		t.Errorf("got %v allocations, expected 2", n)

@@ -85,8 +85,9 @@ func stateID(a Algorithm, name string) uint64 {
 	return h
 }
 
-// Divide returns the rule for one of n processes: see [Definition.Divide]. It caches the result for
-// the latest n, so that a store can call Divide for every charge.
+// Divide returns the rule for one of n processes, as described in
+// [github.com/weir-go/weir/core.Rule.Divide], or c itself. It caches the result for the latest n, so that a
+// store can call Divide for every charge.
 func (c *Compiled) Divide(n int) *Compiled {
 	if n < 2 {
 		return c
@@ -95,7 +96,7 @@ func (c *Compiled) Divide(n int) *Compiled {
 	if latest != nil && latest.n == n {
 		return latest.part
 	}
-	_, part := c.Definition.divide(n)
+	part := c.Definition.divide(n)
 	if part != nil && c.Algorithm == Quota {
 		part = part.During(c.Constants.Periods)
 	}

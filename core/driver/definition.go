@@ -16,9 +16,14 @@ type Definition struct {
 	Algorithm Algorithm
 	Plan      string // the plan of the callers that have this limit; empty for callers without a plan
 
-	Events int           // the number of events per period, 1 to 2^48-1; InFlight: at the same time, up to 1000
-	Per    time.Duration // the period: whole microseconds, up to 100 years; InFlight: zero; Quota: Daily, Weekly or Monthly
-	Burst  int           // the capacity of a bucket; zero means Events; for windows and logs, zero or Events
+	Events   int           // the number of events per period, 1 to 2^48-1; InFlight: at the same time, up to 1000
+	Per      time.Duration // the period: whole microseconds, up to 100 years; InFlight and Quota: zero
+	Calendar Calendar      // Quota: the unit of the period; other algorithms: zero
+	Burst    int           // the capacity of a bucket; zero means Events; for windows and logs, zero or Events
+
+	// Always is Allowed or Blocked if the rule has that answer to all events. It then has no limit and no
+	// States, and cannot be compiled. It is zero for all other rules.
+	Always Result
 
 	SubWindows int     // SlidingWindow: 1 to MaxSubWindows; other algorithms: zero
 	Soft       float64 // the percentage that is admitted beyond the limit, 0 to 1000
@@ -71,6 +76,30 @@ func (d Definition) Compile() (*Compiled, error) {
 	if err := d.fault(); err != nil {
 		return nil, err
 	}
+	return d.compile(), nil
+}
+
+// Check returns a *[RuleError] if d is invalid: that of Compile, or if Always is set, that of d with any valid
+// limit.
+func (d Definition) Check() error {
+	if d.Always != 0 && d.Events == 0 && d.Per == 0 && d.Calendar == 0 && d.Burst == 0 {
+		d.Always, d.Events = 0, 1
+		switch d.Algorithm {
+		case InFlight:
+		case Quota:
+			d.Calendar = Day
+		default:
+			d.Per = time.Second
+		}
+	}
+	if err := d.fault(); err != nil {
+		return err
+	}
+	return nil
+}
+
+// compile compiles d, which must be valid.
+func (d Definition) compile() *Compiled {
 	e := newEngine(&d, portion(int64(d.capacity()), d.Soft))
 	b, isBucket := e.(*bucket)
 	if isBucket && d.inherited.den != 0 {
@@ -84,7 +113,7 @@ func (d Definition) Compile() (*Compiled, error) {
 	if isBucket {
 		b.leave(d.left())
 	}
-	return newCompiled(d, e), nil
+	return newCompiled(d, e)
 }
 
 // fault returns the reason why d cannot be compiled, or nil.
@@ -141,18 +170,9 @@ func (d Definition) CompileLike(base *Compiled) (*Compiled, error) {
 	return c, nil
 }
 
-// Divide returns a definition with one n-th of the limit of d, or d itself, as described in
-// [github.com/weir-go/weir/core.Rule.Divide].
-func (d Definition) Divide(n int) Definition {
-	part, _ := d.divide(n)
-	return part
-}
-
-// divide returns the result of Divide and its compiled rule, which is nil if the result is d.
-func (d Definition) divide(n int) (Definition, *Compiled) {
-	if n < 2 || d.fault() != nil {
-		return d, nil
-	}
+// divide returns the compiled rule with one n-th of the limit of d, as described in
+// [github.com/weir-go/weir/core.Rule.Divide], or nil if d cannot be divided.
+func (d Definition) divide(n int) *Compiled {
 	least := d
 	least.Text, least.Events, least.Burst = "", max(1, d.Events/n), 0
 	exact := least
@@ -173,10 +193,10 @@ func (d Definition) divide(n int) (Definition, *Compiled) {
 	}
 	for _, part := range [...]Definition{exact, least} { // the longer period of exact may be too long
 		if c, err := part.Compile(); err == nil {
-			return part, c
+			return c
 		}
 	}
-	return d, nil
+	return nil
 }
 
 // String describes the rule in messages.
@@ -185,8 +205,8 @@ func (d Definition) String() string {
 		return d.Text
 	}
 	per := (d.Per + d.Hold).String()
-	if name := calendarNames[d.Per]; name != "" {
-		per = "a " + name
+	if d.Calendar != 0 {
+		per = "a " + d.Calendar.String()
 	}
 	return fmt.Sprintf("%s %q of %d in %s, burst %d", d.Algorithm, d.Name, d.Events, per, d.capacity())
 }
@@ -222,23 +242,25 @@ func (d *Definition) check() *RuleError {
 		return d.invalid("name", "is not printable ASCII, so it cannot be sent in a RateLimit field")
 	case len(d.Plan) > maxName || strings.ContainsFunc(d.Plan, unprintable):
 		return d.invalid("plan", fmt.Sprintf("%q is not a name of at most %d characters of printable ASCII", d.Plan, maxName))
-	case d.Events == 0 && d.Per == 0 && d.Burst == 0:
+	case d.Always != 0:
+		return d.invalid("limit", "has no number of events")
+	case d.Events == 0 && d.Per == 0 && d.Burst == 0 && d.Calendar == 0:
 		return d.invalid("limit", "is zero")
 	case d.Events <= 0:
 		return d.invalid("events", fmt.Sprintf("is %d, not positive", d.Events))
-	case d.Algorithm == InFlight && d.Per != 0:
+	case d.Algorithm == InFlight && (d.Per != 0 || d.Calendar != 0):
 		return d.invalid("per", "has no meaning for events at the same time: leave it zero")
 	case d.Algorithm == InFlight && (d.Hold < minHold || d.Hold > maxHold || d.Hold%time.Microsecond != 0):
 		return d.invalid("hold", fmt.Sprintf("is %v, not whole microseconds from %v to %v", d.Hold, minHold, maxHold))
 	case d.Algorithm != InFlight && d.Hold != 0:
 		return d.invalid("hold", "has a meaning for events at the same time only")
-	case d.Algorithm == Quota && calendarNames[d.Per] == "":
+	case d.Algorithm == Quota && (d.Per != 0 || !d.Calendar.isValid()):
 		return d.invalid("per", "is no period of the calendar: use a limit per day, week or month")
-	case d.Algorithm != Quota && calendarNames[d.Per] != "":
+	case d.Algorithm != Quota && d.Calendar != 0:
 		return d.invalid("per", "is a period of the calendar, which only a quota has: use a fixed span, such as 24h, 7d or 30d")
 	case d.Algorithm != InFlight && d.Algorithm != Quota && d.Per <= 0:
 		return d.invalid("per", fmt.Sprintf("is %v, not positive", d.Per))
-	case d.Algorithm != Quota && d.Per%time.Microsecond != 0:
+	case d.Per%time.Microsecond != 0:
 		return d.invalid("per", "is not a whole number of microseconds")
 	case d.Per.Microseconds() > Horizon:
 		return d.invalid("per", tooLong)

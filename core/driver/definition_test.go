@@ -22,7 +22,7 @@ func valid(a driver.Algorithm) driver.Definition {
 		d.Per, d.Hold = 0, time.Minute
 	}
 	if a == driver.Quota {
-		d.Per = driver.Daily
+		d.Per, d.Calendar = 0, driver.Day
 	}
 	return d
 }
@@ -79,14 +79,14 @@ func TestDefinition_Compile_Faults(t *testing.T) {
 		{bucket, func(d *driver.Definition) { d.Per, d.Soft = century, 10 }, "limit", "reaches over more than 100 years"},
 		{bucket, func(d *driver.Definition) { d.Per, d.Burst = century, math.MaxInt32 }, "limit", "reaches over more than 100 years"},
 		{quota, func(d *driver.Definition) { d.Per = time.Hour }, "per", "is no period of the calendar: use a limit per day, week or month"},
-		{quota, func(d *driver.Definition) { d.Per = 0 }, "per", "is no period of the calendar: use a limit per day, week or month"},
-		{quota, func(d *driver.Definition) { d.Per = driver.Monthly - 1 }, "per", "is no period of the calendar: use a limit per day, week or month"},
+		{quota, func(d *driver.Definition) { d.Calendar = 0 }, "per", "is no period of the calendar: use a limit per day, week or month"},
+		{quota, func(d *driver.Definition) { d.Calendar = driver.Month + 1 }, "per", "is no period of the calendar: use a limit per day, week or month"},
 		{quota, func(d *driver.Definition) { d.Burst = 11 }, "burst", "has a meaning for buckets only: leave it zero"},
 		{quota, func(d *driver.Definition) { d.Hold = time.Second }, "hold", "has a meaning for events at the same time only"},
-		{quota, func(d *driver.Definition) { d.Per, d.Soft = driver.Weekly, 50 }, "", ""},
-		{bucket, func(d *driver.Definition) { d.Per = driver.Daily }, "per", fixedSpan},
-		{log, func(d *driver.Definition) { d.Per = driver.Weekly }, "per", fixedSpan},
-		{fixed, func(d *driver.Definition) { d.Per = driver.Monthly }, "per", fixedSpan},
+		{quota, func(d *driver.Definition) { d.Calendar, d.Soft = driver.Week, 50 }, "", ""},
+		{bucket, func(d *driver.Definition) { d.Calendar = driver.Day }, "per", fixedSpan},
+		{log, func(d *driver.Definition) { d.Calendar = driver.Week }, "per", fixedSpan},
+		{fixed, func(d *driver.Definition) { d.Calendar = driver.Month }, "per", fixedSpan},
 		{bucket, func(d *driver.Definition) { d.Headroom = -1 }, "headroom", "is -1 percent, outside 0 to 99"},
 		{quota, func(d *driver.Definition) { d.Headroom = 99.5 }, "headroom", "is 99.5 percent, outside 0 to 99"},
 		{inFlight, func(d *driver.Definition) { d.Headroom = math.NaN() }, "headroom", "is NaN percent, outside 0 to 99"},

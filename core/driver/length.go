@@ -17,8 +17,8 @@ import (
 // client that can choose between them would gain events with every change. As they do not, it gains
 // at most one limit for each length.
 func (d *Definition) length() string {
-	if name := calendarNames[d.Per]; name != "" {
-		return name
+	if d.Calendar != 0 {
+		return d.Calendar.String()
 	}
 	us := (d.Per + d.Hold).Microseconds() // one of them is zero
 	switch {

@@ -1,22 +1,10 @@
 package driver
 
-import "time"
-
-// Periods of the calendar, for the field Per of a [Quota]. Their lengths differ, so they are no durations.
-const (
-	Daily   time.Duration = -3
-	Weekly  time.Duration = -4
-	Monthly time.Duration = -5
-)
-
-// calendarNames are the names of the periods in texts and in lengths of States.
-var calendarNames = map[time.Duration]string{Daily: "day", Weekly: "week", Monthly: "month"}
-
-// longest returns a bound of the length of a period of the calendar in microseconds. A day in which a
-// place changes to another side of the date line has nearly 48 hours.
-func longest(per time.Duration) int64 {
-	days := map[time.Duration]time.Duration{Daily: 2, Weekly: 9, Monthly: 33}[per]
-	return (days * 24 * time.Hour).Microseconds()
+// longest returns a bound of the length of a period of c in microseconds. A day in which a place changes
+// to another side of the date line has nearly 48 hours.
+func (c Calendar) longest() int64 {
+	days := [...]int64{Day: 2, Week: 9, Month: 33}[c]
+	return days * 24 * 3600 * 1e6
 }
 
 // Periods are two periods of the calendar that follow each other: from Start to Boundary, and from

@@ -27,7 +27,7 @@ func during(c *driver.Compiled) *driver.Compiled {
 // quota compiles a rule of n events a day.
 func quota(t testing.TB, n int) *driver.Compiled {
 	t.Helper()
-	return compile(t, driver.Definition{Algorithm: driver.Quota, Events: n, Per: driver.Daily})
+	return compile(t, driver.Definition{Algorithm: driver.Quota, Events: n, Calendar: driver.Day})
 }
 
 // A quotaStep is a charge of a quota, and parts of its Verdict. Times are in hours.
@@ -97,7 +97,7 @@ func TestQuota(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			rule := compile(t, driver.Definition{Algorithm: driver.Quota, Events: 4, Per: driver.Daily, Soft: 50})
+			rule := compile(t, driver.Definition{Algorithm: driver.Quota, Events: 4, Calendar: driver.Day, Soft: 50})
 			const origin, hour = (start/day + 1) * day, day / 24
 			k := key{}
 			var receipts []driver.Receipt

@@ -30,8 +30,8 @@ func rules(t testing.TB) (all []*driver.Compiled) {
 		{Algorithm: driver.TokenBucket, Events: 7, Per: 11 * time.Microsecond, Burst: 10, Headroom: 30},
 		{Algorithm: driver.LeakyBucket, Events: 3, Per: time.Second, Burst: 20, Soft: 50, Headroom: 50},
 		{Algorithm: driver.SlidingLog, Events: 10, Per: time.Second, Headroom: 20},
-		{Algorithm: driver.Quota, Events: 10, Per: driver.Daily, Soft: 50},
-		{Algorithm: driver.Quota, Events: 1000, Per: driver.Monthly},
+		{Algorithm: driver.Quota, Events: 10, Calendar: driver.Day, Soft: 50},
+		{Algorithm: driver.Quota, Events: 1000, Calendar: driver.Month},
 	} {
 		d.Name = fmt.Sprint("rule ", i)
 		all = append(all, during(compile(t, d)))

@@ -53,9 +53,14 @@ func (b *backup) declare(changes []driver.Change) error {
 }
 
 func (b *backup) divide(definitions []driver.Definition) []driver.Definition {
-	parts := make([]driver.Definition, len(definitions))
+	if b.instances < 2 {
+		return definitions
+	}
+	parts := slices.Clone(definitions)
 	for i, d := range definitions {
-		parts[i] = d.Divide(b.instances)
+		if c, err := d.Compile(); err == nil {
+			parts[i] = c.Divide(b.instances).Definition
+		}
 	}
 	return parts
 }

@@ -68,7 +68,7 @@ func (g *gate) deny(h http.Header, r *http.Request, d core.Decision) *Rejection 
 		} else if !s.Estimate && after > wait {
 			named, wait = i, after
 		}
-		if name := s.Rule.ClientName(); !slices.Contains(violated, name) {
+		if name := g.policies.of(i, s.Rule).client; !slices.Contains(violated, name) {
 			violated = append(violated, name)
 		}
 	}

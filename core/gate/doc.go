@@ -179,7 +179,7 @@
 //
 // A request can pass a global gate and a gate for its route. Each gate decides by itself, and the
 // header fields list the rules of all gates. If several rules have the same name for clients
-// ([core.Rule.ClientName]), only the rule with the fewest remaining units is listed. If an inner
+// ([core.Spec.Label]), only the rule with the fewest remaining units is listed. If an inner
 // gate denies the request, the outer gate has charged it already. Use the option [And] to check both
 // limits in one decision.
 package gate

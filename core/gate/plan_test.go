@@ -92,8 +92,10 @@ func TestPlan(t *testing.T) {
 		a.CheckRan(t, 1)
 	})
 	t.Run("labels", func(t *testing.T) {
-		a := start(setup{Rules: []core.Rule{core.SlidingLog("api.minute", core.PerMinute(2)).Plan("pro", core.PerMinute(1)).Label("minute")}})
-		other := core.Must(core.New(a.Store, core.SlidingLog("login.minute", core.PerMinute(9)).Label("minute")))
+		a := start(setup{Rules: []core.Rule{core.NewRule(core.Spec{
+			Name: "api.minute", Label: "minute", Algorithm: core.AlgorithmSlidingLog, Limit: core.PerMinute(2), Plans: []core.Plan{{Name: "pro", Limit: core.PerMinute(1)}},
+		})}})
+		other := core.Must(core.New(a.Store, core.NewRule(core.Spec{Name: "login.minute", Label: "minute", Algorithm: core.AlgorithmSlidingLog, Limit: core.PerMinute(9)})))
 		a = start(setup{Limiter: a.Limiter, Store: a.Store, Opts: []gate.Option{gate.Plan(header("X-Plan")), gate.And(other, constant("a"))}})
 		for i, c := range []struct {
 			plan, policy, limit string

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"math/bits"
 	"strconv"
 	"sync/atomic"
@@ -17,7 +18,9 @@ type policy struct {
 	visible bool   // clients see the rule
 	quota   bool   // the length of the window is that of a period of the calendar, see appendPolicy
 	places  bool   // the rule is in flight: neither its window nor the end of a denial is known
-	name    string // as a String of RFC 9651
+	client  string // the name of the rule for clients
+	name    string // client as a String of RFC 9651
+	unit    string // of the events
 	member  string // of RateLimit-Policy
 	// The texts about denials with a Retry-After of n seconds are at n modulo the length.
 	denials [64]atomic.Pointer[denialTexts]
@@ -40,13 +43,15 @@ type denialTexts struct {
 }
 
 func newPolicy(rule core.Rule) *policy {
-	name := appendString(nil, rule.ClientName())
-	p := &policy{rule: rule, visible: !rule.IsShadow() && rule.Limit() != core.Unlimited, name: string(name)}
+	s := rule.Spec()
+	p := &policy{rule: rule, visible: !s.Shadow && rule.Limit() != core.Unlimited, client: cmp.Or(s.Label, s.Name), unit: cmp.Or(s.Unit, "requests")}
+	name := appendString(nil, p.client)
+	p.name = string(name)
 	p.places = rule.Algorithm() == driver.InFlight && rule.Limit() != core.Blocked
 	p.quota = rule.Algorithm() == driver.Quota
 	member := append(name, ";q="...)
 	member = appendInteger(member, int64(rule.Capacity()))
-	unit := rule.UnitName()
+	unit := p.unit
 	if p.places {
 		unit = "concurrent-requests"
 	}
@@ -66,7 +71,7 @@ func (p *policy) denial(retry, end int64) *denialTexts {
 		return t
 	}
 	n := strconv.FormatInt(retry, 10)
-	t := &denialTexts{retry, end, n, describe(p.rule, retry, end), p.name + ";r=0;t=" + n}
+	t := &denialTexts{retry, end, n, p.describe(retry, end), p.name + ";r=0;t=" + n}
 	slot.Store(t)
 	return t
 }
@@ -86,7 +91,7 @@ func blockEnd(s *core.State) int64 {
 // rules whose time is more than 100 years.
 func fillTime(rule core.Rule) time.Duration {
 	l := rule.Limit()
-	if l.Per <= 0 { // Unlimited, Blocked, InFlight or Quota
+	if l.Per == 0 { // Unlimited, Blocked, InFlight or Quota
 		return 0
 	}
 	if !rule.Algorithm().IsBucket() {

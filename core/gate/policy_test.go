@@ -22,7 +22,7 @@ func TestPolicy_Denial(t *testing.T) {
 			if retry > 9_223_372_036 {
 				state.Window = core.Never
 			}
-			got, detail, limits := p.denial(retry, end), describe(rule, retry, end), string(appendMember(nil, p, &state))
+			got, detail, limits := p.denial(retry, end), p.describe(retry, end), string(appendMember(nil, p, &state))
 			if got.detail != detail || got.retryAfter != strconv.FormatInt(retry, 10) || retry > 0 && got.limits != limits {
 				t.Errorf("%v, %d s: %+v, want %q and %q", rule, retry, *got, detail, limits)
 			}
@@ -54,7 +54,7 @@ func TestDescribe(t *testing.T) {
 		"blocked until, with pct": {core.SlidingLog("a", core.Blocked).Unit("%d 2006"), 5, end, `Policy "a" allows no %d 2006 until 2026-11-23T14:05:00Z. Retry in 5 s.`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := describe(c.rule, c.retry, c.end); got != c.want {
+			if got := newPolicy(c.rule).describe(c.retry, c.end); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})

@@ -61,10 +61,10 @@ func newProblem(r *http.Request, status int) Problem {
 	return p
 }
 
-// describe returns the text for the client about a rule that denied. end is that of blockEnd.
-func describe(rule core.Rule, retry, end int64) string {
-	l, unit := rule.Limit(), rule.UnitName()
-	b := append([]byte("Policy "), appendString(nil, rule.ClientName())...)
+// describe returns the text for the client about the rule of p, which denied. end is that of blockEnd.
+func (p *policy) describe(retry, end int64) string {
+	rule, l, unit := p.rule, p.rule.Limit(), p.unit
+	b := append([]byte("Policy "), p.name...)
 	b = append(b, " allows "...)
 	if l == core.Blocked {
 		if b = append(append(b, "no "...), unit...); end == 0 {
@@ -84,11 +84,11 @@ func describe(rule core.Rule, retry, end int64) string {
 	switch {
 	case n != 1:
 		b = append(append(append(b, ' '), unit...), " per "...)
-		b = appendSpan(b, l.Per)
+		b = appendPeriod(b, l)
 	case unit == "requests":
-		b = appendSpan(append(b, " request per "...), l.Per)
+		b = appendPeriod(append(b, " request per "...), l)
 	default: // a plural, whose singular is not known
-		b = appendSpan(append(b, " per "...), l.Per)
+		b = appendPeriod(append(b, " per "...), l)
 		b = append(append(append(b, " ("...), unit...), ')')
 	}
 	if burst := rule.Capacity(); burst != n {
@@ -122,18 +122,13 @@ func appendRetry(b []byte, retry int64) []byte {
 	return append(b, " s."...)
 }
 
-// appendSpan writes d in the largest of s, ms and µs that is at most d, or the name of a period of the
-// calendar.
-func appendSpan(b []byte, d time.Duration) []byte {
-	switch d {
-	case driver.Daily:
-		return append(b, "day"...)
-	case driver.Weekly:
-		return append(b, "week"...)
-	case driver.Monthly:
-		return append(b, "month"...)
+// appendPeriod writes the period of l in the largest of s, ms and µs that is at most the period, or the unit
+// of the calendar.
+func appendPeriod(b []byte, l core.Limit) []byte {
+	if l.Calendar != 0 {
+		return append(b, l.Calendar.String()...)
 	}
-	unit, name := time.Microsecond, " µs"
+	d, unit, name := l.Per, time.Microsecond, " µs"
 	switch {
 	case d >= time.Second:
 		unit, name = time.Second, " s"

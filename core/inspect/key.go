@@ -263,7 +263,7 @@ func (g *group) example(d core.Decision) (name string, limit core.Limit) {
 // hasPlan reports whether a rule of l has a plan.
 func hasPlan(l *core.Limiter, plan string) bool {
 	return slices.ContainsFunc(l.Rules(), func(r core.Rule) bool {
-		return slices.ContainsFunc(r.Plans(), func(p core.Rule) bool { return p.PlanName() == plan })
+		return slices.ContainsFunc(r.Spec().Plans, func(p core.Plan) bool { return p.Name == plan })
 	})
 }
 
@@ -304,7 +304,7 @@ func decisionOf(d core.Decision) string {
 
 func stateOf(s core.State, g *group) state {
 	r := state{
-		Rule: s.Rule.Name(), Limit: limitInForce(s.Rule), Plan: s.Rule.PlanName(), Mode: g.mode(s.Rule.IsShadow()),
+		Rule: s.Rule.Name(), Limit: limitInForce(s), Plan: s.Rule.PlanName(), Mode: g.mode(s.Rule.IsShadow()),
 		Denies: !s.Allowed && !s.Rule.IsShadow(), RetryAfter: "now", ResetAfter: "now",
 	}
 	if s.RetryAfter > 0 {
@@ -324,7 +324,7 @@ func stateOf(s core.State, g *group) state {
 		if s.Rule.Algorithm() != driver.InFlight {
 			break
 		}
-		r.Lease = s.Rule.HoldTime().String()
+		r.Lease = s.Rule.Spec().Hold.String()
 		if s.Estimate {
 			r.RetryAfter = "when an event ends"
 		}
@@ -341,7 +341,7 @@ func after(s core.State, d time.Duration) string {
 	if s.Period() == 0 {
 		return "in " + text(d)
 	}
-	return "at " + time.Now().Add(d).Round(time.Minute).In(s.Rule.Location()).Format(time.RFC3339)
+	return "at " + time.Now().Add(d).Round(time.Minute).In(cmp.Or(s.Rule.Spec().Location, time.UTC)).Format(time.RFC3339)
 }
 
 // text returns a duration, rounded up to a tenth of a second, or to a second above a minute.

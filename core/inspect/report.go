@@ -241,27 +241,38 @@ func (g *group) mode(shadow bool) string {
 func (r *report) addRules(g *group) {
 	for _, of := range g.limiter.Rules() {
 		next := rule{Name: of.Name(), Algorithm: of.Algorithm().String(), Limit: limitOf(of), Mode: g.mode(of.IsShadow()), Origin: g.origin}
-		for _, p := range of.Plans() {
-			next.Plans = append(next.Plans, p.PlanName()+" "+limitInForce(p))
-			if !slices.Contains(r.plans, p.PlanName()) {
-				r.plans = append(r.plans, p.PlanName())
+		s := of.Spec()
+		for _, p := range s.Plans {
+			next.Plans = append(next.Plans, p.Name+" "+limitOfPlan(s, p))
+			if !slices.Contains(r.plans, p.Name) {
+				r.plans = append(r.plans, p.Name)
 			}
 		}
 		r.Rules = append(r.Rules, next)
 	}
 }
 
-// limitInForce returns the limit of r, with the time zone of a quota and the headroom of a plan.
-func limitInForce(r core.Rule) string {
-	text, l := r.Limit().String(), r.Limit()
-	if l == core.Unlimited || l == core.Blocked {
+// limitInForce returns the limit that was in force for s, as limitOfPlan does.
+func limitInForce(s core.State) string {
+	of := s.Rule.Spec()
+	p := core.Plan{Limit: of.Limit}
+	if i := slices.IndexFunc(of.Plans, func(p core.Plan) bool { return p.Name == s.Rule.PlanName() }); i >= 0 {
+		p = of.Plans[i]
+	}
+	return limitOfPlan(of, p)
+}
+
+// limitOfPlan returns the limit of p, a plan of s, with the time zone of a quota and the headroom.
+func limitOfPlan(s core.Spec, p core.Plan) string {
+	text := p.Limit.String()
+	if p.Limit == core.Unlimited || p.Limit == core.Blocked {
 		return text
 	}
-	if r.Algorithm() == driver.Quota {
-		text += " in " + r.Location().String()
+	if s.Algorithm == core.AlgorithmQuota {
+		text += " in " + cmp.Or(s.Location, time.UTC).String()
 	}
-	if percent := r.HeadroomPercent(); percent > 0 {
-		text += fmt.Sprintf(" headroom %v%%", percent)
+	if p.Headroom > 0 {
+		text += fmt.Sprintf(" headroom %v%%", p.Headroom)
 	}
 	return text
 }
@@ -271,7 +282,7 @@ func limitInForce(r core.Rule) string {
 func limitOf(r core.Rule) string {
 	text := strings.TrimPrefix(r.String(), fmt.Sprintf("%s %q ", r.Algorithm(), r.Name()))
 	switch limit := r.Limit().String(); {
-	case r.HoldTime() == core.DefaultHold:
+	case r.Spec().Hold == core.DefaultHold:
 		text = limit + " hold " + core.DefaultHold.String() + strings.TrimPrefix(text, limit)
 	case r.Algorithm() == driver.Quota && !strings.HasPrefix(text, limit+" in "):
 		text = limit + " in UTC" + strings.TrimPrefix(text, limit)

@@ -327,8 +327,8 @@ func TestStore_Take_goroutines(t *testing.T) {
 				}
 				leave(t, s, 50)
 				// A connection has goroutines of a call, a dial and the proxy of the test.
-				if n := runtime.NumGoroutine() - before; n > 10*size {
-					t.Errorf("there are %d more goroutines after the calls, want at most %d", n, 10*size)
+				if n := runtime.NumGoroutine() - before; n > 20*size {
+					t.Errorf("there are %d more goroutines after the calls, want at most %d", n, 20*size)
 				}
 				if paused {
 					testkit.Must(t, server.Resume())

@@ -296,7 +296,7 @@ func checkTestimonies(t *testing.T, workers []*worker, stopped *worker) {
 			earliest, latest = min(earliest, late), max(latest, late)
 		}
 		t.Logf("worker %d lost %d places, and was told from %v to %v after the end of the lease", i, len(of.late), earliest, latest)
-		if w != stopped && (earliest < -placeRules[0].HoldTime()/4 || latest > machineSlack) {
+		if w != stopped && (earliest < -placeRules[0].Spec().Hold/4 || latest > machineSlack) {
 			t.Errorf("worker %d was told of lost places from %v to %v after the end of the lease, want at its end", i, earliest, latest)
 		}
 	}

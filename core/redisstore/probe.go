@@ -58,6 +58,6 @@ func probeRule(r *driver.Compiled) (*driver.Compiled, error) {
 	case driver.Quota:
 		d.Algorithm = driver.FixedWindow
 	}
-	d.Events, d.Burst, d.Per, d.SubWindows, d.Shadow = 1_000_000, 0, time.Second/2, min(d.SubWindows, 1), false
+	d.Events, d.Burst, d.Per, d.Calendar, d.SubWindows, d.Shadow = 1_000_000, 0, time.Second/2, 0, min(d.SubWindows, 1), false
 	return d.Compile()
 }

@@ -19,9 +19,9 @@ import (
 )
 
 // quota returns a quota of events with soft percent more, without periods.
-func quota(t testing.TB, per time.Duration, events int, soft float64) *driver.Compiled {
+func quota(t testing.TB, unit driver.Calendar, events int, soft float64) *driver.Compiled {
 	t.Helper()
-	rule, err := driver.Definition{Name: "calls", Algorithm: driver.Quota, Events: events, Per: per, Soft: soft}.Compile()
+	rule, err := driver.Definition{Name: "calls", Algorithm: driver.Quota, Events: events, Calendar: unit, Soft: soft}.Compile()
 	testkit.Must(t, err)
 	return rule
 }
@@ -66,7 +66,7 @@ const day = 24 * time.Hour
 // after midnight, whose periods are around different boundaries, get the same decisions.
 func TestQuota_boundary(t *testing.T) {
 	t.Parallel()
-	c := newCalendar(t, redistest.Shared(t).Client(), quota(t, driver.Monthly, 3, 0))
+	c := newCalendar(t, redistest.Shared(t).Client(), quota(t, driver.Month, 3, 0))
 	january, february := months(1, time.UTC), months(2, time.UTC)
 	all := []driver.Periods{months(0, time.UTC), january, february, months(3, time.UTC)} // around the first days of December to March
 	c.to(time.Date(2026, 1, 20, 0, 0, 0, 0, time.UTC))
@@ -97,7 +97,7 @@ func TestQuota_boundary(t *testing.T) {
 // for each server time, a key without a state has the same period in both.
 func TestQuota_clocks(t *testing.T) {
 	t.Parallel()
-	c := newCalendar(t, redistest.Shared(t).Client(), quota(t, driver.Monthly, 3, 0))
+	c := newCalendar(t, redistest.Shared(t).Client(), quota(t, driver.Month, 3, 0))
 	midnight := time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)
 	for _, from := range []time.Duration{-time.Hour, -time.Microsecond, 0, time.Microsecond, time.Hour} {
 		c.to(midnight.Add(from))
@@ -121,7 +121,7 @@ func TestQuota_clocks(t *testing.T) {
 // keeps the count, and one that steps back by years begins the period of that time with it.
 func TestQuota_changes(t *testing.T) {
 	t.Parallel()
-	c := newCalendar(t, redistest.Shared(t).Client(), quota(t, driver.Monthly, 3, 0))
+	c := newCalendar(t, redistest.Shared(t).Client(), quota(t, driver.Month, 3, 0))
 	tokyo := time.FixedZone("", 9*3600)
 	c.to(time.Date(2026, 1, 31, 14, 0, 0, 0, time.UTC))
 	c.spend(months(2, time.UTC), 3)
@@ -155,7 +155,7 @@ func TestQuota_changes(t *testing.T) {
 // left, if that is less.
 func TestQuota_undo(t *testing.T) {
 	t.Parallel()
-	c := newCalendar(t, redistest.Shared(t).Client(), quota(t, driver.Daily, 10, 0))
+	c := newCalendar(t, redistest.Shared(t).Client(), quota(t, driver.Day, 10, 0))
 	p := driver.Periods{Start: c.Now().UnixMicro(), Boundary: c.Now().Add(day).UnixMicro(), End: c.Now().Add(2 * day).UnixMicro()}
 	left := func(want int) {
 		t.Helper()
@@ -220,7 +220,7 @@ func TestQuota_corruptState(t *testing.T) {
 		corruption{"a period of a microsecond", 0, state(end, 1, 1)},
 	) {
 		t.Run(corrupted.name, func(t *testing.T) {
-			c := newCalendar(t, rdb, quota(t, driver.Monthly, 3, 0))
+			c := newCalendar(t, rdb, quota(t, driver.Month, 3, 0))
 			s := c.Store.(*redisstore.Store)
 			p, key := months(2, time.UTC), s.StateKey("k", c.rule)
 			for _, op := range []driver.Op{driver.Peek, driver.Credit, driver.Undo, driver.Reset} {

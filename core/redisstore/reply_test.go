@@ -24,7 +24,7 @@ func FuzzReply(f *testing.F) {
 		case driver.InFlight:
 			d.Per, d.Hold = 0, time.Hour
 		case driver.Quota:
-			d.Per = driver.Daily
+			d.Per, d.Calendar = 0, driver.Day
 		}
 		rule, err := d.Compile()
 		testkit.Must(f, err)

@@ -160,12 +160,12 @@ func TestBucket_states(t *testing.T) {
 func TestQuota_states(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
-	for _, per := range []time.Duration{driver.Daily, driver.Weekly, driver.Monthly} {
+	for _, unit := range []driver.Calendar{driver.Day, driver.Week, driver.Month} {
 		for _, soft := range []float64{0, 50} {
-			rule := quota(t, per, 5, soft)
-			t.Run(fmt.Sprintf("%d, %v%%", per, soft), func(t *testing.T) {
+			rule := quota(t, unit, 5, soft)
+			t.Run(fmt.Sprintf("%v, %v%%", unit, soft), func(t *testing.T) {
 				t.Parallel()
-				h, rng, longest := harness(rdb), rand.New(rand.NewPCG(uint64(-per), uint64(soft))), rule.Constants.Period
+				h, rng, longest := harness(rdb), rand.New(rand.NewPCG(uint64(unit), uint64(soft))), rule.Constants.Period
 				for range 1000 {
 					h.Advance(time.Duration(rng.IntN(1000)) * time.Microsecond)
 					now := h.Now().UnixMicro()
@@ -209,7 +209,7 @@ func TestHeadroom_turns(t *testing.T) {
 				case driver.SlidingWindow:
 					d.SubWindows = 4
 				case driver.Quota:
-					d.Per = driver.Daily
+					d.Per, d.Calendar = 0, driver.Day
 				}
 				var rules []*driver.Compiled
 				for _, headroom := range []float64{0, 40, 90} {

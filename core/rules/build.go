@@ -19,64 +19,35 @@ func storeName(policy, rule string) string { return policy + "." + rule }
 // candidateName returns the name of the candidate of a rule on a store.
 func candidateName(rule string) string { return rule + ".candidate" }
 
-// constructors has a function for every algorithm.
-var constructors = map[driver.Algorithm]func(string, core.Limit) core.Rule{
-	driver.TokenBucket:   core.TokenBucket,
-	driver.LeakyBucket:   core.LeakyBucket,
-	driver.FixedWindow:   core.FixedWindow,
-	driver.SlidingLog:    core.SlidingLog,
-	driver.SlidingWindow: core.SlidingWindow,
-	driver.InFlight:      inFlight,
-	driver.Quota:         core.Quota,
-}
-
-// inFlight returns a [core.InFlight] with any limit, also Unlimited and Blocked.
-func inFlight(name string, l core.Limit) core.Rule {
-	return core.InFlight(name, 1).Plan("", l).Plans()[0] // the rule with that limit
-}
-
 // algorithmNames has every algorithm under its name in a file.
-var algorithmNames = func() map[string]driver.Algorithm {
-	names := make(map[string]driver.Algorithm)
-	for a := range constructors {
+var algorithmNames = func() map[string]core.Algorithm {
+	names := make(map[string]core.Algorithm)
+	for a := core.Algorithm(1); a.String() != core.Algorithm(0).String(); a++ {
 		names[a.String()] = a
 	}
 	return names
 }()
 
-// build returns r, without its candidate, as a rule that is called name on a store. The algorithm
-// of r must not be zero.
-func (r *Rule) build(name string) core.Rule {
-	c := constructors[r.Algorithm](name, r.Limit)
-	for _, p := range r.Plans {
-		c = c.Plan(p.Name, p.Limit)
-	}
-	for _, plan := range slices.Sorted(maps.Keys(r.Headroom)) {
-		c = c.Headroom(plan, r.Headroom[plan])
-	}
-	if r.Soft != 0 {
-		c = c.Soft(r.Soft)
-	}
-	if r.SubWindows != 0 {
-		c = c.SubWindows(r.SubWindows)
-	}
-	if r.Hold != 0 {
-		c = c.Hold(r.Hold)
-	}
-	if r.MaxHold != 0 {
-		c = c.MaxHold(r.MaxHold)
+// build returns r, without its candidate, as a rule that is called name on a store.
+func (r *Rule) build(name string) core.Rule { return core.NewRule(r.spec(name)) }
+
+func (r *Rule) spec(name string) core.Spec {
+	s := core.Spec{
+		Name: name, Algorithm: r.Algorithm, Limit: r.Limit, Soft: r.Soft, SubWindows: r.SubWindows, Hold: r.Hold, MaxHold: r.MaxHold,
+		Shadow: r.Shadow, Unit: r.Unit,
 	}
 	if r.Timezone != "" {
-		l, _ := location(r.Timezone) // see checkTimezone
-		c = c.In(l)
+		s.Location, _ = location(r.Timezone) // see checkTimezone
 	}
-	if r.Shadow {
-		c = c.Shadow()
+	for _, p := range r.Plans {
+		s.Plans = append(s.Plans, core.Plan{Name: p.Name, Limit: p.Limit, Headroom: r.Headroom[p.Name]})
 	}
-	if r.Unit != "" {
-		c = c.Unit(r.Unit)
+	for _, plan := range slices.Sorted(maps.Keys(r.Headroom)) {
+		if !slices.ContainsFunc(r.Plans, func(p Plan) bool { return p.Name == plan }) {
+			s.Plans = append(s.Plans, core.Plan{Name: plan, Limit: r.Limit, Headroom: r.Headroom[plan]})
+		}
 	}
-	return c
+	return s
 }
 
 // check returns the error of package core for a rule, or that of checkTimezone or checkPeriod.
@@ -91,15 +62,15 @@ func (r *Rule) check(name string) *core.RuleError {
 }
 
 // spans are the fixed spans to write for periods of the calendar.
-var spans = map[time.Duration]time.Duration{driver.Daily: 24 * time.Hour, driver.Weekly: 7 * 24 * time.Hour, driver.Monthly: 30 * 24 * time.Hour}
+var spans = map[core.Calendar]time.Duration{core.Day: 24 * time.Hour, core.Week: 7 * 24 * time.Hour, core.Month: 30 * 24 * time.Hour}
 
 // periodFault returns the reason why an algorithm cannot have the period of l, or an empty text. A limit
 // has no period if the algorithm counts events at the same time, and one of the calendar for a quota.
 func periodFault(a driver.Algorithm, l core.Limit) string {
-	span, isCalendar := spans[l.Per]
+	span, isCalendar := spans[l.Calendar]
 	switch {
 	case l.Events <= 0: // Unlimited, Blocked or invalid
-	case a == driver.InFlight && l.Per != 0:
+	case a == driver.InFlight && (l.Per != 0 || isCalendar):
 		return fmt.Sprintf("%v has a period, and %v counts events at the same time: write %d", l, a, l.Events)
 	case a == driver.InFlight || a == driver.Quota && isCalendar:
 	case a == driver.Quota && l.Per == 0:
@@ -107,15 +78,15 @@ func periodFault(a driver.Algorithm, l core.Limit) string {
 	case a == driver.Quota:
 		for calendar, span := range spans {
 			if l.Per == span {
-				return fmt.Sprintf("%v has a fixed period, and %v counts by the calendar: write %v", l, a, core.Per(l.Events, calendar))
+				return fmt.Sprintf("%v has a fixed period, and %v counts by the calendar: write %v", l, a, core.Limit{Events: l.Events, Calendar: calendar})
 			}
 		}
 		return fmt.Sprintf("%v has a fixed period, and %v counts by the calendar: write %d per day, week or month, such as %[3]d/day", l, a, l.Events)
-	case l.Per == 0:
+	case l.Per == 0 && !isCalendar:
 		return fmt.Sprintf("%v has no period, unlike %v/s and %v/h", l, l, l)
 	case isCalendar:
 		fixed := l
-		fixed.Per = span
+		fixed.Per, fixed.Calendar = span, 0
 		return fmt.Sprintf("%v has a period of the calendar, and only quota counts by the calendar: write %v", l, fixed)
 	}
 	return ""

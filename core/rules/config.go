@@ -37,10 +37,10 @@ func (p *Policy) rate() float64 {
 	for _, r := range p.Rules {
 		switch l := r.Limit; {
 		case p.Disabled || p.Enforce == 0 || r.Shadow || l == core.Unlimited:
-		case l == core.Blocked || l.Per == 0:
+		case l == core.Blocked || l.Per == 0 && l.Calendar == 0:
 			return 0
 		default:
-			rate = min(rate, float64(l.Events)/cmp.Or(spans[l.Per], l.Per).Seconds())
+			rate = min(rate, float64(l.Events)/cmp.Or(spans[l.Calendar], l.Per).Seconds())
 		}
 	}
 	return rate

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,12 +120,12 @@ func (m *model) retryAfter(policy, key, plan string, rule core.Rule) time.Durati
 // suits reports whether a rule with the algorithm can have the limit.
 func suits(l core.Limit, a driver.Algorithm) bool {
 	switch {
-	case l.Events < 0:
+	case l == core.Unlimited, l == core.Blocked:
 		return true
+	case l.Calendar != 0:
+		return a == driver.Quota
 	case l.Per == 0:
 		return a == driver.InFlight
-	case l.Per < 0:
-		return a == driver.Quota
 	}
 	return a != driver.InFlight && a != driver.Quota
 }
@@ -146,7 +147,7 @@ func (m *model) rule(p rules.Policy, name string, r rules.Rule, l core.Limit, sh
 		return core.TokenBucket(name, core.Unlimited)
 	case at >= 0:
 		rule = testkit.Algorithms[at].Rule(name, l).Soft(r.Soft)
-	case l.Events < 0: // the same for all algorithms
+	case l == core.Unlimited, l == core.Blocked: // the same for all algorithms
 		rule = core.TokenBucket(name, l)
 	case r.Algorithm == driver.Quota:
 		zone, err := time.LoadLocation(r.Timezone)
@@ -453,9 +454,9 @@ func (h history) compare(t *testing.T, m *model, l *core.Limiter, policy, key, p
 		for name, is := range map[string]bool{
 			"shadow": g.Rule.IsShadow(), "unlimited": g.Limit() == core.Unlimited, "blocked": g.Limit() == core.Blocked,
 			"soft": g.Soft, "delay": g.Delay > 0, "candidate": len(g.Rule.Name()) > 5,
-			"headroom":        g.Rule.HeadroomPercent() > 0,
+			"headroom":        strings.Contains(g.Rule.String(), " headroom "),
 			"quota denied":    g.Rule.Algorithm() == driver.Quota && !g.Allowed,
-			"quota of a zone": g.Rule.Algorithm() == driver.Quota && g.Rule.Location() != time.UTC,
+			"quota of a zone": g.Rule.Algorithm() == driver.Quota && g.Rule.Spec().Location != nil,
 			"places denied":   g.Rule.Algorithm() == driver.InFlight && g.Estimate,
 		} {
 			if is {

@@ -140,8 +140,8 @@ func TestParse_Headroom(t *testing.T) {
 		t.Errorf("got %+v (%v), expected %+v", got, err, want)
 	}
 	policy := got.Policies["api"]
-	for _, p := range policy.storeRules("api")[0].Plans() {
-		if text := fmt.Sprint(p.PlanName(), " ", p.Limit(), " ", p.HeadroomPercent(), "%"); !strings.Contains(" pro 20/m 12.5%, sheddable 10/m 20%, none 10/m 0%,", " "+text+",") {
+	for _, p := range policy.storeRules("api")[0].Spec().Plans {
+		if text := fmt.Sprint(p.Name, " ", p.Limit, " ", p.Headroom, "%"); !strings.Contains(" pro 20/m 12.5%, sheddable 10/m 20%, none 10/m 0%,", " "+text+",") {
 			t.Errorf("got the plan %s", text)
 		}
 	}

@@ -65,7 +65,9 @@ func (p *Policy) storeRules(name string) (rules []core.Rule) {
 	for i := range p.Rules {
 		r := &p.Rules[i]
 		at := storeName(name, r.Name)
-		rules = append(rules, r.build(at).Label(r.Name))
+		s := r.spec(at)
+		s.Label = r.Name
+		rules = append(rules, core.NewRule(s))
 		if r.Candidate != nil {
 			rules = append(rules, r.Candidate.build(candidateName(at)).Shadow())
 		}

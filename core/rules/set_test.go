@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -109,8 +110,8 @@ func TestSet_Rules(t *testing.T) {
 				var got []string
 				for _, s := range d.States() {
 					got = append(got, s.Rule.String())
-					if name, _, _ := strings.Cut(strings.TrimPrefix(s.Rule.Name(), "api."), "."); !s.Rule.IsShadow() && !config.Disabled && !config.Policies["api"].Disabled && s.Rule.ClientName() != name {
-						t.Errorf("got the name %q for clients, want %q", s.Rule.ClientName(), name)
+					if name, _, _ := strings.Cut(strings.TrimPrefix(s.Rule.Name(), "api."), "."); !s.Rule.IsShadow() && !config.Disabled && !config.Policies["api"].Disabled && cmp.Or(s.Rule.Spec().Label, s.Rule.Name()) != name {
+						t.Errorf("got the name %q for clients, want %q", cmp.Or(s.Rule.Spec().Label, s.Rule.Name()), name)
 					}
 				}
 				if got := strings.Join(got, "|"); got != c.want {
@@ -228,7 +229,7 @@ func TestSet_Unit(t *testing.T) {
 		t.Helper()
 		var got []string
 		for _, s := range testkit.Peek(t, l, key).States() {
-			got = append(got, s.Rule.UnitName())
+			got = append(got, cmp.Or(s.Rule.Spec().Unit, "requests"))
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s, key %q: got the units %q, want %q", step, key, got, want)

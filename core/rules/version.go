@@ -58,7 +58,7 @@ func newVersion(set *Set, name string, config *Policy, off bool, old *policy) (*
 	}
 	for i := range config.Rules {
 		for r := &config.Rules[i]; r != nil; r = r.Candidate {
-			if constructors[r.Algorithm] == nil {
+			if _, known := algorithmNames[r.Algorithm.String()]; !known {
 				return nil, fmt.Errorf("rule %q has no algorithm", config.Rules[i].Name)
 			}
 			if err := r.checkTimezone(config.Rules[i].Name); err != nil {
@@ -170,7 +170,7 @@ func (v *version) newView(c *selection) (w view) {
 	rules := config.storeRules(v.name)
 	for i, r := range rules {
 		if c.unlimited {
-			rules[i] = constructors[r.Algorithm()](r.Name(), core.Unlimited)
+			rules[i] = core.NewRule(core.Spec{Name: r.Name(), Algorithm: r.Algorithm(), Limit: core.Unlimited})
 		}
 	}
 	w.limiter, w.err = v.root.Variant(rules...)

@@ -44,7 +44,7 @@ func (c catalog) compile(r *oracle.Rule, plan string, soft, headroom float64) bo
 	case isInFlightRule(r):
 		d.Per, d.Hold = 0, d.Per
 	case isQuotaRule(r):
-		d.Per = units[r.Unit]
+		d.Per, d.Calendar = 0, units[r.Unit]
 	}
 	compiled, err := d.Compile()
 	if err != nil {

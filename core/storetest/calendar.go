@@ -1,10 +1,6 @@
 package storetest
 
-import (
-	"time"
-
-	"github.com/weir-go/weir/core/driver"
-)
+import "github.com/weir-go/weir/core/driver"
 
 // A calendar is an [oracle.Calendar] of periods with similar lengths, such as the days at a place whose
 // clocks change.
@@ -50,7 +46,7 @@ func (c calendar) periods(now int64) driver.Periods {
 // unitNames are the texts of the periods of quotas, and units their values.
 var (
 	unitNames = []string{"day", "week", "month"}
-	units     = map[string]time.Duration{"day": driver.Daily, "week": driver.Weekly, "month": driver.Monthly}
+	units     = map[string]driver.Calendar{"day": driver.Day, "week": driver.Week, "month": driver.Month}
 )
 
 // unitLengths contains usual lengths of periods in microseconds.

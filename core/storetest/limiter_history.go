@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -242,7 +243,7 @@ func (h *limiterHistory) compare(got, want core.State, period time.Duration, r l
 	if l.Burst == 0 {
 		l.Burst = l.Events
 	}
-	if l != r.inForce() || rule.Name() != r.name || rule.PlanName() != r.plan || rule.IsShadow() != r.shadow || rule.HeadroomPercent() != r.headroom {
+	if l != r.inForce() || rule.Name() != r.name || rule.PlanName() != r.plan || rule.IsShadow() != r.shadow || !hasHeadroom(rule, r.headroom) {
 		h.differ("got the rule %v, want %+v", rule, r)
 	}
 	h.left = got.Remaining
@@ -413,4 +414,12 @@ func (h *limiterHistory) replace(both bool) {
 	default:
 		h.occurred["conflict"]++
 	}
+}
+
+// hasHeadroom reports whether the text of r, the rule of a plan, has this headroom.
+func hasHeadroom(r core.Rule, percent float64) bool {
+	if percent == 0 {
+		return !strings.Contains(r.String(), "headroom")
+	}
+	return strings.Contains(r.String(), fmt.Sprintf(" headroom %v%%", percent))
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/storetest/internal/oracle"
 )
@@ -116,9 +115,9 @@ func (r *limited) oracle() *oracle.Rule {
 	switch {
 	case isBucketRule(o):
 		o.Burst = int64(l.Burst)
-	case l.Per == driver.Daily:
+	case l.Calendar == core.Day:
 		o.Unit = "day"
-	case l.Per == driver.Weekly:
+	case l.Calendar == core.Week:
 		o.Unit = "week"
 	}
 	return o
@@ -128,7 +127,7 @@ func (r *limited) oracle() *oracle.Rule {
 func (r *limited) charge(key string, op oracle.Op) oracle.Charge {
 	c := oracle.Charge{Key: key, Rule: r.oracle(), Op: op}
 	if c.Rule.Unit != "" {
-		c.Calendar = r.days.calendar(key, r.limit.Per)
+		c.Calendar = r.days.calendar(key, r.limit.Calendar)
 	}
 	return c
 }
@@ -155,15 +154,13 @@ func (d days) rule(r core.Rule) core.Rule {
 }
 
 // calendar returns the calendar of a key.
-func (d days) calendar(key string, per time.Duration) calendar {
-	unit, begin := unitLengths["day"], time.Date(1969, 12, 29, 0, 0, 0, 0, time.UTC).Add(-d.east) // a Monday
-	if per == driver.Weekly {
-		unit = unitLengths["week"]
-	}
+func (d days) calendar(key string, unit core.Calendar) calendar {
+	begin := time.Date(1969, 12, 29, 0, 0, 0, 0, time.UTC).Add(-d.east) // a Monday
 	if key == "a" && !d.anchor.IsZero() {
 		begin = d.anchor
 	}
-	return calendar{length: unit, offset: (begin.UnixMicro()%unit + unit) % unit}
+	length := unitLengths[unit.String()]
+	return calendar{length: length, offset: (begin.UnixMicro()%length + length) % length}
 }
 
 // limit returns a random limit of a rule of the algorithm. It often has the length of one of like.
@@ -178,13 +175,14 @@ func (h *limiterHistory) limit(algorithm int, like map[string]core.Limit) (l cor
 	}
 	switch modelAlgorithms[algorithm].Name {
 	case "quota":
-		l.Per = draw(h, driver.Daily, driver.Weekly)
+		l = core.Limit{Events: l.Events, Calendar: draw(h, core.Day, core.Week)}
 	case "in_flight":
 		l = core.Limit{Events: draw(h, 1, 2, 3, 5)}
 	}
 	if old := like[draw(h, append(planNames, "")...)]; old.Events > 0 && !h.one(3) {
 		times := draw(h, 1, 2, 3, 7)
-		l = core.Limit{Events: old.Events * times, Per: old.Per, Burst: old.Burst * times}
+		l = old
+		l.Events, l.Burst = old.Events*times, old.Burst*times
 	}
 	if isInFlight(algorithm) {
 		l.Events = min(l.Events, 20)
@@ -212,7 +210,7 @@ func (h *limiterHistory) rule(name string, like *modelRule) *modelRule {
 	}
 	r.limits, r.headroom = make(map[string]core.Limit), make(map[string]float64)
 	r.limits[""] = h.limit(r.algorithm, limits)
-	if isInFlight(r.algorithm) && r.limits[""].Events < 0 { // only plans can be Unlimited or Blocked
+	if isInFlight(r.algorithm) && r.limits[""].Events == 0 { // only plans can be Unlimited or Blocked
 		r.limits[""] = core.Limit{Events: 2}
 	}
 	for _, plan := range planNames[:h.rng.IntN(len(planNames)+1)] {

@@ -22,7 +22,7 @@ func (s *subject) quota(name string, n int) quotaKey {
 	s.Helper()
 	days := calendar{length: unitLengths["day"]}
 	days.offset = (s.Now().UnixMicro() + 10*time.Hour.Microseconds()) % days.length
-	return quotaKey{s, s.compile(driver.Definition{Name: name, Algorithm: driver.Quota, Events: n, Per: driver.Daily}), "k", days}
+	return quotaKey{s, s.compile(driver.Definition{Name: name, Algorithm: driver.Quota, Events: n, Calendar: driver.Day}), "k", days}
 }
 
 // by returns the same key for a caller whose clock is ahead.

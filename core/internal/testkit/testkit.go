@@ -2,6 +2,7 @@
 package testkit
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"testing"
@@ -30,6 +31,18 @@ var Algorithms = []Algorithm{
 func Compiled(r core.Rule) *driver.Compiled {
 	return unexported.Get[*core.Limiter, *core.Reservation, core.Rule, core.Ask]().Compiled(r)
 }
+
+// OfPlan returns r with its limit for the callers of a plan.
+func OfPlan(t testing.TB, r core.Rule, plan string) core.Rule {
+	t.Helper()
+	return Limiter(t, noStore{}, r).Plan(plan).Rules()[0]
+}
+
+// A noStore is the Store of limiters that decide nothing.
+type noStore struct{}
+
+func (noStore) Take(context.Context, []driver.Charge) error   { return driver.ErrUnavailable }
+func (noStore) Adjust(context.Context, []driver.Charge) error { return driver.ErrUnavailable }
 
 // Must ends the test if err is not nil.
 func Must(t testing.TB, err error) {

@@ -36,5 +36,5 @@ Retry-After: %[3]d
 X-Content-Type-Options: nosniff
 
 {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":"Policy \"%[6]s\" allows %[7]d request%[8]s per %[9]v s%[10]s. Retry in %[3]d s.","instance":"/","violated-policies":[%[1]q]}
-`, s.Rule.ClientName(), s.Remaining, simulate.Seconds(s.Window), capacity, window, s.Rule.ClientName(), l.Events, plural, l.Per.Seconds(), burst)
+`, s.Rule.Name(), s.Remaining, simulate.Seconds(s.Window), capacity, window, s.Rule.Name(), l.Events, plural, l.Per.Seconds(), burst)
 }

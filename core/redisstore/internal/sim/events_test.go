@@ -122,7 +122,7 @@ func (l *ledger) note(r core.Rule, key string, begun time.Time, allowed bool, co
 func (l *ledger) admitted(r core.Rule, id string, e event) {
 	limit, now := r.Limit(), time.Now()
 	all, period := append(l.events[id], e), limit.Per
-	if period < 0 {
+	if limit.Calendar == core.Day {
 		period = day
 	}
 	kept := 4 * period

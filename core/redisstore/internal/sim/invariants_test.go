@@ -23,7 +23,7 @@ var (
 	placeFreed = &invariant{"places are freed", "reservation.go",
 		"The end of ctx does not matter: an event that was cancelled frees its places, too."}
 	placesBack = &invariant{"all places come back", "in_flight.go",
-		"A place that is not freed lapses at the end of its lease, [Rule.Hold]"}
+		"A place that is not freed lapses at the end of its lease, [Spec.Hold]"}
 	eventsInSpan = &invariant{"events in a span of time", "lease/doc.go",
 		"a token bucket admits at most Burst + rate x T events in any span T"}
 	chargedOnce = &invariant{"charged once", "limiter.go",

@@ -1,0 +1,150 @@
+package core
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// A definition is a Spec with one of its limits, and the result of compiling them at the first use. It does
+// not change otherwise.
+type definition struct {
+	spec *Spec // complete
+	plan Plan  // whose limit it is: of callers without a plan, without a name
+
+	once     sync.Once
+	compiled *driver.Compiled             // nil if err is set, and for the limits Unlimited and Blocked
+	err      error                        // a *RuleError
+	elastic  *elastic                     // nil unless the rule is elastic
+	plans    []atomic.Pointer[definition] // of spec.Plans, each nil before its first use; not in one of these
+	unknown  atomic.Pointer[definition]   // of a plan that is none of spec.Plans; nil before its first use
+
+	// The objects that the definition needed last, and will probably need next. A Store may apply a
+	// fraction of the rule (see Divide): all decisions with that fraction share one Rule.
+	divided atomic.Pointer[definition]
+	present atomic.Pointer[presentPeriods]
+	counted atomic.Pointer[counterOf]
+}
+
+// unknownPlan is the plan of the rules that apply to callers with a plan that no rule has.
+const unknownPlan = "unknown"
+
+// newDefinition returns the definition of s for callers without a plan.
+func newDefinition(s Spec) *definition { return &definition{spec: &s, plan: Plan{Limit: s.Limit}} }
+
+// ready compiles d unless that has been done, and returns its error. The definitions of a Limiter are
+// ready.
+func (d *definition) ready() error {
+	d.once.Do(func() {
+		if d.compiled == nil {
+			d.err = d.compile()
+		}
+	})
+	return d.err
+}
+
+// compile sets d.compiled, d.elastic and d.plans, or returns an error.
+func (d *definition) compile() error {
+	of := d.spec.definition(&d.plan)
+	if err := cmp.Or(d.spec.check(), of.Check(), d.spec.checkElastic()); err != nil {
+		return err
+	}
+	if d.plan.Name == "" {
+		d.plans = make([]atomic.Pointer[definition], len(d.spec.Plans))
+	}
+	if of.Always != 0 {
+		return nil
+	}
+	of.Text = d.spec.text(&d.plan)
+	c, err := of.Compile()
+	if err == nil && d.spec.isElastic() {
+		d.elastic, err = newElastic(d, c)
+	}
+	if err != nil {
+		return err
+	}
+	d.compiled = c
+	return nil
+}
+
+// sameLimit reports whether d and o, two ready definitions of one name, have the same limit. Their plans may
+// have different names.
+func (d *definition) sameLimit(o *definition) bool {
+	if d.compiled == nil || o.compiled == nil {
+		return d.plan.Limit.always == o.plan.Limit.always
+	}
+	known := o.compiled.Definition
+	known.Plan = d.plan.Name
+	return d.compiled.Definition.Equal(known)
+}
+
+// ofPlan returns the definition of the i-th plan of d, which must be ready.
+func (d *definition) ofPlan(i int) *definition { return prepared(&d.plans[i], d.spec, d.spec.Plans[i]) }
+
+// ofUnknown returns d for callers whose plan is unknown.
+func (d *definition) ofUnknown() *definition {
+	return prepared(&d.unknown, d.spec, Plan{Name: unknownPlan, Limit: d.plan.Limit})
+}
+
+// prepared returns the definition at p. If there is none, it stores that of a valid plan of s, ready.
+func prepared(p *atomic.Pointer[definition], s *Spec, plan Plan) *definition {
+	if known := p.Load(); known != nil {
+		return known
+	}
+	d := &definition{spec: s, plan: plan}
+	_ = d.ready()
+	if !p.CompareAndSwap(nil, d) {
+		return p.Load()
+	}
+	return d
+}
+
+// checkPlans returns an error if a plan of d, which must be ready, is invalid. It compiles a plan only if
+// that is necessary, because those of all rules take much memory.
+func (d *definition) checkPlans() error {
+	names := make(map[string]bool, len(d.spec.Plans))
+	for i := range d.spec.Plans {
+		p := &d.spec.Plans[i]
+		switch {
+		case p.Name == "":
+			return d.spec.invalid("plan", "has no name")
+		case p.Name == unknownPlan:
+			return d.spec.invalid("plan", `cannot be called "unknown"`)
+		case names[p.Name]:
+			return d.spec.invalid("plan", fmt.Sprintf("%q is given twice", p.Name))
+		}
+		names[p.Name] = true
+		err := d.spec.definition(p).Check()
+		if err == nil && d.spec.isElastic() {
+			err = d.ofPlan(i).ready()
+		}
+		var of *RuleError
+		if errors.As(err, &of) && of.Field != "plan" {
+			return d.spec.invalid("plan", fmt.Sprintf("%q: %s %s", p.Name, of.Field, of.Reason))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// part returns one n-th of the limit of d: see [Rule.Divide].
+func (d *definition) part(n int) Limit {
+	if d.ready() != nil || d.compiled == nil {
+		return d.plan.Limit
+	}
+	c := d.compiled.Divide(n)
+	if c == d.compiled {
+		return d.plan.Limit
+	}
+	l := limitOf(&c.Definition)
+	if d.spec.Algorithm.IsBucket() {
+		l.part = &c.Definition
+	}
+	return l
+}

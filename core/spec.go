@@ -1,0 +1,291 @@
+package core
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// A Spec describes a [Rule]: [NewRule] makes the rule, and [Rule.Spec] returns its Spec. The constructors,
+// such as [TokenBucket], and the methods of Rule that return a copy are short forms of the same.
+//
+//	core.TokenBucket("api", core.PerMinute(100)).Soft(10)
+//	core.NewRule(core.Spec{Name: "api", Algorithm: core.AlgorithmTokenBucket, Limit: core.PerMinute(100), Soft: 10})
+//
+// Name, Algorithm and Limit are required. A field that is zero stands for its default, which changes
+// nothing where no other default is given. [New] returns an error for a field that is invalid, or that has
+// no meaning for the algorithm.
+type Spec struct {
+	Name      string // see Rule
+	Algorithm Algorithm
+	Limit     Limit // that of callers without a plan
+
+	// Plans are other limits for the callers of plans, such as paying customers. All other fields apply to
+	// every plan.
+	//
+	// [Limiter.Plan], the field Plan of an [Ask] and the option gate.Plan choose the plan of an event. If
+	// an application has a name for Limit, too, such as "free", it should be a plan with the same limit.
+	// Otherwise "free" is an unknown plan (see [Limiter.Plan]).
+	//
+	// Plans of the same length (see [Rule]) share the state of a key. If a key that has used 10 of 10 a
+	// minute changes to 100 a minute, a window or log has 90 left at once. A bucket keeps the part that
+	// is used: an exhausted bucket is still exhausted, and refills at the new rate. Plans of different
+	// lengths have states of their own. A caller that changes between plans therefore gains at most one
+	// limit for each length.
+	//
+	// If callers with several plans share a key, a plan with a smaller limit leaves the difference to
+	// the others in a window or log: after 8 events of a plan "sheddable" with 8 a minute, a plan with 10 a
+	// minute has 2 left. A bucket leaves nothing, because the plans share the part that is used: once
+	// "sheddable" has used 8 of 8, nothing is left for any plan. Plan.Headroom leaves a part in every
+	// algorithm.
+	Plans []Plan
+
+	// Soft is the percentage above the limit that is admitted, too, and flagged in [State.Soft] for the
+	// handler, from 0 to 1000. Remaining does not include these events. It applies to the events of a
+	// window or log and to the burst of a bucket, not to its rate. It is rounded down: 10 percent of 5 is no
+	// event.
+	Soft float64
+
+	// SubWindows is the number of sub-windows of a [SlidingWindow], 1 to 120, by default
+	// [DefaultSubWindows]. With 120, a limit per minute has sub-windows of 0.5 s. More sub-windows make the
+	// rule less strict, its state larger, and Redis slower for costs above 1.
+	SubWindows int
+
+	// Hold is the time after which the places of an [InFlight] lapse unless they are renewed, which happens
+	// after a third of it or a little later: whole microseconds from 1 s to 24 h, by default [DefaultHold].
+	// With a short lease, the places of a crashed process are soon free. With a long one, events keep their
+	// places while the Store is slow or down. Rules with different leases have different states, like those
+	// of different periods (see [Rule]).
+	Hold time.Duration
+
+	// MaxHold is the time for which the places of an [InFlight] are renewed. A place then lapses within one
+	// lease, so an event that hangs does not take it for ever. By default, there is no bound.
+	MaxHold time.Duration
+
+	// Location is the place whose calendar a [Quota] follows, by default UTC. Days in which the clocks
+	// change have 23 or 25 hours.
+	Location *time.Location
+
+	// Anchor gives each key of a [Quota] periods of its own, which begin at the time that it returns: that
+	// day of each month or week, and that time of the day, at the Location. The date may be in the past or
+	// in the future. A month without that day begins its period on its last day: the 31st is February 28 or
+	// 29. The day is that at the location: 23:30 UTC on the 31st is the first in Berlin. A time that the
+	// clocks skip is the first one after it. It is for quotas that are renewed when a subscription is. If
+	// Anchor returns the zero time, the key has the periods of the calendar.
+	//
+	// Each decision about the key calls Anchor once, from many goroutines. It must return quickly, and must
+	// not call a Limiter. ctx is that of the decision.
+	Anchor func(ctx context.Context, key string) time.Time
+
+	// Shadow makes a rule that is evaluated and reported but never enforced, to try a limit on real
+	// traffic. Decisions do not depend on it, and no header field describes it to clients. Its State
+	// reports whether the rule would have denied the event.
+	//
+	// A shadow rule is charged if the other rules of the decision admit the event and the charge fits.
+	// Its state is that of an enforced rule: events that it would have denied are not charged to it.
+	Shadow bool
+
+	// Label is the name of the rule in header fields and problem documents, by default Name, which
+	// identifies the rule on the Store. Several rules may have one label. The characters are those of a
+	// name.
+	Label string
+
+	// Unit is the name of the events in texts for clients, by default "requests": a plural of at most 32
+	// characters of printable ASCII, such as "tokens" or "bytes". It changes no cost: for a gate, see its
+	// option Cost. The text of a problem document is then `Policy "model" allows 1000 tokens per 60 s`, and
+	// for a limit of one event "allows 1 per 60 s (tokens)".
+	//
+	// The header field RateLimit-Policy contains the units that its specification defines: "bytes" as
+	// qu="content-bytes", and "content-bytes" and "concurrent-requests" as they are, and of an [InFlight]
+	// always qu="concurrent-requests". Other units have no qu.
+	Unit string
+
+	// Spare makes the limit elastic: it grows while resources are free, and shrinks back to Limit as they
+	// are used up. Each process follows its own signal. Spare, such as a signal of package core/load,
+	// returns the free part of the resources. At 0 or less, the limit is Limit. At 1 or more, it is UpTo
+	// times as large (1 to 1000). Values between 0 and 1 scale the limit in ten steps of 0.1, rounded down
+	// to whole events. NaN counts as 0. Every decision calls Spare, from many goroutines, so it must be
+	// fast.
+	//
+	// The limit rises to a step when the signal comes within 0.01 of it: to the fifth step at 0.49. It
+	// falls when the signal is more than half a step below: from the fifth step at less than 0.45. Small
+	// changes of the signal therefore do not move the limit up and down. A bucket that is half used stays
+	// half used at every size. After the limit of a window or log has shrunk, surplus events expire as
+	// usual, so no key is denied for longer than Per.
+	//
+	// The limit of an [InFlight] only shrinks, because its places are few: UpTo is a factor above 0, up to 1.
+	// At 1 or more of Spare, the limit is Limit, at 0 or less UpTo times as large, and at least 1. Running
+	// events keep their places.
+	Spare func() float64
+	UpTo  float64
+}
+
+// A Plan is the limit of a [Spec] for the callers of a plan.
+type Plan struct {
+	Name  string // 1 to 64 characters of printable ASCII, but not "unknown"; no two plans have one name
+	Limit Limit
+
+	// Headroom is the percentage of Limit that the callers of the plan leave to all others, from 0 to 99. With
+	// 20 of a limit of 100, they are admitted while more than 20 are left, and all other callers until none
+	// is. It is for callers that share a key, such as the interactive requests and the batch jobs of a
+	// customer. At least one event remains to the plan. Its State, its header fields and its RetryAfter are
+	// about the part that it may use: q=80, and Remaining 0 when 80 are used. Only [State.Limit] is the whole
+	// limit. A plan of another length (see [Rule]) has a state of its own, and leaves nothing to the others.
+	// Spec.Soft does not apply to a plan with headroom.
+	Headroom float64
+}
+
+// An Algorithm defines how a rule counts events: see the function of the same name, such as [TokenBucket].
+// Its String is "token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window", "in_flight"
+// or "quota". The zero Algorithm is invalid.
+type Algorithm = driver.Algorithm
+
+// The algorithms.
+const (
+	AlgorithmTokenBucket   = driver.TokenBucket
+	AlgorithmLeakyBucket   = driver.LeakyBucket
+	AlgorithmFixedWindow   = driver.FixedWindow
+	AlgorithmSlidingLog    = driver.SlidingLog
+	AlgorithmSlidingWindow = driver.SlidingWindow
+	AlgorithmInFlight      = driver.InFlight
+	AlgorithmQuota         = driver.Quota
+)
+
+const (
+	// DefaultSubWindows is the number of sub-windows of a [SlidingWindow].
+	DefaultSubWindows = 60
+	// DefaultHold is the lease of a place of [InFlight].
+	DefaultHold = 30 * time.Second
+)
+
+// complete replaces the fields of s that have another default than zero.
+func (s *Spec) complete() {
+	switch s.Algorithm {
+	case driver.SlidingWindow:
+		s.SubWindows = cmp.Or(s.SubWindows, DefaultSubWindows)
+	case driver.InFlight:
+		s.Hold = cmp.Or(s.Hold, DefaultHold)
+	}
+}
+
+// indexOf returns the index of a plan, or -1.
+func (s *Spec) indexOf(plan string) int {
+	return slices.IndexFunc(s.Plans, func(p Plan) bool { return p.Name == plan })
+}
+
+// maxUnit is the length of the longest unit.
+const maxUnit = 32
+
+// check returns an error if a field of s is invalid that package driver does not know.
+func (s *Spec) check() error {
+	if s.Algorithm == 0 {
+		return s.invalid("algorithm", "is none: make rules with TokenBucket, SlidingLog and the like")
+	}
+	if len(s.Unit) > maxUnit {
+		return s.invalid("unit", fmt.Sprintf("is %d bytes long, more than %d", len(s.Unit), maxUnit))
+	}
+	if err := cmp.Or(s.checkText("label", s.Label), s.checkText("unit", s.Unit)); err != nil {
+		return err
+	}
+	switch {
+	case s.MaxHold < 0:
+		return s.invalid("max hold", fmt.Sprintf("is %v, negative", s.MaxHold))
+	case s.MaxHold > 0 && s.Algorithm != driver.InFlight:
+		return s.invalid("max hold", "has a meaning for events at the same time only")
+	case s.Location != nil && s.Algorithm != driver.Quota:
+		return s.invalid("location", "has a meaning for quotas only")
+	case s.Anchor != nil && s.Algorithm != driver.Quota:
+		return s.invalid("anchor", "has a meaning for quotas only")
+	}
+	return nil
+}
+
+// checkText returns an error if text is not empty and could not be the name of a rule.
+func (s *Spec) checkText(field, text string) error {
+	as := driver.Definition{Name: text, Algorithm: driver.TokenBucket, Events: 1, Per: time.Second}
+	var err *RuleError
+	if text != "" && errors.As(as.Check(), &err) {
+		return s.invalid(field, err.Reason)
+	}
+	return nil
+}
+
+func (s *Spec) invalid(field, reason string) *RuleError {
+	return &RuleError{Rule: s.Name, Field: field, Reason: reason, Category: ErrInvalidRule}
+}
+
+func (s *Spec) isElastic() bool { return s.Spare != nil || s.UpTo != 0 }
+
+// checkElastic returns an error if Spare or UpTo is invalid.
+func (s *Spec) checkElastic() error {
+	switch {
+	case !s.isElastic():
+	case s.Spare == nil:
+		return s.invalid("elastic", "has no signal: the function is nil")
+	case s.Algorithm == driver.InFlight && !(s.UpTo > 0 && s.UpTo <= 1): // NaN is neither
+		return s.invalid("elastic", fmt.Sprintf("is up to %v, not above 0 and up to 1", s.UpTo))
+	case s.Algorithm != driver.InFlight && !(s.UpTo >= 1 && s.UpTo <= maxElastic):
+		return s.invalid("elastic", fmt.Sprintf("is up to %v, outside 1 to %d", s.UpTo, maxElastic))
+	}
+	return nil
+}
+
+// definition returns s with the limit of p in the form of package driver, without its Text.
+func (s *Spec) definition(p *Plan) (d driver.Definition) {
+	l := &p.Limit
+	if l.part != nil {
+		d = *l.part // with its length
+	}
+	d.Name, d.Algorithm, d.Plan = s.Name, s.Algorithm, p.Name
+	d.Events, d.Per, d.Calendar, d.Burst, d.Always = l.Events, l.Per, l.Calendar, l.Burst, l.always
+	d.SubWindows, d.Hold, d.Soft, d.Headroom = s.SubWindows, s.Hold, s.Soft, p.Headroom
+	d.Shadow, d.UpTo, d.Text = s.Shadow, s.UpTo, ""
+	return d
+}
+
+func limitOf(d *driver.Definition) Limit {
+	return Limit{Events: d.Events, Per: d.Per, Calendar: d.Calendar, Burst: d.Burst, always: d.Always}
+}
+
+// text describes s with the limit of p for logs.
+func (s *Spec) text(p *Plan) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %q %s", s.Algorithm, s.Name, p.Limit)
+	if s.Algorithm == driver.SlidingWindow && s.SubWindows != DefaultSubWindows {
+		fmt.Fprintf(&b, " in %d sub-windows", s.SubWindows)
+	}
+	if s.Algorithm == driver.InFlight && s.Hold != DefaultHold {
+		b.WriteString(" hold " + formatDuration(s.Hold))
+	}
+	if s.Location != nil {
+		b.WriteString(" in " + s.Location.String())
+	}
+	if s.Anchor != nil {
+		b.WriteString(" anchored")
+	}
+	if s.MaxHold > 0 && s.MaxHold < Never {
+		b.WriteString(" max hold " + formatDuration(s.MaxHold))
+	}
+	if s.Soft > 0 {
+		fmt.Fprintf(&b, " soft %v%%", s.Soft)
+	}
+	if p.Headroom > 0 {
+		fmt.Fprintf(&b, " headroom %v%%", p.Headroom)
+	}
+	if s.UpTo != 0 {
+		fmt.Fprintf(&b, " elastic up to %v", s.UpTo)
+	}
+	if s.Shadow {
+		b.WriteString(" shadow")
+	}
+	if p.Name != "" {
+		fmt.Fprintf(&b, " plan %q", p.Name)
+	}
+	return b.String()
+}
