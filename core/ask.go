@@ -7,10 +7,20 @@ import (
 )
 
 // An Ask is an argument of [AllowTogether]: a limiter, a key and a cost.
+//
+// A negative cost is an [ErrNegativeCost], here and in all other calls. A cost of zero depends on the call,
+// because most of them get a number that was computed:
+//
+//   - In an Ask it is the zero value, and means 1.
+//   - [Limiter.AllowN], [Limiter.Reserve] and the option gate.Cost ask for nothing: they are a
+//     [Limiter.Peek], and deny if not even one unit is left.
+//   - [Limiter.ReserveAtMost] returns an [ErrInvalidAsk], as its result could be no cost of an event.
+//   - [Limiter.WaitN], [Limiter.Debit] and [Limiter.Credit] have nothing to do, and do nothing.
+//   - [Reservation.Settle] sets the total cost, and so frees all units.
 type Ask struct {
 	Limiter *Limiter
 	Key     string // not empty
-	Cost    int    // zero means 1, unlike in AllowN; a negative cost is an [ErrNegativeCost]; of an InFlight, always 1
+	Cost    int    // see above; of an InFlight, always 1
 	Plan    string // the plan whose limits apply, as in [Limiter.Plan]; empty means that of Limiter
 	// If a leaky bucket would delay the event for longer than MaxDelay, the event is denied. Zero
 	// means no bound. A value below a microsecond accepts no delay.
@@ -46,7 +56,7 @@ func AllowTogether(ctx context.Context, asks ...Ask) (d Decision, err error) {
 // ReserveTogether is [AllowTogether] for an event whose cost may turn out to be more or less.
 func ReserveTogether(ctx context.Context, asks ...Ask) (*Reservation, error) {
 	r := new(Reservation)
-	if _, err := r.Reserve(ctx, asks...); err != nil {
+	if _, err := r.take(ctx, asks...); err != nil {
 		return nil, err
 	}
 	return r, nil

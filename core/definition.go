@@ -13,14 +13,15 @@ import (
 // A definition is a Spec with one of its limits, and the result of compiling them at the first use. It does
 // not change otherwise.
 type definition struct {
-	spec *Spec // complete
+	spec *Spec // complete; without Plans in the definition of a plan
 	plan Plan  // whose limit it is: of callers without a plan, without a name
 
 	once     sync.Once
 	compiled *driver.Compiled             // nil if err is set, and for the limits Unlimited and Blocked
 	err      error                        // a *RuleError
 	elastic  *elastic                     // nil unless the rule is elastic
-	plans    []atomic.Pointer[definition] // of spec.Plans, each nil before its first use; not in one of these
+	ofPlans  *Spec                        // spec without Plans
+	plans    []atomic.Pointer[definition] // of spec.Plans, each nil before its first use
 	unknown  atomic.Pointer[definition]   // of a plan that is none of spec.Plans; nil before its first use
 
 	// The objects that the definition needed last, and will probably need next. A Store may apply a
@@ -53,8 +54,10 @@ func (d *definition) compile() error {
 	if err := cmp.Or(d.spec.check(), of.Check(), d.spec.checkElastic()); err != nil {
 		return err
 	}
-	if d.plan.Name == "" {
-		d.plans = make([]atomic.Pointer[definition], len(d.spec.Plans))
+	if n := len(d.spec.Plans); n > 0 {
+		s := *d.spec
+		s.Plans = nil
+		d.ofPlans, d.plans = &s, make([]atomic.Pointer[definition], n)
 	}
 	if of.Always != 0 {
 		return nil
@@ -83,11 +86,13 @@ func (d *definition) sameLimit(o *definition) bool {
 }
 
 // ofPlan returns the definition of the i-th plan of d, which must be ready.
-func (d *definition) ofPlan(i int) *definition { return prepared(&d.plans[i], d.spec, d.spec.Plans[i]) }
+func (d *definition) ofPlan(i int) *definition {
+	return prepared(&d.plans[i], d.ofPlans, d.spec.Plans[i])
+}
 
 // ofUnknown returns d for callers whose plan is unknown.
 func (d *definition) ofUnknown() *definition {
-	return prepared(&d.unknown, d.spec, Plan{Name: unknownPlan, Limit: d.plan.Limit})
+	return prepared(&d.unknown, d.ofPlans, Plan{Name: unknownPlan, Limit: d.plan.Limit})
 }
 
 // prepared returns the definition at p. If there is none, it stores that of a valid plan of s, ready.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/hold"
 )
 
 // An event is the record of one decision: the asks, the charges that the Store gets and answers, and
@@ -29,27 +28,6 @@ type event struct {
 	takes    bool  // a charge takes a place of an in-flight rule
 	nLines   int8  // the number of lines and asks in the event itself: 0 or 1
 	nCharges int8  // the number of charges there: 0 or 1
-}
-
-// more holds the lines of an event with several rules, and the parts of an event that few Reservations
-// have.
-type more struct {
-	lines   []line
-	charges []driver.Charge
-	asks    []asked
-	ends    []time.Duration // for each ask, that of its choice; shorter if the other choices have no end
-
-	rest  []State       // of a Reservation: the States of all lines but the first, once they are made
-	later []raises      // of a Reservation, for each charge; nil until the cost is raised
-	holds *hold.Holds   // of a Reservation: its places; nil if it has none
-	begun time.Duration // when its decision was sent, if it has places
-
-	room struct { // so that an event of two rules takes one allocation
-		lines   [2]line
-		charges [2]driver.Charge
-		asks    [2]asked
-		rest    [1]State
-	}
 }
 
 // A line is one rule of one ask. Lines with the same rule and key have one charge, because a call of a
@@ -136,10 +114,9 @@ func (e *event) decide(ctx context.Context, asks []Ask, reserved bool) error {
 		if e.more == nil {
 			e.more = new(more)
 		}
-		e.more.begun = hold.Now()
-		if asks[0].Limiter.local {
-			hold.Sweep(asks[0].Limiter.store)
-		}
+		e.more.beginHold(asks[0].Limiter.shared)
+		// If the end of ctx ended the call, the Store might take places that no caller knows: see take.
+		ctx = context.WithoutCancel(ctx)
 	}
 	switch {
 	case len(charges) == 0:
@@ -149,9 +126,6 @@ func (e *event) decide(ctx context.Context, asks []Ask, reserved bool) error {
 			charges[i].Verdict = driver.Verdict{Allowed: true, Unknown: true}
 		}
 		return nil
-	case e.takes:
-		// If the end of ctx ended the call, the Store might take places that no caller knows: see Reserve.
-		ctx = context.WithoutCancel(ctx)
 	}
 	return asks[0].Limiter.store.Take(ctx, charges)
 }
@@ -398,20 +372,4 @@ func (e *event) conclude(d *Decision, reserved bool) {
 			d.RetryAfter = estimate
 		}
 	}
-}
-
-// states returns room for n States, or, if known, the States of an earlier call with reserved.
-// Decisions that were returned share them, so they must not change.
-func (m *more) states(n int, reserved bool) (s []State, known bool) {
-	switch {
-	case !reserved:
-		return make([]State, n), false
-	case m.rest != nil:
-		return m.rest, true
-	case n <= len(m.room.rest):
-		m.rest = m.room.rest[:n]
-	default:
-		m.rest = make([]State, n)
-	}
-	return m.rest, false
 }

@@ -87,7 +87,7 @@ func (r Rule) Divide(n int) Rule {
 	divided := r.with(func(s *Spec) {
 		s.Limit = r.d.part(n)
 		for i := range s.Plans {
-			s.Plans[i].Limit = (&definition{spec: r.d.spec, plan: s.Plans[i]}).part(n)
+			s.Plans[i].Limit = (&definition{spec: r.d.ofPlans, plan: s.Plans[i]}).part(n)
 		}
 	})
 	if divided.d.ready() != nil {

@@ -11,12 +11,12 @@ import (
 // of [AllowTogether] uses old rules of one and new rules of another limiter. All limiters must have
 // the same Store, and the map must not contain nil or two views of one Limiter. Otherwise the error
 // is an [ErrInvalidAsk]. On an error nothing changes.
-//
-// If there is no error, ReplaceAll calls the functions in the argument then, just before it puts the
-// new rules into use. They are for the data of a function of [Limiter.Choose]: each decision uses
-// rules and data of one version. They must be fast, and must not use a Limiter, because decisions
-// wait for them.
-func ReplaceAll(rules map[*Limiter][]Rule, then ...func()) error {
+func ReplaceAll(rules map[*Limiter][]Rule) error { return replaceAll(rules, func() {}) }
+
+// replaceAll is ReplaceAll, and calls then after it has put the new rules into use, unless there is an
+// error. then is for the data of a function of [Limiter.Choose]: each decision uses rules and data of one
+// version. It must be fast, and must not use a Limiter, because decisions wait for it.
+func replaceAll(rules map[*Limiter][]Rule, then func()) error {
 	replacing.mu.Lock()
 	defer replacing.mu.Unlock()
 	sets := make(map[*shared]*ruleSet, len(rules))
@@ -47,9 +47,7 @@ func ReplaceAll(rules map[*Limiter][]Rule, then ...func()) error {
 	for l, s := range sets {
 		close(l.current.Swap(s).replaced)
 	}
-	for _, f := range then {
-		f()
-	}
+	then()
 	return nil
 }
 

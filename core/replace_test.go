@@ -348,14 +348,14 @@ func TestReplaceAll_Then(t *testing.T) {
 		for l := range change {
 			change[l] = rules(i)
 		}
-		if err := core.ReplaceAll(change, func() { current.Store(int64(i)) }); err != nil {
+		if err := inner.ReplaceAll(change, func() { current.Store(int64(i)) }); err != nil {
 			t.Error(err)
 		}
 	}
 	done.Store(true)
 	wg.Wait()
 	change[nil] = nil
-	if err := core.ReplaceAll(change, func() { t.Error("called after an error") }); !errors.Is(err, core.ErrInvalidAsk) {
+	if err := inner.ReplaceAll(change, func() { t.Error("called after an error") }); !errors.Is(err, core.ErrInvalidAsk) {
 		t.Errorf("got error %v, want ErrInvalidAsk", err)
 	}
 }

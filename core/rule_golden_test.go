@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 )
@@ -72,7 +73,9 @@ func describe(r core.Rule, steps []string) string {
 		of := l.Plan(plan).Rules()[0]
 		fmt.Fprintf(&b, "\t%q: %v, capacity %d", plan, of, of.Capacity())
 		if c := testkit.Compiled(of); c != nil {
-			fmt.Fprintf(&b, ", %s %x %v", c.StateName, c.ID, c.Constants)
+			k := c.Constants
+			k.Periods = driver.Periods{} // those of now
+			fmt.Fprintf(&b, ", %s %x %v", c.StateName, c.ID, k)
 		}
 		b.WriteByte('\n')
 	}
@@ -166,11 +169,11 @@ func randomRule(rnd *rand.Rand) (r core.Rule, steps []string) {
 			name, p := names[pick(3)], []float64{0, 10, 20, 99}[pick(4)]
 			r, step = r.Headroom(name, p), fmt.Sprintf("headroom %s %v", name, p)
 		case 13:
-			up := []float64{1, 2, 3.5, 10}[pick(4)]
+			spare, up := 0.0, []float64{1, 2, 3.5, 10}[pick(4)]
 			if kind == 5 {
-				up = []float64{0.5, 0.1, 1, 2}[pick(4)]
+				spare, up = 1, []float64{0.5, 0.1, 1, 2}[pick(4)]
 			}
-			r, step = r.Elastic(func() float64 { return 0 }, up), fmt.Sprint("elastic ", up)
+			r, step = r.Elastic(func() float64 { return spare }, up), fmt.Sprint("elastic ", up)
 		case 14, 15:
 			n := pick(12)
 			r, step = r.Divide(n), fmt.Sprint("divide ", n)

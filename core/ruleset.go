@@ -89,7 +89,7 @@ func (s *ruleSet) states() []Rule {
 		for _, r := range s.rules {
 			s.all = addState(s.all, r)
 			for i := range r.d.spec.Plans { // most of them have the length of the rule, and are not kept
-				p := &definition{spec: r.d.spec, plan: r.d.spec.Plans[i]}
+				p := &definition{spec: r.d.ofPlans, plan: r.d.spec.Plans[i]}
 				_ = p.ready() // newRuleSet has checked it
 				s.all = addState(s.all, Rule{p})
 			}

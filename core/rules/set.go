@@ -183,7 +183,7 @@ func (s *Set) apply(c *Config) (changed bool, err error) {
 		// A limiter whose overrides alone change is replaced, too: its waiting callers ask again.
 		v.root, next.policies[name], replaced[p.root] = p.root, p, v.rules
 	}
-	err = core.ReplaceAll(replaced, func() {
+	err = inner.ReplaceAll(replaced, func() {
 		for name, v := range versions {
 			next.policies[name].current.Store(v)
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/unexported"
 )
 
 // An Algorithm makes rules. Name is the text of their [core.Rule.Algorithm].
@@ -27,22 +26,31 @@ var Algorithms = []Algorithm{
 	{"sliding_log", core.SlidingLog},
 }
 
-// Compiled returns the compiled form of r, or nil if r is invalid, [core.Unlimited] or [core.Blocked].
+// Compiled returns the compiled form of r that a Store gets, or nil if r is invalid, [core.Unlimited] or
+// [core.Blocked].
 func Compiled(r core.Rule) *driver.Compiled {
-	return unexported.Get[*core.Limiter, *core.Reservation, core.Rule, core.Ask]().Compiled(r)
+	var s lastStore
+	if l, err := core.New(&s, r); err == nil {
+		_, _ = l.Peek(context.Background(), "k")
+	}
+	return s.rule
 }
 
 // OfPlan returns r with its limit for the callers of a plan.
 func OfPlan(t testing.TB, r core.Rule, plan string) core.Rule {
 	t.Helper()
-	return Limiter(t, noStore{}, r).Plan(plan).Rules()[0]
+	return Limiter(t, new(lastStore), r).Plan(plan).Rules()[0]
 }
 
-// A noStore is the Store of limiters that decide nothing.
-type noStore struct{}
+// A lastStore notes the rule of the last charge, and does not decide.
+type lastStore struct{ rule *driver.Compiled }
 
-func (noStore) Take(context.Context, []driver.Charge) error   { return driver.ErrUnavailable }
-func (noStore) Adjust(context.Context, []driver.Charge) error { return driver.ErrUnavailable }
+func (s *lastStore) Take(_ context.Context, charges []driver.Charge) error {
+	s.rule = charges[0].Rule
+	return driver.ErrUnavailable
+}
+
+func (s *lastStore) Adjust(context.Context, []driver.Charge) error { return driver.ErrUnavailable }
 
 // Must ends the test if err is not nil.
 func Must(t testing.TB, err error) {
