@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/period"
 )
 
 // A Limit is a number of events per period. The zero Limit is invalid.
@@ -56,33 +57,13 @@ func PerMinute(n int) Limit { return Per(n, time.Minute) }
 func PerHour(n int) Limit { return Per(n, time.Hour) }
 
 // PerDay returns a limit of n events per 24 hours.
-func PerDay(n int) Limit { return Per(n, day) }
+func PerDay(n int) Limit { return Per(n, 24*time.Hour) }
 
 // WithBurst returns a copy of l with a Burst of n.
 func (l Limit) WithBurst(n int) Limit {
 	l.Burst = n
 	return l
 }
-
-const day = 24 * time.Hour
-
-var units = []struct {
-	name string
-	per  time.Duration
-}{
-	{"s", time.Second},
-	{"m", time.Minute},
-	{"h", time.Hour},
-	{"d", day},
-}
-
-// words are other texts for single periods. A word for a period of the calendar is none of them.
-var words = map[string]time.Duration{
-	"sec": time.Second, "second": time.Second, "min": time.Minute, "minute": time.Minute, "hour": time.Hour,
-}
-
-// others are texts that are no periods, and the texts to write instead.
-var others = map[string]string{"days": "day", "weeks": "week", "months": "month", "year": "365d", "years": "365d"}
 
 // String returns the text form of l, which [ParseLimit] reads: "500/h", "5/15m", "10/s burst 20",
 // "9/month", "5" without a period, "unlimited", "blocked".
@@ -98,29 +79,12 @@ func (l Limit) String() string {
 		s += "/" + l.Calendar.String()
 	}
 	if l.Per != 0 {
-		s += "/" + formatPeriod(l.Per)
+		s += "/" + period.Text(l.Per)
 	}
 	if l.Burst != 0 {
 		s += " burst " + strconv.Itoa(l.Burst)
 	}
 	return s
-}
-
-func formatPeriod(d time.Duration) string {
-	for _, u := range units {
-		if d == u.per {
-			return u.name
-		}
-	}
-	if d > 0 && d%day == 0 {
-		return strconv.FormatInt(int64(d/day), 10) + "d"
-	}
-	return formatDuration(d)
-}
-
-// formatDuration returns d as "1h" and not 1h0m0s, and "15m" and not 15m0s.
-func formatDuration(d time.Duration) string {
-	return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(d.String())
 }
 
 // ParseLimit reads the text form of a Limit: EVENTS "/" PERIOD [" burst " N]; EVENTS alone, for an
@@ -138,7 +102,7 @@ func ParseLimit(text string) (Limit, error) {
 		return Blocked, nil
 	}
 	rate, burst, hasBurst := strings.Cut(text, " burst ")
-	events, period, hasPeriod := strings.Cut(rate, "/")
+	events, per, hasPeriod := strings.Cut(rate, "/")
 	var l Limit
 	var err error
 	if l.Events, err = parseCount(events); err != nil {
@@ -150,7 +114,7 @@ func ParseLimit(text string) (Limit, error) {
 	case !hasPeriod:
 		return l, nil
 	}
-	if l.Per, l.Calendar, err = parsePeriod(strings.TrimSpace(period)); err != nil {
+	if l.Per, l.Calendar, err = period.Parse(strings.TrimSpace(per)); err != nil {
 		return Limit{}, parseError(text, "period: "+err.Error())
 	}
 	if hasBurst {
@@ -172,38 +136,6 @@ func parseCount(s string) (int, error) {
 		return 0, fmt.Errorf("%q is not a positive integer", s)
 	}
 	return int(n), nil
-}
-
-// parsePeriod reads a period, which is a duration or a unit of the calendar.
-func parsePeriod(s string) (time.Duration, Calendar, error) {
-	for _, u := range units {
-		if s == u.name {
-			return u.per, 0, nil
-		}
-	}
-	if d, ok := words[s]; ok {
-		return d, 0, nil
-	}
-	for c := Day; c <= Month; c++ {
-		if s == c.String() {
-			return 0, c, nil
-		}
-	}
-	if instead, ok := others[s]; ok {
-		return 0, 0, fmt.Errorf("%q is no period; write %s", s, instead)
-	}
-	if days, ok := strings.CutSuffix(s, "d"); ok {
-		n, err := parseCount(days)
-		if err != nil || int64(n) > int64((1<<63-1)/day) {
-			return 0, 0, fmt.Errorf("%q is not a number of days", s)
-		}
-		return time.Duration(n) * day, 0, nil
-	}
-	d, err := time.ParseDuration(s)
-	if err != nil || d <= 0 {
-		return 0, 0, fmt.Errorf("%q is not a positive duration", s)
-	}
-	return d, 0, nil
 }
 
 // MarshalText returns the text form of l.

@@ -1,12 +1,11 @@
 package core
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/calendar"
 )
 
 // Quota returns a rule that admits l.Events in every period of the calendar: l is the result of [Daily],
@@ -61,62 +60,13 @@ type presentPeriods struct {
 func (r *definition) during(ctx context.Context, now time.Time, key string) *driver.Compiled {
 	us := now.UnixMicro()
 	if r.spec.Anchor != nil {
-		return r.compiled.During(r.periods(now, r.spec.Anchor(ctx, key)))
+		return r.compiled.During(calendar.Periods(r.plan.Limit.Calendar, now, r.spec.Anchor(ctx, key), r.spec.Location))
 	}
 	known := r.present.Load()
 	if known == nil || us < known.from || us >= known.until {
-		p := r.periods(now, time.Time{})
+		p := calendar.Periods(r.plan.Limit.Calendar, now, time.Time{}, r.spec.Location)
 		known = &presentPeriods{r.compiled.During(p), p.Start + (p.Boundary-p.Start)/2, p.Boundary + (p.End-p.Boundary)/2}
 		r.present.Store(known)
 	}
 	return known.compiled
-}
-
-// periods returns the periods before and after the boundary that is nearest to now. anchor is zero for
-// those of the calendar.
-func (r *definition) periods(now, anchor time.Time) driver.Periods {
-	location := cmp.Or(r.spec.Location, time.UTC)
-	begin := time.Date(2001, time.January, 1, 0, 0, 0, 0, location) // a Monday
-	if !anchor.IsZero() {
-		begin = anchor.In(location)
-	}
-	local := now.In(location)
-	starts := make([]int64, 0, 7)
-	for i := -3; i <= 3; i++ { // one more than necessary on either side, because a place may skip a day
-		year, month, date := local.Date()
-		switch r.plan.Limit.Calendar {
-		case Day:
-			date += i
-		case Week:
-			date += 7*i - int(local.Weekday()-begin.Weekday()+7)%7
-		default:
-			month += time.Month(i)
-			date = min(begin.Day(), time.Date(year, month+1, 0, 0, 0, 0, 0, time.UTC).Day())
-		}
-		starts = append(starts, firstTime(year, month, date, begin).UnixMicro())
-	}
-	starts = slices.Compact(starts)
-	us := now.UnixMicro()
-	next, _ := slices.BinarySearch(starts, us+1)
-	if us-starts[next-1] < starts[next]-us {
-		next--
-	}
-	return driver.Periods{Start: starts[next-1], Boundary: starts[next], End: starts[next+1]}
-}
-
-// firstTime returns the time at which the clocks at the location of clock show the time of clock on a date,
-// or a later time if they skip it.
-func firstTime(year int, month time.Month, date int, clock time.Time) time.Time {
-	on := func(l *time.Location) time.Time {
-		return time.Date(year, month, date, clock.Hour(), clock.Minute(), clock.Second(), clock.Nanosecond(), l)
-	}
-	t, want := on(clock.Location()), on(time.UTC)
-	_, offset := t.Zone()
-	switch shown := t.Add(time.Duration(offset) * time.Second); {
-	case shown.Before(want):
-		_, t = t.ZoneBounds()
-	case shown.After(want):
-		t, _ = t.ZoneBounds()
-	}
-	return t
 }

@@ -1,10 +1,8 @@
 package core
 
 import (
-	"sync"
-	"sync/atomic"
-
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/seqlock"
 )
 
 // ReplaceAll replaces the rules of several limiters, as [Limiter.Replace] does, at once: no decision
@@ -17,8 +15,8 @@ func ReplaceAll(rules map[*Limiter][]Rule) error { return replaceAll(rules, func
 // error. then is for the data of a function of [Limiter.Choose]: each decision uses rules and data of one
 // version. It must be fast, and must not use a Limiter, because decisions wait for it.
 func replaceAll(rules map[*Limiter][]Rule, then func()) error {
-	replacing.mu.Lock()
-	defer replacing.mu.Unlock()
+	replacing.Lock()
+	defer replacing.Unlock()
 	sets := make(map[*shared]*ruleSet, len(rules))
 	changes := make([]driver.Change, 0, len(rules))
 	var store Store
@@ -42,8 +40,7 @@ func replaceAll(rules map[*Limiter][]Rule, then func()) error {
 	if err := driver.Declare(store, changes...); err != nil {
 		return err
 	}
-	replacing.version.Add(1)
-	defer replacing.version.Add(1)
+	defer replacing.Write()()
 	for l, s := range sets {
 		close(l.current.Swap(s).replaced)
 	}
@@ -52,28 +49,5 @@ func replaceAll(rules map[*Limiter][]Rule, then func()) error {
 }
 
 // replacing is the lock of ReplaceAll, which all limiters share, because AllowTogether reads the
-// rules of several. Readers do not take it: they read again if version has changed meanwhile.
-var replacing replacement
-
-type replacement struct {
-	mu      sync.Mutex
-	version atomic.Uint64 // odd while rules are being replaced
-}
-
-// settled waits until no rules are being replaced, and returns the version.
-func (r *replacement) settled() uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.version.Load()
-}
-
-// consistent calls read until no rules have been replaced during the call. The result of the last
-// call counts.
-func (r *replacement) consistent(read func() error) error {
-	for version := r.version.Load(); ; version = r.settled() {
-		err := read()
-		if version%2 == 0 && r.version.Load() == version {
-			return err
-		}
-	}
-}
+// rules of several.
+var replacing seqlock.Lock

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/period"
 )
 
 // A Spec describes a [Rule]: [NewRule] makes the rule, and [Rule.Spec] returns its Spec. The constructors,
@@ -261,7 +262,7 @@ func (s *Spec) text(p *Plan) string {
 		fmt.Fprintf(&b, " in %d sub-windows", s.SubWindows)
 	}
 	if s.Algorithm == driver.InFlight && s.Hold != DefaultHold {
-		b.WriteString(" hold " + formatDuration(s.Hold))
+		b.WriteString(" hold " + period.Duration(s.Hold))
 	}
 	if s.Location != nil {
 		b.WriteString(" in " + s.Location.String())
@@ -270,7 +271,7 @@ func (s *Spec) text(p *Plan) string {
 		b.WriteString(" anchored")
 	}
 	if s.MaxHold > 0 && s.MaxHold < Never {
-		b.WriteString(" max hold " + formatDuration(s.MaxHold))
+		b.WriteString(" max hold " + period.Duration(s.MaxHold))
 	}
 	if s.Soft > 0 {
 		fmt.Fprintf(&b, " soft %v%%", s.Soft)

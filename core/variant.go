@@ -126,7 +126,7 @@ func (l *Limiter) chosen(ctx context.Context, key, plan string) (c choice, rules
 		return c, rules, err
 	}
 	var s *ruleSet
-	err = replacing.consistent(func() (err error) {
+	err = replacing.Read(func() (err error) {
 		if c, err = l.choose(ctx, key, plan); err == nil {
 			s = c.ruleSet()
 		}
