@@ -56,7 +56,7 @@ func AllowTogether(ctx context.Context, asks ...Ask) (d Decision, err error) {
 // ReserveTogether is [AllowTogether] for an event whose cost may turn out to be more or less.
 func ReserveTogether(ctx context.Context, asks ...Ask) (*Reservation, error) {
 	r := new(Reservation)
-	if _, err := r.take(ctx, asks...); err != nil {
+	if _, err := r.Reserve(ctx, asks...); err != nil {
 		return nil, err
 	}
 	return r, nil

@@ -115,7 +115,7 @@ func (e *event) decide(ctx context.Context, asks []Ask, reserved bool) error {
 			e.more = new(more)
 		}
 		e.more.beginHold(asks[0].Limiter.shared)
-		// If the end of ctx ended the call, the Store might take places that no caller knows: see take.
+		// If the end of ctx ended the call, the Store might take places that no caller knows: see Reserve.
 		ctx = context.WithoutCancel(ctx)
 	}
 	switch {

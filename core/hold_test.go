@@ -237,7 +237,7 @@ func TestInFlight_Embedded(t *testing.T) {
 		}
 		kept, forgotten := &request{path: "/kept"}, &request{body: make([]byte, 100)}
 		for _, r := range []*request{kept, forgotten} {
-			_, err := inner.Reserve(&r.Reservation, t.Context(), core.Ask{Limiter: l, Key: "k"})
+			_, err := r.Reserve(t.Context(), core.Ask{Limiter: l, Key: "k"})
 			testkit.Must(t, err)
 		}
 		forgotten = nil

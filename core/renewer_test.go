@@ -145,7 +145,7 @@ func TestInFlight_GarbageInContext(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			_ = cancel
 			r := new(core.Reservation)
-			_, err := inner.Reserve(r, context.WithValue(ctx, key{}, r), core.Ask{Limiter: l, Key: "k"})
+			_, err := r.Reserve(context.WithValue(ctx, key{}, r), core.Ask{Limiter: l, Key: "k"})
 			testkit.Must(t, err)
 		}()
 		collect()
@@ -253,7 +253,7 @@ func TestReservation_Reserve_EndedDuringDecision(t *testing.T) {
 
 // A gate keeps the places of a request whose context ends at the same time.
 func TestReservation_HasPlaces_Ending(t *testing.T) {
-	inner := unexported.Get[*core.Limiter, *core.Reservation, core.Decision, core.Rule, core.Ask]()
+	inner := unexported.Get[*core.Limiter, *core.Reservation, core.Rule, core.Ask]()
 	eachStore(t, func(t *testing.T, s core.Store) {
 		l := testkit.Limiter(t, s, core.InFlight("exports", 1))
 		ctx, cancel := context.WithCancel(t.Context())

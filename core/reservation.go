@@ -14,16 +14,16 @@ import (
 // A Reservation is a decision about an event whose cost can still be changed or refunded, for
 // example when the real cost is known. It stores a receipt of every charge, so that a refund frees
 // exactly that charge. It is safe for concurrent use, and must not be copied. The zero Reservation has no
-// asks: nothing is charged.
+// asks; Reserve adds them.
 type Reservation struct {
 	mu sync.Mutex
 	event
 }
 
-// take is [ReserveTogether] for a Reservation that is part of a larger structure, which saves an
+// Reserve is [ReserveTogether] for a Reservation that is part of a larger structure, which saves an
 // allocation. r must be zero, and remains so after an error. If r has asks, the error is an
 // [ErrInvalidAsk].
-func (r *Reservation) take(ctx context.Context, asks ...Ask) (d Decision, err error) {
+func (r *Reservation) Reserve(ctx context.Context, asks ...Ask) (d Decision, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.lines()) > 0 {

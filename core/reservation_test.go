@@ -17,7 +17,7 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-var inner = unexported.Get[*core.Limiter, *core.Reservation, core.Decision, core.Rule, core.Ask]()
+var inner = unexported.Get[*core.Limiter, *core.Reservation, core.Rule, core.Ask]()
 
 // LeaveQueue refunds leaky buckets only, and only the last event of a queue.
 func TestReservation_LeaveQueue(t *testing.T) {
@@ -412,7 +412,7 @@ func TestReservation_Reserve(t *testing.T) {
 			store.Set(storetest.Fail(c.err))
 		}
 		before := r.Decision().Len()
-		d, err := inner.Reserve(&r, ctx, c.asks...)
+		d, err := r.Reserve(ctx, c.asks...)
 		if !errors.Is(err, c.want) || (err == nil) != d.Allowed || err != nil && r.Decision().Len() != before {
 			t.Errorf("%+v: got %v, %v, want %v; then the Reservation has %d States", c.asks, d, err, c.want, r.Decision().Len())
 		}

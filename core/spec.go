@@ -53,8 +53,8 @@ type Spec struct {
 	// event.
 	Soft float64
 
-	// SubWindows is the number of sub-windows of a [SlidingWindow], 1 to 120, by default
-	// [DefaultSubWindows]. With 120, a limit per minute has sub-windows of 0.5 s. More sub-windows make the
+	// SubWindows is the number of sub-windows of a [SlidingWindow], 1 to 120, by default 60.
+	// With 120, a limit per minute has sub-windows of 0.5 s. More sub-windows make the
 	// rule less strict, its state larger, and Redis slower for costs above 1.
 	SubWindows int
 
@@ -159,8 +159,7 @@ const (
 )
 
 const (
-	// DefaultSubWindows is the number of sub-windows of a [SlidingWindow].
-	DefaultSubWindows = 60
+	defaultSubWindows = 60
 	// DefaultHold is the lease of a place of [InFlight].
 	DefaultHold = 30 * time.Second
 )
@@ -169,7 +168,7 @@ const (
 func (s *Spec) complete() {
 	switch s.Algorithm {
 	case driver.SlidingWindow:
-		s.SubWindows = cmp.Or(s.SubWindows, DefaultSubWindows)
+		s.SubWindows = cmp.Or(s.SubWindows, defaultSubWindows)
 	case driver.InFlight:
 		s.Hold = cmp.Or(s.Hold, DefaultHold)
 	}
@@ -258,7 +257,7 @@ func limitOf(d *driver.Definition) Limit {
 func (s *Spec) text(p *Plan) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %q %s", s.Algorithm, s.Name, p.Limit)
-	if s.Algorithm == driver.SlidingWindow && s.SubWindows != DefaultSubWindows {
+	if s.Algorithm == driver.SlidingWindow && s.SubWindows != defaultSubWindows {
 		fmt.Fprintf(&b, " in %d sub-windows", s.SubWindows)
 	}
 	if s.Algorithm == driver.InFlight && s.Hold != DefaultHold {

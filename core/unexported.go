@@ -5,11 +5,10 @@ import (
 )
 
 func init() {
-	unexported.Provide(unexported.Methods[*Limiter, *Reservation, Decision, Rule, Ask]{
+	unexported.Provide(unexported.Methods[*Limiter, *Reservation, Rule, Ask]{
 		HasPlans:            func(l *Limiter) bool { return l.pick != nil || len(l.ruleSet().plans) > 0 },
 		SharesStore:         func(l, o *Limiter) bool { return l.store == o.store },
 		ReplaceAll:          replaceAll,
-		Reserve:             (*Reservation).take,
 		Key:                 (*Reservation).key,
 		Forget:              (*Reservation).forget,
 		HasPlaces:           (*Reservation).hasPlaces,

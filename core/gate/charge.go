@@ -179,11 +179,11 @@ func (rec *record) charge(ctx context.Context, e *Event, known []core.Ask, mark 
 // reserve decides about asks, and adds the time to that of e, for the option OnDecision.
 func (rec *record) reserve(ctx context.Context, e *Event, asks []core.Ask) (core.Decision, error) {
 	if rec.gate.onDecision == nil {
-		return inner.Reserve(&rec.reservation, ctx, asks...)
+		return rec.reservation.Reserve(ctx, asks...)
 	}
 	begun := time.Now()
 	defer func() { e.StoreTime += time.Since(begun) }()
-	return inner.Reserve(&rec.reservation, ctx, asks...)
+	return rec.reservation.Reserve(ctx, asks...)
 }
 
 // hasQueue reports whether one of known has a leaky bucket. An early charge of such a rule could not be

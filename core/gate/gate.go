@@ -61,7 +61,7 @@ func newGate(name string, l *core.Limiter, key keyfunc.Func, opts []Option) *gat
 }
 
 // inner contains the methods of package core that only gates need.
-var inner = coreunexported.Get[*core.Limiter, *core.Reservation, core.Decision, core.Rule, core.Ask]()
+var inner = coreunexported.Get[*core.Limiter, *core.Reservation, core.Rule, core.Ask]()
 
 func init() {
 	unexported.Provide(unexported.Functions[Option, *Rejection, *Problem]{

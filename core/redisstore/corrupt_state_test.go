@@ -50,7 +50,7 @@ func newTarget(t *testing.T, rdb redis.UniversalClient, rule core.Rule, opts ...
 	s := h.Store.(*redisstore.Store)
 	v := &target{testkit.Limiter(t, s, rule), s, s.Key("k", rule), h.Advance, rule.Limit().Per}
 	if rule.Algorithm() == driver.SlidingWindow {
-		v.longest += v.longest / core.DefaultSubWindows
+		v.longest += v.longest / 60
 	}
 	return v
 }

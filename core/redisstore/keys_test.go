@@ -180,7 +180,7 @@ func TestStore_Take_ttl(t *testing.T) {
 						if want := before.Add(reset); key.latest.Before(want) {
 							t.Errorf("cost %d: the key expires %v before its state equals that of a new key", cost, want.Sub(key.latest))
 						}
-						if want := after.Add(reset + limit.Per/core.DefaultSubWindows + most); key.earliest.After(want) {
+						if want := after.Add(reset + limit.Per/60 + most); key.earliest.After(want) {
 							t.Errorf("cost %d: the key expires %v too late", cost, key.earliest.Sub(want))
 						}
 					}

@@ -175,10 +175,12 @@ func mode(shadow bool) string {
 
 func unitName(unit string) string { return cmp.Or(unit, "requests") }
 
+var defaultSubWindows = core.SlidingWindow("", core.Limit{}).Spec().SubWindows
+
 // subWindows returns the number of sub-windows of a sliding window, and zero for other algorithms.
 func (r *Rule) subWindows() int {
 	if r.Algorithm == driver.SlidingWindow {
-		return cmp.Or(r.SubWindows, core.DefaultSubWindows)
+		return cmp.Or(r.SubWindows, defaultSubWindows)
 	}
 	return 0
 }
@@ -202,7 +204,7 @@ func maxHold(d time.Duration) string {
 // text describes the rule without its plans and candidate: "sliding_log 500/h soft 10% unit tokens".
 func (r Rule) text() string {
 	s := r.Algorithm.String() + " " + r.Limit.String()
-	if n := r.subWindows(); n != 0 && n != core.DefaultSubWindows {
+	if n := r.subWindows(); n != 0 && n != defaultSubWindows {
 		s += fmt.Sprintf(" in %d sub-windows", n)
 	}
 	if r.Hold != 0 && r.Hold != core.DefaultHold {

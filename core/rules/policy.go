@@ -30,7 +30,7 @@ func newPolicy(s core.Store, rules []core.Rule) (*policy, error) {
 	return p, nil
 }
 
-var inner = unexported.Get[*core.Limiter, *core.Reservation, core.Decision, core.Rule, core.Ask]()
+var inner = unexported.Get[*core.Limiter, *core.Reservation, core.Rule, core.Ask]()
 
 // hasPlan reports whether a rule of p has a plan of the name.
 func (p *Policy) hasPlan(name string) bool {

@@ -12,9 +12,12 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// subWindow is the length of a sub-window of a minute. A sliding window may count an event for that
+// subWindows is the number of sub-windows by default, and subWindow their length in a minute. A sliding window may count an event for that
 // much longer than a sliding log.
-const subWindow = time.Minute / core.DefaultSubWindows
+const (
+	subWindows = 60
+	subWindow  = time.Minute / subWindows
+)
 
 func capacity(s *subject, a algorithm) {
 	l := s.limiter(a.Rule(a.Name, core.PerMinute(10)))
@@ -92,7 +95,7 @@ func periods(s *subject, a algorithm) {
 		l := s.limiter(a.Rule(fmt.Sprint(a.Name, i), limit))
 		s.admit(l, "k", limit.Events)
 		d := s.deny(l, "k", limit.Events)
-		switch most := limit.Per + limit.Per/core.DefaultSubWindows; {
+		switch most := limit.Per + limit.Per/subWindows; {
 		case a.Name == "fixed_window" && d.RetryAfter > 0 && d.RetryAfter <= limit.Per:
 		case a.Name == "sliding_window" && d.RetryAfter >= limit.Per && d.RetryAfter <= most:
 		case d.RetryAfter != limit.Per:

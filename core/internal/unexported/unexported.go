@@ -10,13 +10,12 @@ import (
 // Methods contains the methods, which package core describes, with the names that they have there. The type
 // parameters are types of package core, which cannot be named here, because package core imports this
 // package.
-type Methods[Limiter comparable, Reservation, Decision, Rule, Ask any] struct {
+type Methods[Limiter comparable, Reservation, Rule, Ask any] struct {
 	HasPlans    func(Limiter) bool          // whether one of its rules has plans, or Choose has made it
 	SharesStore func(Limiter, Limiter) bool // as AllowTogether requires
 	ChooseFor   func(l Limiter, pick func(ctx context.Context, key string) (chosen Limiter, ends time.Duration, err error)) Limiter
 	ReplaceAll  func(rules map[Limiter][]Rule, then func()) error
 
-	Reserve    func(r Reservation, ctx context.Context, asks ...Ask) (Decision, error) // the method take
 	Key        func(r Reservation, l Limiter) (key string, n int)
 	Forget     func(r Reservation, l Limiter, key string)
 	HasPlaces  func(r Reservation) (has, local bool)
@@ -30,11 +29,11 @@ type Methods[Limiter comparable, Reservation, Decision, Rule, Ask any] struct {
 var methods any
 
 // Provide sets the result of [Get].
-func Provide[Limiter comparable, Reservation, Decision, Rule, Ask any](m Methods[Limiter, Reservation, Decision, Rule, Ask]) {
+func Provide[Limiter comparable, Reservation, Rule, Ask any](m Methods[Limiter, Reservation, Rule, Ask]) {
 	methods = m
 }
 
-// Get returns the methods of *core.Limiter, *core.Reservation, core.Decision, core.Rule and core.Ask.
-func Get[Limiter comparable, Reservation, Decision, Rule, Ask any]() Methods[Limiter, Reservation, Decision, Rule, Ask] {
-	return methods.(Methods[Limiter, Reservation, Decision, Rule, Ask])
+// Get returns the methods of *core.Limiter, *core.Reservation, core.Rule and core.Ask.
+func Get[Limiter comparable, Reservation, Rule, Ask any]() Methods[Limiter, Reservation, Rule, Ask] {
+	return methods.(Methods[Limiter, Reservation, Rule, Ask])
 }
