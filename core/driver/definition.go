@@ -25,7 +25,7 @@ type Definition struct {
 	// States, and cannot be compiled. It is zero for all other rules.
 	Always Result
 
-	SubWindows int     // SlidingWindow: 1 to MaxSubWindows; other algorithms: zero
+	SubWindows int     // SlidingWindow: 1 to 120; other algorithms: zero
 	Soft       float64 // the percentage that is admitted beyond the limit, 0 to 1000
 	Headroom   float64 // the percentage of the limit that is left to other plans, 0 to 99
 	Shadow     bool    // decisions do not depend on the rule
@@ -40,10 +40,10 @@ type Definition struct {
 	inherited fill // the fill time of the bucket of which this one is a part or a size; else zero
 }
 
-// MaxSubWindows is the largest number of sub-windows of a SlidingWindow. A decision with a cost
+// maxSubWindows is the largest number of sub-windows of a SlidingWindow. A decision with a cost
 // above one may have to read all sub-windows, and a refund may have to write all of them. With
-// MaxSubWindows, either takes Redis 0.1 to 0.2 ms, and a Redis hash still has the compact form.
-const MaxSubWindows = 120
+// maxSubWindows, either takes Redis 0.1 to 0.2 ms, and a Redis hash still has the compact form.
+const maxSubWindows = 120
 
 const (
 	// maxName keeps a Redis key, which contains the name, within 128 bytes.
@@ -270,8 +270,8 @@ func (d *Definition) check() *RuleError {
 		return d.invalid("burst", "has a meaning for buckets only: leave it zero")
 	case n != 0 && d.Algorithm != SlidingWindow:
 		return d.invalid("sub-windows", "have a meaning for a sliding window only")
-	case d.Algorithm == SlidingWindow && (n < 1 || n > MaxSubWindows):
-		return d.invalid("sub-windows", fmt.Sprintf("are %d, outside 1 to %d", max(0, n), MaxSubWindows))
+	case d.Algorithm == SlidingWindow && (n < 1 || n > maxSubWindows):
+		return d.invalid("sub-windows", fmt.Sprintf("are %d, outside 1 to %d", max(0, n), maxSubWindows))
 	case !(d.Headroom >= 0 && d.Headroom <= maxHeadroom): // NaN is neither
 		return d.invalid("headroom", fmt.Sprintf("is %v percent, outside 0 to %d", d.Headroom, maxHeadroom))
 	case !(d.Soft >= 0 && d.Soft <= maxPercent):

@@ -48,9 +48,6 @@ const (
 	Failed              // the Store could not decide
 )
 
-// Results is the number of results, including the zero Result.
-const Results = int(Failed) + 1
-
 // String returns the text for metrics: "allowed", "soft", "denied", "never", "blocked",
 // "shadow_denied", "canceled" or "error".
 func (r Result) String() string {

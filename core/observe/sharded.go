@@ -33,7 +33,7 @@ func (s *sharded[T]) all(f func(*T)) {
 }
 
 // counts are numbers of decisions by their driver.Result.
-type counts [driver.Results]atomic.Uint64
+type counts [driver.Failed + 1]atomic.Uint64
 
 // addTo adds c to sum.
 func (c *counts) addTo(sum *Counts) {

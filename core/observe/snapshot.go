@@ -5,7 +5,7 @@ import (
 )
 
 // Counts are numbers of decisions, at the index of their result: c[driver.Denied].
-type Counts [driver.Results]uint64
+type Counts [driver.Failed + 1]uint64
 
 // Total returns the sum of c.
 func (c Counts) Total() (n uint64) {

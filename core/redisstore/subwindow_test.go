@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-// TestSlidingWindow_MaxSubWindows_commands fills driver.MaxSubWindows sub-windows. The state stays
+// TestSlidingWindow_MaxSubWindows_commands fills the largest number of sub-windows. The state stays
 // in the compact encoding of Redis. A call reads the state once and writes only the fields that
 // change, which bounds the time of the call; see core/DESIGN.md.
 func TestSlidingWindow_MaxSubWindows_commands(t *testing.T) {
@@ -20,7 +20,7 @@ func TestSlidingWindow_MaxSubWindows_commands(t *testing.T) {
 	rdb := redistest.NewServer(t).Client()
 	h := harness(rdb)
 	s := h.Store.(*redisstore.Store)
-	const n = driver.MaxSubWindows
+	const n = 120 // the largest number
 	rule := core.SlidingWindow("r", core.Per(10*n, n*time.Second)).SubWindows(n)
 	take := func(op driver.Op, cost int, receipt driver.Receipt) driver.Charge {
 		charges := []driver.Charge{{Key: "k", Rule: testkit.Compiled(rule), Op: op, Cost: cost, Receipt: receipt}}
@@ -64,10 +64,10 @@ func TestSlidingWindow_MaxSubWindows_commands(t *testing.T) {
 }
 
 // TestSlidingWindow_MaxSubWindows_clockBack denies two events after the clock stepped back, which
-// rewrites driver.MaxSubWindows sub-windows with one command.
+// rewrites 120 sub-windows with one command.
 func TestSlidingWindow_MaxSubWindows_clockBack(t *testing.T) {
 	t.Parallel()
-	const n = driver.MaxSubWindows
+	const n = 120 // the largest number
 	h := harness(redistest.Shared(t).Client())
 	l := testkit.Limiter(t, h.Store, core.SlidingWindow("r", core.Per(n, n*time.Second)).SubWindows(n))
 	for range n {
