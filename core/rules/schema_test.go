@@ -98,7 +98,7 @@ func TestSchema_Fields(t *testing.T) {
 		"headroom":    {*s.Defs["rule"].Properties["headroom"].MaxProperties, maxPlans},
 		"routes":      {*s.Properties["routes"].MaxProperties, maxRoutes},
 		"pattern":     {*s.Properties["routes"].PropertyNames.MaxLength, maxPattern},
-		"sub_windows": {int(*s.Defs["sub_windows"].Maximum), driver.MaxSubWindows},
+		"sub_windows": {int(*s.Defs["sub_windows"].Maximum), 120},
 	} {
 		if test.got != test.want {
 			t.Errorf("%s: got %d, expected %d", name, test.got, test.want)
