@@ -30,8 +30,7 @@ type options struct {
 	routes        Policy
 	refundIf      func(status int) bool
 	maxDelay      time.Duration // 0 is no bound
-	countInFlight InFlightCounter
-	headers       *versions // nil: IETFDraft and the versions of outer gates
+	headers       *versions     // nil: IETFDraft and the versions of outer gates
 	exposeHeaders bool
 	failClosed    bool
 	onError       func(r *http.Request, err error, status int) int

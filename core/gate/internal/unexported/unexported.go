@@ -49,11 +49,6 @@ type Served struct {
 	HungUp func() bool
 	// End frees the places of the request. It is nil if there are none.
 	End func()
-	// InFlight counts the request. It is nil without an option CountInFlight.
-	InFlight interface {
-		Begin()
-		End()
-	}
 }
 
 var functions any
