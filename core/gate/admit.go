@@ -8,8 +8,8 @@ import (
 	"github.com/weir-go/weir/core/gate/internal/unexported"
 )
 
-// Admit decides about r and writes the header fields to h: see [unexported.Gate], and Admit of package
-// adapter.
+// Admit decides about r and writes the header fields to h: see Admit of package adapter. Served is nil if
+// nothing remains to be done for a request that is let through.
 func (g *gate) Admit(ctx context.Context, h http.Header, r *http.Request, pattern string) (*http.Request, *unexported.Served, *Rejection) {
 	var e Event
 	next, served, rejection := g.admit(ctx, h, r, pattern, &e)
@@ -83,7 +83,7 @@ func (rec *record) served() *unexported.Served {
 	end := rec.places()
 	switch {
 	case rec.gate.refundIf != nil:
-		return &unexported.Served{End: end, RefundIf: rec.refundIf, HungUp: func() bool { return rec.original.Context().Err() != nil }}
+		return &unexported.Served{RefundIf: rec.refundIf, End: end}
 	case end != nil:
 		return &unexported.Served{End: end}
 	}

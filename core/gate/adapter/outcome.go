@@ -13,7 +13,8 @@ import (
 // one. NeedsStatus, Watch and Run accept a nil receiver; Answer does not. Answer may be called
 // concurrently.
 type Outcome struct {
-	served unexported.Served
+	served  unexported.Served
+	request *http.Request // that Admit got
 
 	mu      sync.Mutex
 	status  int  // of the response, or 0 while it is not known
@@ -54,7 +55,7 @@ func (o *Outcome) Run(handle func() (answered bool)) {
 // only after the body was read. The rest of the body is not read here: the read could wait for a
 // client that waits for the response, and net/http would notice a hang-up only some time later.
 func (o *Outcome) returned(answered, panicked bool) {
-	if o.served.HungUp() {
+	if o.request.Context().Err() != nil {
 		return
 	}
 	o.mu.Lock()
