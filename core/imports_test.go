@@ -41,8 +41,8 @@ var allowed = map[string][]string{
 	"core/observe/otel":         {"core/driver", "core/observe", "go.opentelemetry.io/otel"},
 	"core/observe/prometheus":   {"core/driver", "core/observe", "github.com/prometheus/client_golang"},
 	"core/denycache":            {"core/driver", "internal/argument", "github.com/maypok86/otter/v2"},
-	"core/gate":                 {"core", "core/driver", "core/memstore", "internal/argument", "core/internal/memo", "internal/sampler", "core/internal/unexported", "core/gate/internal/unexported", "keyfunc"},
-	"core/gate/adapter":         {"core", "core/gate", "core/gate/internal/unexported", "keyfunc"},
+	"core/gate":                 {"core", "core/driver", "core/memstore", "internal/argument", "core/internal/memo", "internal/sampler", "core/internal/unexported", "core/gate/internal/requestkey", "core/gate/internal/unexported", "keyfunc"},
+	"core/gate/adapter":         {"core", "core/gate", "core/gate/internal/requestkey", "core/gate/internal/unexported", "keyfunc"},
 	"core/gate/gatetest":        {"core", "core/driver", "core/internal/testkit", "core/memstore", "core/storetest", "core/gate", "core/gate/adapter", "core/gate/internal/apptest", "core/internal/routes", "keyfunc"},
 	"keyfunc":                   {"internal/argument", "internal/sampler", "github.com/golang-jwt/jwt/v5"},
 	"nethttplimit":              {"core", "core/gate", "core/gate/adapter", "keyfunc"},
@@ -63,7 +63,8 @@ var allowed = map[string][]string{
 	"core/internal/frameworks":        {},
 
 	"core/storetest/internal/oracle": {},
-	"core/gate/internal/unexported":  {"core", "keyfunc"},
+	"core/gate/internal/requestkey":  {},
+	"core/gate/internal/unexported":  {},
 	"core/gate/internal/apptest":     {"core", "core/driver", "core/internal/testkit", "core/memstore", "core/storetest", "core/gate", "keyfunc"},
 }
 

@@ -76,7 +76,7 @@ var faults = []fault{
 		"unicode.Cc, unicode.Cf,", "unicode.Cc,", "cmd/weir ^TestR",
 	},
 	{
-		"the place of a request that is not served stays taken", "core/gate/places.go",
-		"if end := rec.places(); end != nil {\n\t\tend()", "if end := rec.places(); end != nil {\n\t\t_ = end", "core/gate ^TestPlaces",
+		"the place of a request that is not served stays taken", "core/gate/in_flight.go",
+		"if end := rec.places(); end != nil {\n\t\tend()", "if end := rec.places(); end != nil {\n\t\t_ = end", "core/gate ^TestInFlight",
 	},
 }

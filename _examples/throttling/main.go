@@ -11,11 +11,11 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
-	"github.com/weir-go/weir/core/load"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/examples/internal/demo"
 	"github.com/weir-go/weir/keyfunc"
@@ -32,12 +32,13 @@ func newHandler() http.Handler {
 	// Soft: 10 a minute, and an excess of 20 percent, which is flagged in State.Soft.
 	soft := limit(core.SlidingLog("soft", core.PerMinute(10)).Soft(20))
 
-	// Elastic: 5 a day, and up to 20 while fewer than 4 requests are in flight. Routes
-	// with gate.CountInFlight are counted. load.IdleCPU is another signal, and any
-	// func() float64 can be one.
-	inFlight := load.NewInFlight(4)
-	elastic := limit(core.FixedWindow("elastic", core.PerDay(5)).Elastic(inFlight.Spare, 4))
-	counted := limit(core.TokenBucket("slow", core.PerSecond(100)), gate.CountInFlight(inFlight))
+	// Elastic: 5 a day, and up to 20 while fewer than 4 slow requests run. The signal may be
+	// any func() float64 that returns the free part of a resource. load.IdleCPU is another
+	// one, and load.Smooth averages a signal that jumps.
+	var running atomic.Int64
+	spare := func() float64 { return 1 - float64(running.Load())/4 }
+	elastic := limit(core.FixedWindow("elastic", core.PerDay(5)).Elastic(spare, 4))
+	slow := limit(core.TokenBucket("slow", core.PerSecond(100)))
 
 	// Leaky: requests leave the queue at intervals of half a second. A request whose
 	// delay would exceed a second is denied at once.
@@ -54,7 +55,7 @@ func newHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /soft", soft(http.HandlerFunc(reportSoft)))
 	mux.Handle("GET /elastic", elastic(answer("admitted")))
-	mux.Handle("GET /slow", counted(http.HandlerFunc(takeTime)))
+	mux.Handle("GET /slow", slow(counted(&running, takeTime)))
 	mux.Handle("GET /leaky", leaky(answer("left the queue")))
 	mux.Handle("POST /upload", upload(answer("stored")))
 	mux.Handle("GET /chat", chat(http.HandlerFunc(chatter)))
@@ -74,7 +75,16 @@ func reportSoft(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "within the limit")
 }
 
-// takeTime keeps a request in flight for three seconds.
+// counted counts the requests in running while h serves them. A request that panics ends as well.
+func counted(running *atomic.Int64, h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		running.Add(1)
+		defer running.Add(-1)
+		h(w, r)
+	}
+}
+
+// takeTime serves a request for three seconds.
 func takeTime(w http.ResponseWriter, r *http.Request) {
 	select {
 	case <-time.After(3 * time.Second):
@@ -109,7 +119,7 @@ const try = `
   # soft: 10 are admitted, 2 are admitted and flagged, the next is denied
   for i in $(seq 10); do curl -s -o /dev/null -w '%{http_code} ' http://ADDR/soft; done; echo
   for i in $(seq 3); do curl -s http://ADDR/soft; echo; done
-  # elastic: the limit is 20 while no request is in flight, and 5 while 4 are
+  # elastic: the limit is 20 while no slow request runs, and 5 while 4 do
   curl -si http://ADDR/elastic | grep -i ratelimit
   for i in $(seq 4); do curl -s -o /dev/null http://ADDR/slow & done; sleep 1; curl -si http://ADDR/elastic | grep -i ratelimit; wait
   # leaky: three leave at intervals of half a second, two are denied

@@ -57,7 +57,7 @@ func TestElastic(t *testing.T) {
 		}
 		synctest.Wait()
 		if q := quota(); q != "5" {
-			t.Errorf("with 4 of 4 requests in flight: got the limit %s, want 5", q)
+			t.Errorf("with 4 of 4 slow requests: got the limit %s, want 5", q)
 		}
 		wg.Wait()
 		if q := quota(); q != "20" {

@@ -8,8 +8,8 @@ import (
 	"github.com/weir-go/weir/core/gate/internal/unexported"
 )
 
-// Admit decides about r and writes the header fields to h: see [unexported.Gate], and Admit of package
-// adapter.
+// Admit decides about r and writes the header fields to h: see Admit of package adapter. Served is nil if
+// nothing remains to be done for a request that is let through.
 func (g *gate) Admit(ctx context.Context, h http.Header, r *http.Request, pattern string) (*http.Request, *unexported.Served, *Rejection) {
 	var e Event
 	next, served, rejection := g.admit(ctx, h, r, pattern, &e)
@@ -37,20 +37,20 @@ func (g *gate) admit(ctx context.Context, h http.Header, r *http.Request, patter
 		if rejection := g.reject(e, h, r, ErrPath, failure{outcome: Rejected, status: http.StatusBadRequest}); rejection != nil {
 			return r, nil, rejection
 		}
-		return g.undecided(r), g.served(nil), nil
+		return g.undecided(r), nil, nil
 	}
 	rec, rejection := rec.decide(ctx, h, r, g.limiterFor(rec, r, pattern), e)
 	switch {
 	case rejection != nil:
 		return r, nil, rejection
 	case e.Decision.Len() == 0:
-		return g.undecided(r), g.served(nil), nil
+		return g.undecided(r), nil, nil
 	}
 	r = rec.bind(r)
 	if rejection := rec.apply(h, r, e); rejection != nil {
 		return r, nil, rejection
 	}
-	return r, g.served(rec), nil
+	return r, rec.served(), nil
 }
 
 // apply writes the header fields of the decision of e about r, and holds r if it is delayed. It returns
@@ -78,19 +78,14 @@ func (g *gate) undecided(r *http.Request) *http.Request {
 	return newRecord(r, outer.gate).bind(r) // which sends the header fields of the outer gate
 }
 
-// served returns the part of the gate that follows the handler of a request that is let through. rec is
-// nil if the Store could not decide; nothing can be refunded then.
-func (g *gate) served(rec *record) *unexported.Served {
+// served returns the part of the gate that follows the handler of an admitted request.
+func (rec *record) served() *unexported.Served {
 	end := rec.places()
-	if g.refundIf == nil {
-		rec = nil
+	switch {
+	case rec.gate.refundIf != nil:
+		return &unexported.Served{RefundIf: rec.refundIf, End: end}
+	case end != nil:
+		return &unexported.Served{End: end}
 	}
-	if rec == nil && end == nil && g.countInFlight == nil {
-		return nil
-	}
-	s := &unexported.Served{InFlight: g.countInFlight, End: end}
-	if rec != nil {
-		s.RefundIf, s.HungUp = rec.refundIf, func() bool { return rec.original.Context().Err() != nil }
-	}
-	return s
+	return nil
 }

@@ -23,10 +23,10 @@ var (
 // when the handler returns.
 var errCheckPlaces = fmt.Errorf("%w: a rule is InFlight, and Check cannot free its place: call Reserve and Release of the limiter, and Deny", core.ErrInvalidAsk)
 
-// check decides about a key that a handler of r has found, for the function of an adapter called name.
+// Check decides about a key that a handler of r has found, for the function of an adapter called name.
 // It writes the header fields to h, and returns a Rejection unless the handler may go on. If no gate has
 // decided about r before, r gets a context that has the decision.
-func check(name string, ctx context.Context, h http.Header, r *http.Request, l *core.Limiter, key string, opts []Option) *Rejection {
+func (functions) Check(name string, ctx context.Context, h http.Header, r *http.Request, l *core.Limiter, key string, opts []Option) *Rejection {
 	function := name + ": Check"
 	argument.NotNil(function, "limiter", l)
 	g := &gate{options: options{adapter: name}, policies: checkPolicies, log: checkLog, check: true}
@@ -107,9 +107,9 @@ func (rec *record) checks() int {
 	return n
 }
 
-// deny returns the Rejection for d, a denial by the application, and writes the header fields to h. For
+// Deny returns the Rejection for d, a denial by the application, and writes the header fields to h. For
 // the zero Decision, it is that of a store that could not decide.
-func deny(name string, h http.Header, r *http.Request, d core.Decision) *Rejection {
+func (functions) Deny(name string, h http.Header, r *http.Request, d core.Decision) *Rejection {
 	if d.Allowed {
 		panic(name + ": Deny: the decision is allowed")
 	}

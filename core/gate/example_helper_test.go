@@ -3,7 +3,6 @@ package gate_test
 import (
 	"context"
 	"net/http"
-	"sync/atomic"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
@@ -24,9 +23,3 @@ type userKey struct{}
 func withUser(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, userKey{}, name)
 }
-
-// A gauge counts the requests in flight.
-type gauge struct{ n atomic.Int64 }
-
-func (g *gauge) Begin() { g.n.Add(1) }
-func (g *gauge) End()   { g.n.Add(-1) }

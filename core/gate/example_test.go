@@ -285,25 +285,6 @@ func ExampleMaxDelay() {
 	// 429 "58"
 }
 
-// A gauge of the requests that are being served, for a limit that depends on them.
-func ExampleCountInFlight() {
-	store := memstore.New()
-	busy := new(gauge)
-	free := func() float64 { return 1 - float64(busy.n.Load())/100 } // 100 at once are full load
-	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(10)).Elastic(free, 2)))
-	h := nethttplimit.New(api, keyfunc.RemoteIP(), gate.CountInFlight(busy))(
-		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { fmt.Println(busy.n.Load(), "in flight") }))
-
-	fmt.Println(do(h, "GET", "/").Header().Get("RateLimit-Policy"))
-	busy.n.Store(100)
-	fmt.Println(do(h, "GET", "/").Header().Get("RateLimit-Policy"))
-	// Output:
-	// 1 in flight
-	// "api";q=20;w=60
-	// 101 in flight
-	// "api";q=10;w=60
-}
-
 // Health checks and CORS preflight are not limited.
 func ExampleSkip() {
 	store := memstore.New()

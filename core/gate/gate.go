@@ -1,6 +1,9 @@
 package gate
 
 import (
+	"context"
+	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -63,16 +66,29 @@ func newGate(name string, l *core.Limiter, key keyfunc.Func, opts []Option) *gat
 // inner contains the methods of package core that only gates need.
 var inner = coreunexported.Get[*core.Limiter, *core.Reservation, core.Rule, core.Ask]()
 
-func init() {
-	unexported.Provide(unexported.Functions[Option, *Rejection, *Problem]{
-		New: func(name string, l *core.Limiter, key keyfunc.Func, opts []Option) unexported.Gate[*Rejection] {
-			return newGate(name, l, key, opts)
-		},
-		Answer:             answer,
-		PerIP:              perIP,
-		Check:              check,
-		Deny:               deny,
-		WriteProblem:       writeProblem,
-		RegisterRequestKey: requestKeys.register,
+// functions has the functions of this package that only package adapter needs, and which it documents.
+type functions struct{}
+
+func init() { unexported.Functions = functions{} }
+
+// New returns the method Admit of a gate of the adapter called name, and the functions of its options
+// OnDenied and OnRejected.
+func (functions) New(name string, l *core.Limiter, key keyfunc.Func, opts []Option) (admit func(context.Context, http.Header, *http.Request, string) (*http.Request, *unexported.Served, *Rejection), denied, rejected any) {
+	g := newGate(name, l, key, opts)
+	return g.Admit, g.onDenied, g.onRejected
+}
+
+// Answer returns the option OnDenied or OnRejected of the adapter called name.
+func (functions) Answer(name string, denied bool, f any) Option {
+	option, set := "OnRejected", func(o *options) { o.onRejected = f }
+	if denied {
+		option, set = "OnDenied", func(o *options) { o.onDenied = f }
+	}
+	argument.NotNil(name+": "+option, "function", f)
+	return argument.OptionFunc[options](func(o *options) {
+		if o.adapter != "" && o.adapter != name {
+			panic(fmt.Sprintf("%s: New: %s.%s is an option for %[2]s.New only", o.adapter, name, option))
+		}
+		set(o)
 	})
 }

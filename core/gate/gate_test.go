@@ -13,6 +13,8 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
+var check, deny = functions{}.Check, functions{}.Deny
+
 func anyKey(context.Context, *http.Request) (string, error) { return "k", nil }
 
 func header() http.Header { return http.Header{} }
@@ -52,18 +54,6 @@ func TestGate_Admit_Rejection(t *testing.T) {
 	}
 	if got := rejection.Error(); got != "weir: 400: The request does not say who sent it." {
 		t.Errorf("the text is %s", got)
-	}
-}
-
-func TestWantsText(t *testing.T) {
-	for accept, want := range map[string]bool{
-		"": false, "*/*": false, "text/*": false, "application/json": false, "application/problem+json": false,
-		"text/plain": true, "text/html": true, "TEXT/HTML;q=0.1": true, " text/plain , */*": true,
-		"text/plainer": false, "application/json, text/plain": false, ",text/plain": false, ";text/plain": false,
-	} {
-		if got := wantsText(accept); got != want {
-			t.Errorf("%q: %v, want %v", accept, got, want)
-		}
 	}
 }
 

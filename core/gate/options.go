@@ -2,7 +2,6 @@ package gate
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -30,8 +29,7 @@ type options struct {
 	routes        Policy
 	refundIf      func(status int) bool
 	maxDelay      time.Duration // 0 is no bound
-	countInFlight InFlightCounter
-	headers       *versions // nil: IETFDraft and the versions of outer gates
+	headers       *versions     // nil: IETFDraft and the versions of outer gates
 	exposeHeaders bool
 	failClosed    bool
 	onError       func(r *http.Request, err error, status int) int
@@ -39,27 +37,4 @@ type options struct {
 	deniedStatus  func(core.Decision) int
 	onDenied      any // a function of the type that the adapter takes
 	onRejected    any // likewise
-}
-
-// answer returns the option OnDenied or OnRejected of the adapter called name.
-func answer(name string, denied bool, f any) Option {
-	option, set := "OnRejected", func(o *options) { o.onRejected = f }
-	if denied {
-		option, set = "OnDenied", func(o *options) { o.onDenied = f }
-	}
-	argument.NotNil(name+": "+option, "function", f)
-	return argument.OptionFunc[options](func(o *options) {
-		if o.adapter != "" && o.adapter != name {
-			panic(fmt.Sprintf("%s: New: %s.%s is an option for %[2]s.New only", o.adapter, name, option))
-		}
-		set(o)
-	})
-}
-
-// Answer implements the gate of package unexported.
-func (g *gate) Answer(denied bool) any {
-	if denied {
-		return g.onDenied
-	}
-	return g.onRejected
 }

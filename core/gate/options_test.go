@@ -32,9 +32,6 @@ func TestOptions_InvalidArguments(t *testing.T) {
 	testkit.Panics(t, "gate: RefundIf: function is nil", func() { RefundIf(nil) })
 	testkit.Panics(t, "gate: MaxDelay: duration is not positive", func() { MaxDelay(0) })
 	testkit.Panics(t, "gate: MaxDelay: duration is not positive", func() { MaxDelay(-time.Second) })
-	testkit.Panics(t, "gate: CountInFlight: counter is nil", func() { CountInFlight(nil) })
-	var none *noCounter
-	testkit.Panics(t, "gate: CountInFlight: counter is nil", func() { CountInFlight(none) })
 	testkit.Panics(t, "gate: OnError: function is nil", func() { OnError(nil) })
 	testkit.Panics(t, "gate: Headers: unknown version 0", func() { Headers(0) })
 	testkit.Panics(t, "gate: Headers: unknown version 9", func() { Headers(XRateLimit, 9) })
@@ -44,9 +41,3 @@ func TestOptions_InvalidArguments(t *testing.T) {
 type noRoutes struct{}
 
 func (noRoutes) ForRequest(*http.Request) *core.Limiter { return nil }
-
-// noCounter counts nothing.
-type noCounter struct{}
-
-func (*noCounter) Begin() {}
-func (*noCounter) End()   {}

@@ -8,8 +8,8 @@ import (
 	"github.com/weir-go/weir/internal/argument"
 )
 
-// perIP returns the limiter of PerIP of the adapter called name: in memory, a sliding window called "ip".
-func perIP(name string, limit core.Limit, opts []Option) *core.Limiter {
+// PerIP returns the limiter of PerIP of the adapter called name: in memory, a sliding window called "ip".
+func (functions) PerIP(name string, limit core.Limit, opts []Option) *core.Limiter {
 	function := name + ": PerIP"
 	o := options{adapter: name}
 	argument.Apply(function, &o, opts)

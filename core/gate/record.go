@@ -3,12 +3,11 @@ package gate
 import (
 	"context"
 	"net/http"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate/internal/requestkey"
 )
 
 // A record is the context of a request behind a gate. One allocation holds the context, the copy of
@@ -75,35 +74,10 @@ func recordFrom(ctx context.Context) *record {
 	if rec := recordOf(ctx); rec != nil {
 		return rec
 	}
-	for _, key := range *requestKeys.list.Load() {
-		if r, ok := ctx.Value(key).(*http.Request); ok && r != nil {
-			return recordOf(r.Context())
-		}
+	if r := requestkey.From(ctx); r != nil {
+		return recordOf(r.Context())
 	}
 	return nil
-}
-
-// requestKeys holds the registered keys, which are few.
-var requestKeys = newKeyList()
-
-type keyList struct {
-	mu   sync.Mutex
-	list atomic.Pointer[[]any]
-}
-
-func newKeyList() *keyList {
-	l := new(keyList)
-	l.list.Store(new([]any))
-	return l
-}
-
-func (l *keyList) register(key any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if list := *l.list.Load(); !slices.Contains(list, key) {
-		list = append(slices.Clone(list), key)
-		l.list.Store(&list)
-	}
 }
 
 // detached returns the context of the request without its end.

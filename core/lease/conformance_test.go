@@ -23,7 +23,8 @@ func TestStore_Conformance(t *testing.T) {
 		s := lease.New(&storetest.Fake{Clock: clock.Micros})
 		s.SetClock(func() int64 { return passed.Load() * 1000 })
 		t.Cleanup(func() { testkit.Must(t, s.Close()) })
-		h := clock.Harness(s)
+		outer := (&storetest.Fake{Store: s}).Set(afterFetches(s))
+		h := clock.Harness(outer)
 		h.Advance = func(d time.Duration) {
 			s.ReturnAll(t) // the model knows of no tokens that expire or are dropped
 			clock.Advance(d)
@@ -32,12 +33,22 @@ func TestStore_Conformance(t *testing.T) {
 		if strings.HasSuffix(t.Name(), "Histories") {
 			// The histories have large limits, and a leased rule is denied with a RetryAfter that
 			// may be later than that of the Store behind: these keys are too long to be leased.
-			long := &storetest.Fake{Store: s}
-			long.Set(withLongKeys)
-			h.Store = long
+			outer.Set(withLongKeys)
 		}
 		return h
 	})
+}
+
+// afterFetches returns a Hook that makes calls that only peek wait for the fetches of s. The Store behind has
+// charged the tokens of a fetch that is under way, and s does not hold them yet. The Verdict of a Peek is then
+// without them, while the model knows of no fetches.
+func afterFetches(s *lease.Store) storetest.Hook {
+	return func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+		if !slices.ContainsFunc(charges, func(c driver.Charge) bool { return c.Op != driver.Peek }) {
+			s.AwaitFetches()
+		}
+		return next(ctx, charges)
+	}
 }
 
 // withLongKeys is a Hook that makes all keys too long to be leased.

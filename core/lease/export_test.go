@@ -41,8 +41,13 @@ func Overflow(rule *driver.Compiled, events []Event) (most int64) {
 	return most
 }
 
-// ReturnAll undoes the charges of all tokens that are held, which were leased at this very moment.
+// AwaitFetches waits until the tokens of all fetches that are under way are held. No other goroutine may use s.
+func (s *Store) AwaitFetches() { s.fetches.Wait() }
+
+// ReturnAll undoes the charges of all tokens that are held, which were leased at this very moment, and of those
+// that are fetched.
 func (s *Store) ReturnAll(t testing.TB) {
+	s.AwaitFetches()
 	now := s.clock()
 	for i := range s.shards {
 		s.shards[i].mu.Lock()

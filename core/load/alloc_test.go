@@ -8,12 +8,10 @@ import (
 )
 
 func TestSignals_Allocations(t *testing.T) {
-	f := load.NewInFlight(100)
 	for name, signal := range map[string]func() float64{
-		"IdleCPU":  load.IdleCPU(),
-		"InFlight": func() float64 { f.Begin(); defer f.End(); return f.Spare() },
-		"Smooth":   load.Smooth(f.Spare, time.Nanosecond), // a sample in every call
-		"Min":      load.Min(load.IdleCPU(), f.Spare, load.Smooth(f.Spare, time.Second)),
+		"IdleCPU": load.IdleCPU(),
+		"Smooth":  load.Smooth(constant(0.5), time.Nanosecond), // a sample in every call
+		"Min":     load.Min(load.IdleCPU(), constant(0.5), load.Smooth(constant(0.5), time.Second)),
 	} {
 		if n := testing.AllocsPerRun(1000, func() { signal() }); n != 0 {
 			t.Errorf("%s: got %v allocations, want 0", name, n)

@@ -27,17 +27,8 @@ func BenchmarkSmooth(b *testing.B) {
 	benchmark(b, Smooth(func() float64 { return 0.5 }, time.Second))
 }
 
-func BenchmarkInFlight(b *testing.B) {
-	f := NewInFlight(100)
-	benchmark(b, func() float64 {
-		f.Begin()
-		defer f.End()
-		return f.Spare()
-	})
-}
-
 func BenchmarkMin(b *testing.B) {
-	benchmark(b, Min(IdleCPU(), NewInFlight(100).Spare))
+	benchmark(b, Min(IdleCPU(), func() float64 { return 0.5 }))
 }
 
 // BenchmarkSample measures a sample of the CPU times, which callers take four times a second.

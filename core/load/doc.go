@@ -2,16 +2,15 @@
 // resource, from 0 to 1. Pass a signal to [github.com/weir-go/weir/core.Rule.Elastic], and the
 // limit of the rule grows while the resource is free:
 //
-//	busy := load.NewInFlight(500) // with gate.CountInFlight(busy) on the routes that count
-//	spare := load.Min(load.IdleCPU(), busy.Spare)
+//	connections := func() float64 { return 1 - float64(running.Load())/500 } // any signal of your own
+//	spare := load.Min(load.IdleCPU(), load.Smooth(connections, 5*time.Second))
 //	rule := core.TokenBucket("search", core.PerSecond(100)).Elastic(spare, 3)
 //
-//	IdleCPU ─────────┐
-//	InFlight.Spare ──┼──▶ Min ──▶ Elastic: 100/s ... 300/s
-//	Smooth(own) ─────┘
+//	IdleCPU ──────┬──▶ Min ──▶ Elastic: 100/s ... 300/s
+//	Smooth(own) ──┘
 //
-// [IdleCPU] and [InFlight] are ready to use, [Smooth] averages a signal of your own, and [Min]
-// returns the smallest of several signals.
+// [IdleCPU] is ready to use, [Smooth] averages a signal of your own, and [Min] returns the smallest of
+// several signals.
 //
 // A signal that has no measurement returns 0, and the limit stays as it was written. Every decision
 // calls the signal, from many goroutines. The signals of this package are safe for concurrent use,

@@ -6,16 +6,27 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/gate/internal/requestkey"
 	"github.com/weir-go/weir/core/gate/internal/unexported"
 	"github.com/weir-go/weir/keyfunc"
 )
 
-var inner = unexported.Get[gate.Option, *gate.Rejection, *gate.Problem]()
+// functions is implemented by the type functions of package gate, for this package alone.
+type functions interface {
+	New(name string, l *core.Limiter, key keyfunc.Func, opts []gate.Option) (_ admit, denied, rejected any)
+	Answer(name string, denied bool, f any) gate.Option
+	PerIP(name string, limit core.Limit, opts []gate.Option) *core.Limiter
+	Check(name string, ctx context.Context, h http.Header, r *http.Request, l *core.Limiter, key string, opts []gate.Option) *gate.Rejection
+	Deny(name string, h http.Header, r *http.Request, d core.Decision) *gate.Rejection
+}
+
+var inner = unexported.Functions.(functions)
+
+// An admit is the method Admit of a gate of package gate.
+type admit = func(ctx context.Context, h http.Header, r *http.Request, pattern string) (*http.Request, *unexported.Served, *gate.Rejection)
 
 // A Gate decides about the requests of one middleware. It is safe for concurrent use. See [New].
-type Gate struct {
-	gate unexported.Gate[*gate.Rejection]
-}
+type Gate struct{ admit admit }
 
 // New returns a Gate for the adapter called name. The Gate charges l for the key that key returns. answer
 // returns the function of type F that the application has given to answer a request with this Rejection
@@ -24,10 +35,10 @@ type Gate struct {
 // New panics if l, key or an option is nil, if an option belongs to another adapter, or if the limiters
 // use different Stores.
 func New[F any](name string, l *core.Limiter, key keyfunc.Func, opts ...gate.Option) (g *Gate, answer func(*gate.Rejection) (F, bool)) {
-	g = &Gate{inner.New(name, l, key, opts)}
-	denied, isDenied := g.gate.Answer(true).(F)
-	rejected, isRejected := g.gate.Answer(false).(F)
-	return g, func(r *gate.Rejection) (F, bool) {
+	admit, onDenied, onRejected := inner.New(name, l, key, opts)
+	denied, isDenied := onDenied.(F)
+	rejected, isRejected := onRejected.(F)
+	return &Gate{admit}, func(r *gate.Rejection) (F, bool) {
 		if r.Denied() {
 			return denied, isDenied
 		}
@@ -64,11 +75,11 @@ func PerIP(name string, limit core.Limit, opts ...gate.Option) *core.Limiter {
 // cases the adapter must replace r by the returned request, which is r or a copy with the decision
 // in its context, and call [CopyBack] at the end.
 func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request, pattern string) (*http.Request, *Outcome, *gate.Rejection) {
-	r, served, rejection := g.gate.Admit(ctx, h, r, pattern)
+	next, served, rejection := g.admit(ctx, h, r, pattern)
 	if served == nil {
-		return r, nil, rejection
+		return next, nil, rejection
 	}
-	return r, &Outcome{served: *served}, rejection
+	return next, &Outcome{served: *served, request: r}, rejection
 }
 
 // Check decides about a key that a handler of r has found, for the function Check of the adapter called
@@ -89,14 +100,7 @@ func Deny(name string, h http.Header, r *http.Request, d core.Decision) *gate.Re
 	return inner.Deny(name, h, r, d)
 }
 
-// WriteProblem responds to r with the status of p and the problem document, or with a line of text
-// if text/plain or text/html is first in Accept. The response to HEAD has no body. WriteProblem
-// sets Content-Type, and X-Content-Type-Options to nosniff.
-func WriteProblem(w http.ResponseWriter, r *http.Request, p *gate.Problem) {
-	inner.WriteProblem(w, r, p)
-}
-
 // RegisterRequestKey makes [gate.FromContext], [gate.DecisionsFrom] and [gate.Settle] look for the
 // *http.Request under key as well. It is for adapters of frameworks whose own context does not look
 // up values in the context of the request.
-func RegisterRequestKey(key any) { inner.RegisterRequestKey(key) }
+func RegisterRequestKey(key any) { requestkey.Register(key) }

@@ -7,13 +7,14 @@ import (
 	"github.com/weir-go/weir/core/gate/internal/unexported"
 )
 
-// An Outcome tells the gate how the handler of an admitted request finished, for [gate.RefundIf],
-// [gate.CountInFlight] and the places of in-flight rules. The adapter runs the handler with Run and
-// reports the status of the response through the ResponseWriter of Watch, or with Answer. [Gate.Admit]
-// returns a nil Outcome if nothing needs one. NeedsStatus, Watch and Run accept a nil receiver; Answer
-// does not. Answer may be called concurrently.
+// An Outcome tells the gate how the handler of an admitted request finished, for [gate.RefundIf] and the
+// places of in-flight rules. The adapter runs the handler with Run and reports the status of the response
+// through the ResponseWriter of Watch, or with Answer. [Gate.Admit] returns a nil Outcome if neither needs
+// one. NeedsStatus, Watch and Run accept a nil receiver; Answer does not. Answer may be called
+// concurrently.
 type Outcome struct {
-	served unexported.Served
+	served  unexported.Served
+	request *http.Request // that Admit got
 
 	mu      sync.Mutex
 	status  int  // of the response, or 0 while it is not known
@@ -24,8 +25,8 @@ type Outcome struct {
 // ResponseWriter of Watch, or with Answer.
 func (o *Outcome) NeedsStatus() bool { return o != nil && o.served.RefundIf != nil }
 
-// Run calls handle, which must run the handler, applies RefundIf and CountInFlight, and frees the places
-// of the request after handle has returned or panicked. A panic of the handler counts as status 500.
+// Run calls handle, which must run the handler, applies RefundIf, and frees the places of the request
+// after handle has returned or panicked. A panic of the handler counts as status 500.
 //
 // handle must return false if the handler may have written no response, and the framework may write
 // it later, for example in an error handler. If no status was reported, the first later call of
@@ -39,16 +40,9 @@ func (o *Outcome) Run(handle func() (answered bool)) {
 	if o.served.End != nil {
 		defer o.served.End()
 	}
-	counter := o.served.InFlight
-	if counter != nil {
-		counter.Begin()
-	}
 	answered, returned := false, false
 	if o.served.RefundIf != nil {
 		defer func() { o.returned(answered, !returned) }()
-	}
-	if counter != nil {
-		defer counter.End()
 	}
 	answered = handle()
 	returned = true
@@ -61,7 +55,7 @@ func (o *Outcome) Run(handle func() (answered bool)) {
 // only after the body was read. The rest of the body is not read here: the read could wait for a
 // client that waits for the response, and net/http would notice a hang-up only some time later.
 func (o *Outcome) returned(answered, panicked bool) {
-	if o.served.HungUp() {
+	if o.request.Context().Err() != nil {
 		return
 	}
 	o.mu.Lock()

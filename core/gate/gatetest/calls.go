@@ -276,10 +276,10 @@ func (s *suite) testCheckPanics(t *testing.T) {
 		"nil limiter": {nil, gate.FailClosed(), adapterName + `: Check: limiter is nil$`}, "nil option": {l, nil, adapterName + `: Check: option 0 is nil$`},
 		"Skip": {l, skipped, only}, "RefundIf": {l, refundAll, only}, "And": {l, gate.And(l, constant("k")), only},
 		"MaxDelay": {l, gate.MaxDelay(time.Second), only}, "ExposeHeaders": {l, gate.ExposeHeaders(), only},
-		"DeniedStatus":  {l, gate.DeniedStatus(func(core.Decision) int { return 403 }), only},
-		"CountInFlight": {l, gate.CountInFlight(new(inFlight)), only}, "Plan": {l, gate.Plan(constant("pro")), only},
-		"Routes": {l, gate.Routes(apptest.PolicyFunc(func(*http.Request) *core.Limiter { return nil })), only},
-		"Exempt": {l, gate.Exempt(constant("k"), "192.0.2.1"), only},
+		"DeniedStatus": {l, gate.DeniedStatus(func(core.Decision) int { return 403 }), only},
+		"Plan":         {l, gate.Plan(constant("pro")), only},
+		"Routes":       {l, gate.Routes(apptest.PolicyFunc(func(*http.Request) *core.Limiter { return nil })), only},
+		"Exempt":       {l, gate.Exempt(constant("k"), "192.0.2.1"), only},
 	} {
 		record(t, s.buildCalls(nil, func(_ http.ResponseWriter, call Call) error {
 			got, _ := caught(func() { _ = call.Check(c.limiter, "ann", c.opt) }).(string)

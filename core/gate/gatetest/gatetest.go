@@ -32,8 +32,7 @@
 //     before the response is complete. A client that has hung up is not refunded.
 //   - ResponseWriter: it has the same optional methods with RefundIf and without, and
 //     [http.ResponseController] can use it. RefundIf adds one ResponseWriter; no other option adds any.
-//   - CountInFlight: it counts a request while its handler runs, also if the handler panics.
-//   - Places: a request has its places of [core.InFlight] rules until its handler has returned, panicked or
+//   - In flight: a request has its places of [core.InFlight] rules until its handler has returned, panicked or
 //     returned an error, also if the client hangs up, the response is a stream or the connection is
 //     hijacked. The places in a memory store are free before a short response is complete.
 //   - Panics: a panic of the handler, a key function, Skip, Cost, OnError or RefundIf passes through the
@@ -174,7 +173,6 @@ func Run(t *testing.T, build Build, opts ...Option) {
 	t.Run("uploads", s.testUploads)
 	t.Run("outer readers", s.testOuterReaders)
 	t.Run("in flight", s.testInFlight)
-	t.Run("places", s.testPlaces)
 	t.Run("panics", s.testPanics)
 	t.Run("construction", s.testConstruction)
 	t.Run("concurrency", s.testConcurrency)

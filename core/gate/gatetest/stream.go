@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/gate/internal/apptest"
 )
@@ -22,7 +23,7 @@ import (
 func (s *suite) testStreams(t *testing.T) {
 	s.testStream(t, setup{}, "[]", 4)
 	t.Run("refunded", func(t *testing.T) {
-		s.testStream(t, setup{Refund: true, Opts: []gate.Option{gate.CountInFlight(new(inFlight))}}, "[101 101 200 200]", 0)
+		s.testStream(t, setup{Refund: true, Rules: []core.Rule{apptest.Hundred, core.InFlight("place", 9)}}, "[101 101 200 200]", 0)
 	})
 	t.Run("optional methods", s.testMethods)
 	t.Run("wrapped", s.testWrapped)
@@ -179,10 +180,9 @@ func (s *suite) testWrapped(t *testing.T) {
 		setup
 		want int
 	}{
-		"by default":    {setup{}, without},
-		"CountInFlight": {setup{Opts: []gate.Option{gate.CountInFlight(new(inFlight))}}, without},
-		"places":        {place(t, false), without},
-		"RefundIf":      {setup{Refund: true}, without + 1},
+		"by default": {setup{}, without},
+		"in flight":  {place(t, false), without},
+		"RefundIf":   {setup{Refund: true}, without + 1},
 	} {
 		if got := layers(c.setup); got != c.want {
 			t.Errorf("%s: the handler has %d writers around that of the server, want %d", name, got, c.want)

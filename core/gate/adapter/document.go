@@ -1,16 +1,22 @@
-package gate
+package adapter
 
 import (
 	"encoding/json"
 	"strconv"
 	"strings"
+
+	"github.com/weir-go/weir/core/gate"
 )
 
-const quotaTitle = "Request cannot be satisfied as assigned quota has been exceeded"
+// The type and the title of nearly all documents, as package gate sets them.
+const (
+	typeQuotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	quotaTitle        = "Request cannot be satisfied as assigned quota has been exceeded"
+)
 
 // appendDocument appends p in JSON, byte for byte as encoding/json writes it. It takes a
 // tenth of the time: under abuse, nearly every response is such a document.
-func appendDocument(b []byte, p *Problem) []byte {
+func appendDocument(b []byte, p *gate.Problem) []byte {
 	if p.Type == typeQuotaExceeded && p.Title == quotaTitle {
 		b = append(b, `{"type":"`+typeQuotaExceeded+`","title":"`+quotaTitle+`"`...)
 	} else {

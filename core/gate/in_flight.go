@@ -19,9 +19,6 @@ func Lost(ctx context.Context) <-chan struct{} {
 // there are none. Until then, they are renewed, even if the client hangs up, because the handler may still
 // run. The function does not wait for another process.
 func (rec *record) places() (end func()) {
-	if rec == nil {
-		return nil
-	}
 	has, local := inner.HasPlaces(&rec.reservation)
 	switch {
 	case !has:

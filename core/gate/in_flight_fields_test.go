@@ -13,7 +13,7 @@ import (
 )
 
 // The header fields and documents about places have no time, because a place ends by an event.
-func TestPlaces_Fields(t *testing.T) {
+func TestInFlight_Fields(t *testing.T) {
 	const (
 		policy = `"exports";q=5;qu="concurrent-requests"`
 		none   = `Policy \"exports\" allows 5 requests at the same time.`
@@ -99,7 +99,7 @@ func TestPlaces_Fields(t *testing.T) {
 }
 
 // The names of two gates with one rule are listed once, with the fewer places.
-func TestPlaces_FieldsOfGates(t *testing.T) {
+func TestInFlight_FieldsOfGates(t *testing.T) {
 	a := start(setup{Rules: []core.Rule{exports(5)}})
 	b := start(setup{Limiter: a.Limiter, Handler: a.ServeHTTP})
 	got := b.Get(t)
@@ -109,7 +109,7 @@ func TestPlaces_FieldsOfGates(t *testing.T) {
 }
 
 // The estimate of a denial by places is no Retry-After; that of another rule is.
-func TestRetryAfter_Places(t *testing.T) {
+func TestRetryAfter_InFlight(t *testing.T) {
 	for name, c := range map[string]struct {
 		states  states
 		seconds int64

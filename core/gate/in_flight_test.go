@@ -78,7 +78,7 @@ func (v *visit) end(t *testing.T, want int) {
 }
 
 // A place is taken while the handler runs, however long, also after the request has ended.
-func TestPlaces(t *testing.T) {
+func TestInFlight(t *testing.T) {
 	contexts := map[string]func() (context.Context, context.CancelFunc){
 		"no end": func() (context.Context, context.CancelFunc) { return context.Background(), func() {} },
 		"cancel": func() (context.Context, context.CancelFunc) { return context.WithCancel(context.Background()) },
@@ -112,7 +112,7 @@ func TestPlaces(t *testing.T) {
 
 // A request that takes several places frees all: of several keys, of several gates, and also if an inner
 // gate denies it. A limiter and key that is found twice takes one place.
-func TestPlaces_Several(t *testing.T) {
+func TestInFlight_Several(t *testing.T) {
 	eachStore(t, func(t *testing.T, s core.Store) {
 		api := testkit.Limiter(t, s, hundred)
 		perUser, all, inner := testkit.Limiter(t, s, exports(2)), testkit.Limiter(t, s, core.InFlight("all", 2), core.SlidingLog("log", core.PerHour(9))), testkit.Limiter(t, s, core.InFlight("inner", 1))
@@ -140,7 +140,7 @@ func TestPlaces_Several(t *testing.T) {
 }
 
 // The cost of a request, its changes and refunds do not change its place.
-func TestPlaces_Cost(t *testing.T) {
+func TestInFlight_Cost(t *testing.T) {
 	eachStore(t, func(t *testing.T, s core.Store) {
 		l := testkit.Limiter(t, s, exports(3), hundred)
 		a := start(setup{Limiter: l, Opts: []gate.Option{costs(7), succeeded}, Handler: func(w http.ResponseWriter, r *http.Request) {
@@ -169,7 +169,7 @@ func TestPlaces_Cost(t *testing.T) {
 }
 
 // A request of cost 0 takes no place, but needs a free one.
-func TestPlaces_CostOfZero(t *testing.T) {
+func TestInFlight_CostOfZero(t *testing.T) {
 	eachStore(t, func(t *testing.T, s core.Store) {
 		l := testkit.Limiter(t, s, exports(1))
 		a := start(setup{Limiter: l, Opts: []gate.Option{costs(0)}, Handler: func(http.ResponseWriter, *http.Request) { checkUsed(t, l, "k", 0) }})
@@ -181,7 +181,7 @@ func TestPlaces_CostOfZero(t *testing.T) {
 }
 
 // RefundIf refunds the rates only, and is done before the place is free.
-func TestPlaces_RefundIf(t *testing.T) {
+func TestInFlight_RefundIf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []driver.Charge
 		s := memory().Set(recording(&asked))
@@ -201,7 +201,7 @@ func TestPlaces_RefundIf(t *testing.T) {
 }
 
 // After a Reset, the request that runs has no place, and its end frees none.
-func TestPlaces_Reset(t *testing.T) {
+func TestInFlight_Reset(t *testing.T) {
 	eachStore(t, func(t *testing.T, s core.Store) {
 		l := testkit.Limiter(t, s, exports(1))
 		a := start(setup{Limiter: l, Handler: func(w http.ResponseWriter, r *http.Request) {
@@ -232,7 +232,7 @@ func TestPlaces_Reset(t *testing.T) {
 
 // If the store cannot free a place, the response is the same, the error is logged at most once a second, and
 // the place lapses.
-func TestPlaces_StoreFails(t *testing.T) {
+func TestInFlight_StoreFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := start(setup{Store: onUndo(func(context.Context) error { return errSecret }), Rules: []core.Rule{exports(100)}, Key: constant("key-of-a-person")})
 		lines := logged(t, func() {
@@ -250,7 +250,7 @@ func TestPlaces_StoreFails(t *testing.T) {
 }
 
 // A response does not wait for the store that frees its place, not even if the client is gone.
-func TestPlaces_SlowStore(t *testing.T) {
+func TestInFlight_SlowStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		store := onUndo(func(release context.Context) error {
@@ -273,7 +273,7 @@ func TestPlaces_SlowStore(t *testing.T) {
 
 // A handler that runs on after the timeout of a TimeoutHandler has its place until it returns, if the gate is
 // inside, and none if the gate is around the TimeoutHandler, which has then returned.
-func TestPlaces_TimeoutHandler(t *testing.T) {
+func TestInFlight_TimeoutHandler(t *testing.T) {
 	for name, c := range map[string]struct {
 		build func(l *core.Limiter, h http.HandlerFunc) http.Handler
 		taken int // after the timeout
@@ -302,26 +302,8 @@ func TestPlaces_TimeoutHandler(t *testing.T) {
 	}
 }
 
-// CountInFlight counts a request while it has its place.
-func TestPlaces_CountInFlight(t *testing.T) {
-	eachStore(t, func(t *testing.T, s core.Store) {
-		count := new(gauge)
-		a := start(setup{Limiter: testkit.Limiter(t, s, exports(1)), Opts: []gate.Option{gate.CountInFlight(count)}, Handler: waits})
-		v := enter(a, t.Context())
-		a.Gets(t, 429)
-		if n := count.n.Load(); n != 1 {
-			t.Errorf("%d requests are counted, want 1", n)
-		}
-		v.end(t, 200)
-		if n := count.n.Load(); n != 0 {
-			t.Errorf("%d requests are counted, want 0", n)
-		}
-		checkUsed(t, a.Limiter, "k", 0)
-	})
-}
-
 // The plan of the caller decides about places, too.
-func TestPlaces_Plan(t *testing.T) {
+func TestInFlight_Plan(t *testing.T) {
 	eachStore(t, func(t *testing.T, s core.Store) {
 		l := testkit.Limiter(t, s, exports(1).Plan("pro", core.Limit{Events: 2}).Plan("free", core.Blocked).Plan("staff", core.Unlimited))
 		plan := gate.Plan(func(_ context.Context, r *http.Request) (string, error) { return r.Header.Get("Plan"), nil })
@@ -358,7 +340,7 @@ func TestPlaces_Plan(t *testing.T) {
 }
 
 // Every route can have places of its own.
-func TestPlaces_Routes(t *testing.T) {
+func TestInFlight_Routes(t *testing.T) {
 	eachStore(t, func(t *testing.T, s core.Store) {
 		export, api := testkit.Limiter(t, s, exports(1)), testkit.Limiter(t, s, core.InFlight("api", 3))
 		routes := gate.Routes(apptest.PolicyFunc(func(r *http.Request) *core.Limiter {
@@ -383,7 +365,7 @@ func TestPlaces_Routes(t *testing.T) {
 }
 
 // A shadow takes a place if one is free, and denies nothing.
-func TestPlaces_Shadow(t *testing.T) {
+func TestInFlight_Shadow(t *testing.T) {
 	eachStore(t, func(t *testing.T, s core.Store) {
 		l := testkit.Limiter(t, s, exports(1).Shadow())
 		a := start(setup{Limiter: l, Handler: waits})
@@ -398,7 +380,7 @@ func TestPlaces_Shadow(t *testing.T) {
 
 // Check cannot free a place, so its use is a fault of the application, even if OnError lets the request
 // through. A denial and a cost of zero need no place.
-func TestCheck_Places(t *testing.T) {
+func TestCheck_InFlight(t *testing.T) {
 	eachStore(t, func(t *testing.T, s core.Store) {
 		l := testkit.Limiter(t, s, exports(1))
 		var failed error
@@ -434,7 +416,7 @@ func TestCheck_Places(t *testing.T) {
 }
 
 // A handler that finds the key itself reserves a place, and responds to a denial as the middleware does.
-func TestDeny_Places(t *testing.T) {
+func TestDeny_InFlight(t *testing.T) {
 	eachStore(t, func(t *testing.T, s core.Store) {
 		l := testkit.Limiter(t, s, exports(1))
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

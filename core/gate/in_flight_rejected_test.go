@@ -19,7 +19,7 @@ import (
 
 // A request whose handler does not run, or that is let through without a decision, has no place, whether or
 // not its first key is exhausted. A panic of a function of the application takes no place either.
-func TestPlaces_NoHandler(t *testing.T) {
+func TestInFlight_NoHandler(t *testing.T) {
 	const boom = -1 // in place of a status: the request panics
 	panics := func() { panic("boom") }
 	for name, c := range map[string]struct {
@@ -108,7 +108,7 @@ func (discard) Write(b []byte) (int, error) { return len(b), nil }
 func (discard) WriteHeader(int)             {}
 
 // A request has its place while a leaky bucket delays it. The place is free if the client leaves then.
-func TestPlaces_Delayed(t *testing.T) {
+func TestInFlight_Delayed(t *testing.T) {
 	eachStore(t, func(t *testing.T, s core.Store) {
 		l := testkit.Limiter(t, s, exports(2), core.LeakyBucket("queue", core.PerMinute(1).WithBurst(9)))
 		a := start(setup{Limiter: l, Handler: waits})
@@ -132,7 +132,7 @@ func TestPlaces_Delayed(t *testing.T) {
 }
 
 // A request that ends while the store decides has no place, although the store has taken one.
-func TestPlaces_EndedWhileDeciding(t *testing.T) {
+func TestInFlight_EndedWhileDeciding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		store := memory().Set(func(c context.Context, charges []driver.Charge, next storetest.Call) error {

@@ -1,10 +1,12 @@
-package gate
+package adapter
 
 import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"github.com/weir-go/weir/core/gate"
 )
 
 // FuzzAppendDocument compares a document with that of encoding/json.
@@ -19,7 +21,7 @@ func FuzzAppendDocument(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, kind, title string, status int, detail, instance, one, two string) {
 		for _, violated := range [][]string{nil, {}, {one}, {one, two}} {
-			p := &Problem{Type: kind, Title: title, Status: status, Detail: detail, Instance: instance, Violated: violated}
+			p := &gate.Problem{Type: kind, Title: title, Status: status, Detail: detail, Instance: instance, Violated: violated}
 			want, err := json.Marshal(p)
 			if err != nil {
 				t.Fatal(err)
@@ -31,6 +33,15 @@ func FuzzAppendDocument(f *testing.F) {
 	})
 }
 
+// The problem of a denial has the type and the title that are copied as they are.
+func TestAppendDocument_Denial(t *testing.T) {
+	d, _ := once().AllowN(t.Context(), "k", 2)
+	p := Deny("test", http.Header{}, httptest.NewRequest("GET", "/", nil), d).Problem
+	if p.Type != typeQuotaExceeded || p.Title != quotaTitle {
+		t.Errorf("got %s, %s", p.Type, p.Title)
+	}
+}
+
 // A handler may change the problem of a denial, or pass one of its own.
 func TestWriteProblem_Document(t *testing.T) {
 	large := make([]byte, 5000)
@@ -39,22 +50,22 @@ func TestWriteProblem_Document(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		method, accept, contentType string
-		problem                     Problem
+		problem                     gate.Problem
 	}{
-		"a denial":           {"GET", "", ProblemMediaType, Problem{Type: typeQuotaExceeded, Title: quotaTitle, Status: 429, Detail: `Policy "a"`, Instance: "/x", Violated: []string{"a"}}},
-		"another title":      {"POST", "*/*", ProblemMediaType, Problem{Type: typeQuotaExceeded, Title: "slow down", Status: 418}},
-		"no member":          {"\xff<", "application/json", ProblemMediaType, Problem{Status: 500}},
-		"longer than pooled": {"GET", "", ProblemMediaType, Problem{Status: 429, Detail: string(large)}},
-		"text":               {"GET", " Text/HTML;q=1, */*", "text/plain; charset=utf-8", Problem{Status: 429, Detail: "<b>"}},
-		"HEAD":               {"HEAD", "", ProblemMediaType, Problem{Status: 429, Detail: "x"}},
+		"a denial":           {"GET", "", gate.ProblemMediaType, gate.Problem{Type: typeQuotaExceeded, Title: quotaTitle, Status: 429, Detail: `Policy "a"`, Instance: "/x", Violated: []string{"a"}}},
+		"another title":      {"POST", "*/*", gate.ProblemMediaType, gate.Problem{Type: typeQuotaExceeded, Title: "slow down", Status: 418}},
+		"no member":          {"\xff<", "application/json", gate.ProblemMediaType, gate.Problem{Status: 500}},
+		"longer than pooled": {"GET", "", gate.ProblemMediaType, gate.Problem{Status: 429, Detail: string(large)}},
+		"text":               {"GET", " Text/HTML;q=1, */*", "text/plain; charset=utf-8", gate.Problem{Status: 429, Detail: "<b>"}},
+		"HEAD":               {"HEAD", "", gate.ProblemMediaType, gate.Problem{Status: 429, Detail: "x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &http.Request{Method: c.method, Header: http.Header{"Accept": {c.accept}}}
 			for range 2 { // the second response may reuse the buffer of the first
 				w := httptest.NewRecorder()
-				writeProblem(w, r, &c.problem)
+				WriteProblem(w, r, &c.problem)
 				want, _ := json.Marshal(&c.problem)
-				if c.contentType != ProblemMediaType {
+				if c.contentType != gate.ProblemMediaType {
 					want = []byte(c.problem.String())
 				}
 				if want = append(want, '\n'); c.method == http.MethodHead {
@@ -68,5 +79,17 @@ func TestWriteProblem_Document(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestWantsText(t *testing.T) {
+	for accept, want := range map[string]bool{
+		"": false, "*/*": false, "text/*": false, "application/json": false, "application/problem+json": false,
+		"text/plain": true, "text/html": true, "TEXT/HTML;q=0.1": true, " text/plain , */*": true,
+		"text/plainer": false, "application/json, text/plain": false, ",text/plain": false, ";text/plain": false,
+	} {
+		if got := wantsText(accept); got != want {
+			t.Errorf("%q: %v, want %v", accept, got, want)
+		}
 	}
 }

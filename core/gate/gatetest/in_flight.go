@@ -19,9 +19,9 @@ func place(t *testing.T, refund bool) setup {
 	return setup{Limiter: testkit.Limiter(t, memstore.New(), core.InFlight("place", 1)), Refund: refund}
 }
 
-// testPlaces checks that a request has its place until its handler has returned, in whatever way, and not
+// testInFlight checks that a request has its place until its handler has returned, in whatever way, and not
 // longer.
-func (s *suite) testPlaces(t *testing.T) {
+func (s *suite) testInFlight(t *testing.T) {
 	for name, refund := range map[string]bool{"": false, "RefundIf, ": true} {
 		for way, c := range map[string]struct {
 			begin, end http.HandlerFunc // before and after the client looks at the place
