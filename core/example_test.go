@@ -144,8 +144,7 @@ func ExampleRule_Soft() {
 	// 23 false
 }
 
-// The limit doubles while the backup job is not running. Package load has signals for CPU time and
-// for requests in flight.
+// The limit doubles while the backup job is not running. Package load has a signal for idle CPU time.
 func ExampleRule_Elastic() {
 	running := true
 	spare := func() float64 {

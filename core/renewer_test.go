@@ -14,7 +14,6 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/testkit"
-	"github.com/weir-go/weir/core/internal/unexported"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/storetest"
 )
@@ -253,7 +252,6 @@ func TestReservation_Reserve_EndedDuringDecision(t *testing.T) {
 
 // A gate keeps the places of a request whose context ends at the same time.
 func TestReservation_HasPlaces_Ending(t *testing.T) {
-	inner := unexported.Get[*core.Limiter, *core.Reservation, core.Rule, core.Ask]()
 	eachStore(t, func(t *testing.T, s core.Store) {
 		l := testkit.Limiter(t, s, core.InFlight("exports", 1))
 		ctx, cancel := context.WithCancel(t.Context())

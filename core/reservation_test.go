@@ -17,7 +17,14 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-var inner = unexported.Get[*core.Limiter, *core.Reservation, core.Rule, core.Ask]()
+var inner = unexported.Core.(interface {
+	ChooseFor(l *core.Limiter, pick func(ctx context.Context, key string) (*core.Limiter, time.Duration, error)) *core.Limiter
+	ReplaceAll(rules map[*core.Limiter][]core.Rule, then func()) error
+	Key(*core.Reservation, *core.Limiter) (key string, n int)
+	Forget(r *core.Reservation, l *core.Limiter, key string)
+	HasPlaces(*core.Reservation) (has, local bool)
+	LeaveQueue(*core.Reservation, context.Context) error
+})
 
 // LeaveQueue refunds leaky buckets only, and only the last event of a queue.
 func TestReservation_LeaveQueue(t *testing.T) {

@@ -39,6 +39,9 @@ func TestRule_ModifiersInAnyOrder(t *testing.T) {
 	for i := range allRules {
 		r, steps := randomRule(rnd)
 		text := describe(r, steps)
+		if again := describe(core.NewRule(r.Spec()), steps); again != text {
+			t.Fatalf("the rule of the Spec of a rule:\ngot  %s\nwant %s", again, text)
+		}
 		if hash.Write([]byte(text)); i < listedRules {
 			b.WriteString(text)
 		}

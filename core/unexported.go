@@ -1,20 +1,34 @@
 package core
 
 import (
+	"context"
+
 	"github.com/weir-go/weir/core/internal/unexported"
 )
 
-func init() {
-	unexported.Provide(unexported.Methods[*Limiter, *Reservation, Rule, Ask]{
-		HasPlans:            func(l *Limiter) bool { return l.pick != nil || len(l.ruleSet().plans) > 0 },
-		SharesStore:         func(l, o *Limiter) bool { return l.store == o.store },
-		ReplaceAll:          replaceAll,
-		Key:                 (*Reservation).key,
-		Forget:              (*Reservation).forget,
-		HasPlaces:           (*Reservation).hasPlaces,
-		LeaveQueue:          (*Reservation).leaveQueue,
-		Attempt:             func(a *Ask) { a.attempt = always },
-		AttemptUnlessDenied: func(a *Ask) { a.attempt = unlessDenied },
-		ChooseFor:           (*Limiter).chooseFor,
-	})
+// functions has the functions of this package that only packages gate and rules need.
+type functions struct{}
+
+func init() { unexported.Core = functions{} }
+
+// HasPlans reports whether plans make a difference to l: whether one of its rules has plans, or Choose has
+// made it.
+func (functions) HasPlans(l *Limiter) bool { return l.pick != nil || len(l.ruleSet().plans) > 0 }
+
+// SharesStore reports whether l and o have the same Store, as AllowTogether requires.
+func (functions) SharesStore(l, o *Limiter) bool { return l.store == o.store }
+
+// Attempt makes a an ask that is not the last one about its event. The Observer counts its decision apart.
+func (functions) Attempt(a *Ask) { a.attempt = always }
+
+// AttemptUnlessDenied is Attempt, unless the event is denied.
+func (functions) AttemptUnlessDenied(a *Ask) { a.attempt = unlessDenied }
+
+func (functions) ChooseFor(l *Limiter, pick pickFunc) *Limiter { return l.chooseFor(pick) }
+func (functions) ReplaceAll(rules map[*Limiter][]Rule, then func()) error {
+	return replaceAll(rules, then)
 }
+func (functions) Key(r *Reservation, l *Limiter) (key string, n int)   { return r.key(l) }
+func (functions) Forget(r *Reservation, l *Limiter, key string)        { r.forget(l, key) }
+func (functions) HasPlaces(r *Reservation) (has, local bool)           { return r.hasPlaces() }
+func (functions) LeaveQueue(r *Reservation, ctx context.Context) error { return r.leaveQueue(ctx) }

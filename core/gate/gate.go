@@ -63,8 +63,17 @@ func newGate(name string, l *core.Limiter, key keyfunc.Func, opts []Option) *gat
 	return g
 }
 
-// inner contains the methods of package core that only gates need.
-var inner = coreunexported.Get[*core.Limiter, *core.Reservation, core.Rule, core.Ask]()
+// inner has the functions of package core that only gates need.
+var inner = coreunexported.Core.(interface {
+	HasPlans(*core.Limiter) bool
+	SharesStore(l, o *core.Limiter) bool
+	Attempt(*core.Ask)
+	AttemptUnlessDenied(*core.Ask)
+	Key(*core.Reservation, *core.Limiter) (key string, n int)
+	Forget(r *core.Reservation, l *core.Limiter, key string)
+	HasPlaces(*core.Reservation) (has, local bool)
+	LeaveQueue(*core.Reservation, context.Context) error
+})
 
 // functions has the functions of this package that only package adapter needs, and which it documents.
 type functions struct{}

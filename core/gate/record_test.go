@@ -1,8 +1,17 @@
 package gate
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"runtime/debug"
+	"strconv"
 	"testing"
 	"unsafe"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/keyfunc"
 )
 
 // A record is the largest allocation of a request. The allocator rounds its size, together
@@ -10,5 +19,38 @@ import (
 func TestRecord_Size(t *testing.T) {
 	if size := unsafe.Sizeof(record{}); size+8 > 576 {
 		t.Errorf("got %d bytes, want at most %d", size, 576-8)
+	}
+}
+
+// A request without header fields costs as many allocations and bytes as before.
+func TestGate_Admit_Allocations(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	for keys, want := range map[int]struct{ allocations, bytes uint64 }{1: {1, 576}, 2: {2, 1216}, 3: {7, 2368}} {
+		store, plenty := memstore.New(), core.PerSecond(1_000_000_000).WithBurst(1_000_000_000)
+		opts := []Option{Headers()}
+		for i := range keys - 1 {
+			opts = append(opts, And(core.Must(core.New(store, core.TokenBucket(strconv.Itoa(i), plenty))), keyfunc.Constant(strconv.Itoa(i))))
+		}
+		g := newGate("gate", core.Must(core.New(store, core.TokenBucket("r", plenty))), keyfunc.RemoteIP(), opts)
+		r := httptest.NewRequest("GET", "/", nil)
+		admit := func() {
+			if _, _, rejection := g.Admit(r.Context(), http.Header{}, r, ""); rejection != nil {
+				t.Fatal(rejection)
+			}
+		}
+		admit()
+		const n = 1000
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range n {
+			admit()
+		}
+		runtime.ReadMemStats(&after)
+		if got := (after.Mallocs - before.Mallocs) / n; got != want.allocations {
+			t.Errorf("%d keys: got %d allocations, want %d", keys, got, want.allocations)
+		}
+		if got := (after.TotalAlloc - before.TotalAlloc) / n; got != want.bytes {
+			t.Errorf("%d keys: got %d bytes, want %d", keys, got, want.bytes)
+		}
 	}
 }

@@ -30,7 +30,10 @@ func newPolicy(s core.Store, rules []core.Rule) (*policy, error) {
 	return p, nil
 }
 
-var inner = unexported.Get[*core.Limiter, *core.Reservation, core.Rule, core.Ask]()
+var inner = unexported.Core.(interface {
+	ChooseFor(l *core.Limiter, pick func(ctx context.Context, key string) (*core.Limiter, time.Duration, error)) *core.Limiter
+	ReplaceAll(rules map[*core.Limiter][]core.Rule, then func()) error
+})
 
 // hasPlan reports whether a rule of p has a plan of the name.
 func (p *Policy) hasPlan(name string) bool {

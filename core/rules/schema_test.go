@@ -10,7 +10,6 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"go.yaml.in/yaml/v4"
 
-	"github.com/weir-go/weir/core/driver"
 )
 
 func schema(t testing.TB) (*jsonschema.Schema, *jsonschema.Resolved) {

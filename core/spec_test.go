@@ -1,0 +1,101 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/memstore"
+)
+
+// New reports the field of a Spec that is invalid, and why.
+func TestNewRule_Invalid(t *testing.T) {
+	of := func(a core.Algorithm, change func(*core.Spec)) core.Rule {
+		s := core.Spec{Name: "r", Algorithm: a, Limit: core.PerMinute(10)}
+		switch a {
+		case core.AlgorithmInFlight:
+			s.Limit = core.Limit{Events: 5}
+		case core.AlgorithmQuota:
+			s.Limit = core.Daily(5)
+		}
+		change(&s)
+		return core.NewRule(s)
+	}
+	bucket := func(change func(*core.Spec)) core.Rule { return of(core.AlgorithmTokenBucket, change) }
+	plans := func(plans ...core.Plan) core.Rule { return bucket(func(s *core.Spec) { s.Plans = plans }) }
+	for want, r := range map[string]core.Rule{
+		`algorithm is none`:                           core.NewRule(core.Spec{Name: "r", Limit: core.PerMinute(10)}),
+		`algorithm is none: make rules`:               core.NewRule(core.Spec{}),
+		`algorithm is none: make rules with`:          {},
+		`algorithm is none `:                          of(99, func(*core.Spec) {}),
+		`name is empty`:                               bucket(func(s *core.Spec) { s.Name = "" }),
+		`limit is zero`:                               bucket(func(s *core.Spec) { s.Limit = core.Limit{} }),
+		`per is a period of the calendar`:             bucket(func(s *core.Spec) { s.Limit = core.Daily(5) }),
+		`per is no period of the calendar`:            of(core.AlgorithmQuota, func(s *core.Spec) { s.Limit = core.PerDay(5) }),
+		`per is no period of the calendar: use`:       of(core.AlgorithmQuota, func(s *core.Spec) { s.Limit.Per = time.Hour }),
+		`per is no period of the calendar: use a`:     of(core.AlgorithmQuota, func(s *core.Spec) { s.Limit.Calendar = core.Month + 1 }),
+		`per has no meaning for events`:               of(core.AlgorithmInFlight, func(s *core.Spec) { s.Limit = core.Daily(5) }),
+		`limit has no number of events`:               bucket(func(s *core.Spec) { s.Limit = core.Unlimited.WithBurst(3) }),
+		`soft is NaN percent`:                         bucket(func(s *core.Spec) { s.Soft = math.NaN() }),
+		`sub-windows are 121`:                         of(core.AlgorithmSlidingWindow, func(s *core.Spec) { s.SubWindows = 121 }),
+		`sub-windows have a meaning`:                  bucket(func(s *core.Spec) { s.SubWindows = 60 }),
+		`hold has a meaning for events`:               bucket(func(s *core.Spec) { s.Hold = time.Minute }),
+		`hold is 1ms`:                                 of(core.AlgorithmInFlight, func(s *core.Spec) { s.Hold = time.Millisecond }),
+		`max hold is -1ns, negative`:                  of(core.AlgorithmInFlight, func(s *core.Spec) { s.MaxHold = -1 }),
+		`max hold has a meaning`:                      bucket(func(s *core.Spec) { s.MaxHold = time.Hour }),
+		`location has a meaning`:                      bucket(func(s *core.Spec) { s.Location = time.UTC }),
+		`anchor has a meaning`:                        bucket(func(s *core.Spec) { s.Anchor = func(context.Context, string) time.Time { return time.Time{} } }),
+		`label is not printable ASCII`:                bucket(func(s *core.Spec) { s.Label = "é" }),
+		`unit is 33 bytes long`:                       bucket(func(s *core.Spec) { s.Unit = strings.Repeat("x", 33) }),
+		`elastic has no signal`:                       bucket(func(s *core.Spec) { s.UpTo = 2 }),
+		`elastic is up to 0, outside 1 to 1000`:       bucket(func(s *core.Spec) { s.Spare = idle }),
+		`elastic is up to 2, not above 0 and up to 1`: of(core.AlgorithmInFlight, func(s *core.Spec) { s.Spare, s.UpTo = idle, 2 }),
+		`plan has no name`:                            plans(core.Plan{Limit: core.PerHour(5)}),
+		`plan cannot be called "unknown"`:             plans(core.Plan{Name: "unknown", Limit: core.PerHour(5)}),
+		`plan "a" is given twice`:                     plans(core.Plan{Name: "a", Limit: core.PerHour(5)}, core.Plan{Name: "b", Limit: core.Blocked}, core.Plan{Name: "a", Limit: core.PerHour(6)}),
+		`plan "a": limit is zero`:                     plans(core.Plan{Name: "a"}),
+		`plan "a": headroom is 100 percent`:           plans(core.Plan{Name: "a", Limit: core.PerHour(5), Headroom: 100}),
+		`plan "a": headroom is -1 percent`:            plans(core.Plan{Name: "a", Limit: core.Unlimited, Headroom: -1}),
+		`plan "a": elastic is too far: limit counts`: bucket(func(s *core.Spec) {
+			s.Spare, s.UpTo, s.Plans = idle, 1000, []core.Plan{{Name: "a", Limit: core.PerSecond(1 << 47)}}
+		}),
+		`plan "a": per is a period of the calendar`:    plans(core.Plan{Name: "a", Limit: core.Weekly(5)}),
+		`plan "é" is not a name of at most 64 charact`: plans(core.Plan{Name: "é", Limit: core.Blocked}),
+	} {
+		t.Run(want, func(t *testing.T) {
+			_, err := core.New(memstore.New(), r)
+			var rule *core.RuleError
+			if !errors.As(err, &rule) || !errors.Is(err, core.ErrInvalidRule) || !strings.HasPrefix(rule.Field+" "+rule.Reason, strings.TrimSpace(want)) {
+				t.Errorf("got %v, want %s", err, want)
+			}
+		})
+	}
+}
+
+// A field that is zero stands for its default.
+func TestNewRule_Defaults(t *testing.T) {
+	for _, c := range []struct {
+		spec core.Spec
+		want core.Rule
+	}{
+		{core.Spec{Name: "r", Algorithm: core.AlgorithmTokenBucket, Limit: core.PerMinute(5)}, core.TokenBucket("r", core.PerMinute(5))},
+		{core.Spec{Name: "r", Algorithm: core.AlgorithmSlidingWindow, Limit: core.PerMinute(5)}, core.SlidingWindow("r", core.PerMinute(5)).SubWindows(60)},
+		{core.Spec{Name: "r", Algorithm: core.AlgorithmInFlight, Limit: core.Limit{Events: 5}}, core.InFlight("r", 5).Hold(core.DefaultHold)},
+		{core.Spec{Name: "r", Algorithm: core.AlgorithmQuota, Limit: core.Monthly(5)}, core.Quota("r", core.Monthly(5)).In(nil)},
+	} {
+		rule := core.NewRule(c.spec)
+		s := memstore.New()
+		for _, r := range []core.Rule{rule, c.want} { // on one store, another definition would be a conflict
+			if _, err := core.New(s, r); err != nil || r.String() != c.want.String() {
+				t.Errorf("%v: %v", r, err)
+			}
+		}
+		if got, want := rule.Spec(), c.want.Spec(); got.SubWindows != want.SubWindows || got.Hold != want.Hold {
+			t.Errorf("%v: got %+v, want %+v", rule, got, want)
+		}
+	}
+}
