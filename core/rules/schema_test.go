@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"go.yaml.in/yaml/v4"
-
 )
 
 func schema(t testing.TB) (*jsonschema.Schema, *jsonschema.Resolved) {
