@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// An Ask is an argument of [AllowTogether]: a limiter, a key and a cost.
+// An Ask is an argument of [AllowTogether] and [ReserveTogether]: a limiter, a key and a cost.
 //
 // A negative cost is an [ErrNegativeCost], here and in all other calls. A cost of zero depends on the call,
 // because most of them get a number that was computed:
@@ -20,7 +20,7 @@ import (
 type Ask struct {
 	Limiter *Limiter
 	Key     string // not empty
-	Cost    int    // see above; of an InFlight, always 1
+	Cost    int    // see the comment of Ask; an InFlight rule takes one place for any cost above zero
 	Plan    string // the plan whose limits apply, as in [Limiter.Plan]; empty means that of Limiter
 	// If a leaky bucket would delay the event for longer than MaxDelay, the event is denied. Zero
 	// means no bound. A value below a microsecond accepts no delay.

@@ -53,7 +53,7 @@ func (l Limit) times(factor float64) Limit {
 	return l
 }
 
-// rule returns the rule at the present step, or base at none.
+// rule returns the rule with the limit that is in force now: at the present step, or base at none.
 func (e *elastic) rule(base Rule) Rule {
 	at := e.spare()
 	if math.IsNaN(at) {

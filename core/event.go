@@ -164,7 +164,9 @@ func (e *event) add(ctx context.Context, a *Ask, rules []Rule, op driver.Op, end
 		e.blocked = blocks(rule)
 		return
 	}
-	rule = rule.inForce()
+	if rule.d.elastic != nil {
+		rule = rule.d.elastic.rule(rule)
+	}
 	e.nCharges = 1
 	l.rule, l.ask, l.charge = rule, 0, 0
 	if a.fill(&e.charge[0], rule, op); rule.d.spec.Algorithm >= driver.InFlight {
@@ -197,7 +199,9 @@ func (e *event) append(ctx context.Context, a *Ask, rules []Rule, op driver.Op, 
 			e.blocked = e.blocked || blocks(rule)
 			continue
 		}
-		rule = rule.inForce()
+		if rule.d.elastic != nil {
+			rule = rule.d.elastic.rule(rule)
+		}
 		at := len(m.charges)
 		m.charges = append(m.charges, driver.Charge{})
 		c := &m.charges[at]

@@ -10,18 +10,19 @@ import (
 	"github.com/weir-go/weir/core/internal/period"
 )
 
-// A Limit is a number of events per period. The zero Limit is invalid.
+// A Limit is a number of events per period, or of an [InFlight] at the same time. The zero Limit is invalid.
 type Limit struct {
-	Events   int           // events per period, 1 to 2^48-1; zero for Unlimited and Blocked
+	Events   int           // 1 to 2^48-1; of an InFlight 1 to 1000
 	Per      time.Duration // the period: whole microseconds, up to 100 years; zero for InFlight and Quota
 	Calendar Calendar      // of a Quota, the unit of its period; zero for other algorithms
-	Burst    int           // the capacity of a bucket, up to 2^48-1; zero means Events. Not for windows and logs
+	Burst    int           // the capacity of a bucket, up to 2^48-1; zero means Events, the only other value of windows and logs
 
 	always driver.Result      // of Unlimited and Blocked; zero for numbers of events
 	part   *driver.Definition // of a limit that Divide has made: it has the length of the whole; else nil
 }
 
-// A Calendar is the unit of the period of a [Quota]. The zero Calendar is no unit.
+// A Calendar is the unit of the period of a [Quota]: a Day, a Week from Monday on, or a Month. The zero
+// Calendar is no unit.
 type Calendar = driver.Calendar
 
 // The units of the calendar.
@@ -56,7 +57,7 @@ func PerMinute(n int) Limit { return Per(n, time.Minute) }
 // PerHour returns a limit of n events per hour.
 func PerHour(n int) Limit { return Per(n, time.Hour) }
 
-// PerDay returns a limit of n events per 24 hours.
+// PerDay returns a limit of n events per 24 hours. [Daily] is that of a day of the calendar.
 func PerDay(n int) Limit { return Per(n, 24*time.Hour) }
 
 // WithBurst returns a copy of l with a Burst of n.

@@ -47,6 +47,9 @@ func New(s Store, rules ...Rule) (*Limiter, error) {
 		return nil, err
 	}
 	l := &Limiter{view: view{shared: &shared{store: s, local: driver.IsLocal(s), now: driver.ClockOf(s)}}}
+	if steady, ok := s.(interface{ Steady() bool }); ok {
+		l.steady = steady.Steady()
+	}
 	l.observer, _ = s.(driver.Observer)
 	l.current.Store(set)
 	return l, nil

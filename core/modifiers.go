@@ -11,13 +11,14 @@ import (
 // With 0 the limit is hard.
 func (r Rule) Soft(percent float64) Rule { return r.with(func(s *Spec) { s.Soft = percent }) }
 
-// SubWindows returns a copy of r, a [SlidingWindow], with n sub-windows: see [Spec.SubWindows].
+// SubWindows returns a copy of r, a [SlidingWindow], with n sub-windows: see [Spec.SubWindows]. Zero is an
+// error here.
 func (r Rule) SubWindows(n int) Rule {
 	return r.with(func(s *Spec) { s.SubWindows = cmp.Or(n, -1) }) // zero is invalid for every algorithm
 }
 
-// Hold returns a copy of r, an [InFlight], whose places lapse after d unless they are renewed: see
-// [Spec.Hold].
+// Hold returns a copy of r, an [InFlight], whose places have leases of d: see [Spec.Hold]. Zero is an error
+// here.
 func (r Rule) Hold(d time.Duration) Rule { return r.with(func(s *Spec) { s.Hold = d }) }
 
 // MaxHold returns a copy of r, an [InFlight], that renews no place for longer than d: see [Spec.MaxHold].
@@ -48,7 +49,7 @@ func (r Rule) Elastic(spare func() float64, upTo float64) Rule {
 }
 
 // Plan returns a copy of r with the limit l for the callers of a plan, such as paying customers: see
-// [Spec.Plans]. A second Plan of the same name replaces the first, with its headroom.
+// [Spec.Plans]. A second Plan of the same name replaces the first, and has no headroom.
 //
 //	core.TokenBucket("api", core.PerMinute(10)).
 //		Plan("pro", core.PerMinute(100)).
@@ -77,7 +78,7 @@ func (r Rule) Headroom(plan string, percent float64) Rule {
 //
 // The rate of a bucket is divided exactly. If its events cannot be divided, the period becomes
 // longer: a third of 10/s is 10/3s. Bursts, and the events of windows and logs, are rounded down,
-// so that n processes together never admit more than r. But each process admits at least one event:
+// so that n processes together never admit more than r. The same holds for places and quotas. But each process admits at least one event:
 // if r admits fewer than n events at once, n processes admit n. Divide returns r itself if n is
 // less than 2, and if r cannot be divided, such as a soft bucket that takes decades to refill.
 func (r Rule) Divide(n int) Rule {

@@ -41,7 +41,8 @@ func Quota(name string, l Limit) Rule {
 	return NewRule(Spec{Name: name, Algorithm: driver.Quota, Limit: l})
 }
 
-// Daily returns a limit of n events a day, for a [Quota]. Its text is "n/day".
+// Daily returns a limit of n events a day of the calendar, for a [Quota]. Its text is "n/day". [PerDay] is
+// that of 24 hours.
 func Daily(n int) Limit { return Limit{Events: n, Calendar: Day} }
 
 // Weekly returns a limit of n events a week, for a [Quota]. Its text is "n/week".

@@ -45,7 +45,9 @@ func (r *Reservation) Reserve(ctx context.Context, asks ...Ask) (d Decision, err
 			return Decision{}, err
 		}
 	}
-	r.observe(asks, &d, nil)
+	if asks[0].Limiter.observer != nil {
+		r.observe(asks, &d, nil)
+	}
 	return d, nil
 }
 

@@ -8,25 +8,27 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A Rule is a named algorithm with a Limit. It is a small value that never changes: copy it freely.
-// [New] returns an error for an invalid Rule, such as the zero Rule.
+// A Rule is a named algorithm with a Limit. It is a small value that never changes: copy it freely. Its
+// methods that return a Rule return a copy with a change, and all others read it. [New] returns an error for
+// an invalid Rule, such as the zero Rule.
 //
-// A Store keeps the states of a Rule under its name. Rules with the same name and an equal
-// definition share their states, on purpose. The same name with another definition is an
-// [ErrRuleConflict]. A name consists of 1 to 64 characters of printable ASCII, and is sent to clients
+// A Store keeps the states of a Rule under its name. Rules with the same name and an equal definition share
+// their states, on purpose. Two limiters on one Store of a process with the same name and another definition
+// are an [ErrRuleConflict]. A name consists of 1 to 64 characters of printable ASCII, and is sent to clients
 // in the header field RateLimit-Policy, unless [Spec.Label] is another name for them.
 //
 // The length of a window or log is its period, together with the number of sub-windows, that of an
-// [InFlight] its [Rule.Hold], and that of a [Quota] its unit of the calendar, in any zone. The length of a
+// [InFlight] its [Spec.Hold], and that of a [Quota] its unit of the calendar, in any zone. The length of a
 // bucket is the time in which it fills up: a minute for "10/m", "100/m" and "20/m burst 20", but two
-// minutes for "10/m burst 20". The extra events of [Rule.Soft] count: "10/m" with 10 percent holds 11
+// minutes for "10/m burst 20". The extra events of [Spec.Soft] count: "10/m" with 10 percent holds 11
 // events, and has a length of 66 s.
 //
 // Limits of one length share the states of a name: the limits of its plans and variants, and those
 // before and after [Limiter.Replace]. A limit of another length starts with unused states.
 type Rule struct{ d *definition }
 
-// NewRule returns the rule that s describes. It does not check s: [New] does.
+// NewRule returns the rule that s describes. It copies the Plans, and fills in the defaults. It does not check
+// s: [New], [Limiter.Variant] and [Limiter.Replace] do.
 func NewRule(s Spec) Rule {
 	s.complete()
 	s.Plans = slices.Clone(s.Plans)
@@ -135,18 +137,11 @@ func (r Rule) ruleOf(c *driver.Compiled) Rule {
 	return Rule{known}
 }
 
-// inForce returns the rule with the limit that is in force now. The limit of r must count.
-func (r Rule) inForce() Rule {
-	if r.d.elastic == nil {
-		return r
-	}
-	return r.d.elastic.rule(r)
-}
-
 func (r Rule) isInFlight() bool { return r.Algorithm() == driver.InFlight }
 
 // Spec returns the description of r. Its Plans are a copy. For a Rule of a [State], the Limit is the one
-// that was in force, and Plans contains only the plan of the event, if the rule has it.
+// that was in force. If it is that of a plan, Plans contains only this plan. If Spare had changed it, Spare
+// and UpTo are zero.
 func (r Rule) Spec() Spec {
 	d := r.def()
 	s := *d.spec
@@ -175,7 +170,7 @@ func (r Rule) Limit() Limit {
 	return l
 }
 
-// IsShadow reports whether r is a [Spec.Shadow].
+// IsShadow reports whether r has [Spec.Shadow].
 func (r Rule) IsShadow() bool { return r.def().spec.Shadow }
 
 // PlanName returns the plan that the limit of r belongs to, for a Rule of a [State]. It is empty

@@ -47,7 +47,7 @@ func (e *event) reserve(allowed bool) {
 			c.Cost = 0
 			continue
 		}
-		if now == 0 {
+		if now == 0 && (!e.asks()[0].limiter.steady || c.Rule.Algorithm == driver.Quota) {
 			now = hold.Now()
 		}
 		c.Receipt.Age = int64(now)
@@ -202,6 +202,9 @@ func (e *event) undo(i, cost int) driver.Charge {
 // of the age. Without the tolerance, a server clock that runs slower than the clock of this
 // process, or is set back a little every day, would be taken for a clock that stepped back.
 func (p *raise) age() int64 {
+	if p.receipt.Age == 0 { // of a steady Store
+		return 0
+	}
 	age := hold.Now() - time.Duration(p.receipt.Age)
 	return max(0, age-age/1000-time.Second).Microseconds()
 }

@@ -14,18 +14,18 @@ import (
 )
 
 // A Spec describes a [Rule]: [NewRule] makes the rule, and [Rule.Spec] returns its Spec. The constructors,
-// such as [TokenBucket], and the methods of Rule that return a copy are short forms of the same.
+// such as [TokenBucket], and the methods of Rule that return a Rule set single fields.
 //
 //	core.TokenBucket("api", core.PerMinute(100)).Soft(10)
 //	core.NewRule(core.Spec{Name: "api", Algorithm: core.AlgorithmTokenBucket, Limit: core.PerMinute(100), Soft: 10})
 //
-// Name, Algorithm and Limit are required. A field that is zero stands for its default, which changes
-// nothing where no other default is given. [New] returns an error for a field that is invalid, or that has
-// no meaning for the algorithm.
+// Name, Algorithm and Limit are required. All other fields may be zero: the rule then does not have the
+// property, or has the default that the field names. [New] returns an error for a field that is invalid, or
+// that has no meaning for the algorithm.
 type Spec struct {
 	Name      string // see Rule
 	Algorithm Algorithm
-	Limit     Limit // that of callers without a plan
+	Limit     Limit // that of callers without a plan, or with an unknown one
 
 	// Plans are other limits for the callers of plans, such as paying customers. All other fields apply to
 	// every plan.
@@ -58,11 +58,11 @@ type Spec struct {
 	// rule less strict, its state larger, and Redis slower for costs above 1.
 	SubWindows int
 
-	// Hold is the time after which the places of an [InFlight] lapse unless they are renewed, which happens
-	// after a third of it or a little later: whole microseconds from 1 s to 24 h, by default [DefaultHold].
-	// With a short lease, the places of a crashed process are soon free. With a long one, events keep their
-	// places while the Store is slow or down. Rules with different leases have different states, like those
-	// of different periods (see [Rule]).
+	// Hold is the length of the lease of a place of an [InFlight], which package core renews after a third of
+	// it or a little later: whole microseconds from 1 s to 24 h, by default [DefaultHold]. With a short lease,
+	// the places of a crashed process are soon free. With a long one, events keep their places while the
+	// Store is slow or down. Rules with different leases have different states, like those of different
+	// periods (see [Rule]).
 	Hold time.Duration
 
 	// MaxHold is the time for which the places of an [InFlight] are renewed. A place then lapses within one
@@ -80,8 +80,8 @@ type Spec struct {
 	// clocks skip is the first one after it. It is for quotas that are renewed when a subscription is. If
 	// Anchor returns the zero time, the key has the periods of the calendar.
 	//
-	// Each decision about the key calls Anchor once, from many goroutines. It must return quickly, and must
-	// not call a Limiter. ctx is that of the decision.
+	// Each call about the key calls Anchor, from many goroutines; a decision calls it once. It must return
+	// quickly, and must not call a Limiter. ctx is that of the call.
 	Anchor func(ctx context.Context, key string) time.Time
 
 	// Shadow makes a rule that is evaluated and reported but never enforced, to try a limit on real
@@ -114,15 +114,15 @@ type Spec struct {
 	// to whole events. NaN counts as 0. Every decision calls Spare, from many goroutines, so it must be
 	// fast.
 	//
-	// The limit rises to a step when the signal comes within 0.01 of it: to the fifth step at 0.49. It
-	// falls when the signal is more than half a step below: from the fifth step at less than 0.45. Small
-	// changes of the signal therefore do not move the limit up and down. A bucket that is half used stays
-	// half used at every size. After the limit of a window or log has shrunk, surplus events expire as
-	// usual, so no key is denied for longer than Per.
+	// The limit moves away from Limit to a step when the signal comes within 0.01 of it: to the fifth step at
+	// 0.49. It moves back when the signal is more than half a step nearer: from the fifth step at less than
+	// 0.45. Small changes of the signal therefore do not move the limit up and down. A bucket that is half
+	// used stays half used at every size. After the limit of a window or log has shrunk, surplus events
+	// expire as usual, so no key is denied for longer than the period, and one sub-window.
 	//
 	// The limit of an [InFlight] only shrinks, because its places are few: UpTo is a factor above 0, up to 1.
-	// At 1 or more of Spare, the limit is Limit, at 0 or less UpTo times as large, and at least 1. Running
-	// events keep their places.
+	// At 1 or more of Spare, the limit is Limit, at 0 or less UpTo times as large, and at least 1. It is at
+	// the fifth step at a signal of 0.51. Running events keep their places.
 	Spare func() float64
 	UpTo  float64
 }
@@ -133,10 +133,10 @@ type Plan struct {
 	Limit Limit
 
 	// Headroom is the percentage of Limit that the callers of the plan leave to all others, from 0 to 99. With
-	// 20 of a limit of 100, they are admitted while more than 20 are left, and all other callers until none
-	// is. It is for callers that share a key, such as the interactive requests and the batch jobs of a
+	// 20 of a limit of 100, they are admitted while more than 20 are left, and all callers without
+	// headroom until none is. It is for callers that share a key, such as the interactive requests and the batch jobs of a
 	// customer. At least one event remains to the plan. Its State, its header fields and its RetryAfter are
-	// about the part that it may use: q=80, and Remaining 0 when 80 are used. Only [State.Limit] is the whole
+	// about the part that it may use: q of RateLimit-Policy is 80, and Remaining 0 when 80 are used. Only [State.Limit] is the whole
 	// limit. A plan of another length (see [Rule]) has a state of its own, and leaves nothing to the others.
 	// Spec.Soft does not apply to a plan with headroom.
 	Headroom float64

@@ -90,7 +90,10 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (*R
 			waits = true
 		case c != nil:
 			waits = true
-			if int64(n) > r.inForce().d.compiled.Constants.Capacity {
+			if r.d.elastic != nil {
+				c = r.d.elastic.rule(r).d.compiled
+			}
+			if int64(n) > c.Constants.Capacity {
 				return nil, ErrNeverAdmitted
 			}
 		case r.Limit() != Blocked:

@@ -106,6 +106,9 @@ func clientIP(caller, header string, p ProxySet, opts []IPOption, find func(h ht
 		peer, text, ok := parseIPv4(r.RemoteAddr)
 		if !ok {
 			peer, text, _ = parseAddr(r.RemoteAddr) // the zero Addr for any other text
+			if strings.Contains(text, ":") {
+				text = "" // not that of the key, such as an IPv4 address in IPv6
+			}
 		}
 		client := peer
 		if find != nil && p.trustsPeer(r, peer) {
@@ -119,7 +122,7 @@ func clientIP(caller, header string, p ProxySet, opts []IPOption, find func(h ht
 		if !client.IsValid() {
 			return "", errNoPeer
 		}
-		if client == peer && c.v4 == 32 && peer.Is4() && !strings.Contains(text, ":") {
+		if client == peer && c.v4 == 32 && peer.Is4() && text != "" {
 			return text, nil // no copy: text keeps RemoteAddr in memory, which is hardly longer
 		}
 		return c.key(client), nil

@@ -13,57 +13,68 @@ import (
 func (g *gate) Admit(ctx context.Context, h http.Header, r *http.Request, pattern string) (*http.Request, *unexported.Served, *Rejection) {
 	var e Event
 	next, served, rejection := g.admit(ctx, h, r, pattern, &e)
-	reported := false
-	if g.onDecision != nil && served != nil && served.End != nil {
-		defer func() {
-			if !reported { // OnDecision panics
-				served.End()
-			}
-		}()
+	if g.onDecision != nil {
+		reported := false
+		if served != nil && served.End != nil {
+			defer func() {
+				if !reported { // OnDecision panics
+					served.End()
+				}
+			}()
+		}
+		e.report(ctx, g.onDecision, cmp.Or(pattern, r.Pattern), rejection)
+		reported = true
 	}
-	g.report(ctx, &e, cmp.Or(pattern, r.Pattern), rejection)
-	reported = true
 	return next, served, rejection
 }
 
+// admit finds the keys of r, decides about them, and either answers r or lets it through.
 func (g *gate) admit(ctx context.Context, h http.Header, r *http.Request, pattern string, e *Event) (*http.Request, *unexported.Served, *Rejection) {
-	if g.skips(ctx, r) {
+	if g.skip != nil && g.skip(ctx, r) || g.exempt != nil && g.exempt(ctx, r) {
 		e.Outcome = Skipped
 		return g.undecided(r), nil, nil
 	}
-	rec := newRecord(r, g)
-	rec.expose(h)
-	if g.routes != nil && hidesDots(r.URL) {
-		if rejection := g.reject(e, h, r, ErrPath, failure{outcome: Rejected, status: http.StatusBadRequest}); rejection != nil {
+	rec, first := newRecord(r, g), g.asks[0].limiter
+	if g.exposeHeaders {
+		rec.expose(h)
+	}
+	if g.routes != nil {
+		if hidesDots(r.URL) {
+			rejection := g.reject(e, h, r, ErrPath, failure{outcome: Rejected, status: http.StatusBadRequest})
+			if rejection == nil {
+				r = g.undecided(r)
+			}
 			return r, nil, rejection
 		}
-		return g.undecided(r), nil, nil
+		first = cmp.Or(route(g.routes, rec, r, pattern), first)
 	}
-	rec, rejection := rec.decide(ctx, h, r, g.limiterFor(rec, r, pattern), e)
-	switch {
+	rec, rejection := rec.decide(ctx, h, r, first, e)
+	switch d := &e.Decision; {
 	case rejection != nil:
 		return r, nil, rejection
-	case e.Decision.Len() == 0:
+	case d.Len() == 0:
 		return g.undecided(r), nil, nil
 	}
 	r = rec.bind(r)
-	if rejection := rec.apply(h, r, e); rejection != nil {
+	if rejection := rec.answer(h, r, e); rejection != nil {
 		return r, nil, rejection
 	}
 	return r, rec.served(), nil
 }
 
-// apply writes the header fields of the decision of e about r, and holds r if it is delayed. It returns
+// answer writes the header fields of the decision of e about r, and holds r if it is delayed. It returns
 // the Rejection of a request whose handler must not run, which has no places then.
-func (rec *record) apply(h http.Header, r *http.Request, e *Event) *Rejection {
+func (rec *record) answer(h http.Header, r *http.Request, e *Event) *Rejection {
 	rec.writeFields(h, &e.Decision)
 	if !e.Decision.Allowed {
 		return rec.gate.deny(h, r, e.Decision)
 	}
-	if err := hold(r.Context(), e.Decision.Delay); err != nil {
-		rec.leaveQueue()
-		rec.endPlaces()
-		return rec.gate.reject(e, h, r, err, ended)
+	if e.Decision.Delay > 0 {
+		if err := hold(r.Context(), e.Decision.Delay); err != nil {
+			leaveQueue(rec)
+			endPlaces(rec)
+			return rec.gate.reject(e, h, r, err, ended)
+		}
 	}
 	return nil
 }
@@ -80,10 +91,10 @@ func (g *gate) undecided(r *http.Request) *http.Request {
 
 // served returns the part of the gate that follows the handler of an admitted request.
 func (rec *record) served() *unexported.Served {
-	end := rec.places()
+	end := places(rec)
 	switch {
 	case rec.gate.refundIf != nil:
-		return &unexported.Served{RefundIf: rec.refundIf, End: end}
+		return &unexported.Served{RefundIf: func(status int) { refundIf(rec, status) }, End: end}
 	case end != nil:
 		return &unexported.Served{End: end}
 	}

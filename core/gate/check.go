@@ -38,19 +38,22 @@ func (functions) Check(name string, ctx context.Context, h http.Header, r *http.
 			panic(function + ": only Cost, FailClosed, Headers, OnDecision and OnError can be given")
 		}
 	}
+	g.versions = ownVersions(g.headers)
 	g.asks = []ask{{limiter: l, key: func(context.Context, *http.Request) (string, error) { return key, nil }}}
 	rec := newRecord(r, g)
 	var e Event
 	rec, rejection := rec.decide(ctx, h, r, l, &e)
-	if end := rec.places(); end != nil {
+	if end := places(rec); end != nil {
 		end()
 		e.Decision, rejection = core.Decision{}, g.reject(&e, h, r, errCheckPlaces, storeFailure(r, errCheckPlaces, false))
 	}
 	if rejection == nil && e.Decision.Len() > 0 {
-		rec.attach(r)
-		rejection = rec.apply(h, r, &e)
+		attach(rec, r)
+		rejection = rec.answer(h, r, &e)
 	}
-	g.report(ctx, &e, r.Pattern, rejection)
+	if g.onDecision != nil {
+		e.report(ctx, g.onDecision, r.Pattern, rejection)
+	}
 	if rejection != nil {
 		removeBody(h)
 	}
@@ -70,7 +73,7 @@ func removeBody(h http.Header) {
 //
 // Without a record in its context, r itself gets one. A copy of r would hide later changes by the
 // handler from the server, such as the files of a form.
-func (rec *record) attach(r *http.Request) {
+func attach(rec *record, r *http.Request) {
 	place := recordOf(r.Context())
 	if place == nil {
 		rec.request = *r
@@ -85,7 +88,7 @@ func (rec *record) attach(r *http.Request) {
 			before = place
 		}
 		switch {
-		case before == nil || before.checks() == maxChecks:
+		case before == nil || checks(before) == maxChecks:
 			rec.outer = place
 		case before.gate.asks[0].limiter == rec.gate.asks[0].limiter:
 			rec.outer = before.outer
@@ -99,7 +102,7 @@ func (rec *record) attach(r *http.Request) {
 }
 
 // checks returns the number of checks from rec to that of a gate.
-func (rec *record) checks() int {
+func checks(rec *record) int {
 	n := 0
 	for ; rec != nil && rec.gate.check; rec = rec.outer {
 		n++
@@ -113,15 +116,15 @@ func (functions) Deny(name string, h http.Header, r *http.Request, d core.Decisi
 	if d.Allowed {
 		panic(name + ": Deny: the decision is allowed")
 	}
-	g := &gate{policies: checkPolicies, log: checkLog, check: true}
+	g := &gate{policies: checkPolicies, log: checkLog, check: true, versions: ownVersions(nil)}
 	removeBody(h)
 	if d.Len() == 0 {
 		return g.reject(new(Event), h, r, core.ErrUnavailable, failure{status: http.StatusServiceUnavailable})
 	}
 	rec := newRecord(r, g)
 	if rec.outer != nil {
-		v := rec.outer.versions()
-		g.headers = &v
+		g.versions = rec.outer.versions()
+		g.headers = &g.versions
 	}
 	rec.writeFields(h, &d)
 	return g.deny(h, r, d)

@@ -19,11 +19,8 @@ func MaxDelay(d time.Duration) Option {
 	return option(func(o *options) { o.maxDelay = d })
 }
 
-// hold waits for delay, and returns an error if ctx ends before that.
+// hold waits for delay, which is above zero, and returns an error if ctx ends before that.
 func hold(ctx context.Context, delay time.Duration) error {
-	if delay <= 0 {
-		return nil
-	}
 	departure, cancel := context.WithTimeout(ctx, delay)
 	defer cancel()
 	<-departure.Done()
@@ -32,7 +29,7 @@ func hold(ctx context.Context, delay time.Duration) error {
 
 // leaveQueue refunds the leaky buckets of a request whose client hung up while it was held. Other
 // rules stay charged; otherwise sending a request and hanging up would be free.
-func (rec *record) leaveQueue() {
+func leaveQueue(rec *record) {
 	ctx := rec.detached()
 	if err := inner.LeaveQueue(&rec.reservation, ctx); err != nil {
 		rec.gate.log.warn(ctx, "weir: the leaky bucket of a client that hung up could not be refunded", err, ended.status)

@@ -60,13 +60,11 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("gate.Outcome(%d)", int(o))
 }
 
-// report completes e, and calls the function of OnDecision.
-func (g *gate) report(ctx context.Context, e *Event, pattern string, rejection *Rejection) {
-	if g.onDecision != nil {
-		e.Pattern = pattern
-		e.conclude(rejection)
-		g.onDecision(ctx, *e)
-	}
+// report completes e, and calls f, the function of OnDecision.
+func (e *Event) report(ctx context.Context, f func(context.Context, Event), pattern string, rejection *Rejection) {
+	e.Pattern = pattern
+	e.conclude(rejection)
+	f(ctx, *e)
 }
 
 // conclude sets the Status of e, a request that is let through unless there is a rejection, and the

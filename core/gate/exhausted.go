@@ -84,12 +84,12 @@ func (s *exhaustedKeys) hash(l *core.Limiter, key string) uint64 {
 	return maphash.String(s.seed, key) + maphash.Comparable(s.seed, l)
 }
 
-// addExhausted adds the denied keys to the exhausted keys of the gate. After a request without a
+// addFrom adds the denied keys of known, the asks of a gate whose asks are asks. After a request without a
 // key it also adds keys whose remaining capacity is below the cost. It does not add such keys after
 // an admitted request: with a limit of one per second, every request would add its key, and the
-// next request would take two calls of the Store.
-func (g *gate) addExhausted(known []core.Ask, d *core.Decision, withoutKey bool) {
-	if g.exhausted == nil || d.Allowed && !withoutKey {
+// next request would take two calls of the Store. A gate with one key has no set, and s is nil.
+func (s *exhaustedKeys) addFrom(asks []ask, known []core.Ask, d *core.Decision, withoutKey bool) {
+	if s == nil || d.Allowed && !withoutKey {
 		return
 	}
 	reset := make([]time.Duration, len(known)) // of the exhausted keys; else zero
@@ -102,13 +102,13 @@ func (g *gate) addExhausted(known []core.Ask, d *core.Decision, withoutKey bool)
 			reset[s.Ask] = max(reset[s.Ask], s.ResetAfter, 1)
 		}
 	}
-	before, last := g.asks[:len(g.asks)-1], g.asks[len(g.asks)-1].limiter
+	before, last := asks[:len(asks)-1], asks[len(asks)-1].limiter
 	for i := range known {
 		if i > 0 && known[i].Limiter == last && !slices.ContainsFunc(before, func(a ask) bool { return a.limiter == last }) {
 			continue // no key function follows
 		}
 		if reset[i] > 0 {
-			g.exhausted.add(known[i].Limiter, known[i].Key, reset[i])
+			s.add(known[i].Limiter, known[i].Key, reset[i])
 		}
 	}
 }

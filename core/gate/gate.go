@@ -22,6 +22,7 @@ type gate struct {
 	policyField string   // the RateLimit-Policy of this gate alone, for the first policies
 	distinct    bool     // the policies that clients see have different names
 	ownCosts    bool     // an ask has a cost of its own
+	versions    versions // without outer gates
 	exposed     []string // the names for Access-Control-Expose-Headers
 	log         failureLog
 	exhausted   *exhaustedKeys // nil if there is only one key
@@ -56,7 +57,8 @@ func newGate(name string, l *core.Limiter, key keyfunc.Func, opts []Option) *gat
 		}
 	}
 	g.policyField = strings.Join(members, ", ")
-	g.exposed = exposedFields(g.ownVersions())
+	g.versions = ownVersions(g.headers)
+	g.exposed = exposedFields(g.versions)
 	if len(g.asks) > 1 {
 		g.exhausted = newExhaustedKeys()
 	}

@@ -118,8 +118,7 @@ func appendMember(b []byte, p *policy, s *core.State) []byte {
 	if len(b) > 0 {
 		b = append(b, ", "...)
 	}
-	b = append(b, p.name...)
-	b = append(b, ";r="...)
+	b = append(b, p.limit...)
 	b = appendInteger(b, int64(s.Remaining))
 	if p.places || !s.Allowed && s.RetryAfter == core.Never {
 		return b
@@ -162,17 +161,17 @@ func (m *member) nearer(o *member) bool {
 	return m.state.ResetAfter > o.state.ResetAfter
 }
 
-// ownVersions returns the versions that the gate sends without outer gates.
-func (g *gate) ownVersions() versions {
-	if g.headers != nil {
-		return *g.headers
+// ownVersions returns the versions that a gate with this option Headers sends without outer gates.
+func ownVersions(option *versions) versions {
+	if option != nil {
+		return *option
 	}
 	return 1 << IETFDraft
 }
 
 // versions returns the versions that describe the decision of rec.
 func (rec *record) versions() versions {
-	v := rec.gate.ownVersions()
+	v := rec.gate.versions
 	if rec.outer != nil && rec.gate.headers == nil {
 		v |= rec.outer.versions()
 	}
@@ -207,11 +206,14 @@ func (rec *record) members(list []member, v HeaderVersion, d *core.Decision) []m
 
 // writeFields sets the header fields of every version of rec, whose decision is d.
 func (rec *record) writeFields(h http.Header, d *core.Decision) {
-	v := rec.versions()
-	if v.has(IETFDraft) {
+	v := rec.gate.versions
+	if rec.outer != nil {
+		v = rec.versions()
+	}
+	if v&(1<<IETFDraft) != 0 {
 		rec.writeDraft(h, d)
 	}
-	if v.has(XRateLimit) {
+	if v&(1<<XRateLimit) != 0 {
 		rec.writeLegacy(h, d)
 	}
 }
@@ -313,9 +315,6 @@ func exposedFields(v versions) []string {
 // expose adds the names of the header fields to Access-Control-Expose-Headers, if the gate has the option
 // ExposeHeaders, unless they are there.
 func (rec *record) expose(h http.Header) {
-	if !rec.gate.exposeHeaders {
-		return
-	}
 	names := rec.gate.exposed
 	if rec.outer != nil { // outer gates may send more versions
 		names = exposedFields(rec.versions())

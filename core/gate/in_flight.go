@@ -18,26 +18,26 @@ func Lost(ctx context.Context) <-chan struct{} {
 // places returns a function that frees the places of in-flight rules that the request has taken, or nil if
 // there are none. Until then, they are renewed, even if the client hangs up, because the handler may still
 // run. The function does not wait for another process.
-func (rec *record) places() (end func()) {
+func places(rec *record) (end func()) {
 	has, local := inner.HasPlaces(&rec.reservation)
 	switch {
 	case !has:
 		return nil
 	case local:
-		return rec.release
+		return func() { release(rec) }
 	}
-	return func() { go rec.release() }
+	return func() { go release(rec) }
 }
 
 // endPlaces frees the places of a request whose handler does not run.
-func (rec *record) endPlaces() {
-	if end := rec.places(); end != nil {
+func endPlaces(rec *record) {
+	if end := places(rec); end != nil {
 		end()
 	}
 }
 
 // release frees the places of rec. An error is logged; the places then lapse at the end of their lease.
-func (rec *record) release() {
+func release(rec *record) {
 	ctx := rec.detached()
 	if err := rec.reservation.Release(ctx); err != nil {
 		rec.gate.log.warn(ctx, "weir: the place of a request could not be freed, and lapses", err, sent)

@@ -22,6 +22,7 @@ type policy struct {
 	name    string // client as a String of RFC 9651
 	unit    string // of the events
 	member  string // of RateLimit-Policy
+	limit   string // the beginning of the member of RateLimit, up to the number that remains
 	// The texts about denials with a Retry-After of n seconds are at n modulo the length.
 	denials [64]atomic.Pointer[denialTexts]
 }
@@ -47,6 +48,7 @@ func newPolicy(rule core.Rule) *policy {
 	p := &policy{rule: rule, visible: !s.Shadow && rule.Limit() != core.Unlimited, client: cmp.Or(s.Label, s.Name), unit: cmp.Or(s.Unit, "requests")}
 	name := appendString(nil, p.client)
 	p.name = string(name)
+	p.limit = p.name + ";r="
 	p.places = rule.Algorithm() == driver.InFlight && rule.Limit() != core.Blocked
 	p.quota = rule.Algorithm() == driver.Quota
 	member := append(name, ";q="...)
@@ -71,7 +73,7 @@ func (p *policy) denial(retry, end int64) *denialTexts {
 		return t
 	}
 	n := strconv.FormatInt(retry, 10)
-	t := &denialTexts{retry, end, n, p.describe(retry, end), p.name + ";r=0;t=" + n}
+	t := &denialTexts{retry, end, n, p.describe(retry, end), p.limit + "0;t=" + n}
 	slot.Store(t)
 	return t
 }

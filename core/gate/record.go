@@ -26,7 +26,11 @@ type record struct {
 }
 
 func newRecord(r *http.Request, g *gate) *record {
-	return &record{original: r, gate: g, outer: recordOf(r.Context()).innermost()}
+	rec := &record{original: r, gate: g}
+	if outer := recordOf(r.Context()); outer != nil {
+		rec.outer = outer.innermost()
+	}
+	return rec
 }
 
 // innermost returns the record of the last decision about the request of rec.

@@ -33,8 +33,9 @@ func TestGate_Admit_Allocations(t *testing.T) {
 		}
 		g := newGate("gate", core.Must(core.New(store, core.TokenBucket("r", plenty))), keyfunc.RemoteIP(), opts)
 		r := httptest.NewRequest("GET", "/", nil)
+		h := http.Header{}
 		admit := func() {
-			if _, _, rejection := g.Admit(r.Context(), http.Header{}, r, ""); rejection != nil {
+			if _, _, rejection := g.Admit(r.Context(), h, r, ""); rejection != nil {
 				t.Fatal(rejection)
 			}
 		}

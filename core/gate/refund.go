@@ -41,7 +41,7 @@ func RefundIf(f func(status int) bool) Option {
 
 // refundIf refunds the request if the function of RefundIf returns true for the status of the response. An
 // error of the Store is logged and does not change the response.
-func (rec *record) refundIf(status int) {
+func refundIf(rec *record, status int) {
 	if !rec.gate.refundIf(status) {
 		return
 	}

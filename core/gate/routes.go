@@ -55,20 +55,15 @@ type Policy interface {
 	ForRequest(r *http.Request) *core.Limiter
 }
 
-// limiterFor returns the limiter of New, or the limiter that the option Routes chooses for r. rec is
-// not bound to a request yet, and lends its own for the copy with the pattern.
-func (g *gate) limiterFor(rec *record, r *http.Request, pattern string) *core.Limiter {
-	if g.routes != nil {
-		if pattern != "" && pattern != r.Pattern {
-			rec.request = *r
-			rec.request.Pattern = pattern
-			r = &rec.request
-		}
-		if l := g.routes.ForRequest(r); l != nil {
-			return l
-		}
+// route returns the limiter of r by p, or nil. pattern is the pattern of the route that the framework has
+// matched. rec has room for a copy of r.
+func route(p Policy, rec *record, r *http.Request, pattern string) *core.Limiter {
+	if pattern != "" && pattern != r.Pattern {
+		rec.request = *r
+		rec.request.Pattern = pattern
+		r = &rec.request
 	}
-	return g.asks[0].limiter
+	return p.ForRequest(r)
 }
 
 // hidesDots reports whether the path of u has a segment "." or ".." only when it is decoded.

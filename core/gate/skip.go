@@ -50,8 +50,3 @@ func Exempt(resolver keyfunc.Func, cidrs ...string) Option {
 		}
 	})
 }
-
-// skips reports whether the option Skip or Exempt lets r through.
-func (g *gate) skips(ctx context.Context, r *http.Request) bool {
-	return g.skip != nil && g.skip(ctx, r) || g.exempt != nil && g.exempt(ctx, r)
-}

@@ -12,8 +12,8 @@
 // [IdleCPU] is ready to use, [Smooth] averages a signal of your own, and [Min] returns the smallest of
 // several signals.
 //
-// A signal that has no measurement returns 0, and the limit stays as it was written. Every decision
-// calls the signal, from many goroutines. The signals of this package are safe for concurrent use,
+// A signal that has no measurement returns 0: the limit is that of the rule, or of a
+// [github.com/weir-go/weir/core.InFlight] its smallest. Every decision calls the signal, from many goroutines. The signals of this package are safe for concurrent use,
 // allocate nothing except for a sample, start no goroutine and need no closing. They use the
 // monotonic clock, which testing/synctest controls.
 //

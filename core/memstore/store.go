@@ -122,6 +122,10 @@ func (s *Store) Stats() Stats {
 // Local implements [driver.Local]. It returns true.
 func (s *Store) Local() bool { return true }
 
+// Steady reports whether the clock of s never steps back, except that of quotas: whether s has no option
+// [Clock]. The charges of a steady Store need no [driver.Receipt] with an Age.
+func (s *Store) Steady() bool { return s.clock == nil }
+
 // Now implements [driver.Clocked]. It returns the time of the option [Clock], or else of the wall clock.
 func (s *Store) Now() time.Time {
 	if s.clock != nil {

@@ -129,6 +129,12 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 // Local implements [driver.Local]. It returns the result of the Store behind.
 func (s *Store) Local() bool { return driver.IsLocal(s.next) }
 
+// Steady reports whether the Store behind is steady, as a memstore.Store may be.
+func (s *Store) Steady() bool {
+	steady, ok := s.next.(interface{ Steady() bool })
+	return ok && steady.Steady()
+}
+
 // Behind implements [driver.Wrapper].
 func (s *Store) Behind() []driver.Part { return []driver.Part{{Store: s.next}} }
 

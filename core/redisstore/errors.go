@@ -116,5 +116,5 @@ func redirected(err error) bool {
 }
 
 func noScript(err error) bool {
-	return err != nil && (errors.Is(err, redis.ErrNoScript) || strings.HasPrefix(err.Error(), "NOSCRIPT"))
+	return errors.Is(err, redis.ErrNoScript) || strings.HasPrefix(err.Error(), "NOSCRIPT")
 }

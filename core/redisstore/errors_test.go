@@ -36,7 +36,6 @@ func TestDidNotRun(t *testing.T) {
 		{reply("READONLY You can't write against a read only replica. script: 0, on @user_script:1."), true},
 		{reply("ERR max number of clients reached"), true},
 
-		{nil, false},
 		{redis.Nil, false},
 		{redis.ErrClosed, false},
 		{io.EOF, false},
@@ -79,7 +78,6 @@ func TestRedirected(t *testing.T) {
 		{reply("ASK 1 127.0.0.1:6379"), true},
 		{reply("TRYAGAIN Multiple keys request during rehashing of slot"), true},
 		{redis.ErrClosed, true},
-		{nil, false},
 		{net.ErrClosed, false},
 		{reply("CLUSTERDOWN The cluster is down"), false},
 		{context.DeadlineExceeded, false},
@@ -100,7 +98,6 @@ func TestNoScript(t *testing.T) {
 		{redis.ErrNoScript, true},
 		{reply("NOSCRIPT No matching script. Please use EVAL."), true},
 		{reply("NOSCRIPT No matching script."), true}, // another server
-		{nil, false},
 		{io.EOF, false},
 		{redis.Nil, false},
 		{reply("ERR user_script:1: NOSCRIPT"), false},

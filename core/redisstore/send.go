@@ -57,7 +57,7 @@ func (s runner) run(ctx context.Context, requests []*request) {
 		s.send(ctx, batches)
 		unknown := batches[:0]
 		for _, b := range batches {
-			if noScript(b.cmd.Err()) && b.useSource() {
+			if err := b.cmd.Err(); err != nil && noScript(err) && b.useSource() {
 				s.retried.Add(1)
 				unknown = append(unknown, b)
 			} else {

@@ -269,8 +269,8 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 
 // decide takes or adjusts charges before the deadline, and counts failures.
 func (s *Store) decide(ctx context.Context, charges []driver.Charge) error {
-	if err := tooMany(charges); err != nil {
-		return err
+	if len(charges) > MaxCharges {
+		return tooMany(charges)
 	}
 	deadline := time.Now().Add(s.timeout)
 	var err error
@@ -290,22 +290,19 @@ func (s *Store) decide(ctx context.Context, charges []driver.Charge) error {
 		w.disprove()
 		err = s.decideSplit(ctx, deadline, charges)
 	}
-	err = s.failure(ctx, err)
-	switch {
-	case err == nil:
+	if err == nil {
 		s.onFirst()
-	case errors.Is(err, driver.ErrUnavailable):
+		return nil
+	}
+	if err = s.failure(ctx, err); errors.Is(err, driver.ErrUnavailable) {
 		s.unavailable.Add(1)
 	}
 	return err
 }
 
-// tooMany returns an error if there are more than [MaxCharges] charges.
+// tooMany returns the error of more than [MaxCharges] charges.
 func tooMany(charges []driver.Charge) error {
-	if len(charges) > MaxCharges {
-		return fmt.Errorf("%w: %d of them, more than %d", driver.ErrInvalidCharge, len(charges), MaxCharges)
-	}
-	return nil
+	return fmt.Errorf("%w: %d of them, more than %d", driver.ErrInvalidCharge, len(charges), MaxCharges)
 }
 
 // failure returns the error of a call that failed because of cause, or nil if cause is nil.

@@ -1,0 +1,226 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+)
+
+// An early is a decision about a request that charges keys before all are known: because one of them is
+// exhausted, or because a key function has failed.
+//
+// If a known key is exhausted, the known keys are charged before the next key function runs, so that no
+// token is verified for a request that these keys deny. When all keys are known, these charges are
+// refunded, and the gate decides about all keys together.
+type early struct {
+	rec   *record // of the next charge
+	h     http.Header
+	r     *http.Request
+	e     Event
+	known []core.Ask // each limiter, key and plan once
+
+	charges []earlyCharge
+	charged int   // the number of known keys that these have charged
+	failed  error // of the Store, which is not called again after an error
+}
+
+// decideEarly is the rest of the method decide of rec after the key function of the i-th ask, the last of
+// known, whose key is exhausted unless err is its error. known and e would be allocated for every request if
+// the early had them.
+func decideEarly(ctx context.Context, rec *record, h http.Header, r *http.Request, e *Event, cost int, known []core.Ask, i int, err error) (last *record, rejection *Rejection) {
+	w := early{rec: rec, h: h, r: r, known: slices.Clone(known)}
+	if err != nil {
+		last, rejection = w.withoutKey(err)
+	} else {
+		w.known = distinct(w.known)
+		last, rejection = w.decide(ctx, cost, i)
+	}
+	*e = w.e
+	return last, rejection
+}
+
+// An earlyCharge is the charge of some of the known keys, the last of which is exhausted.
+type earlyCharge struct {
+	rec      *record
+	from, to int // the indexes of the keys
+}
+
+// decide decides about the request if the key that the i-th key function has found is exhausted.
+func (w *early) decide(ctx context.Context, cost, i int) (last *record, rejection *Rejection) {
+	g := w.rec.gate
+	defer func() {
+		if last == nil { // a function of the application panics
+			for _, c := range w.charges {
+				endPlaces(c.rec)
+			}
+		}
+	}()
+	for exhausted := true; ; {
+		if exhausted && w.failed == nil && len(w.known) > w.charged && !w.charge() {
+			if w.failed == nil {
+				return w.rec, nil
+			}
+			if w.r.Context().Err() != nil {
+				return w.rec, g.reject(&w.e, w.h, w.r, w.failed, ended)
+			}
+		}
+		if i++; i == len(g.asks) {
+			break
+		}
+		w.known = append(w.known, core.Ask{Limiter: g.asks[i].limiter, Cost: cost, MaxDelay: g.maxDelay})
+		next := &w.known[len(w.known)-1]
+		switch err := g.asks[i].identify(ctx, w.r, next); {
+		case isNotLimited(err):
+			w.known, exhausted = w.known[:len(w.known)-1], false
+		case err != nil:
+			return w.withoutKey(err)
+		default:
+			exhausted = i < len(g.asks)-1 && g.exhausted.has(next.Limiter, next.Key)
+			w.known = distinct(w.known)
+		}
+	}
+	if w.failed != nil {
+		return w.rec, w.rec.undecidable(w.h, w.r, &w.e, w.failed)
+	}
+	w.refund()
+	w.e.Decision = core.Decision{}
+	return w.rec, w.rec.decideAll(w.h, w.r, &w.e, w.known)
+}
+
+// charge charges the known keys that are not charged yet, the last of which is exhausted. It reports false
+// if they are denied, or if the Store fails: the other charges are refunded then.
+func (w *early) charge() (admitted bool) {
+	known := w.known[w.charged:]
+	peek := hasQueue(known)
+	w.failed = w.chargeEach(w.rec, w.r.Context(), known, func(a *core.Ask) {
+		a.Peek = peek
+		inner.AttemptUnlessDenied(a)
+	})
+	switch d := &w.e.Decision; {
+	case w.failed != nil:
+	case !d.Allowed:
+		w.rec.gate.exhausted.addFrom(w.rec.gate.asks, known, d, false)
+	case peek:
+		w.rec.reservation = core.Reservation{}
+		return true
+	default:
+		w.charges = append(w.charges, earlyCharge{w.rec, w.charged, len(w.known)})
+		w.charged, w.rec = len(w.known), newRecord(w.r, w.rec.gate)
+		return true
+	}
+	w.refund()
+	if w.charges = nil; w.failed != nil {
+		w.e.Decision = core.Decision{}
+	}
+	return false
+}
+
+// chargeEach charges known with rec, each at least 1: a cost of zero must not make a request free if it has no
+// other key. If mark is not nil, it changes the copies of known that are charged.
+func (w *early) chargeEach(rec *record, ctx context.Context, known []core.Ask, mark func(*core.Ask)) error {
+	charged := slices.Clone(known)
+	for i := range charged {
+		if charged[i].Peek = false; mark != nil {
+			mark(&charged[i])
+		}
+	}
+	return rec.reserve(ctx, &w.e, charged)
+}
+
+// hasQueue reports whether one of known has a leaky bucket. An early charge of such a rule could not be
+// refunded while later requests are in the queue. Concurrent requests that come when one place is free
+// therefore all see it.
+func hasQueue(known []core.Ask) bool {
+	return slices.ContainsFunc(known, func(a core.Ask) bool {
+		return slices.ContainsFunc(a.Limiter.Rules(), func(r core.Rule) bool { return r.Algorithm() == driver.LeakyBucket })
+	})
+}
+
+// refund refunds the charges. An error is logged.
+func (w *early) refund() {
+	for _, c := range w.charges {
+		ctx := c.rec.detached()
+		if err := c.rec.reservation.Refund(ctx); err != nil {
+			c.rec.gate.log.warn(ctx, "weir: the cost of a request could not be refunded", err, http.StatusTooManyRequests)
+		}
+	}
+}
+
+// withoutKey charges and rejects a request for whose last known ask a key function has returned err, or a Cost
+// function a negative cost.
+func (w *early) withoutKey(err error) (*record, *Rejection) {
+	g, d := w.rec.gate, &w.e.Decision
+	if errors.Is(err, core.ErrNegativeCost) {
+		w.refund()
+		*d = core.Decision{}
+		return w.rec, g.reject(&w.e, w.h, w.r, err, keyFailure(w.r, err))
+	}
+	if w.failed == nil {
+		w.failed = w.chargeWithoutKey(err)
+	}
+	last := w.rec
+	endPlaces(last)
+	for _, c := range w.charges {
+		endPlaces(c.rec)
+		decided := c.rec.reservation.Decision()
+		g.exhausted.addFrom(g.asks, w.known[c.from:c.to], &decided, true)
+		if d.Len() == 0 {
+			last, *d = c.rec, decided
+		}
+	}
+	if d.Len() > 0 && !d.Allowed {
+		return last, nil
+	}
+	fields := *d
+	*d = core.Decision{}
+	f := keyFailure(w.r, err)
+	if w.failed != nil && g.onError == nil { // it does not change the response
+		g.log.warn(w.r.Context(), "weir: the store could not charge a request without a key", w.failed, f.status)
+	}
+	rejection := g.reject(&w.e, w.h, w.r, err, f)
+	if rejection != nil {
+		last.writeFields(w.h, &fields) // of the other keys
+	}
+	return last, rejection
+}
+
+// chargeWithoutKey charges a request that has no key for the last known ask; missing is the error of the key
+// function. It charges the other known keys and the partial key that the error may contain (see
+// [keyfunc.Join]). If only the partial key denies the request, the known keys are charged nevertheless,
+// because the key function has run. The charge ignores the end of the request's context; otherwise a
+// client could avoid it by hanging up.
+func (w *early) chargeWithoutKey(missing error) error {
+	n := len(w.known) - 1
+	ctx, known, next := w.rec.detached(), w.known[w.charged:n], w.known[n]
+	all := known
+	var partial interface {
+		error
+		PartialKey() string
+	}
+	if errors.As(missing, &partial) {
+		next.Key, next.Plan = partial.PartialKey(), ""
+		all = append(slices.Clip(known), next)
+	}
+	if w.e.Decision = (core.Decision{}); len(all) == 0 {
+		return nil
+	}
+	if err := w.chargeEach(w.rec, ctx, all, nil); err != nil {
+		return err
+	}
+	d := w.e.Decision
+	if !d.Allowed && len(known) > 0 && len(all) > len(known) {
+		again := newRecord(w.rec.original, w.rec.gate)
+		err := w.chargeEach(again, ctx, known, inner.Attempt)
+		d, w.e.Decision = w.e.Decision, d
+		if err != nil {
+			return err
+		}
+		endPlaces(again)
+	}
+	w.rec.gate.exhausted.addFrom(w.rec.gate.asks, known, &d, true)
+	return nil
+}

@@ -1,0 +1,105 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// A gate calls the functions of the application in this order, each once, and none after it knows the answer.
+func TestGate_Admit_Order(t *testing.T) {
+	const all = "skip exempt routes cost key1 plan1 cost2 key2 plan2 key3"
+	for name, c := range map[string]struct {
+		fails     string // the function that returns an error, true for skip and exempt
+		err       error
+		exhausted bool // key1
+		refundIf  bool
+		want      string
+		status    int
+	}{
+		"admitted":                 {want: all + " decision"},
+		"refund":                   {want: all + " decision", refundIf: true},
+		"skipped":                  {fails: "skip", want: "skip decision"},
+		"exempt":                   {fails: "exempt", want: "skip exempt decision"},
+		"no first key":             {fails: "key1", err: keyfunc.ErrNoKey, want: "skip exempt routes cost key1 error decision", status: 400},
+		"no second key":            {fails: "key2", err: keyfunc.ErrNoKey, want: "skip exempt routes cost key1 plan1 cost2 key2 error decision", status: 400},
+		"first key is not limited": {fails: "key1", err: keyfunc.ErrNotLimited, want: "skip exempt routes cost key1 cost2 key2 plan2 key3 decision"},
+		"no plan":                  {fails: "plan1", err: keyfunc.ErrNoKey, want: all + " decision"},
+		"plan fails":               {fails: "plan1", err: errors.New("down"), want: "skip exempt routes cost key1 plan1 error decision", status: 500},
+		"negative cost":            {fails: "cost2", want: "skip exempt routes cost key1 plan1 cost2 error decision", status: 500},
+		"exhausted key":            {exhausted: true, want: "skip exempt routes cost key1 plan1 denied decision", status: 429},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var calls []string
+			call := func(function string) (fails bool) {
+				calls = append(calls, function)
+				return function == c.fails
+			}
+			key := func(function string) keyfunc.Func {
+				return func(context.Context, *http.Request) (string, error) {
+					if call(function) {
+						return "", c.err
+					}
+					return strings.Replace(function, "plan1", "pro", 1), nil
+				}
+			}
+			s := memstore.New()
+			limiter := func(name string, n int) *core.Limiter {
+				return core.Must(core.New(s, core.SlidingLog(name, core.PerDay(n)).Plan("pro", core.PerDay(n)).Plan("plan2", core.PerDay(n))))
+			}
+			first := limiter("first", 1)
+			opts := []Option{
+				Skip(func(context.Context, *http.Request) bool { return call("skip") }),
+				Exempt(func(context.Context, *http.Request) (string, error) {
+					if call("exempt") {
+						return "192.0.2.1", nil
+					}
+					return "203.0.113.1", nil
+				}, "192.0.2.0/24"),
+				Routes(policyFunc(func(*http.Request) *core.Limiter { call("routes"); return nil })),
+				Cost(func(context.Context, *http.Request) int { call("cost"); return 1 }),
+				Plan(key("plan1")),
+				And(limiter("second", 5), key("key2"), Plan(key("plan2")), Cost(func(context.Context, *http.Request) int {
+					if call("cost2") {
+						return -1
+					}
+					return 1
+				})),
+				And(core.Must(core.New(s, core.SlidingLog("third", core.PerDay(5)))), key("key3")), // without plans
+				OnError(func(_ *http.Request, _ error, status int) int { call("error"); return status }),
+				DeniedStatus(func(core.Decision) int { call("denied"); return 0 }),
+				OnDecision(func(context.Context, Event) { call("decision") }),
+			}
+			if c.refundIf {
+				opts = append(opts, RefundIf(func(int) bool { call("refund"); return false }))
+			}
+			g := newGate("gate", first, key("key1"), opts)
+			r := httptest.NewRequest("GET", "/", nil)
+			if c.exhausted {
+				for range 2 { // the second is denied, and its key is known to be exhausted
+					g.Admit(r.Context(), http.Header{}, r, "")
+				}
+				calls = nil
+			}
+			_, _, rejection := g.Admit(r.Context(), http.Header{}, r, "")
+			status := 0
+			if rejection != nil {
+				status = rejection.Problem.Status
+			}
+			if got := strings.Join(calls, " "); got != c.want || status != c.status {
+				t.Errorf("got  %s, status %d\nwant %s, status %d", got, status, c.want, c.status)
+			}
+		})
+	}
+}
+
+type policyFunc func(*http.Request) *core.Limiter
+
+func (f policyFunc) ForRequest(r *http.Request) *core.Limiter { return f(r) }
