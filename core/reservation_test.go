@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -431,4 +432,32 @@ func TestReservation_Reserve(t *testing.T) {
 	if used := testkit.Used(t, l, "k")[0]; used != 0 {
 		t.Errorf("after a refund %d are in use", used)
 	}
+}
+
+// A steadyStore says that its clock never steps back.
+type steadyStore struct{ *storetest.Fake }
+
+func (steadyStore) Steady() bool { return true }
+
+// The clock of a steady store may step for quotas, which follow the wall clock. A refund of an event from
+// before a step back then frees nothing, because another event may have its units.
+func TestReservation_Refund_QuotaOfSteadyStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var back atomic.Int64 // microseconds
+		s := steadyStore{&storetest.Fake{Clock: func() int64 { return time.Now().UnixMicro() - back.Load() }}}
+		l := testkit.Limiter(t, s, core.Quota("calls", core.Monthly(5)))
+		time.Sleep(10 * 24 * time.Hour)
+		r := testkit.Reserve(t, l, "k", 2)
+		time.Sleep(2 * time.Hour)
+		back.Store(time.Hour.Microseconds())
+		testkit.Must(t, r.Refund(t.Context()))
+		if used := testkit.Used(t, l, "k")[0]; used != 2 {
+			t.Errorf("after a step of the clock and a refund %d are in use, want 2", used)
+		}
+		r = testkit.Reserve(t, l, "k", 1)
+		testkit.Must(t, r.Refund(t.Context()))
+		if used := testkit.Used(t, l, "k")[0]; used != 2 {
+			t.Errorf("after a refund without a step %d are in use, want 2", used)
+		}
+	})
 }
