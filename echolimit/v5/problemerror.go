@@ -1,11 +1,10 @@
 package echolimit
 
 import (
-	"encoding/json"
-
 	"github.com/labstack/echo/v5"
 
 	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/gate/adapter"
 )
 
 // A problemError is the error of a request that is not let through. Echo's error handlers write its
@@ -31,7 +30,12 @@ func (e *problemError) As(target any) bool {
 func (e *problemError) StatusCode() int { return e.rejection.Problem.Status }
 
 // MarshalJSON returns the problem document.
-func (e *problemError) MarshalJSON() ([]byte, error) { return json.Marshal(e.rejection.Problem) }
+func (e *problemError) MarshalJSON() ([]byte, error) {
+	return adapter.AppendProblem(make([]byte, 0, documentSize), e.rejection.Problem), nil
+}
+
+// documentSize is more than most problem documents have. They are copied, and then garbage.
+const documentSize = 512
 
 // ProblemError is for [echo.ProblemDetailsHTTPErrorHandler].
 func (e *problemError) ProblemError() *echo.ProblemError {

@@ -14,9 +14,9 @@ const (
 	quotaTitle        = "Request cannot be satisfied as assigned quota has been exceeded"
 )
 
-// appendDocument appends p in JSON, byte for byte as encoding/json writes it. It takes a
-// tenth of the time: under abuse, nearly every response is such a document.
-func appendDocument(b []byte, p *gate.Problem) []byte {
+// AppendProblem appends the problem document p to b, in JSON, byte for byte as encoding/json writes it. It
+// takes a tenth of the time: under abuse, nearly every response is such a document.
+func AppendProblem(b []byte, p *gate.Problem) []byte {
 	if p.Type == typeQuotaExceeded && p.Title == quotaTitle {
 		b = append(b, `{"type":"`+typeQuotaExceeded+`","title":"`+quotaTitle+`"`...)
 	} else {

@@ -26,7 +26,7 @@ func FuzzAppendDocument(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := appendDocument(nil, p); string(got) != string(want) {
+			if got := AppendProblem(nil, p); string(got) != string(want) {
 				t.Fatalf("the document is\n%s, want\n%s", got, want)
 			}
 		}

@@ -19,7 +19,7 @@ func WriteProblem(w http.ResponseWriter, r *http.Request, p *gate.Problem) {
 	if accept := r.Header["Accept"]; len(accept) > 0 && wantsText(accept[0]) {
 		values[0], body = "text/plain; charset=utf-8", append(body, p.String()...)
 	} else {
-		body = appendDocument(body, p)
+		body = AppendProblem(body, p)
 	}
 	h := w.Header()
 	h["Content-Type"], h["X-Content-Type-Options"] = values[0:1:1], values[1:2:2]
