@@ -46,9 +46,10 @@ func New(s Store, rules ...Rule) (*Limiter, error) {
 	if err := driver.Declare(s, driver.Change{New: set.definitions()}); err != nil {
 		return nil, err
 	}
-	l := &Limiter{view: view{shared: &shared{store: s, local: driver.IsLocal(s), now: driver.ClockOf(s)}}}
-	if steady, ok := s.(interface{ Steady() bool }); ok {
-		l.steady = steady.Steady()
+	of := driver.Describe(s)
+	l := &Limiter{view: view{shared: &shared{store: s, local: of.Local, steady: of.Steady, now: of.Clock}}}
+	if l.now == nil {
+		l.now = time.Now
 	}
 	l.observer, _ = s.(driver.Observer)
 	l.current.Store(set)

@@ -437,7 +437,7 @@ func TestReservation_Reserve(t *testing.T) {
 // A steadyStore says that its clock never steps back.
 type steadyStore struct{ *storetest.Fake }
 
-func (steadyStore) Steady() bool { return true }
+func (steadyStore) Describe() driver.Description { return driver.Description{Steady: true} }
 
 // The clock of a steady store may step for quotas, which follow the wall clock. A refund of an event from
 // before a step back then frees nothing, because another event may have its units.

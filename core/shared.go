@@ -13,8 +13,8 @@ import (
 type shared struct {
 	store    Store
 	observer driver.Observer  // store, if it is one
-	local    bool             // store is a driver.Local
-	steady   bool             // its clock never steps back, except for quotas
+	local    bool             // see driver.Description
+	steady   bool             // likewise
 	now      func() time.Time // the clock for the calendar of quotas
 	current  atomic.Pointer[ruleSet]
 	waiters  waiters.List[view]

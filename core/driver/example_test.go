@@ -193,7 +193,7 @@ func ExampleNamespace() {
 }
 
 // slow is a Store over another one, which reports slow decisions. A store over a store passes on the
-// definitions of rules and the probes, and names the store behind for package observe.
+// definitions of rules, the probes and the facts about it, and names it for package observe.
 type slow struct{ driver.Store }
 
 func (s slow) Take(ctx context.Context, charges []driver.Charge) error {
@@ -211,7 +211,11 @@ func (s slow) Probe(ctx context.Context, charges []driver.Charge) error {
 	return driver.Probe(ctx, s.Store, charges)
 }
 
-func (s slow) Behind() []driver.Part { return []driver.Part{{Store: s.Store}} }
+func (s slow) Describe() driver.Description {
+	d := driver.Describe(s.Store)
+	d.Behind = []driver.Part{{Store: s.Store}}
+	return d
+}
 
 // A Store over another one. The example of package storetest is a Store with states of its own.
 func ExampleStore() {

@@ -72,18 +72,6 @@ type Measure struct {
 	Value float64
 }
 
-// A Wrapper is a Store over other Stores.
-type Wrapper interface {
-	// Behind returns the Stores behind.
-	Behind() []Part
-}
-
-// A Part is a Store behind another one.
-type Part struct {
-	Role  string // "primary" or "backup"; empty if there is only one
-	Store Store
-}
-
 // A Logging is a part of a Store that logs changes of its state.
 type Logging interface {
 	// LogTo sets the log, which is none at first.

@@ -1,9 +1,6 @@
 package driver
 
-import (
-	"context"
-	"time"
-)
+import "context"
 
 // A Store keeps States and applies charges to them. It must be safe for concurrent use, and must
 // decide by its own clock. Its dynamic type must be comparable, as a pointer is.
@@ -64,44 +61,4 @@ type SharedError interface {
 	error
 	// RoundTrip returns a number of the round trip, or 0 if no other decision shared it.
 	RoundTrip() uint64
-}
-
-// A Deadliner is a Store whose calls end by themselves. Package failover sets no timeout for them.
-type Deadliner interface {
-	// Deadline returns the longest time that a call of Take or Adjust lasts.
-	Deadline() time.Duration
-}
-
-// A Local is a Store that may keep its States in this process only. If Local returns true, package core
-// renews no places of in-flight rules: it takes them with the field Lasting of their rules, and frees them when their
-// holders end.
-type Local interface {
-	Local() bool
-}
-
-// A Clocked is a Store that does not decide by the clock of a server or of this process. Package core then
-// chooses the periods of a [Quota] by the clock of the Store.
-type Clocked interface {
-	// Now returns the time of the Store.
-	Now() time.Time
-}
-
-// ClockOf returns the clock of s if it is a [Clocked], or that of the first Store behind s if it is a [Wrapper],
-// and [time.Now] otherwise.
-func ClockOf(s Store) func() time.Time {
-	if c, ok := s.(Clocked); ok {
-		return c.Now
-	}
-	if w, ok := s.(Wrapper); ok {
-		if parts := w.Behind(); len(parts) > 0 {
-			return ClockOf(parts[0].Store)
-		}
-	}
-	return time.Now
-}
-
-// IsLocal reports whether s is a [Local] whose States are in this process only.
-func IsLocal(s Store) bool {
-	l, ok := s.(Local)
-	return ok && l.Local()
 }

@@ -3,17 +3,17 @@ package failover_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/memstore"
 )
 
-// A deadliner is a store whose calls end by themselves.
+// A deadliner is a store whose calls have a deadline.
 type deadliner struct{ core.Store }
 
-func (deadliner) Deadline() time.Duration { return 0 }
+func (deadliner) Describe() driver.Description { return driver.Description{Deadline: 1} }
 
 func BenchmarkTake(b *testing.B) {
 	rule := core.TokenBucket("bench", core.PerSecond(1<<30))

@@ -60,7 +60,7 @@ type pair struct {
 	*failover.Store
 	t               *testing.T
 	primary, backup *storetest.Fake
-	direct          bool // the primary is a driver.Deadliner
+	direct          bool // the primary has a Deadline
 	wide, year      *core.Limiter
 }
 

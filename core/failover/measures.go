@@ -6,9 +6,12 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// Behind implements [driver.Wrapper].
-func (s *Store) Behind() []driver.Part {
-	return []driver.Part{{Role: "primary", Store: s.primary.store}, {Role: "backup", Store: s.backup.store}}
+// Describe returns a [driver.Description] with the Clock of the primary, and the primary and the backup behind.
+func (s *Store) Describe() driver.Description {
+	return driver.Description{
+		Clock:  driver.Describe(s.primary.store).Clock,
+		Behind: []driver.Part{{Role: "primary", Store: s.primary.store}, {Role: "backup", Store: s.backup.store}},
+	}
 }
 
 // Measures implements [driver.Measurer] with the State and the figures of [Stats].

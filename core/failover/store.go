@@ -26,8 +26,7 @@ type Store struct {
 // New returns a Store that calls primary, and backup while primary cannot decide. New itself calls
 // neither, so the primary may be unreachable. New panics if primary, backup or an option is nil.
 //
-// A primary that is a [driver.Deadliner] with a deadline not longer than [Deadline] is called
-// directly. Any other primary is called on a separate goroutine with a copy of the charges.
+// A primary whose [driver.Description] has a Deadline not longer than [Deadline] is called directly. Any other primary is called on a separate goroutine with a copy of the charges.
 //
 // The caller must call [Store.Close] unless it uses the Store until the program ends.
 func New(primary, backup driver.Store, opts ...Option) *Store {
@@ -36,8 +35,8 @@ func New(primary, backup driver.Store, opts ...Option) *Store {
 	c := config{deadline: DefaultDeadline}
 	argument.Apply("failover: New", &c, opts)
 	s := &Store{primary: newTimeout(primary, c.deadline), start: time.Now()}
-	d, ok := primary.(driver.Deadliner)
-	s.direct = ok && d.Deadline() <= c.deadline
+	d := driver.Describe(primary).Deadline
+	s.direct = d > 0 && d <= c.deadline
 	s.backup.init(backup, &c)
 	s.notifier.call = c.onChange
 	s.breaker = newBreaker(c.deadline/2, s.notifier.add)

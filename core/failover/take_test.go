@@ -45,7 +45,7 @@ func TestStore_Take_Outage(t *testing.T) {
 				hook := c.hook
 				if hook == nil {
 					if p.direct {
-						return // such a store is no driver.Deadliner
+						return // such a store has no Deadline
 					}
 					until := make(chan struct{})
 					defer close(until)

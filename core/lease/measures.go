@@ -2,8 +2,12 @@ package lease
 
 import "github.com/weir-go/weir/core/driver"
 
-// Behind implements [driver.Wrapper].
-func (s *Store) Behind() []driver.Part { return []driver.Part{{Store: s.next}} }
+// Describe returns the [driver.Description] of the Store behind, with that Store behind s.
+func (s *Store) Describe() driver.Description {
+	d := driver.Describe(s.next)
+	d.Behind = []driver.Part{{Store: s.next}}
+	return d
+}
 
 // Measures implements [driver.Measurer] with the figures of [Stats].
 func (s *Store) Measures() []driver.Measure {

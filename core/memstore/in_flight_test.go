@@ -211,11 +211,14 @@ func TestStore_Take_randomPlaces(t *testing.T) {
 	}
 }
 
-func TestStore_Local(t *testing.T) {
-	if s := New(); !s.Local() || !driver.IsLocal(s) {
-		t.Error("got a Store that is not Local")
+func TestStore_Describe(t *testing.T) {
+	if d := driver.Describe(New()); !d.Local || !d.Steady || d.Clock != nil {
+		t.Errorf("got %+v, want a local and steady store", d)
 	}
-	if driver.IsLocal(struct{ driver.Store }{New()}) {
-		t.Error("got a store over a store that is Local")
+	if d := driver.Describe(New(Clock(func() time.Time { return time.Unix(1, 0) }))); !d.Local || d.Steady || d.Clock().Unix() != 1 {
+		t.Errorf("with a clock: got %+v", d)
+	}
+	if d := driver.Describe(struct{ driver.Store }{New()}); d.Local || d.Steady {
+		t.Errorf("got %+v for a store over a store without Describe", d)
 	}
 }

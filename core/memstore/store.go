@@ -119,19 +119,13 @@ func (s *Store) Stats() Stats {
 	return sum
 }
 
-// Local implements [driver.Local]. It returns true.
-func (s *Store) Local() bool { return true }
-
-// Steady reports whether the clock of s never steps back, except that of quotas: whether s has no option
-// [Clock]. The charges of a steady Store need no [driver.Receipt] with an Age.
-func (s *Store) Steady() bool { return s.clock == nil }
-
-// Now implements [driver.Clocked]. It returns the time of the option [Clock], or else of the wall clock.
-func (s *Store) Now() time.Time {
-	if s.clock != nil {
-		return time.UnixMicro(s.clock())
+// Describe returns the [driver.Description] of s: the States are in this process, and without the option [Clock]
+// its clock is steady.
+func (s *Store) Describe() driver.Description {
+	if s.clock == nil {
+		return driver.Description{Local: true, Steady: true}
 	}
-	return time.Now()
+	return driver.Description{Local: true, Clock: func() time.Time { return time.UnixMicro(s.clock()) }}
 }
 
 // now returns Unix time in microseconds. It never steps back.

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -51,17 +52,11 @@ func New(next driver.Store, opts ...Option) *Store {
 
 // visit collects the parts of next, which has a role.
 func (s *Store) visit(role string, next driver.Store) {
-	if _, ok := next.(driver.Deadliner); ok {
-		s.timed = true
-	}
+	of := driver.Describe(next)
+	s.timed = s.timed || of.Deadline > 0
 	s.parts.add(role, next, s.logger)
-	if w, ok := next.(driver.Wrapper); ok {
-		for _, p := range w.Behind() {
-			if p.Role == "" {
-				p.Role = role
-			}
-			s.visit(p.Role, p.Store)
-		}
+	for _, p := range of.Behind {
+		s.visit(cmp.Or(p.Role, role), p.Store)
 	}
 }
 
@@ -126,17 +121,12 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 	return driver.Probe(ctx, s.next, charges)
 }
 
-// Local implements [driver.Local]. It returns the result of the Store behind.
-func (s *Store) Local() bool { return driver.IsLocal(s.next) }
-
-// Steady reports whether the Store behind is steady, as a memstore.Store may be.
-func (s *Store) Steady() bool {
-	steady, ok := s.next.(interface{ Steady() bool })
-	return ok && steady.Steady()
+// Describe returns the [driver.Description] of the Store behind, with that Store behind s.
+func (s *Store) Describe() driver.Description {
+	d := driver.Describe(s.next)
+	d.Behind = []driver.Part{{Store: s.next}}
+	return d
 }
-
-// Behind implements [driver.Wrapper].
-func (s *Store) Behind() []driver.Part { return []driver.Part{{Store: s.next}} }
 
 // Counter implements [driver.Observer].
 func (s *Store) Counter(rule, plan string) driver.Counter { return s.series.counter(rule, plan) }

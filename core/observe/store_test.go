@@ -83,7 +83,7 @@ func TestStore_Series(t *testing.T) {
 // deadlined is a store with a deadline whose calls take a millisecond, and fail for the key "bad".
 type deadlined struct{ core.Store }
 
-func (deadlined) Deadline() time.Duration { return time.Second }
+func (deadlined) Describe() driver.Description { return driver.Description{Deadline: time.Second} }
 
 func (d deadlined) Take(ctx context.Context, charges []driver.Charge) error {
 	if time.Sleep(time.Millisecond); charges[0].Key == "bad" {
@@ -185,7 +185,7 @@ type pair struct {
 	parts []driver.Part
 }
 
-func (p pair) Behind() []driver.Part { return p.parts }
+func (p pair) Describe() driver.Description { return driver.Description{Behind: p.parts} }
 
 func TestStore_Measures(t *testing.T) {
 	first, second, added := &part{Store: memstore.New()}, &part{Store: memstore.New()}, &part{}
@@ -277,8 +277,8 @@ func TestNew_InvalidArguments(t *testing.T) {
 	}
 }
 
-// A Store keeps its states in this process only if the Store behind does.
-func TestStore_Local(t *testing.T) {
+// A Store has the facts of the Store behind.
+func TestStore_Describe(t *testing.T) {
 	for _, c := range []struct {
 		behind driver.Store
 		want   bool
@@ -287,8 +287,9 @@ func TestStore_Local(t *testing.T) {
 		{observe.New(memstore.New()), true},
 		{new(storetest.Fake), false},
 	} {
-		if got := driver.IsLocal(observe.New(c.behind)); got != c.want {
-			t.Errorf("over a %T, IsLocal returned %t, want %t", c.behind, got, c.want)
+		d := driver.Describe(observe.New(c.behind))
+		if d.Local != c.want || d.Steady != c.want || len(d.Behind) != 1 || d.Behind[0].Store != c.behind {
+			t.Errorf("over a %T: got %+v, want local and steady: %t", c.behind, d, c.want)
 		}
 	}
 }

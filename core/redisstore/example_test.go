@@ -59,7 +59,7 @@ func ExampleOption() {
 		redisstore.Prefix("shop:"),
 		redisstore.Timeout(50*time.Millisecond),
 		redisstore.KeySecret([]byte("32 random bytes from your secrets"))) // keys are personal data
-	fmt.Println(store.Deadline())
+	fmt.Println(store.Describe().Deadline)
 	// Output: 50ms
 }
 

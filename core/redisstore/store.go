@@ -244,8 +244,8 @@ func (s *Store) Declare(changes ...driver.Change) error {
 	return s.Namespace.Declare(changes...)
 }
 
-// Deadline implements [driver.Deadliner]. It returns the [Timeout].
-func (s *Store) Deadline() time.Duration { return s.timeout }
+// Describe returns a [driver.Description] with the [Timeout] as Deadline.
+func (s *Store) Describe() driver.Description { return driver.Description{Deadline: s.timeout} }
 
 // Stats returns the counts so far.
 func (s *Store) Stats() Stats {

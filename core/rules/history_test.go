@@ -42,7 +42,7 @@ func newModel(s core.Store) *model {
 // An undeclared store does not know the rules of its limiters, so it accepts any.
 type undeclared struct{ core.Store }
 
-func (u undeclared) Local() bool { return driver.IsLocal(u.Store) }
+func (u undeclared) Describe() driver.Description { return driver.Describe(u.Store) }
 
 func (m *model) apply(c *rules.Config) {
 	m.off = c.Disabled

@@ -83,7 +83,7 @@ func (f *Fake) Declare(changes ...driver.Change) error {
 	return driver.Declare(f.Store, changes...)
 }
 
-// WithDeadline returns f as a [driver.Deadliner] whose Deadline is d. The Fake does not enforce d.
+// WithDeadline returns f with a [driver.Description] whose Deadline is d. The Fake does not enforce d.
 func (f *Fake) WithDeadline(d time.Duration) driver.Store { return deadliner{f, d} }
 
 type deadliner struct {
@@ -91,7 +91,8 @@ type deadliner struct {
 	deadline time.Duration
 }
 
-func (d deadliner) Deadline() time.Duration { return d.deadline }
+// Describe returns the Deadline.
+func (d deadliner) Describe() driver.Description { return driver.Description{Deadline: d.deadline} }
 
 func (f *Fake) store() driver.Store {
 	if f.Store != nil {

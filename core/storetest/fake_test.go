@@ -150,12 +150,12 @@ func TestFake_Declare(t *testing.T) {
 
 func TestFake_WithDeadline(t *testing.T) {
 	var f storetest.Fake
-	if _, ok := core.Store(&f).(driver.Deadliner); ok {
-		t.Error("a Fake without WithDeadline is a Deadliner")
+	if d := driver.Describe(&f); d.Deadline != 0 {
+		t.Errorf("got %+v for a Fake without WithDeadline", d)
 	}
 	s := f.WithDeadline(time.Minute)
-	if d, ok := s.(driver.Deadliner); !ok || d.Deadline() != time.Minute {
-		t.Errorf("got %T, want a Deadliner of a minute", s)
+	if d := driver.Describe(s); d.Deadline != time.Minute {
+		t.Errorf("got %+v, want a Deadline of a minute", d)
 	}
 	testkit.Allow(t, testkit.Limiter(t, s, hour), "k")
 	if f.Calls() != 1 {

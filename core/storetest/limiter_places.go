@@ -26,7 +26,7 @@ type modelPlaces struct {
 // they lapse by its own clock, which the history moves.
 func (h *limiterHistory) places() modelPlaces {
 	return modelPlaces{
-		hold: draw(h, 10*time.Minute, 15*time.Minute), lasting: driver.IsLocal(h.Store), upTo: draw(h, 0, 0, 0.3, 0.5), spare: &h.spare,
+		hold: draw(h, 10*time.Minute, 15*time.Minute), lasting: driver.Describe(h.Store).Local, upTo: draw(h, 0, 0, 0.3, 0.5), spare: &h.spare,
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // The mutex of renewers guards the fields that change. All times are those of Now.
 type Hold struct {
 	store driver.Store
-	local bool          // the place does not lapse, see driver.Local
+	local bool          // the place does not lapse, see driver.Description
 	renew driver.Charge // a Renew of the place
 	ends  time.Duration // after which the place is not renewed: see MaxHold
 	lost  chan struct{} // closed when the place has lapsed; that of the Reservation, unless the rule is a shadow
@@ -42,7 +42,7 @@ type Holds struct {
 }
 
 // New returns a Hold of the place that c, a Spend, has taken in s at begun. It is renewed until ends. If local is set, it
-// does not lapse, see [driver.Local].
+// does not lapse, see [driver.Description].
 func New(s driver.Store, local bool, c *driver.Charge, begun, ends time.Duration) *Hold {
 	h := &Hold{
 		store: s, local: local, renewed: begun, ends: ends, index: -1,

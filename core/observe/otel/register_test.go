@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/observe"
@@ -33,7 +34,7 @@ func collect(t *testing.T, reader metric.Reader) map[string]metricdata.Metrics {
 // deadlined is a store with a deadline.
 type deadlined struct{ core.Store }
 
-func (deadlined) Deadline() time.Duration { return time.Second }
+func (deadlined) Describe() driver.Description { return driver.Description{Deadline: time.Second} }
 
 func TestRegister(t *testing.T) {
 	s := observe.New(deadlined{memstore.New()})

@@ -76,8 +76,8 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 // observe.New around that store, which has the figures of all parts, too.
 func (s *Store) Observer() *observe.Store { return s.observed }
 
-// Behind implements [driver.Wrapper].
-func (s *Store) Behind() []driver.Part { return s.observed.Behind() }
+// Describe returns the [driver.Description] of the stores behind s.
+func (s *Store) Describe() driver.Description { return s.observed.Describe() }
 
 // Counter implements [driver.Observer].
 func (s *Store) Counter(rule, plan string) driver.Counter { return s.observed.Counter(rule, plan) }
