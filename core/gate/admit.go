@@ -28,7 +28,7 @@ func (g *gate) Admit(ctx context.Context, h http.Header, r *http.Request, patter
 	return next, served, rejection
 }
 
-// admit finds the keys of r, decides about them, and either answers r or lets it through.
+// admit finds the keys of r and decides about them. It returns the Rejection of r, or lets r through.
 func (g *gate) admit(ctx context.Context, h http.Header, r *http.Request, pattern string, e *Event) (*http.Request, *unexported.Served, *Rejection) {
 	if g.skip != nil && g.skip(ctx, r) || g.exempt != nil && g.exempt(ctx, r) {
 		e.Outcome = Skipped
@@ -56,15 +56,15 @@ func (g *gate) admit(ctx context.Context, h http.Header, r *http.Request, patter
 		return g.undecided(r), nil, nil
 	}
 	r = rec.bind(r)
-	if rejection := rec.answer(h, r, e); rejection != nil {
+	if rejection := rec.apply(h, r, e); rejection != nil {
 		return r, nil, rejection
 	}
 	return r, rec.served(), nil
 }
 
-// answer writes the header fields of the decision of e about r, and holds r if it is delayed. It returns
+// apply writes the header fields of the decision of e about r, and holds r if it is delayed. It returns
 // the Rejection of a request whose handler must not run, which has no places then.
-func (rec *record) answer(h http.Header, r *http.Request, e *Event) *Rejection {
+func (rec *record) apply(h http.Header, r *http.Request, e *Event) *Rejection {
 	rec.writeFields(h, &e.Decision)
 	if !e.Decision.Allowed {
 		return rec.gate.deny(h, r, e.Decision)

@@ -49,7 +49,7 @@ func (functions) Check(name string, ctx context.Context, h http.Header, r *http.
 	}
 	if rejection == nil && e.Decision.Len() > 0 {
 		attach(rec, r)
-		rejection = rec.answer(h, r, &e)
+		rejection = rec.apply(h, r, &e)
 	}
 	if g.onDecision != nil {
 		e.report(ctx, g.onDecision, r.Pattern, rejection)

@@ -17,7 +17,7 @@ import (
 // token is verified for a request that these keys deny. When all keys are known, these charges are
 // refunded, and the gate decides about all keys together.
 type early struct {
-	rec   *record // of the next charge
+	rec   *record // of the next charge, and of the decision about all keys
 	h     http.Header
 	r     *http.Request
 	e     Event
@@ -25,12 +25,12 @@ type early struct {
 
 	charges []earlyCharge
 	charged int   // the number of known keys that these have charged
-	failed  error // of the Store, which is not called again after an error
+	failed  error // of the Store, after which nothing more is charged
 }
 
 // decideEarly is the rest of the method decide of rec after the key function of the i-th ask, the last of
-// known, whose key is exhausted unless err is its error. known and e would be allocated for every request if
-// the early had them.
+// known. err is the error of this function; if it is nil, its key is exhausted. The early has copies of known
+// and e, because with pointers to them every request would allocate them.
 func decideEarly(ctx context.Context, rec *record, h http.Header, r *http.Request, e *Event, cost int, known []core.Ask, i int, err error) (last *record, rejection *Rejection) {
 	w := early{rec: rec, h: h, r: r, known: slices.Clone(known)}
 	if err != nil {
@@ -131,6 +131,16 @@ func (w *early) chargeEach(rec *record, ctx context.Context, known []core.Ask, m
 	return rec.reserve(ctx, &w.e, charged)
 }
 
+// deniesOnly reports whether d is a denial because of the ask at index i alone, the last one.
+func deniesOnly(d *core.Decision, i int) bool {
+	for _, s := range d.States() {
+		if s.Ask < i && !s.Allowed && !s.Rule.IsShadow() {
+			return false
+		}
+	}
+	return !d.Allowed
+}
+
 // hasQueue reports whether one of known has a leaky bucket. An early charge of such a rule could not be
 // refunded while later requests are in the queue. Concurrent requests that come when one place is free
 // therefore all see it.
@@ -145,7 +155,7 @@ func (w *early) refund() {
 	for _, c := range w.charges {
 		ctx := c.rec.detached()
 		if err := c.rec.reservation.Refund(ctx); err != nil {
-			c.rec.gate.log.warn(ctx, "weir: the cost of a request could not be refunded", err, http.StatusTooManyRequests)
+			c.rec.gate.log.warn(ctx, "weir: the cost of a request could not be refunded", err, sent)
 		}
 	}
 }
@@ -212,7 +222,7 @@ func (w *early) chargeWithoutKey(missing error) error {
 		return err
 	}
 	d := w.e.Decision
-	if !d.Allowed && len(known) > 0 && len(all) > len(known) {
+	if len(known) > 0 && len(all) > len(known) && deniesOnly(&d, len(known)) {
 		again := newRecord(w.rec.original, w.rec.gate)
 		err := w.chargeEach(again, ctx, known, inner.Attempt)
 		d, w.e.Decision = w.e.Decision, d

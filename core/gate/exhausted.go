@@ -10,11 +10,11 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// exhaustedKeys is a set of keys whose limits were exhausted when they were charged last. A gate
-// charges a key of this set before it calls the next key function. The set denies nothing: a
-// needless entry costs a request two more calls of the Store.
+// exhaustedKeys is a set of keys that were denied lately, or that a request without a later key has left
+// exhausted. A gate charges a key of this set before it calls the next key function. The set denies nothing: a
+// needless entry costs a request up to two more calls of the Store.
 //
-// The set holds 64-bit hashes of at most 8192 keys, in 64 KiB that are allocated with the first
+// The set holds 42 bits of the hashes of at most 8192 keys, in 64 KiB that are allocated with the first
 // entry. If the eight entries of a bucket are in use, a new entry replaces the entry that ends
 // first. A replaced key is added again at its next denial, after needless calls of the next key
 // functions, which may verify a token. A key is added only if its limit has denied it or is

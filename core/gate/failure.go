@@ -45,7 +45,7 @@ func FailClosed() Option {
 //
 // err is not sent to the client. Without OnError, faults of the Store and of the application are
 // logged through [log/slog.Default] at level Warn, at most one line a second for each gate. With
-// OnError, only failed refunds are logged. f is called concurrently. OnError panics if f is nil.
+// OnError, only failed refunds and releases are logged. f is called concurrently. OnError panics if f is nil.
 func OnError(f func(r *http.Request, err error, status int) int) Option {
 	argument.NotNil("gate: OnError", "function", f)
 	return option(func(o *options) { o.onError = f })

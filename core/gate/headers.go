@@ -210,10 +210,14 @@ func (rec *record) writeFields(h http.Header, d *core.Decision) {
 	if rec.outer != nil {
 		v = rec.versions()
 	}
-	if v&(1<<IETFDraft) != 0 {
+	if v == 1<<IETFDraft { // of nearly all gates
+		rec.writeDraft(h, d)
+		return
+	}
+	if v.has(IETFDraft) {
 		rec.writeDraft(h, d)
 	}
-	if v&(1<<XRateLimit) != 0 {
+	if v.has(XRateLimit) {
 		rec.writeLegacy(h, d)
 	}
 }
@@ -312,8 +316,7 @@ func exposedFields(v versions) []string {
 	return names
 }
 
-// expose adds the names of the header fields to Access-Control-Expose-Headers, if the gate has the option
-// ExposeHeaders, unless they are there.
+// expose adds the names of the header fields to Access-Control-Expose-Headers, unless they are there.
 func (rec *record) expose(h http.Header) {
 	names := rec.gate.exposed
 	if rec.outer != nil { // outer gates may send more versions

@@ -103,3 +103,38 @@ func TestGate_Admit_Order(t *testing.T) {
 type policyFunc func(*http.Request) *core.Limiter
 
 func (f policyFunc) ForRequest(r *http.Request) *core.Limiter { return f(r) }
+
+// A cost that is negative after a key was charged early refunds this charge, and the decision about it is not
+// that of the request.
+func TestGate_Admit_NegativeCostAfterEarlyCharge(t *testing.T) {
+	s, cost := memstore.New(), 1
+	first := core.Must(core.New(s, core.SlidingLog("first", core.PerDay(1))))
+	constant := func(key string) keyfunc.Func {
+		return func(context.Context, *http.Request) (string, error) { return key, nil }
+	}
+	var e Event
+	g := newGate("gate", first, constant("a"), []Option{
+		And(core.Must(core.New(s, core.SlidingLog("second", core.PerDay(9)))), constant("b"), Cost(func(context.Context, *http.Request) int { return cost })),
+		OnError(func(*http.Request, error, int) int { return 0 }),
+		OnDecision(func(_ context.Context, event Event) { e = event }),
+	})
+	r := httptest.NewRequest("GET", "/", nil)
+	for range 2 {
+		g.Admit(r.Context(), http.Header{}, r, "")
+	}
+	if e.Outcome != Denied {
+		t.Fatalf("got %v for the second request, want a denial", e.Outcome)
+	}
+	if _, err := first.Reset(r.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	cost = -1
+	h := http.Header{}
+	_, _, rejection := g.Admit(r.Context(), h, r, "")
+	if rejection != nil || e.Outcome != LetThrough || e.Decision.Len() != 0 || !errors.Is(e.Err, core.ErrNegativeCost) || len(h) != 0 {
+		t.Errorf("got %+v with the fields %v, want a request that is let through undecided", e, h)
+	}
+	if d, err := first.Peek(r.Context(), "a"); err != nil || d.State(0).Used() != 0 {
+		t.Errorf("%v, %v: the early charge was not refunded", d, err)
+	}
+}

@@ -10,10 +10,10 @@ import (
 	"github.com/weir-go/weir/core/gate/internal/requestkey"
 )
 
-// A record is the context of a request behind a gate. One allocation holds the context, the copy of
+// A record is the context of a request behind a gate, once it is bound: that of an early charge is not. One allocation holds the context, the copy of
 // the request that has the context, the Reservation and the values of the header fields. The
-// Reservation has no asks if the gate has let the request through undecided. In a check, the request has
-// the context, and the copy its parent.
+// Reservation has no asks if the gate has let the request through undecided. In a check, the context is
+// that of the request itself, and the copy has the parent of the context.
 type record struct {
 	request     http.Request  // first, because runtime.SetFinalizer takes only the beginning of an allocation
 	original    *http.Request // whose context is the parent

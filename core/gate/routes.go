@@ -48,8 +48,8 @@ type Policy interface {
 	// that the router has matched, in the syntax of the router: that of a [http.ServeMux],
 	// c.FullPath() of Gin or c.Path() of Echo. It is empty if none has matched.
 	//
-	// A gate calls ForRequest once for each request that it does not skip, before the key
-	// functions, and concurrently. ForRequest must be fast, must not modify r, and should return
+	// A gate calls ForRequest once for each request that it does not skip, nor rejects with ErrPath, before
+	// the key functions, and concurrently. ForRequest must be fast, must not modify r, and should return
 	// the same *core.Limiter each time, not new views: a gate recognizes exhausted keys by it (see
 	// [And]).
 	ForRequest(r *http.Request) *core.Limiter

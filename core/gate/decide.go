@@ -11,11 +11,13 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// decide calls the key functions of the gate, and charges the keys in one decision. first is the
-// limiter of the first key function. A decision without States lets the request through unless there
-// is a Rejection. The record, which is rec or another one in its place, has the decision.
+// decide calls the key functions of the gate, and charges the keys in one decision, or as [early] describes.
+// first is the limiter of the first key function. decide sets e.Decision, or returns the Rejection of a request
+// about which none could be made, or neither for a request that is let through undecided. A denied request has
+// no Rejection yet: see apply.
 //
-// The record has places only if the request is admitted.
+// The returned record, which is rec or another one in its place, has the decision. It has places only if the
+// request is admitted.
 func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, first *core.Limiter, e *Event) (*record, *Rejection) {
 	g, cost := rec.gate, 1
 	if g.cost != nil {
@@ -59,7 +61,8 @@ func (rec *record) decideAll(h http.Header, r *http.Request, e *Event, known []c
 	return nil
 }
 
-// undecidable returns the Rejection of a request about which the Store could not decide.
+// undecidable returns the Rejection of a request about which the Store could not decide, or nil if the request
+// is let through.
 func (rec *record) undecidable(h http.Header, r *http.Request, e *Event, err error) *Rejection {
 	e.Decision = core.Decision{}
 	return rec.gate.reject(e, h, r, err, storeFailure(r, err, rec.gate.failClosed))
