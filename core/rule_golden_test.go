@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -74,7 +75,11 @@ func describe(r core.Rule, steps []string) string {
 	}
 	for _, plan := range []string{"", "a", "b", "c"} {
 		of := l.Plan(plan).Rules()[0]
-		fmt.Fprintf(&b, "\t%q: %v, capacity %d", plan, of, of.Capacity())
+		capacity := int64(of.Capacity())
+		if of.Limit() == core.Unlimited {
+			capacity = math.MaxInt64 // also on systems of 32 bits
+		}
+		fmt.Fprintf(&b, "\t%q: %v, capacity %d", plan, of, capacity)
 		if c := testkit.Compiled(of); c != nil {
 			k := c.Constants
 			k.Periods = driver.Periods{} // those of now
