@@ -78,8 +78,8 @@ func TestNew_memoryOfPlans(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	l := testkit.Limiter(t, memstore.New(), all...)
 	runtime.ReadMemStats(&after)
-	if got := (after.TotalAlloc - before.TotalAlloc) / (rules * plans); got > 1300 {
-		t.Errorf("got %d bytes for each plan, want at most 1300", got)
+	if got := (after.TotalAlloc - before.TotalAlloc) / (rules * plans); got > 1450 {
+		t.Errorf("got %d bytes for each plan, want at most 1450", got)
 	}
 	d := testkit.Allow(t, l.Plan("p7.299"), "k")
 	for i := range rules {
