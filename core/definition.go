@@ -74,15 +74,12 @@ func (d *definition) compile() error {
 	return nil
 }
 
-// sameLimit reports whether d and o, two ready definitions of one name, have the same limit. Their plans may
-// have different names.
+// sameLimit reports whether d and o, two definitions of one name, are equal. Their plans may have different
+// names.
 func (d *definition) sameLimit(o *definition) bool {
-	if d.compiled == nil || o.compiled == nil {
-		return d.plan.Limit.always == o.plan.Limit.always
-	}
-	known := o.compiled.Definition
+	known := o.spec.definition(&o.plan)
 	known.Plan = d.plan.Name
-	return d.compiled.Definition.Equal(known)
+	return d.spec.definition(&d.plan).Equal(known)
 }
 
 // ofPlan returns the definition of the i-th plan of d, which must be ready.

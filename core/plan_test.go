@@ -333,7 +333,7 @@ func TestAllowTogether_PlansOfOneKey(t *testing.T) {
 	var store storetest.Fake
 	l := testkit.Limiter(t, &store, core.SlidingLog("r", core.PerHour(10)).
 		Plan("same", core.PerHour(10).WithBurst(10)).Plan("pro", core.PerHour(20)).Plan("staff", core.Unlimited))
-	variant := core.Must(l.Variant(core.SlidingLog("r", core.PerHour(10)).Shadow()))
+	variant := core.Must(l.Variant(core.SlidingLog("r", core.PerHour(10)).Shadow().Plan("staff", core.Unlimited)))
 	for _, c := range []struct {
 		name string
 		a, b core.Ask
@@ -346,6 +346,7 @@ func TestAllowTogether_PlansOfOneKey(t *testing.T) {
 		{"two plans, a Peek", core.Ask{Limiter: l, Key: "k"}, core.Ask{Limiter: l, Key: "k", Plan: "pro", Peek: true}, core.ErrInvalidAsk},
 		{"unlimited", core.Ask{Limiter: l, Key: "k", Plan: "staff"}, core.Ask{Limiter: l, Key: "k"}, core.ErrInvalidAsk},
 		{"a shadow", core.Ask{Limiter: l, Key: "k"}, core.Ask{Limiter: variant, Key: "k"}, core.ErrInvalidAsk},
+		{"a shadow, unlimited", core.Ask{Limiter: l, Key: "k", Plan: "staff"}, core.Ask{Limiter: variant, Key: "k", Plan: "staff"}, core.ErrInvalidAsk},
 		{"two plans of two keys", core.Ask{Limiter: l, Key: "k"}, core.Ask{Limiter: l, Key: "other", Plan: "pro"}, nil},
 	} {
 		calls := store.Calls()
