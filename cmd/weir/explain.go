@@ -146,7 +146,7 @@ func limitOf(r rules.Rule, o rules.Override, plan string) (limit core.Limit, hea
 	if limit, ok := o.Limits[r.Name]; ok {
 		return limit, headroom, override
 	}
-	if i := slices.IndexFunc(r.Plans, func(p rules.Plan) bool { return p.Name == plan }); i >= 0 {
+	if i := slices.IndexFunc(r.Plans, func(p core.Plan) bool { return p.Name == plan }); i >= 0 {
 		return r.Plans[i].Limit, headroom, source
 	}
 	if !ok {
