@@ -46,7 +46,7 @@ func (p *Policy) rate() float64 {
 	return rate
 }
 
-// A Rule is the configuration of one rule of a policy: a core.Spec, and what only configurations have. Label,
+// A Rule is the configuration of one rule of a policy: a core.Spec, and properties of configurations. Label,
 // Location, Anchor, Spare, UpTo and the Headroom of a Plan must be zero.
 type Rule struct {
 	core.Spec

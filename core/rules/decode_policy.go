@@ -184,17 +184,12 @@ func (d *decoder) rule(policy string, v value) (Rule, bool) {
 
 // fields decodes some of the fields of a rule. It returns false if the others are not decoded.
 func (d *decoder) fields(v value, f map[string]value, some []field, r *Rule) bool {
-	for i := range some {
-		if some[i].required {
-			d.required(v, f, some[i].name)
+	for _, known := range some {
+		if known.required {
+			d.required(v, f, known.name)
 		}
 	}
-	for i := range some {
-		if !some[i].decode(d, f[some[i].name], r) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(some, func(known field) bool { return !known.decode(d, f[known.name], r) })
 }
 
 func (d *decoder) ruleName(v value, name string) {

@@ -149,17 +149,17 @@ func (d *differ) rule(what string, a, b *Rule) {
 
 // text describes the rule without its plans and candidate: "sliding_log 500/h soft 10% unit tokens".
 func (r Rule) text() string {
-	var only, others string // fields of the algorithm come first
+	text, others := r.Algorithm.String()+" "+r.Limit.String(), ""
 	for i := range fields {
 		switch f := &fields[i]; {
 		case f.text == nil:
-		case f.only != 0:
-			only += f.text(&r)
+		case f.only != 0: // before those of all algorithms
+			text += f.text(&r)
 		default:
 			others += f.text(&r)
 		}
 	}
-	return r.Algorithm.String() + " " + r.Limit.String() + only + others
+	return text + others
 }
 
 // text describes the override: "plan gold, second 5/s, until 2027-01-01T00:00:00Z".

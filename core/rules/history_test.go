@@ -156,7 +156,7 @@ func (m *model) rule(p rules.Policy, name string, r rules.Rule, l core.Limit, sh
 		}
 		rule = core.Quota(name, l).In(zone).Soft(r.Soft)
 	default:
-		rule = core.InFlight(name, l.Events).Hold(cmp.Or(r.Hold, core.DefaultHold)).MaxHold(r.MaxHold).Soft(r.Soft)
+		rule = core.InFlight(name, l.Events).Hold(cmp.Or(r.Hold, 30*time.Second)).MaxHold(r.MaxHold).Soft(r.Soft)
 	}
 	if r.SubWindows > 0 {
 		rule = rule.SubWindows(r.SubWindows)
