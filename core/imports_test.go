@@ -15,7 +15,7 @@ const module = "github.com/weir-go/weir/"
 var allowed = map[string][]string{
 	"core":                      {"core/driver", "internal/argument", "core/internal/calendar", "core/internal/call", "core/internal/hold", "core/internal/period", "core/internal/seqlock", "core/internal/unexported", "core/internal/waiters"},
 	"core/driver":               {},
-	"core/rules":                {"core", "core/driver", "internal/argument", "core/internal/call", "core/internal/keyhash", "core/internal/memo", "core/internal/routes", "internal/sampler", "core/internal/unexported", "github.com/maypok86/otter/v2", "github.com/redis/go-redis/v9", "go.yaml.in/yaml/v4"},
+	"core/rules":                {"core", "core/driver", "internal/argument", "core/internal/call", "core/internal/keyhash", "core/internal/memo", "core/internal/period", "core/internal/routes", "internal/sampler", "core/internal/unexported", "github.com/maypok86/otter/v2", "github.com/redis/go-redis/v9", "go.yaml.in/yaml/v4"},
 	"internal/argument":         {},
 	"core/internal/call":        {},
 	"core/internal/hold":        {"core/driver", "core/internal/call"},
@@ -73,7 +73,7 @@ var allowed = map[string][]string{
 var internal = map[string][]string{
 	"core/redisstore":           {"core/internal/keyhash", "core/internal/memo", "internal/argument", "internal/sampler"},
 	"core/redisstore/resilient": {"core/internal/keyhash", "internal/argument"},
-	"core/rules":                {"core/internal/call", "core/internal/keyhash", "core/internal/memo", "core/internal/routes", "core/internal/unexported", "internal/argument", "internal/sampler"},
+	"core/rules":                {"core/internal/call", "core/internal/keyhash", "core/internal/memo", "core/internal/period", "core/internal/routes", "core/internal/unexported", "internal/argument", "internal/sampler"},
 	"core/inspect":              {"internal/argument"},
 }
 

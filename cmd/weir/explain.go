@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/rules"
 )
 
@@ -79,15 +81,31 @@ func explainIn(c *rules.Config, args []string, overrideOf func(policy, key strin
 		print("No rule of the policy has the plan %q of the override.", override.Plan)
 		override.Plan = ""
 	}
-	for _, rule := range slices.Sorted(maps.Keys(override.Limits)) {
+	limits := override.Limits
+	override.Limits = maps.Clone(limits)
+	for _, rule := range slices.Sorted(maps.Keys(limits)) {
 		if !slices.ContainsFunc(p.Rules, func(r rules.Rule) bool { return r.Name == rule }) {
 			print("The policy has no rule %q of the override.", rule)
+			delete(override.Limits, rule)
+		} else if _, err := limiterOf(name, p, key, rules.Override{Limits: map[string]core.Limit{rule: limits[rule]}}); err != nil {
+			print("The rule %q cannot have the limit of the override, %v.", rule, limits[rule])
+			delete(override.Limits, rule)
 		}
 	}
-	enforced := rules.InPercent(name, key, p.Enforce)
+	l, err := limiterOf(name, p, key, override)
+	if err != nil {
+		return err
+	}
+	if hasPlan(plan) {
+		l = l.Plan(plan)
+	}
+	d, err := l.Peek(context.Background(), key)
+	if err != nil {
+		return err
+	}
 	if p.Enforce != 100 {
 		in := "not among them"
-		if enforced {
+		if rules.InPercent(name, key, p.Enforce) {
 			in = "among them"
 		}
 		print("The policy is enforced for %s%% of the keys; this key is %s.", strconv.FormatFloat(p.Enforce, 'f', -1, 64), in)
@@ -104,10 +122,10 @@ func explainIn(c *rules.Config, args []string, overrideOf func(policy, key strin
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "RULE\tALGORITHM\tLIMIT\tSOURCE\tMODE")
 	for _, r := range p.Rules {
-		limit, headroom, source := limitOf(r, override, plan)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Name, r.Algorithm, limitText(limit, r.Timezone, headroom, r.Unit), source, mode((r.Shadow || !enforced) && !override.Blocked))
+		s, _ := d.StateOf(name + "." + r.Name)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Name, r.Algorithm, inForce(s, r.Unit), sourceOf(s, r.Name, override), mode(s.Rule.IsShadow()))
 		if candidate := r.Candidate; candidate != nil {
-			fmt.Fprintf(w, "%s, candidate\t%s\t%s\tbase\t%s\n", r.Name, candidate.Algorithm, limitText(candidate.Limit, candidate.Timezone, 0, ""), mode(true))
+			fmt.Fprintf(w, "%s, candidate\t%s\t%s\tbase\t%s\n", r.Name, candidate.Algorithm, limitText(candidate.Limit, cmp.Or(candidate.Timezone, "UTC"), 0, ""), mode(true))
 		}
 	}
 	return w.Flush()
@@ -131,39 +149,41 @@ func routeOf(c *rules.Config, request string) (string, error) {
 	return c.Route(r), nil
 }
 
-// limitOf returns the limit of r for a caller with a plan, the headroom of that plan in percent, and the
-// part of the file that has the limit.
-func limitOf(r rules.Rule, o rules.Override, plan string) (limit core.Limit, headroom float64, source string) {
-	const override = "override of the key"
-	if o.Blocked {
-		return core.Blocked, 0, override
+// limiterOf returns the limiter of p, which is called name, if key has the override o.
+func limiterOf(name string, p rules.Policy, key string, o rules.Override) (*core.Limiter, error) {
+	o.Until = time.Time{}
+	p.Disabled, p.Keys = false, map[string]rules.Override{key: o}
+	set, err := rules.New(memstore.New(), &rules.Config{Policies: map[string]rules.Policy{name: p}})
+	if err != nil {
+		return nil, err
 	}
-	source = fmt.Sprintf("plan %q", plan)
-	if o.Plan != "" {
-		plan, source = o.Plan, fmt.Sprintf("plan %q, %s", o.Plan, override)
+	return set.Limiter(name)
+}
+
+// sourceOf returns the part of the file that has the limit of s, a state of a rule of a key with the override o.
+func sourceOf(s core.State, rule string, o rules.Override) string {
+	_, isOwn := o.Limits[rule]
+	switch plan := s.Rule.PlanName(); {
+	case o.Blocked || isOwn:
+		return "override of the key"
+	case plan == "":
+		return "base"
+	case o.Plan != "":
+		return fmt.Sprintf("plan %q, override of the key", plan)
+	default:
+		return fmt.Sprintf("plan %q", plan)
 	}
-	headroom, ok := r.Headroom[plan]
-	if limit, ok := o.Limits[r.Name]; ok {
-		return limit, headroom, override
-	}
-	if i := slices.IndexFunc(r.Plans, func(p rules.Plan) bool { return p.Name == plan }); i >= 0 {
-		return r.Plans[i].Limit, headroom, source
-	}
-	if !ok {
-		source = "base"
-	}
-	return r.Limit, headroom, source
 }
 
 // limitText returns the text of a limit with the time zone of a quota, the headroom of its plan, and the
-// unit of its rule, unless they are empty. An empty zone is UTC.
+// unit of its rule, unless they are empty.
 func limitText(l core.Limit, zone string, headroom float64, unit string) string {
 	text := l.String()
 	if l == core.Unlimited || l == core.Blocked {
 		return text
 	}
 	if l.Calendar != 0 {
-		text += " in " + cmp.Or(zone, "UTC")
+		text += " in " + zone
 	}
 	if headroom > 0 {
 		text += fmt.Sprintf(" headroom %v%%", headroom)

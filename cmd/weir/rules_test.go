@@ -63,6 +63,7 @@ func TestRules(t *testing.T) {
 			write(t, "first.yaml", firstRules)
 			write(t, "second.yaml", strings.Replace(firstRules, "10/h", "20/h", 1))
 			write(t, "third.yaml", strings.NewReplacer("10/h", "20/h", "gold", "silver").Replace(firstRules))
+			write(t, "fourth.yaml", strings.NewReplacer("10/h", "20/h", "gold", "silver", "token_bucket", "sliding_log").Replace(firstRules))
 			runSteps(t, flags, []step{
 				{"get", 1, "", "weir: configuration of Redis: there is no configuration"},
 				{"get api x", 1, "", "weir: configuration of Redis: there is no configuration"},
@@ -95,6 +96,10 @@ func TestRules(t *testing.T) {
 				{"put third.yaml", 0, "api key k: plan gold to plan silver\napi.r plan gold: removed (was 100/h)\napi.r plan silver: added (100/h)\n", ""},
 				{"explain api old silver", 0, "No rule of the policy has the plan \"gold\" of the override.\n" +
 					"RULE  ALGORITHM     LIMIT  SOURCE         MODE\nr     token_bucket  100/h  plan \"silver\"  enforce\n", ""},
+				{`override api other {"limits":{"r":"9/h\u0020burst\u002012"}}`, 0, "{limits: {r: 9/h burst 12}}\n", ""},
+				{"put fourth.yaml", 0, "api.r algorithm: token_bucket to sliding_log\n", ""},
+				{"explain api other silver", 0, "The rule \"r\" cannot have the limit of the override, 9/h burst 12.\n" +
+					"RULE  ALGORITHM    LIMIT  SOURCE         MODE\nr     sliding_log  100/h  plan \"silver\"  enforce\n", ""},
 				{"block api x -1h", 1, "", `weir: UNTIL is past: "-1h"`},
 				{"get api x", 0, "{}\n", ""},
 			}...)

@@ -89,8 +89,8 @@ func withoutInFlight(c *rules.Config) (changed *rules.Config, left []string) {
 			}
 			left = append(left, name+"."+r.Name)
 			for _, plan := range slices.Sorted(maps.Keys(r.Headroom)) {
-				if !slices.ContainsFunc(r.Plans, func(p rules.Plan) bool { return p.Name == plan }) {
-					r.Plans = append(slices.Clip(r.Plans), rules.Plan{Name: plan, Limit: r.Limit})
+				if !slices.ContainsFunc(r.Plans, func(p core.Plan) bool { return p.Name == plan }) {
+					r.Plans = append(slices.Clip(r.Plans), core.Plan{Name: plan, Limit: r.Limit})
 				}
 			}
 			r.Limit, r.Plans, r.Headroom = uncounted(r.Limit), slices.Clone(r.Plans), nil

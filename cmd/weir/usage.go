@@ -154,21 +154,21 @@ func (r *remote) printUsage(policy string, d core.Decision) error {
 		if s.Rule.IsShadow() {
 			mode = "shadow"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", strings.TrimPrefix(s.Rule.Name(), policy+"."), inForce(s),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", strings.TrimPrefix(s.Rule.Name(), policy+"."), inForce(s, strings.TrimSuffix(s.Rule.Spec().Unit, "requests")),
 			used, left, next, unused, mode)
 	}
 	return w.Flush()
 }
 
-// inForce returns the text of the limit that was in force.
-func inForce(s core.State) string {
+// inForce returns the text of the limit that was in force, of a rule with a unit.
+func inForce(s core.State, unit string) string {
 	of, headroom := s.Rule.Spec(), 0.0
 	for _, p := range of.Plans {
 		if p.Name == s.Rule.PlanName() {
 			headroom = p.Headroom
 		}
 	}
-	return limitText(s.Limit(), cmp.Or(of.Location, time.UTC).String(), headroom, strings.TrimSuffix(of.Unit, "requests"))
+	return limitText(s.Limit(), cmp.Or(of.Location, time.UTC).String(), headroom, unit)
 }
 
 // waitOf returns the text of a time to wait for s: for a quota, the end of its period in its time zone,

@@ -282,8 +282,8 @@ func limitOfPlan(s core.Spec, p core.Plan) string {
 func limitOf(r core.Rule) string {
 	text := strings.TrimPrefix(r.String(), fmt.Sprintf("%s %q ", r.Algorithm(), r.Name()))
 	switch limit := r.Limit().String(); {
-	case r.Spec().Hold == core.DefaultHold:
-		text = limit + " hold " + core.DefaultHold.String() + strings.TrimPrefix(text, limit)
+	case r.Algorithm() == driver.InFlight && !strings.HasPrefix(text, limit+" hold "):
+		text = limit + " hold " + r.Spec().Hold.String() + strings.TrimPrefix(text, limit)
 	case r.Algorithm() == driver.Quota && !strings.HasPrefix(text, limit+" in "):
 		text = limit + " in UTC" + strings.TrimPrefix(text, limit)
 	}

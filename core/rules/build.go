@@ -28,22 +28,18 @@ var algorithmNames = func() map[string]core.Algorithm {
 	return names
 }()
 
-// build returns r, without its candidate, as a rule that is called name on a store.
-func (r *Rule) build(name string) core.Rule { return core.NewRule(r.spec(name)) }
-
+// spec returns r, without its candidate, as a rule that is called name on a store.
 func (r *Rule) spec(name string) core.Spec {
-	s := core.Spec{
-		Name: name, Algorithm: r.Algorithm, Limit: r.Limit, Soft: r.Soft, SubWindows: r.SubWindows, Hold: r.Hold, MaxHold: r.MaxHold,
-		Shadow: r.Shadow, Unit: r.Unit,
-	}
+	s := r.Spec
+	s.Name, s.Plans = name, slices.Clone(s.Plans)
 	if r.Timezone != "" {
 		s.Location, _ = location(r.Timezone) // see checkTimezone
 	}
-	for _, p := range r.Plans {
-		s.Plans = append(s.Plans, core.Plan{Name: p.Name, Limit: p.Limit, Headroom: r.Headroom[p.Name]})
+	for i := range s.Plans {
+		s.Plans[i].Headroom = r.Headroom[s.Plans[i].Name]
 	}
 	for _, plan := range slices.Sorted(maps.Keys(r.Headroom)) {
-		if !slices.ContainsFunc(r.Plans, func(p Plan) bool { return p.Name == plan }) {
+		if !slices.ContainsFunc(r.Plans, func(p core.Plan) bool { return p.Name == plan }) {
 			s.Plans = append(s.Plans, core.Plan{Name: plan, Limit: r.Limit, Headroom: r.Headroom[plan]})
 		}
 	}
@@ -55,7 +51,7 @@ func (r *Rule) check(name string) *core.RuleError {
 	if err := cmp.Or(r.checkTimezone(name), r.checkPeriod(name)); err != nil {
 		return err
 	}
-	_, err := core.New(noStore{}, r.build(name))
+	_, err := core.New(noStore{}, core.NewRule(r.spec(name)))
 	var e *core.RuleError
 	errors.As(err, &e)
 	return e

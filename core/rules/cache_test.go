@@ -536,7 +536,7 @@ func TestSet_Blocked_EndsDuringRead(t *testing.T) {
 		} {
 			until := time.Now().Add(10 * time.Millisecond)
 			set, err := New(memstore.New(), &Config{Policies: map[string]Policy{"api": {
-				Enforce: 100, Rules: []Rule{{Name: "r", Algorithm: driver.SlidingLog, Limit: core.PerHour(9)}},
+				Enforce: 100, Rules: []Rule{{Spec: core.Spec{Name: "r", Algorithm: driver.SlidingLog, Limit: core.PerHour(9)}}},
 				Keys: map[string]Override{"k": {Blocked: true, Until: until}},
 			}}})
 			testkit.Must(t, err)

@@ -16,8 +16,8 @@ import (
 // the key "vip". The rules of even and odd numbers have different names and algorithms.
 func numbered(n int) *rules.Config {
 	l := core.PerDay(100_000 + n)
-	rule := []rules.Rule{{Name: "even", Algorithm: driver.FixedWindow, Limit: l}, {Name: "odd", Algorithm: driver.TokenBucket, Limit: l}}[n%2]
-	always := rules.Rule{Name: "always", Algorithm: []driver.Algorithm{driver.SlidingLog, driver.SlidingWindow}[n%2], Limit: l}
+	rule := []rules.Rule{{Spec: core.Spec{Name: "even", Algorithm: driver.FixedWindow, Limit: l}}, {Spec: core.Spec{Name: "odd", Algorithm: driver.TokenBucket, Limit: l}}}[n%2]
+	always := rules.Rule{Spec: core.Spec{Name: "always", Algorithm: []driver.Algorithm{driver.SlidingLog, driver.SlidingWindow}[n%2], Limit: l}}
 	p := rules.Policy{Rules: []rules.Rule{rule, always}, Enforce: 100, Keys: map[string]rules.Override{
 		"vip": {Limits: map[string]core.Limit{rule.Name: core.PerDay(200_000 + n), "always": core.PerDay(200_000 + n)}},
 	}}

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 )
 
 // A Config is a set of policies: the content of a configuration file. Parse checks everything, so
@@ -46,21 +46,28 @@ func (p *Policy) rate() float64 {
 	return rate
 }
 
-// A Rule is the configuration of one rule of a policy.
+// A Rule is the configuration of one rule of a policy: a core.Spec, and properties of configurations. Label,
+// Location, Anchor, Spare, UpTo and the Headroom of a Plan must be zero.
 type Rule struct {
-	Name       string
-	Algorithm  driver.Algorithm
-	Limit      core.Limit
-	Plans      []Plan             // in the order of the file
-	Headroom   map[string]float64 // as of core.Rule.Headroom, by the name of a plan, which may have no Plan
-	Soft       float64
-	SubWindows int
-	Hold       time.Duration // of an in-flight rule: as of core.Rule.Hold; zero means core.DefaultHold
-	MaxHold    time.Duration // of an in-flight rule: as of core.Rule.MaxHold
-	Timezone   string        // of a quota: the name of its core.Rule.In in the IANA database; empty means UTC
-	Shadow     bool
-	Unit       string // as of core.Rule.Unit; empty means requests
-	Candidate  *Rule  // evaluated as a shadow rule beside this one, with states of its own
+	core.Spec
+	Headroom  map[string]float64 // that of the plans, by name; a plan that is not in Plans has the limit of the rule
+	Timezone  string             // of a quota: the name of its Location in the IANA database; empty means UTC
+	Candidate *Rule              // evaluated as a shadow rule beside this one, with states of its own
+}
+
+// isForeign reports whether r has a property that a configuration cannot have.
+func (r *Rule) isForeign() bool {
+	return r.Label != "" || r.Location != nil || r.Anchor != nil || r.Spare != nil || r.UpTo != 0 ||
+		slices.ContainsFunc(r.Plans, func(p core.Plan) bool { return p.Headroom != 0 })
+}
+
+// MarshalJSON returns r without Anchor and Spare, which have no text.
+func (r Rule) MarshalJSON() ([]byte, error) {
+	type plain Rule
+	return json.Marshal(struct {
+		plain
+		Anchor, Spare any `json:",omitempty"`
+	}{plain: plain(r)})
 }
 
 // planNames returns the names of the plans of r, with those that have the limit of r and a headroom.
@@ -72,12 +79,6 @@ func (r *Rule) planNames() []string {
 		}
 	}
 	return names
-}
-
-// A Plan is the limit of a rule for the callers of a plan.
-type Plan struct {
-	Name  string
-	Limit core.Limit
 }
 
 // An Override blocks one key, or gives it another plan or other limits.

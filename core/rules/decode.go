@@ -176,17 +176,46 @@ func (d *decoder) limit(v value, to *core.Limit) bool {
 	return d.text(value{&decimal, v.path}, to)
 }
 
-// duration decodes a positive duration. It returns zero for an invalid or absent value.
-func (d *decoder) duration(v value) time.Duration {
+// limitOrNone decodes a limit, and a text that is none as core.Unlimited, which is valid.
+func (d *decoder) limitOrNone(v value, to *core.Limit) {
+	*to = core.Unlimited
+	d.limit(v, to)
+}
+
+func (d *decoder) percent(v value, to *float64) { d.number(v, to, "!!float", "!!int") }
+
+// count decodes an integer whose default is zero, and 0 as -1: a file can leave the field out.
+func (d *decoder) count(v value, to *int) {
+	if d.number(v, to, "!!int") && *to == 0 {
+		*to = -1
+	}
+}
+
+// word decodes a text that is not empty.
+func (d *decoder) word(v value, to *string) {
 	if !d.is(v, "!!str") {
-		return 0
+		return
 	}
-	t, err := time.ParseDuration(v.node.Value)
-	if err != nil || t <= 0 {
-		d.fail(v, "%q is no positive duration such as 30s or 1h30m", v.node.Value)
-		return 0
+	if *to = v.node.Value; *to == "" {
+		d.fail(v, "%s is empty", v.path.name)
 	}
-	return t
+}
+
+// chosen returns a decoder of choices.
+func chosen[T any](what string, choices map[string]T) func(d *decoder, v value, to *T) {
+	return func(d *decoder, v value, to *T) { *to, _ = choice(d, v, what, choices) }
+}
+
+// duration decodes a positive duration.
+func (d *decoder) duration(v value, to *time.Duration) {
+	if !d.is(v, "!!str") {
+		return
+	}
+	if t, err := time.ParseDuration(v.node.Value); err == nil && t > 0 {
+		*to = t
+		return
+	}
+	d.fail(v, "%q is no positive duration such as 30s or 1h30m", v.node.Value)
 }
 
 // choice decodes a text that is one of the keys of choices.

@@ -13,8 +13,8 @@ import (
 var (
 	fileFields      = []string{"policies", "routes", "disabled"}
 	policyFields    = []string{"rules", "keys", "enforce", "disabled"}
-	ruleFields      = append([]string{"name", "plans", "headroom", "mode", "unit", "candidate"}, candidateFields...)
-	candidateFields = []string{"algorithm", "limit", "soft", "sub_windows", "hold", "max_hold", "timezone"}
+	ruleFields      = slices.Concat(namesOf(ownFields), []string{"candidate"}, candidateFields)
+	candidateFields = namesOf(sharedFields)
 	overrideFields  = []string{"blocked", "plan", "limits", "until"}
 )
 
@@ -109,7 +109,7 @@ type checkedRule struct {
 func (d *decoder) plan(v value, known knownNames) {
 	switch {
 	case known.rules == nil:
-		r := Rule{Algorithm: driver.TokenBucket, Limit: core.Unlimited, Plans: []Plan{{v.node.Value, core.Unlimited}}}
+		r := Rule{Spec: core.Spec{Algorithm: driver.TokenBucket, Limit: core.Unlimited, Plans: []core.Plan{{Name: v.node.Value, Limit: core.Unlimited}}}}
 		d.reject(v, r.check("rule"))
 	case len(known.plans) == 0:
 		d.fail(v, "the policy has no plans")
@@ -163,66 +163,77 @@ func (d *decoder) override(v value, known knownNames) (o Override) {
 	return o
 }
 
-// modes are the values of the field mode: whether a rule is a shadow rule.
-var modes = map[string]bool{"enforce": false, "shadow": true}
-
 // rule decodes a rule of a policy. It reports whether the rule is valid.
-func (d *decoder) rule(policy string, v value) (r Rule, ok bool) {
+func (d *decoder) rule(policy string, v value) (Rule, bool) {
 	before := len(d.errors)
 	f := d.object(v, ruleFields)
-	if f == nil {
+	var r Rule
+	if f == nil || !d.fields(v, f, ownFields, &r) || !d.fields(v, f, sharedFields, &r) {
 		return r, false
 	}
-	d.required(v, f, "name")
-	if name := f["name"]; d.is(name, "!!str") {
-		r.Name = name.node.Value
-		d.ruleName(name, r.Name)
-	}
-	plans := d.entries(f["plans"])
-	if len(plans) > maxPlans {
-		d.fail(f["plans"], "has more than %d plans", maxPlans)
-		return r, false
-	}
-	for _, e := range plans {
-		p := Plan{e.name, core.Unlimited} // which is valid, in case the value is not
-		d.limit(e.value, &p.Limit)
-		r.Plans = append(r.Plans, p)
-	}
-	headroom := d.entries(f["headroom"])
-	for _, e := range headroom {
-		if r.Headroom == nil {
-			r.Headroom = make(map[string]float64)
-		}
-		var p float64
-		d.number(e.value, &p, "!!float", "!!int")
-		r.Headroom[e.name] = p
-	}
-	if len(r.planNames()) > maxPlans {
-		d.fail(f["headroom"], "the rule has more than %d plans", maxPlans)
-		return r, false
-	}
-	r.Shadow, _ = choice(d, f["mode"], "mode", modes)
-	if unit := f["unit"]; d.is(unit, "!!str") {
-		if r.Unit = unit.node.Value; r.Unit == "" {
-			d.fail(unit, "unit is empty")
-		}
-	}
-	d.limited(v, f, &r)
 	name := storeName(policy, r.Name)
 	if !plainName.MatchString(policy) || !plainName.MatchString(r.Name) {
 		name = "rule" // the error is reported already
 	}
-	d.check(name, v, f, r, plans, headroom)
+	d.check(name, v, f, &r)
 	if c := f["candidate"]; c.node != nil {
 		r.Candidate = d.candidate(name, c)
 	}
 	return r, len(d.errors) == before && !d.full()
 }
 
+// fields decodes some of the fields of a rule. It returns false if the others are not decoded.
+func (d *decoder) fields(v value, f map[string]value, some []field, r *Rule) bool {
+	for _, known := range some {
+		if known.required {
+			d.required(v, f, known.name)
+		}
+	}
+	return !slices.ContainsFunc(some, func(known field) bool { return !known.decode(d, f[known.name], r) })
+}
+
 func (d *decoder) ruleName(v value, name string) {
 	if !plainName.MatchString(name) {
 		d.fail(v, "the name of a rule consists of letters, digits, _ and -")
 	}
+}
+
+func (d *decoder) name(v value, r *Rule) bool {
+	if d.is(v, "!!str") {
+		r.Name = v.node.Value
+		d.ruleName(v, r.Name)
+	}
+	return true
+}
+
+func (d *decoder) plans(v value, r *Rule) bool {
+	entries := d.entries(v)
+	if len(entries) > maxPlans {
+		d.fail(v, "has more than %d plans", maxPlans)
+		return false
+	}
+	for _, e := range entries {
+		p := core.Plan{Name: e.name}
+		d.limitOrNone(e.value, &p.Limit)
+		r.Plans = append(r.Plans, p)
+	}
+	return true
+}
+
+func (d *decoder) headroom(v value, r *Rule) bool {
+	for _, e := range d.entries(v) {
+		if r.Headroom == nil {
+			r.Headroom = make(map[string]float64)
+		}
+		var p float64
+		d.percent(e.value, &p)
+		r.Headroom[e.name] = p
+	}
+	if len(r.planNames()) > maxPlans {
+		d.fail(v, "the rule has more than %d plans", maxPlans)
+		return false
+	}
+	return true
 }
 
 // candidate decodes the candidate of the rule that has a name on a store.
@@ -232,63 +243,42 @@ func (d *decoder) candidate(name string, v value) *Rule {
 		return nil
 	}
 	c := new(Rule)
-	d.limited(v, f, c)
-	d.check(candidateName(name), v, f, *c, nil, nil)
+	d.fields(v, f, sharedFields, c)
+	d.check(candidateName(name), v, f, c)
 	return c
 }
 
-// limited decodes the fields that a rule and a candidate have.
-func (d *decoder) limited(v value, f map[string]value, r *Rule) {
-	d.required(v, f, "algorithm", "limit")
-	r.Algorithm, _ = choice(d, f["algorithm"], "algorithm", algorithmNames)
-	r.Limit = core.Unlimited // which is valid, in case the value is not
-	d.limit(f["limit"], &r.Limit)
-	d.number(f["soft"], &r.Soft, "!!float", "!!int")
-	if d.number(f["sub_windows"], &r.SubWindows, "!!int") && r.SubWindows == 0 {
-		r.SubWindows = -1 // zero means the default, and a file can leave the field out
-	}
-	r.Hold, r.MaxHold = d.duration(f["hold"]), d.duration(f["max_hold"])
-	if zone := f["timezone"]; d.is(zone, "!!str") {
-		if r.Timezone = zone.node.Value; r.Timezone == "" {
-			d.fail(zone, "timezone is empty")
-		}
-	}
-}
-
 // check reports the errors of a rule that package core finds. name is its name on a store.
-func (d *decoder) check(name string, v value, f map[string]value, r Rule, plans, headroom []entry) {
-	if r.Algorithm == 0 || r.check(name) == nil {
+func (d *decoder) check(name string, v value, f map[string]value, r *Rule) {
+	if r.Algorithm == 0 || d.full() || r.check(name) == nil {
 		return
 	}
 	// Package core reports one error, so this checks each field in a rule that is valid otherwise.
 	before := len(d.errors)
-	valid := Rule{Algorithm: r.Algorithm, Limit: core.Unlimited}
+	valid := Rule{Spec: core.Spec{Algorithm: r.Algorithm, Limit: core.Unlimited}}
 	if err := valid.check(name); err != nil {
 		d.fail(v, "%q is its name on a store: %s %s", name, err.Field, err.Reason)
 	}
-	limit, soft, windows, hold, maxHold, zone, unit := valid, valid, valid, valid, valid, valid, valid
-	limit.Limit, soft.Soft, windows.SubWindows, unit.Unit = r.Limit, r.Soft, r.SubWindows, r.Unit
-	hold.Hold, maxHold.MaxHold, zone.Timezone = r.Hold, r.MaxHold, r.Timezone
-	d.reject(f["limit"], limit.check("rule"))
-	d.reject(f["soft"], soft.check("rule"))
-	d.reject(f["sub_windows"], windows.check("rule"))
-	d.reject(f["hold"], hold.check("rule"))
-	d.reject(f["max_hold"], maxHold.check("rule"))
-	d.reject(f["timezone"], zone.check("rule"))
-	d.reject(f["unit"], unit.check("rule"))
-	for i, e := range plans {
+	for _, checked := range slices.Concat(sharedFields, ownFields) {
+		if checked.set != nil && f[checked.name].node != nil {
+			one := valid
+			checked.set(&one, r)
+			d.reject(f[checked.name], one.check("rule"))
+		}
+	}
+	for i, e := range new(decoder).entries(f["plans"]) {
 		plan := valid
 		plan.Plans = r.Plans[i : i+1]
 		d.reject(e.value, plan.check("rule"))
 	}
-	for _, e := range headroom {
+	for _, e := range new(decoder).entries(f["headroom"]) {
 		plan := valid
 		plan.Headroom = map[string]float64{e.name: r.Headroom[e.name]}
 		d.reject(e.value, plan.check("rule"))
 	}
 	if len(d.errors) == before { // the fields are valid, but not together
 		at, err := f["limit"], r.check(name)
-		if err.Field == "plan" && len(plans) > 0 {
+		if err.Field == "plan" && len(r.Plans) > 0 {
 			at = f["plans"]
 		}
 		d.reject(at, err)

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"unicode"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 )
 
 // Diff returns the changes from a to b in words, in alphabetical order. It returns none if a and b
@@ -115,8 +113,8 @@ func (d *differ) policy(name string, a, b *Policy) {
 	})
 }
 
-func ruleName(r Rule) string { return r.Name }
-func planName(p Plan) string { return p.Name }
+func ruleName(r Rule) string      { return r.Name }
+func planName(p core.Plan) string { return p.Name }
 
 func byName[T any](all []T, name func(T) string) map[string]T {
 	m := make(map[string]T, len(all))
@@ -135,97 +133,33 @@ func (d *differ) rule(what string, a, b *Rule) {
 		return
 	}
 	if a == nil {
-		a = &Rule{Algorithm: b.Algorithm, Limit: b.Limit, Soft: b.Soft, SubWindows: b.SubWindows, Hold: b.Hold, MaxHold: b.MaxHold, Timezone: b.Timezone, Shadow: b.Shadow, Unit: b.Unit}
+		added := *b
+		added.Plans, added.Headroom, added.Candidate = nil, nil, nil
+		a = &added
 	}
-	change(d, what+" algorithm", &a.Algorithm, &b.Algorithm, driver.Algorithm.String)
-	change(d, what, &a.Limit, &b.Limit, core.Limit.String)
-	each(byName(a.Plans, planName), byName(b.Plans, planName), func(name string, a, b *Plan) {
-		change(d, what+" plan "+name, a, b, func(p Plan) string { return p.Limit.String() })
-	})
-	each(a.Headroom, b.Headroom, func(name string, a, b *float64) { change(d, what+" headroom "+name, a, b, percent) })
-	change(d, what+" soft", &a.Soft, &b.Soft, percent)
-	if a.Algorithm == b.Algorithm {
-		x, y := a.subWindows(), b.subWindows()
-		change(d, what+" sub-windows", &x, &y, strconv.Itoa)
+	for i := range fields {
+		if fields[i].diff != nil {
+			fields[i].diff(d, what, a, b)
+		}
 	}
-	if b.Algorithm == driver.InFlight {
-		before, after := cmp.Or(a.Hold, core.DefaultHold), cmp.Or(b.Hold, core.DefaultHold)
-		change(d, what+" hold", &before, &after, duration)
-		change(d, what+" max hold", &a.MaxHold, &b.MaxHold, maxHold)
-	}
-	if b.Algorithm == driver.Quota {
-		before, after := cmp.Or(a.Timezone, "UTC"), cmp.Or(b.Timezone, "UTC")
-		change(d, what+" timezone", &before, &after, func(s string) string { return s })
-	}
-	change(d, what+" mode", &a.Shadow, &b.Shadow, mode)
-	change(d, what+" unit", &a.Unit, &b.Unit, unitName)
 	if a.Candidate != nil || b.Candidate != nil {
 		d.rule(what+" candidate", a.Candidate, b.Candidate)
 	}
 }
 
-func percent(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) + "%" }
-
-func mode(shadow bool) string {
-	if shadow {
-		return "shadow"
-	}
-	return "enforce"
-}
-
-func unitName(unit string) string { return cmp.Or(unit, "requests") }
-
-var defaultSubWindows = core.SlidingWindow("", core.Limit{}).Spec().SubWindows
-
-// subWindows returns the number of sub-windows of a sliding window, and zero for other algorithms.
-func (r *Rule) subWindows() int {
-	if r.Algorithm == driver.SlidingWindow {
-		return cmp.Or(r.SubWindows, defaultSubWindows)
-	}
-	return 0
-}
-
-// duration returns the text of d: "none" for zero, and "1h" in place of 1h0m0s.
-func duration(d time.Duration) string {
-	if d == 0 {
-		return "none"
-	}
-	return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(d.String())
-}
-
-// maxHold returns the text of d, and "never" for a place that is always renewed.
-func maxHold(d time.Duration) string {
-	if d == core.Never {
-		return "never"
-	}
-	return duration(d)
-}
-
 // text describes the rule without its plans and candidate: "sliding_log 500/h soft 10% unit tokens".
 func (r Rule) text() string {
-	s := r.Algorithm.String() + " " + r.Limit.String()
-	if n := r.subWindows(); n != 0 && n != defaultSubWindows {
-		s += fmt.Sprintf(" in %d sub-windows", n)
+	text, others := r.Algorithm.String()+" "+r.Limit.String(), ""
+	for i := range fields {
+		switch f := &fields[i]; {
+		case f.text == nil:
+		case f.only != 0: // before those of all algorithms
+			text += f.text(&r)
+		default:
+			others += f.text(&r)
+		}
 	}
-	if r.Hold != 0 && r.Hold != core.DefaultHold {
-		s += " hold " + duration(r.Hold)
-	}
-	if r.MaxHold != 0 {
-		s += " max hold " + maxHold(r.MaxHold)
-	}
-	if r.Timezone != "" {
-		s += " in " + r.Timezone
-	}
-	if r.Soft != 0 {
-		s += " soft " + percent(r.Soft)
-	}
-	if r.Shadow {
-		s += " shadow"
-	}
-	if r.Unit != "" {
-		s += " unit " + r.Unit
-	}
-	return s
+	return text + others
 }
 
 // text describes the override: "plan gold, second 5/s, until 2027-01-01T00:00:00Z".

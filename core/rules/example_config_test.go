@@ -20,8 +20,10 @@ func ExampleConfig() {
 	config := &rules.Config{Policies: map[string]rules.Policy{
 		"api": {
 			Rules: []rules.Rule{{
-				Name: "minute", Algorithm: driver.TokenBucket, Limit: core.PerMinute(10),
-				Plans: []rules.Plan{{Name: "pro", Limit: core.PerMinute(100)}},
+				Spec: core.Spec{
+					Name: "minute", Algorithm: driver.TokenBucket, Limit: core.PerMinute(10),
+					Plans: []core.Plan{{Name: "pro", Limit: core.PerMinute(100)}},
+				},
 			}},
 			Keys:    map[string]rules.Override{"user:7": {Plan: "pro"}},
 			Enforce: 100,

@@ -17,8 +17,8 @@ import (
 // c is invalid.
 func (c *Config) Format() ([]byte, error) {
 	file := new(mapping)
-	addSorted(file, "policies", c.Policies, 0, Policy.node)
-	addSorted(file, "routes", c.Routes, 0, text)
+	file.add("policies", sorted(c.Policies, 0, Policy.node))
+	file.add("routes", sorted(c.Routes, 0, text))
 	file.addTrue("disabled", c.Disabled)
 	data, err := yaml.Dump(file.node(0), yaml.WithLineWidth(-1), yaml.WithCompactSeqIndent(false))
 	if err != nil {
@@ -50,7 +50,12 @@ func (o Override) Format() ([]byte, error) {
 // A mapping collects the keys and values of a mapping of a file.
 type mapping []*yaml.Node
 
-func (m *mapping) add(key string, v *yaml.Node) { *m = append(*m, text(key), v) }
+// add adds a value unless it is nil.
+func (m *mapping) add(key string, v *yaml.Node) {
+	if v != nil {
+		*m = append(*m, text(key), v)
+	}
+}
 
 // addTrue adds a boolean unless it is false.
 func (m *mapping) addTrue(key string, b bool) {
@@ -59,16 +64,16 @@ func (m *mapping) addTrue(key string, b bool) {
 	}
 }
 
-// addSorted adds values as a mapping in the order of their keys, unless there are none.
-func addSorted[T any](m *mapping, key string, values map[string]T, style yaml.Style, node func(T) *yaml.Node) {
+// sorted returns values as a mapping in the order of their keys, or nil if there are none.
+func sorted[T any](values map[string]T, style yaml.Style, node func(T) *yaml.Node) *yaml.Node {
 	if len(values) == 0 {
-		return
+		return nil
 	}
 	all := new(mapping)
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		all.add(name, node(values[name]))
 	}
-	m.add(key, all.node(style))
+	return all.node(style)
 }
 
 func (m *mapping) node(style yaml.Style) *yaml.Node {
@@ -100,45 +105,14 @@ func (p Policy) node() *yaml.Node {
 		rules.Content = append(rules.Content, r.node())
 	}
 	m.add("rules", rules)
-	addSorted(m, "keys", p.Keys, 0, Override.node)
+	m.add("keys", sorted(p.Keys, 0, Override.node))
 	return m.node(0)
 }
 
 func (r *Rule) node() *yaml.Node {
 	m := new(mapping)
-	if r.Name != "" {
-		m.add("name", text(r.Name))
-	}
-	m.add("algorithm", text(r.Algorithm.String()))
-	m.add("limit", limit(r.Limit))
-	if len(r.Plans) > 0 {
-		plans := new(mapping)
-		for _, p := range r.Plans {
-			plans.add(p.Name, limit(p.Limit))
-		}
-		m.add("plans", plans.node(yaml.FlowStyle))
-	}
-	addSorted(m, "headroom", r.Headroom, yaml.FlowStyle, func(percent float64) *yaml.Node { return number("", percent) })
-	if r.Soft != 0 {
-		m.add("soft", number("", r.Soft))
-	}
-	if r.SubWindows != 0 {
-		m.add("sub_windows", number("!!int", float64(r.SubWindows)))
-	}
-	if r.Hold != 0 {
-		m.add("hold", text(duration(r.Hold)))
-	}
-	if r.MaxHold != 0 {
-		m.add("max_hold", text(duration(r.MaxHold)))
-	}
-	if r.Timezone != "" {
-		m.add("timezone", text(r.Timezone))
-	}
-	if r.Shadow {
-		m.add("mode", text("shadow"))
-	}
-	if r.Unit != "" {
-		m.add("unit", text(r.Unit))
+	for i := range fields {
+		m.add(fields[i].name, fields[i].node(r))
 	}
 	if r.Candidate != nil {
 		m.add("candidate", r.Candidate.node())
@@ -152,7 +126,7 @@ func (o Override) node() *yaml.Node {
 	if o.Plan != "" {
 		m.add("plan", text(o.Plan))
 	}
-	addSorted(m, "limits", o.Limits, yaml.FlowStyle, limit)
+	m.add("limits", sorted(o.Limits, yaml.FlowStyle, limit))
 	if !o.Until.IsZero() {
 		m.add("until", text(o.Until.UTC().Format(time.RFC3339Nano)))
 	}

@@ -46,7 +46,7 @@ routes:
 
 // Parse returns an equal Config for the result of Format.
 func TestConfig_FormatRoundTrip(t *testing.T) {
-	rule := Rule{Name: "r", Algorithm: driver.TokenBucket, Limit: core.PerSecond(1)}
+	rule := Rule{Spec: core.Spec{Name: "r", Algorithm: driver.TokenBucket, Limit: core.PerSecond(1)}}
 	with := func(change func(*Rule)) *Config {
 		r := rule
 		change(&r)
@@ -62,22 +62,22 @@ func TestConfig_FormatRoundTrip(t *testing.T) {
 	for name, c := range map[string]*Config{
 		"example": exampleConfig,
 		"off":     {Disabled: true, Policies: map[string]Policy{"off": {Disabled: true, Rules: []Rule{rule}}}},
-		"keys":    {Policies: map[string]Policy{"1": {Enforce: 0.07, Rules: []Rule{{Name: "null", Algorithm: driver.SlidingLog, Limit: core.PerDay(7)}}, Keys: keys}}},
+		"keys":    {Policies: map[string]Policy{"1": {Enforce: 0.07, Rules: []Rule{{Spec: core.Spec{Name: "null", Algorithm: driver.SlidingLog, Limit: core.PerDay(7)}}}, Keys: keys}}},
 		"limits": with(func(r *Rule) {
 			r.Limit = core.Per(1, 90*time.Microsecond).WithBurst(1)
-			r.Plans = []Plan{{"z", core.Per(7, 36*time.Hour+time.Minute)}, {"1 ", core.Per(5, 48*time.Hour)}}
+			r.Plans = []core.Plan{{Name: "z", Limit: core.Per(7, 36*time.Hour+time.Minute)}, {Name: "1 ", Limit: core.Per(5, 48*time.Hour)}}
 			r.Unit = `a "unit": #1 \ ~`
-			r.Soft, r.Candidate = 0.5, &Rule{Algorithm: driver.LeakyBucket, Limit: core.Unlimited}
+			r.Soft, r.Candidate = 0.5, &Rule{Spec: core.Spec{Algorithm: driver.LeakyBucket, Limit: core.Unlimited}}
 		}),
 		"in flight": with(func(r *Rule) {
 			r.Algorithm, r.Limit, r.Hold, r.MaxHold = driver.InFlight, core.Limit{Events: 5}, 90*time.Second, 36*time.Hour
-			r.Plans = []Plan{{"gold", core.Limit{Events: 1000}}, {"staff", core.Unlimited}}
-			r.Candidate = &Rule{Algorithm: driver.InFlight, Limit: core.Blocked, Hold: 1500 * time.Microsecond * 1001}
+			r.Plans = []core.Plan{{Name: "gold", Limit: core.Limit{Events: 1000}}, {Name: "staff", Limit: core.Unlimited}}
+			r.Candidate = &Rule{Spec: core.Spec{Algorithm: driver.InFlight, Limit: core.Blocked, Hold: 1500 * time.Microsecond * 1001}}
 		}),
 		"quota": with(func(r *Rule) {
 			r.Algorithm, r.Limit, r.Timezone = driver.Quota, core.Weekly(5), "America/Argentina/Buenos_Aires"
-			r.Plans, r.Headroom = []Plan{{"gold", core.Daily(1000)}, {"staff", core.Unlimited}}, map[string]float64{"gold": 0.5, "null": 99, "1 ": 0}
-			r.Candidate = &Rule{Algorithm: driver.Quota, Limit: core.Blocked, Timezone: "Etc/GMT+3"}
+			r.Plans, r.Headroom = []core.Plan{{Name: "gold", Limit: core.Daily(1000)}, {Name: "staff", Limit: core.Unlimited}}, map[string]float64{"gold": 0.5, "null": 99, "1 ": 0}
+			r.Candidate = &Rule{Spec: core.Spec{Algorithm: driver.Quota, Limit: core.Blocked}, Timezone: "Etc/GMT+3"}
 		}),
 		"time": {Policies: map[string]Policy{"api": {Rules: []Rule{rule}, Keys: map[string]Override{
 			"a": {Limits: map[string]core.Limit{"r": core.PerSecond(1)}, Until: time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC)},
@@ -96,14 +96,14 @@ func TestConfig_FormatRoundTrip(t *testing.T) {
 }
 
 func TestConfig_FormatInvalid(t *testing.T) {
-	rules := []Rule{{Name: "r", Algorithm: driver.SlidingLog, Limit: core.PerSecond(1)}}
+	rules := []Rule{{Spec: core.Spec{Name: "r", Algorithm: driver.SlidingLog, Limit: core.PerSecond(1)}}}
 	for name, test := range map[string]struct {
 		c    Config
 		want string
 	}{
 		"zero":         {Config{}, "config:1:1: the file has no policies"},
-		"zero rule":    {Config{Policies: map[string]Policy{"a": {Rules: []Rule{{Name: "r"}}}}}, `"none" is no algorithm`},
-		"timezone":     {Config{Policies: map[string]Policy{"a": {Rules: []Rule{{Name: "r", Algorithm: driver.Quota, Limit: core.Daily(1), Timezone: "Local"}}}}}, `"Local" differs`},
+		"zero rule":    {Config{Policies: map[string]Policy{"a": {Rules: []Rule{{Spec: core.Spec{Name: "r"}}}}}}, `"none" is no algorithm`},
+		"timezone":     {Config{Policies: map[string]Policy{"a": {Rules: []Rule{{Spec: core.Spec{Name: "r", Algorithm: driver.Quota, Limit: core.Daily(1)}, Timezone: "Local"}}}}}, `"Local" differs`},
 		"invalid key":  {Config{Policies: map[string]Policy{"a": {Rules: rules, Keys: map[string]Override{"\xff": {Limits: map[string]core.Limit{"r": core.PerSecond(1)}}}}}}, "a key must be a text"},
 		"unknown rule": {Config{Policies: map[string]Policy{"a": {Rules: rules, Keys: map[string]Override{"k": {Limits: map[string]core.Limit{"s": core.PerSecond(1)}}}}}}, `no rule "s"`},
 	} {
@@ -119,7 +119,7 @@ func TestConfig_FormatInvalid(t *testing.T) {
 func TestConfig_FormatZone(t *testing.T) {
 	until := time.Date(1890, 1, 1, 0, 0, 0, 0, time.FixedZone("LMT", 1172))
 	c := Config{Policies: map[string]Policy{"a": {
-		Rules: []Rule{{Name: "r", Algorithm: driver.SlidingLog, Limit: core.PerSecond(1)}},
+		Rules: []Rule{{Spec: core.Spec{Name: "r", Algorithm: driver.SlidingLog, Limit: core.PerSecond(1)}}},
 		Keys:  map[string]Override{"k": {Limits: map[string]core.Limit{"r": core.PerSecond(2)}, Until: until}},
 	}}}
 	data, err := c.Format()

@@ -92,7 +92,7 @@ func TestSet_Apply_RoutesInUse(t *testing.T) {
 	config := func(routes map[string]string) *rules.Config {
 		c := &rules.Config{Policies: make(map[string]rules.Policy), Routes: routes}
 		for i, name := range []string{"base", "user", "all"} {
-			rule := rules.Rule{Name: name, Algorithm: driver.TokenBucket, Limit: core.PerMinute(1000 + i)}
+			rule := rules.Rule{Spec: core.Spec{Name: name, Algorithm: driver.TokenBucket, Limit: core.PerMinute(1000 + i)}}
 			c.Policies[name] = rules.Policy{Enforce: 100, Rules: []rules.Rule{rule}}
 		}
 		return c

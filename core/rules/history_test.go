@@ -83,7 +83,7 @@ func (m *model) rules(policy, key, plan string) (all []core.Rule) {
 func hasPlan(p rules.Policy, plan string) bool {
 	return slices.ContainsFunc(p.Rules, func(r rules.Rule) bool {
 		_, ok := r.Headroom[plan]
-		return ok || slices.ContainsFunc(r.Plans, func(p rules.Plan) bool { return p.Name == plan })
+		return ok || slices.ContainsFunc(r.Plans, func(p core.Plan) bool { return p.Name == plan })
 	})
 }
 
@@ -156,7 +156,7 @@ func (m *model) rule(p rules.Policy, name string, r rules.Rule, l core.Limit, sh
 		}
 		rule = core.Quota(name, l).In(zone).Soft(r.Soft)
 	default:
-		rule = core.InFlight(name, l.Events).Hold(cmp.Or(r.Hold, core.DefaultHold)).MaxHold(r.MaxHold).Soft(r.Soft)
+		rule = core.InFlight(name, l.Events).Hold(cmp.Or(r.Hold, 30*time.Second)).MaxHold(r.MaxHold).Soft(r.Soft)
 	}
 	if r.SubWindows > 0 {
 		rule = rule.SubWindows(r.SubWindows)
@@ -199,8 +199,10 @@ func (h history) limit(a driver.Algorithm) core.Limit {
 
 func (h history) rule(name string) rules.Rule {
 	r := rules.Rule{
-		Name: name, Shadow: h.one(6), Soft: draw[float64](h, 0, 0, 50),
-		Algorithm: draw(h, driver.TokenBucket, driver.TokenBucket, driver.LeakyBucket, driver.FixedWindow, driver.SlidingLog, driver.SlidingWindow, driver.InFlight, driver.InFlight, driver.Quota, driver.Quota),
+		Spec: core.Spec{
+			Name: name, Shadow: h.one(6), Soft: draw[float64](h, 0, 0, 50),
+			Algorithm: draw(h, driver.TokenBucket, driver.TokenBucket, driver.LeakyBucket, driver.FixedWindow, driver.SlidingLog, driver.SlidingWindow, driver.InFlight, driver.InFlight, driver.Quota, driver.Quota),
+		},
 	}
 	r.Limit = h.limit(r.Algorithm)
 	switch {
@@ -215,7 +217,7 @@ func (h history) rule(name string) rules.Rule {
 	}
 	for _, plan := range []string{"gold", "free"} {
 		if h.one(2) {
-			r.Plans = append(r.Plans, rules.Plan{Name: plan, Limit: h.limit(r.Algorithm)})
+			r.Plans = append(r.Plans, core.Plan{Name: plan, Limit: h.limit(r.Algorithm)})
 		}
 		if h.one(4) {
 			if r.Headroom == nil {
@@ -400,7 +402,7 @@ func (h history) change(t *testing.T, s *rules.Set, m *model, occurred map[strin
 	t.Helper()
 	c := h.config(m)
 	if h.one(4) { // the invalid policy
-		c.Policies["d"] = rules.Policy{Enforce: 100, Rules: []rules.Rule{{Name: "r", Algorithm: driver.TokenBucket}}}
+		c.Policies["d"] = rules.Policy{Enforce: 100, Rules: []rules.Rule{{Spec: core.Spec{Name: "r", Algorithm: driver.TokenBucket}}}}
 		if err := s.Apply(c); err == nil {
 			t.Fatal("got no error for an invalid limit")
 		}

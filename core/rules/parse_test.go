@@ -32,12 +32,14 @@ var exampleConfig = &Config{
 			Enforce: 100,
 			Rules: []Rule{
 				{
-					Name: "second", Algorithm: driver.TokenBucket, Limit: core.PerSecond(10).WithBurst(20),
-					Plans: []Plan{{"gold", core.PerSecond(100)}, {"staff", core.Unlimited}, {"banned", core.Blocked}},
+					Spec: core.Spec{
+						Name: "second", Algorithm: driver.TokenBucket, Limit: core.PerSecond(10).WithBurst(20),
+						Plans: []core.Plan{{Name: "gold", Limit: core.PerSecond(100)}, {Name: "staff", Limit: core.Unlimited}, {Name: "banned", Limit: core.Blocked}},
+					},
 				},
 				{
-					Name: "hour", Algorithm: driver.SlidingLog, Limit: core.PerHour(500), Soft: 10, Shadow: true,
-					Candidate: &Rule{Algorithm: driver.SlidingWindow, Limit: core.PerHour(400), SubWindows: 30},
+					Spec:      core.Spec{Name: "hour", Algorithm: driver.SlidingLog, Limit: core.PerHour(500), Soft: 10, Shadow: true},
+					Candidate: &Rule{Spec: core.Spec{Algorithm: driver.SlidingWindow, Limit: core.PerHour(400), SubWindows: 30}},
 				},
 			},
 			Keys: map[string]Override{
@@ -49,16 +51,18 @@ var exampleConfig = &Config{
 				},
 			},
 		},
-		"login": {Enforce: 25, Rules: []Rule{{Name: "login", Algorithm: driver.SlidingWindow, Limit: core.Per(5, 15*time.Minute)}}},
+		"login": {Enforce: 25, Rules: []Rule{{Spec: core.Spec{Name: "login", Algorithm: driver.SlidingWindow, Limit: core.Per(5, 15*time.Minute)}}}},
 		"report": {Enforce: 100, Rules: []Rule{{
-			Name: "running", Algorithm: driver.InFlight, Limit: core.Limit{Events: 2},
-			Plans: []Plan{{"gold", core.Limit{Events: 10}}}, Hold: 30 * time.Second, MaxHold: time.Hour,
+			Spec: core.Spec{
+				Name: "running", Algorithm: driver.InFlight, Limit: core.Limit{Events: 2},
+				Plans: []core.Plan{{Name: "gold", Limit: core.Limit{Events: 10}}}, Hold: 30 * time.Second, MaxHold: time.Hour,
+			},
 		}}},
 		"calls": {Enforce: 100, Rules: []Rule{{
-			Name: "month", Algorithm: driver.Quota, Limit: core.Monthly(100_000), Plans: []Plan{{"pro", core.Monthly(5_000_000)}},
+			Spec:     core.Spec{Name: "month", Algorithm: driver.Quota, Limit: core.Monthly(100_000), Plans: []core.Plan{{Name: "pro", Limit: core.Monthly(5_000_000)}}},
 			Headroom: map[string]float64{"batch": 20}, Timezone: "Europe/Berlin",
 		}}},
-		"export": {Enforce: 100, Disabled: true, Rules: []Rule{{Name: "export", Algorithm: driver.FixedWindow, Limit: core.PerDay(3), Unit: "files"}}},
+		"export": {Enforce: 100, Disabled: true, Rules: []Rule{{Spec: core.Spec{Name: "export", Algorithm: driver.FixedWindow, Limit: core.PerDay(3), Unit: "files"}}}},
 	},
 	Routes: map[string]string{"POST /login": "login", "/v1/": "api"},
 }
@@ -79,7 +83,7 @@ func TestParse_JSON(t *testing.T) {
 	got, err := Parse("limits.json", []byte(in))
 	want := &Config{Name: "limits.json", Policies: map[string]Policy{"api": {
 		Enforce: 10,
-		Rules:   []Rule{{Name: "r", Algorithm: driver.SlidingLog, Limit: core.PerMinute(5)}},
+		Rules:   []Rule{{Spec: core.Spec{Name: "r", Algorithm: driver.SlidingLog, Limit: core.PerMinute(5)}}},
 		Keys:    map[string]Override{"é😀\\ud83d\\ude00\t": {Limits: map[string]core.Limit{"r": core.PerMinute(1)}}},
 	}}}
 	if err != nil || !reflect.DeepEqual(got, want) {
@@ -96,8 +100,8 @@ func TestParse_InFlight(t *testing.T) {
 		want := &Config{Name: "limits.yaml", Policies: map[string]Policy{"api": {
 			Enforce: 100,
 			Rules: []Rule{{
-				Name: "r", Algorithm: driver.InFlight, Limit: c, Plans: []Plan{{"gold", c}},
-				Candidate: &Rule{Algorithm: driver.InFlight, Limit: c},
+				Spec:      core.Spec{Name: "r", Algorithm: driver.InFlight, Limit: c, Plans: []core.Plan{{Name: "gold", Limit: c}}},
+				Candidate: &Rule{Spec: core.Spec{Algorithm: driver.InFlight, Limit: c}},
 			}},
 			Keys: map[string]Override{"k": {Limits: map[string]core.Limit{"r": c}}},
 		}}}
@@ -114,8 +118,9 @@ func TestParse_Quota(t *testing.T) {
 		want := &Config{Name: "limits.yaml", Policies: map[string]Policy{"api": {
 			Enforce: 100,
 			Rules: []Rule{{
-				Name: "r", Algorithm: driver.Quota, Limit: l, Plans: []Plan{{"pro", l}}, Soft: 10, Timezone: "Asia/Kolkata",
-				Candidate: &Rule{Algorithm: driver.Quota, Limit: l, Timezone: "UTC"},
+				Spec:      core.Spec{Name: "r", Algorithm: driver.Quota, Limit: l, Plans: []core.Plan{{Name: "pro", Limit: l}}, Soft: 10},
+				Timezone:  "Asia/Kolkata",
+				Candidate: &Rule{Spec: core.Spec{Algorithm: driver.Quota, Limit: l}, Timezone: "UTC"},
 			}},
 			Keys: map[string]Override{"k": {Limits: map[string]core.Limit{"r": l}}},
 		}}}
@@ -131,7 +136,7 @@ func TestParse_Headroom(t *testing.T) {
 	want := &Config{Name: "limits.yaml", Policies: map[string]Policy{"api": {
 		Enforce: 100,
 		Rules: []Rule{{
-			Name: "r", Algorithm: driver.TokenBucket, Limit: core.PerMinute(10), Plans: []Plan{{"pro", core.PerMinute(20)}},
+			Spec:     core.Spec{Name: "r", Algorithm: driver.TokenBucket, Limit: core.PerMinute(10), Plans: []core.Plan{{Name: "pro", Limit: core.PerMinute(20)}}},
 			Headroom: map[string]float64{"pro": 12.5, "sheddable": 20, "none": 0},
 		}},
 		Keys: map[string]Override{"k": {Plan: "sheddable"}},

@@ -37,10 +37,7 @@ var inner = unexported.Core.(interface {
 
 // hasPlan reports whether a rule of p has a plan of the name.
 func (p *Policy) hasPlan(name string) bool {
-	return slices.ContainsFunc(p.Rules, func(r Rule) bool {
-		_, ok := r.Headroom[name]
-		return ok || slices.ContainsFunc(r.Plans, func(p Plan) bool { return p.Name == name })
-	})
+	return slices.ContainsFunc(p.Rules, func(r Rule) bool { return slices.Contains(r.planNames(), name) })
 }
 
 // check returns an error if p, which is called name, cannot have the override o.
@@ -72,7 +69,7 @@ func (p *Policy) storeRules(name string) (rules []core.Rule) {
 		s.Label = r.Name
 		rules = append(rules, core.NewRule(s))
 		if r.Candidate != nil {
-			rules = append(rules, r.Candidate.build(candidateName(at)).Shadow())
+			rules = append(rules, core.NewRule(r.Candidate.spec(candidateName(at))).Shadow())
 		}
 	}
 	return rules

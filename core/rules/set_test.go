@@ -360,6 +360,8 @@ func TestSet_Apply_Errors(t *testing.T) {
 		"no configuration":          {nil, nil, "nil"},
 		"an invalid limit":          {changed(func(_ *rules.Config, api *rules.Policy) { api.Rules[1].Limit = core.Limit{} }), core.ErrInvalidRule, `policy "api": weir: rule "api.hour": limit is zero`},
 		"no algorithm":              {changed(func(_ *rules.Config, api *rules.Policy) { api.Rules[1].Algorithm = 0 }), nil, `rule "hour" has no algorithm`},
+		"a label":                   {changed(func(_ *rules.Config, api *rules.Policy) { api.Rules[1].Label = "x" }), nil, `rule "hour" has a field that is not one of configurations`},
+		"headroom in a plan":        {changed(func(_ *rules.Config, api *rules.Policy) { api.Rules[1].Plans = []core.Plan{{Name: "x", Headroom: 1}} }), nil, `rule "hour" has a field that is not one of configurations`},
 		"a candidate without one":   {changed(func(_ *rules.Config, api *rules.Policy) { api.Rules[1].Candidate = &rules.Rule{} }), nil, `rule "hour" has no algorithm`},
 		"no rules":                  {changed(func(_ *rules.Config, api *rules.Policy) { api.Rules = nil }), core.ErrInvalidRule, "are missing"},
 		"no name":                   {changed(func(_ *rules.Config, api *rules.Policy) { api.Rules[0].Name = strings.Repeat("n", 61) }), core.ErrInvalidRule, "name is 65 bytes long"},

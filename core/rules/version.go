@@ -61,6 +61,9 @@ func newVersion(set *Set, name string, config *Policy, off bool, old *policy) (*
 			if _, known := algorithmNames[r.Algorithm.String()]; !known {
 				return nil, fmt.Errorf("rule %q has no algorithm", config.Rules[i].Name)
 			}
+			if r.isForeign() {
+				return nil, fmt.Errorf("rule %q has a field that is not one of configurations", config.Rules[i].Name)
+			}
 			if err := r.checkTimezone(config.Rules[i].Name); err != nil {
 				return nil, err
 			}

@@ -1,0 +1,173 @@
+package rules
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/period"
+)
+
+// A field is a property of a rule. Parse, Format and Diff know the properties from fields alone.
+type field struct {
+	name     string // in a file
+	required bool
+	shared   bool           // a candidate has the field, too
+	only     core.Algorithm // the one that has the field; 0 if all have it
+	still    bool           // Diff leaves the field out where the algorithm changes
+	subject  string         // of Diff, after the name of the rule
+	words    string         // in the description of a rule, with a % for the value
+
+	decode func(d *decoder, v value, r *Rule) bool  // false ends the decoding of r
+	node   func(r *Rule) *yaml.Node                 // nil if the field is absent
+	diff   func(d *differ, what string, a, b *Rule) // nil if there is no difference to report
+
+	// These are nil for a field with several values.
+	set  func(to, from *Rule)
+	text func(r *Rule) string // empty for the default
+}
+
+// fields has the fields in the order of Format. A candidate, which has fields itself, is none of them.
+var fields = []field{
+	{name: "name", required: true, decode: (*decoder).name, node: nameNode},
+	single(field{name: "algorithm", required: true, shared: true, subject: " algorithm"}, algorithmCodec, func(r *Rule) *core.Algorithm { return &r.Algorithm }),
+	single(field{name: "limit", required: true, shared: true}, limitCodec, func(r *Rule) *core.Limit { return &r.Limit }),
+	{name: "plans", decode: (*decoder).plans, node: plansNode, diff: (*differ).plans},
+	{name: "headroom", decode: (*decoder).headroom, node: headroomNode, diff: (*differ).headroom},
+	single(field{name: "soft", shared: true, subject: " soft", words: " soft %"}, percentCodec, func(r *Rule) *float64 { return &r.Soft }),
+	single(field{name: "sub_windows", shared: true, only: driver.SlidingWindow, still: true, subject: " sub-windows", words: " in % sub-windows"}, countCodec, func(r *Rule) *int { return &r.SubWindows }),
+	single(field{name: "hold", shared: true, only: driver.InFlight, subject: " hold", words: " hold %"}, durationCodec, func(r *Rule) *time.Duration { return &r.Hold }),
+	single(field{name: "max_hold", shared: true, only: driver.InFlight, subject: " max hold", words: " max hold %"}, durationCodec, func(r *Rule) *time.Duration { return &r.MaxHold }),
+	single(field{name: "timezone", shared: true, only: driver.Quota, subject: " timezone", words: " in %"}, wordCodec("UTC"), func(r *Rule) *string { return &r.Timezone }),
+	single(field{name: "mode", subject: " mode", words: " %"}, modeCodec, func(r *Rule) *bool { return &r.Shadow }),
+	single(field{name: "unit", subject: " unit", words: " unit %"}, wordCodec("requests"), func(r *Rule) *string { return &r.Unit }),
+}
+
+var sharedFields, ownFields = fieldsWith(true), fieldsWith(false)
+
+func fieldsWith(shared bool) []field {
+	return slices.DeleteFunc(slices.Clone(fields), func(f field) bool { return f.shared != shared })
+}
+
+// namesOf returns the names of fields.
+func namesOf(fields []field) (names []string) {
+	for _, f := range fields {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// single returns f with its functions, for a field with one value, which at returns. A zero value is absent
+// unless f is required.
+func single[T comparable](f field, k codec[T], at func(*Rule) *T) field {
+	preset := *at(&Rule{Spec: core.NewRule(core.Spec{Algorithm: f.only}).Spec()})
+	f.decode = func(d *decoder, v value, r *Rule) bool {
+		k.decode(d, v, at(r))
+		return true
+	}
+	f.node = func(r *Rule) *yaml.Node {
+		var zero T
+		switch v := *at(r); {
+		case v == zero && !f.required:
+			return nil
+		case k.node != nil:
+			return k.node(v)
+		default:
+			return text(k.text(v))
+		}
+	}
+	f.diff = func(d *differ, what string, a, b *Rule) {
+		if f.only == 0 || f.only == b.Algorithm && (f.only == a.Algorithm || !f.still) {
+			before, after := cmp.Or(*at(a), preset), cmp.Or(*at(b), preset)
+			change(d, what+f.subject, &before, &after, k.text)
+		}
+	}
+	f.set = func(to, from *Rule) { *at(to) = *at(from) }
+	f.text = func(r *Rule) string {
+		if v := cmp.Or(*at(r), preset); v != preset && (f.only == 0 || f.only == r.Algorithm) {
+			return strings.Replace(f.words, "%", k.text(v), 1)
+		}
+		return ""
+	}
+	return f
+}
+
+// A codec reads and writes the values of fields of one type.
+type codec[T comparable] struct {
+	decode func(d *decoder, v value, to *T)
+	text   func(T) string     // for Diff
+	node   func(T) *yaml.Node // of text, if nil
+}
+
+var (
+	algorithmCodec = codec[core.Algorithm]{decode: chosen("algorithm", algorithmNames), text: core.Algorithm.String}
+	modeCodec      = codec[bool]{decode: chosen("mode", modes), text: modeOf}
+	limitCodec     = codec[core.Limit]{decode: (*decoder).limitOrNone, text: core.Limit.String, node: limit}
+	percentCodec   = codec[float64]{decode: (*decoder).percent, text: percent, node: func(f float64) *yaml.Node { return number("", f) }}
+	countCodec     = codec[int]{decode: (*decoder).count, text: strconv.Itoa, node: func(n int) *yaml.Node { return number("!!int", float64(n)) }}
+	durationCodec  = codec[time.Duration]{decode: (*decoder).duration, text: duration, node: func(t time.Duration) *yaml.Node { return text(period.Duration(t)) }}
+)
+
+// wordCodec is that of texts that are not empty. preset describes one that is absent.
+func wordCodec(preset string) codec[string] {
+	return codec[string]{decode: (*decoder).word, text: func(s string) string { return cmp.Or(s, preset) }}
+}
+
+// modes are the values of the field mode: whether a rule is a shadow rule.
+var modes = map[string]bool{"enforce": false, "shadow": true}
+
+func modeOf(shadow bool) string {
+	if shadow {
+		return "shadow"
+	}
+	return "enforce"
+}
+
+// duration returns the text of t: "none" for zero, and "never" for a place that is always renewed.
+func duration(t time.Duration) string {
+	switch t {
+	case 0:
+		return "none"
+	case core.Never:
+		return "never"
+	}
+	return period.Duration(t)
+}
+
+func percent(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) + "%" }
+
+func nameNode(r *Rule) *yaml.Node {
+	if r.Name == "" {
+		return nil
+	}
+	return text(r.Name)
+}
+
+func plansNode(r *Rule) *yaml.Node {
+	plans := new(mapping)
+	for _, p := range r.Plans {
+		plans.add(p.Name, limit(p.Limit))
+	}
+	if len(*plans) == 0 {
+		return nil
+	}
+	return plans.node(yaml.FlowStyle)
+}
+
+func (d *differ) plans(what string, a, b *Rule) {
+	each(byName(a.Plans, planName), byName(b.Plans, planName), func(name string, a, b *core.Plan) {
+		change(d, what+" plan "+name, a, b, func(p core.Plan) string { return p.Limit.String() })
+	})
+}
+
+func headroomNode(r *Rule) *yaml.Node { return sorted(r.Headroom, yaml.FlowStyle, percentCodec.node) }
+
+func (d *differ) headroom(what string, a, b *Rule) {
+	each(a.Headroom, b.Headroom, func(name string, a, b *float64) { change(d, what+" headroom "+name, a, b, percent) })
+}
