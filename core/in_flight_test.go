@@ -109,7 +109,7 @@ func TestInFlight_AllOrNone(t *testing.T) {
 		l := testkit.Limiter(t, s, core.InFlight("exports", 2), core.FixedWindow("rate", core.PerHour(5)))
 		a, b := reserve(t, l, "k"), reserve(t, l, "k")
 		d := reserve(t, l, "k").Decision()
-		if d.Allowed || d.State(1).Remaining != 3 || d.RetryAfter <= 0 || d.RetryAfter > core.DefaultHold {
+		if d.Allowed || d.State(1).Remaining != 3 || d.RetryAfter <= 0 || d.RetryAfter > defaultHold {
 			t.Fatalf("got %v", d)
 		}
 		if st := d.State(0); !st.Estimate || st.RetryAfter != d.RetryAfter || st.Window != d.RetryAfter {
@@ -211,7 +211,7 @@ func TestInFlight_Estimate(t *testing.T) {
 		}
 		testkit.Must(t, l.Replace(core.InFlight("exports", 1), core.InFlight("long", 1).Hold(time.Hour).Shadow()))
 		d = reserve(t, l, "k").Decision()
-		if d.RetryAfter != d.State(0).RetryAfter || d.RetryAfter > core.DefaultHold || !d.State(1).Estimate {
+		if d.RetryAfter != d.State(0).RetryAfter || d.RetryAfter > defaultHold || !d.State(1).Estimate {
 			t.Errorf("got %v with %+v, want the estimate of the enforced rule", d, d.State(1))
 		}
 		testkit.Must(t, r.Release(t.Context()))
@@ -385,7 +385,7 @@ func TestInFlight_Local(t *testing.T) {
 		if synctest.Wait(); goroutines() != before || left(t, l, "k") != 2 {
 			t.Errorf("got %d goroutines more, and %d places left", goroutines()-before, left(t, l, "k"))
 		}
-		if d, err := l.Peek(t.Context(), "k"); err != nil || d.State(0).ResetAfter != core.DefaultHold {
+		if d, err := l.Peek(t.Context(), "k"); err != nil || d.State(0).ResetAfter != defaultHold {
 			t.Errorf("got %v, %v", d, err)
 		}
 		testkit.Must(t, r.Release(t.Context()))

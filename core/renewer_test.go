@@ -58,7 +58,7 @@ func TestReservation_Release_EndedContext(t *testing.T) {
 				if err := c.end(r, ctx); !errors.Is(err, c.want) || left(t, l, "k") != c.left {
 					t.Errorf("got %v, and %d places left", err, left(t, l, "k"))
 				}
-				time.Sleep(core.DefaultHold + time.Second)
+				time.Sleep(defaultHold + time.Second)
 				if left(t, l, "k") != 1 {
 					t.Error("the place is taken for ever")
 				}
@@ -120,7 +120,7 @@ func TestReservation_Lost_HangingStore(t *testing.T) {
 					for _, r := range held {
 						<-r.Lost()
 					}
-					if took := time.Since(begun); took > core.DefaultHold+100*time.Millisecond {
+					if took := time.Since(begun); took > defaultHold+100*time.Millisecond {
 						t.Errorf("the last event has noticed after %v that it has lost its place", took)
 					}
 					s.hangs.Store(false)

@@ -59,7 +59,7 @@ type Spec struct {
 	SubWindows int
 
 	// Hold is the length of the lease of a place of an [InFlight], which package core renews after a third of
-	// it or a little later: whole microseconds from 1 s to 24 h, by default [DefaultHold]. With a short lease,
+	// it or a little later: whole microseconds from 1 s to 24 h, by default 30 s. With a short lease,
 	// the places of a crashed process are soon free. With a long one, events keep their places while the
 	// Store is slow or down. Rules with different leases have different states, like those of different
 	// periods (see [Rule]).
@@ -160,8 +160,7 @@ const (
 
 const (
 	defaultSubWindows = 60
-	// DefaultHold is the lease of a place of [InFlight].
-	DefaultHold = 30 * time.Second
+	defaultHold       = 30 * time.Second
 )
 
 // complete replaces the fields of s that have another default than zero.
@@ -170,7 +169,7 @@ func (s *Spec) complete() {
 	case driver.SlidingWindow:
 		s.SubWindows = cmp.Or(s.SubWindows, defaultSubWindows)
 	case driver.InFlight:
-		s.Hold = cmp.Or(s.Hold, DefaultHold)
+		s.Hold = cmp.Or(s.Hold, defaultHold)
 	}
 }
 
@@ -260,7 +259,7 @@ func (s *Spec) text(p *Plan) string {
 	if s.Algorithm == driver.SlidingWindow && s.SubWindows != defaultSubWindows {
 		fmt.Fprintf(&b, " in %d sub-windows", s.SubWindows)
 	}
-	if s.Algorithm == driver.InFlight && s.Hold != DefaultHold {
+	if s.Algorithm == driver.InFlight && s.Hold != defaultHold {
 		b.WriteString(" hold " + period.Duration(s.Hold))
 	}
 	if s.Location != nil {

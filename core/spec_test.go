@@ -12,6 +12,9 @@ import (
 	"github.com/weir-go/weir/core/memstore"
 )
 
+// defaultHold is the lease of a place of an InFlight without another one.
+const defaultHold = 30 * time.Second
+
 // New reports the field of a Spec that is invalid, and why.
 func TestNewRule_Invalid(t *testing.T) {
 	of := func(a core.Algorithm, change func(*core.Spec)) core.Rule {
@@ -81,7 +84,7 @@ func TestNewRule_Defaults(t *testing.T) {
 	}{
 		{core.Spec{Name: "r", Algorithm: core.AlgorithmTokenBucket, Limit: core.PerMinute(5)}, core.TokenBucket("r", core.PerMinute(5))},
 		{core.Spec{Name: "r", Algorithm: core.AlgorithmSlidingWindow, Limit: core.PerMinute(5)}, core.SlidingWindow("r", core.PerMinute(5)).SubWindows(60)},
-		{core.Spec{Name: "r", Algorithm: core.AlgorithmInFlight, Limit: core.Limit{Events: 5}}, core.InFlight("r", 5).Hold(core.DefaultHold)},
+		{core.Spec{Name: "r", Algorithm: core.AlgorithmInFlight, Limit: core.Limit{Events: 5}}, core.InFlight("r", 5).Hold(defaultHold)},
 		{core.Spec{Name: "r", Algorithm: core.AlgorithmQuota, Limit: core.Monthly(5)}, core.Quota("r", core.Monthly(5)).In(nil)},
 	} {
 		rule := core.NewRule(c.spec)
