@@ -77,6 +77,6 @@ var faults = []fault{
 	},
 	{
 		"the place of a request that is not served stays taken", "core/gate/in_flight.go",
-		"if end := rec.places(); end != nil {\n\t\tend()", "if end := rec.places(); end != nil {\n\t\t_ = end", "core/gate ^TestInFlight",
+		"if end := places(rec); end != nil {\n\t\tend()", "if end := places(rec); end != nil {\n\t\t_ = end", "core/gate ^TestInFlight",
 	},
 }
