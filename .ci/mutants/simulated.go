@@ -50,7 +50,7 @@ var simulated = []fault{
 		"case b.confirmed < 1000:", simulation},
 	{"the breaker does not open", "core/failover/breaker.go",
 		"\tif lost || (dead || sick) &&",
-		"\tif false && (dead || sick) &&", simulation},
+		"\tif false && (lost || dead || sick) &&", simulation},
 	{"a part that is down is an outage", "core/failover/breaker.go",
 		"\tif lost || (dead || sick) && !answers {",
 		"\tif lost || (dead || sick) && (answers || !answers) {", simulation},
