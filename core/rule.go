@@ -73,9 +73,8 @@ func SlidingLog(name string, l Limit) Rule {
 }
 
 // SlidingWindow returns a rule that admits at most l.Events in any span of l.Per, like
-// [SlidingLog]. It counts the events of each sub-window, so it stores no more than
-// 60 numbers, however large the limit is. [Spec.SubWindows] is another number.
-// l.Burst must be zero or l.Events.
+// [SlidingLog]. It counts the events of each sub-window, so it stores no more than 60 numbers, however
+// large the limit is. [Spec.SubWindows] is another number. l.Burst must be zero or l.Events.
 //
 // A sub-window is counted in full until it lies completely outside the window, so an event is
 // counted for l.Per plus at most one sub-window. RetryAfter can therefore be longer than l.Per: up to

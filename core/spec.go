@@ -53,9 +53,9 @@ type Spec struct {
 	// event.
 	Soft float64
 
-	// SubWindows is the number of sub-windows of a [SlidingWindow], 1 to 120, by default 60.
-	// With 120, a limit per minute has sub-windows of 0.5 s. More sub-windows make the
-	// rule less strict, its state larger, and Redis slower for costs above 1.
+	// SubWindows is the number of sub-windows of a [SlidingWindow], 1 to 120, by default 60. With 120, a
+	// limit per minute has sub-windows of 0.5 s. More sub-windows make the rule less strict, its state
+	// larger, and Redis slower for costs above 1.
 	SubWindows int
 
 	// Hold is the length of the lease of a place of an [InFlight], which package core renews after a third of

@@ -26,7 +26,8 @@ import (
 //
 // With another status than 429, the [Problem] has the type about:blank and the title of the status.
 // Its detail, its violated policies, Retry-After and all other header fields stay the same; a 401 has
-// WWW-Authenticate, too. OnDenied of an adapter chooses its own status. f is called concurrently. DeniedStatus panics if f is nil.
+// WWW-Authenticate, too. OnDenied of an adapter chooses its own status. f is called concurrently.
+// DeniedStatus panics if f is nil.
 func DeniedStatus(f func(d core.Decision) int) Option {
 	argument.NotNil("gate: DeniedStatus", "function", f)
 	return option(func(o *options) { o.deniedStatus = f })

@@ -96,7 +96,7 @@ func (w *early) decide(ctx context.Context, cost, i int) (last *record, rejectio
 func (w *early) charge() (admitted bool) {
 	known := w.known[w.charged:]
 	peek := hasQueue(known)
-	w.failed = w.chargeEach(w.rec, w.r.Context(), known, func(a *core.Ask) {
+	w.failed = w.chargeEach(w.r.Context(), w.rec, known, func(a *core.Ask) {
 		a.Peek = peek
 		inner.AttemptUnlessDenied(a)
 	})
@@ -121,7 +121,7 @@ func (w *early) charge() (admitted bool) {
 
 // chargeEach charges known with rec, each at least 1: a cost of zero must not make a request free if it has no
 // other key. If mark is not nil, it changes the copies of known that are charged.
-func (w *early) chargeEach(rec *record, ctx context.Context, known []core.Ask, mark func(*core.Ask)) error {
+func (w *early) chargeEach(ctx context.Context, rec *record, known []core.Ask, mark func(*core.Ask)) error {
 	charged := slices.Clone(known)
 	for i := range charged {
 		if charged[i].Peek = false; mark != nil {
@@ -218,19 +218,21 @@ func (w *early) chargeWithoutKey(missing error) error {
 	if w.e.Decision = (core.Decision{}); len(all) == 0 {
 		return nil
 	}
-	if err := w.chargeEach(w.rec, ctx, all, nil); err != nil {
+	if err := w.chargeEach(ctx, w.rec, all, nil); err != nil {
 		return err
 	}
 	d := w.e.Decision
 	if len(known) > 0 && len(all) > len(known) && deniesOnly(&d, len(known)) {
 		again := newRecord(w.rec.original, w.rec.gate)
-		err := w.chargeEach(again, ctx, known, inner.Attempt)
+		err := w.chargeEach(ctx, again, known, inner.Attempt)
 		d, w.e.Decision = w.e.Decision, d
 		if err != nil {
 			return err
 		}
 		endPlaces(again)
 	}
-	w.rec.gate.exhausted.addFrom(w.rec.gate.asks, known, &d, true)
+	if len(known) > 0 { // otherwise the gate may have no other key, and no set
+		w.rec.gate.exhausted.addFrom(w.rec.gate.asks, known, &d, true)
+	}
 	return nil
 }

@@ -64,6 +64,11 @@ func ExposeHeaders() Option {
 // versions is a set of HeaderVersions: bit v stands for version v.
 type versions uint8
 
+const (
+	draft  versions = 1 << IETFDraft
+	legacy versions = 1 << XRateLimit
+)
+
 func (s versions) has(v HeaderVersion) bool { return s>>v&1 != 0 }
 
 // Names in the canonical form of http.Header. HTTP ignores the case.
@@ -166,7 +171,7 @@ func ownVersions(option *versions) versions {
 	if option != nil {
 		return *option
 	}
-	return 1 << IETFDraft
+	return draft
 }
 
 // versions returns the versions that describe the decision of rec.
@@ -210,14 +215,10 @@ func (rec *record) writeFields(h http.Header, d *core.Decision) {
 	if rec.outer != nil {
 		v = rec.versions()
 	}
-	if v == 1<<IETFDraft { // of nearly all gates
-		rec.writeDraft(h, d)
-		return
-	}
-	if v.has(IETFDraft) {
+	if v&draft != 0 {
 		rec.writeDraft(h, d)
 	}
-	if v.has(XRateLimit) {
+	if v&legacy != 0 {
 		rec.writeLegacy(h, d)
 	}
 }

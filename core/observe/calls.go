@@ -28,8 +28,8 @@ func (c *calls) add(took time.Duration) {
 	c.sum.Add(int64(took))
 }
 
-// Calls are the times of the calls of the Store behind, if it uses a network ([driver.Description] has a Deadline). For
-// other stores they are zero, because to read the clock would take longer than the call. A call that a
+// Calls are the times of the calls of the Store behind, if it uses a network: if its [driver.Description]
+// has a Deadline. For other stores they are zero, because to read the clock would take longer than the call. A call that a
 // cache has answered counts, too, and so do calls of Adjust, such as the renewals of a core.InFlight.
 type Calls struct {
 	Count   uint64        // calls whose time was measured
