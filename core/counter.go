@@ -10,18 +10,18 @@ import (
 // counterOf is a counter of a rule, and the Observer that it belongs to.
 type counterOf struct {
 	observer driver.Observer
-	counter  driver.Counter
+	count    func(driver.Observation)
 }
 
 // counter returns the counter of r for the Observer o. It remembers that of the latest Observer, and
 // an application has few.
-func (r *definition) counter(o driver.Observer) driver.Counter {
+func (r *definition) counter(o driver.Observer) func(driver.Observation) {
 	known := r.counted.Load()
 	if known == nil || known.observer != o {
 		known = &counterOf{o, o.Counter(r.spec.Name, r.plan.Name)}
 		r.counted.Store(known)
 	}
-	return known.counter
+	return known.count
 }
 
 // An attempt says which decisions about an ask are not the last one about their event. The Observer
@@ -74,7 +74,7 @@ func (e *event) observe(asks []Ask, d *Decision, err error) {
 				n.Decision = driver.Allowed
 			}
 		}
-		lines[i].rule.d.counter(o).Count(n)
+		lines[i].rule.d.counter(o)(n)
 	}
 }
 

@@ -50,8 +50,19 @@ func (d *definition) ready() error {
 
 // compile sets d.compiled, d.elastic and d.plans, or returns an error.
 func (d *definition) compile() error {
+	if err := d.spec.check(); err != nil {
+		return err
+	}
 	of := d.spec.definition(&d.plan)
-	if err := cmp.Or(d.spec.check(), of.Check(), d.spec.checkElastic()); err != nil {
+	of.Text = d.spec.text(&d.plan)
+	var c *driver.Compiled
+	var err error
+	if of.Always != 0 {
+		err = of.Check()
+	} else {
+		c, err = of.Compile()
+	}
+	if err = cmp.Or(err, d.spec.checkElastic()); err != nil {
 		return err
 	}
 	if n := len(d.spec.Plans); n > 0 {
@@ -59,19 +70,13 @@ func (d *definition) compile() error {
 		s.Plans = nil
 		d.ofPlans, d.plans = &s, make([]atomic.Pointer[definition], n)
 	}
-	if of.Always != 0 {
-		return nil
-	}
-	of.Text = d.spec.text(&d.plan)
-	c, err := of.Compile()
-	if err == nil && d.spec.isElastic() {
+	if c != nil && d.spec.isElastic() {
 		d.elastic, err = newElastic(d, c)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		d.compiled = c
 	}
-	d.compiled = c
-	return nil
+	return err
 }
 
 // sameLimit reports whether d and o, two definitions of one name, are equal. Their plans may have different

@@ -32,8 +32,8 @@ func newElastic(d *definition, c *driver.Compiled) (*elastic, error) {
 	for i := range e.rules {
 		p.Limit = d.plan.Limit.times(1 + (d.spec.UpTo-1)*float64(i+1)/elasticSteps)
 		of := s.definition(&p)
-		of.Text = s.text(&p)
-		compiled, err := of.CompileLike(c)
+		of.Text, of.Like = s.text(&p), c
+		compiled, err := of.Compile()
 		var invalid *RuleError
 		if errors.As(err, &invalid) {
 			return nil, s.invalid("elastic", fmt.Sprintf("is too far: %s %s", invalid.Field, invalid.Reason))

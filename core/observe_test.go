@@ -32,8 +32,20 @@ func (o *observer) add(text string) {
 	o.counts[text]++
 }
 
-func (o *observer) Counter(rule, plan string) driver.Counter { return counter{o, rule + "/" + plan} }
-func (o *observer) Logger() *slog.Logger                     { return slog.New(slog.NewTextHandler(&o.log, nil)) }
+func (o *observer) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(&o.log, nil)) }
+
+func (o *observer) Counter(rule, plan string) func(driver.Observation) {
+	return func(n driver.Observation) {
+		text := rule + "/" + plan + " " + n.Key
+		if n.Result != 0 {
+			text += " " + n.Result.String()
+		}
+		if n.Decision != 0 {
+			text += " = " + n.Decision.String()
+		}
+		o.add(text)
+	}
+}
 
 func (o *observer) Ask(peek bool) {
 	if peek {
@@ -41,22 +53,6 @@ func (o *observer) Ask(peek bool) {
 	} else {
 		o.add("attempt")
 	}
-}
-
-type counter struct {
-	o    *observer
-	name string
-}
-
-func (c counter) Count(n driver.Observation) {
-	text := c.name + " " + n.Key
-	if n.Result != 0 {
-		text += " " + n.Result.String()
-	}
-	if n.Decision != 0 {
-		text += " = " + n.Decision.String()
-	}
-	c.o.add(text)
 }
 
 func TestObserver(t *testing.T) {

@@ -207,10 +207,13 @@ func (s *Spec) check() error {
 
 // checkText returns an error if text is not empty and could not be the name of a rule.
 func (s *Spec) checkText(field, text string) error {
-	as := driver.Definition{Name: text, Algorithm: driver.TokenBucket, Events: 1, Per: time.Second}
-	var err *RuleError
-	if text != "" && errors.As(as.Check(), &err) {
-		return s.invalid(field, err.Reason)
+	if text == "" {
+		return nil
+	}
+	err := driver.Definition{Name: text, Algorithm: driver.TokenBucket, Events: 1, Per: time.Second}.Check()
+	var of *RuleError
+	if errors.As(err, &of) {
+		return s.invalid(field, of.Reason)
 	}
 	return nil
 }

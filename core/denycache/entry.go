@@ -72,10 +72,10 @@ func newDenial(c *driver.Charge, sent, maxAge int64) (d denial, ok bool) {
 // maxDelay returns the longest time for which the event of c may be held, in microseconds. Only
 // a leaky bucket holds events.
 func maxDelay(c *driver.Charge) int64 {
-	if c.Rule.Algorithm != driver.LeakyBucket {
+	if c.Rule.Algorithm != driver.LeakyBucket || c.MaxDelay == 0 {
 		return driver.Never
 	}
-	return c.MaxDelayMicros()
+	return c.MaxDelay.Microseconds()
 }
 
 // covers reports whether d denies an event of cost under rule, and the Verdict on that event can be

@@ -22,7 +22,7 @@ type bucket struct {
 	burst int64 // capacity in tokens
 	extra int64 // the part of burst that a soft limit adds
 	unit  Span  // the time in which one token refills
-	full  Span  // the time in which the bucket refills; after CompileLike, up to one unit longer than burst tokens
+	full  Span  // the time in which the bucket refills; of a rule like another one, up to one unit longer than burst tokens
 	most  Span  // the part of full that may be in use; less than full if a plan leaves headroom
 	queue bool  // a leaky bucket: an admitted event is delayed until all earlier events have drained
 
@@ -144,14 +144,14 @@ func (s Span) ceil() int64 {
 }
 
 // price returns the time in which n tokens refill; n may be above burst. The result is at most
-// Horizon plus one microsecond, which is longer than any bucket takes to refill. (Horizon is not.)
+// horizon plus one microsecond, which is longer than any bucket takes to refill. (horizon is not.)
 func (b *bucket) price(n int64) Span {
 	if n <= b.burst {
 		return b.span(n)
 	}
 	n = min(n, maxCount+1)
-	if exceeds(n, b.num, b.den, Horizon) {
-		return Span{Horizon + 1, 0}
+	if exceeds(n, b.num, b.den, horizon) {
+		return Span{horizon + 1, 0}
 	}
 	return b.exact(n)
 }
@@ -185,7 +185,7 @@ func (b *bucket) decide(c *Charge, s State, now int64) (_ State, changed bool) {
 	used, moved := b.used(s, now)
 	cost, maxDelay := int64(c.Cost), int64(Never)
 	if b.queue {
-		maxDelay = c.MaxDelayMicros()
+		maxDelay = c.maxDelay()
 	}
 	after, fits := b.fits(used, cost, maxDelay)
 	v := &c.Verdict
@@ -219,8 +219,8 @@ func (b *bucket) spend(used Span, now, cost int64) State {
 
 func (b *bucket) debit(_ State, r Reading, now, n int64) State {
 	used := b.add(r.Used, b.price(n))
-	if used.Micros >= Horizon {
-		used = Span{Horizon, 0}
+	if used.Micros >= horizon {
+		used = Span{horizon, 0}
 	}
 	return b.at(used, now)
 }
@@ -249,7 +249,7 @@ func (b *bucket) undo(s State, r Reading, now, n int64, m Receipt) State {
 		return s
 	}
 	m, back := b.convert(m), b.price(n)
-	if counted := b.sub(Span{Horizon, 0}, m.Used); counted.less(back) { // see debit
+	if counted := b.sub(Span{horizon, 0}, m.Used); counted.less(back) { // see debit
 		back = counted
 	}
 	if b.queue {

@@ -79,8 +79,8 @@ func (c *Charge) asked() int64 {
 	return 1
 }
 
-// MaxDelayMicros returns the longest accepted delay in microseconds. [Never] means no bound.
-func (c *Charge) MaxDelayMicros() int64 {
+// maxDelay returns the longest accepted delay in microseconds. [Never] means no bound.
+func (c *Charge) maxDelay() int64 {
 	if c.MaxDelay == 0 || !c.Op.Asks() {
 		return Never
 	}
@@ -94,7 +94,7 @@ func (c *Charge) Read(s State, now int64) (r Reading) {
 }
 
 // Fits reports whether the rule of c admits c, given the Reading r. c must be a Spend or Peek.
-func (c *Charge) Fits(r *Reading) bool { return c.Rule.fits(r, int64(c.Cost), c.MaxDelayMicros()) }
+func (c *Charge) Fits(r *Reading) bool { return c.Rule.fits(r, int64(c.Cost), c.maxDelay()) }
 
 // Commit applies c, a Spend or Peek, to s. r is the Reading of s at now. admitted reports whether
 // the charges of all enforced rules fit. A Store must call Commit for denied decisions, too,
@@ -169,7 +169,7 @@ func (c *Charge) answerAt(s State, now int64) {
 // Answer sets the Verdict from r. For a Spend or Peek, r is the Reading before the charge, and
 // admitted is the argument of Commit. For the ops of Adjust, r is the Reading after the charge.
 func (c *Charge) Answer(r *Reading, admitted bool) {
-	c.Rule.verdict(&c.Verdict, r, c.asked(), c.MaxDelayMicros(), admitted && c.Op == Spend)
+	c.Rule.verdict(&c.Verdict, r, c.asked(), c.maxDelay(), admitted && c.Op == Spend)
 	if !c.Op.Asks() {
 		c.Verdict.Allowed, c.Verdict.RetryAfter, c.Verdict.Soft = true, 0, false
 	}

@@ -9,21 +9,31 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-func TestCharge_MaxDelayMicros(t *testing.T) {
+// MaxDelay is rounded down to microseconds, and 0 is no bound.
+func TestCharge_MaxDelay(t *testing.T) {
+	queue := compile(t, driver.Definition{Name: "r", Algorithm: driver.LeakyBucket, Events: 1_000_000, Per: time.Second, Burst: 10_000_000})
 	for _, c := range []struct {
 		op    driver.Op
 		delay time.Duration
-		want  int64
+		ahead int // events, each of which takes a microsecond
+		want  bool
 	}{
-		{driver.Spend, 0, driver.Never},
-		{driver.Peek, 1999, 1},
-		{driver.Spend, 1, 0},
-		{driver.Spend, time.Second, 1_000_000},
-		{driver.Debit, time.Second, driver.Never},
+		{driver.Spend, 0, 2_000_000, true},
+		{driver.Peek, 1999, 1, true},
+		{driver.Peek, 1999, 2, false},
+		{driver.Spend, 1, 0, true},
+		{driver.Spend, 1, 1, false},
+		{driver.Spend, time.Second, 1_000_000, true},
+		{driver.Spend, time.Second, 1_000_001, false},
 	} {
-		charge := driver.Charge{Op: c.op, MaxDelay: c.delay, Cost: 7}
-		if got := charge.MaxDelayMicros(); got != c.want {
-			t.Errorf("op %d with %v: got %d, expected %d", c.op, c.delay, got, c.want)
+		k := key{rule: queue}
+		if c.ahead > 0 {
+			k.spend(c.ahead, start)
+		}
+		charge := driver.Charge{Rule: queue, Op: c.op, MaxDelay: c.delay, Cost: 1}
+		r := charge.Read(k.state, start)
+		if got := charge.Fits(&r); got != c.want {
+			t.Errorf("op %d with %v behind %d: got %v, expected %v", c.op, c.delay, c.ahead, got, c.want)
 		}
 	}
 }

@@ -42,9 +42,9 @@ type Constants struct {
 	Extra     int64 // the part of Capacity that a soft limit adds
 
 	// Bucket: the times in which one event, the whole bucket and its Headroom refill, and their
-	// Denominator.
+	// Denominator, at least 1. A debt is at most 100 years of 366 days long.
 	Unit, Full, Headroom Span
-	Denominator          int64
+	Denominator          int64 // zero for other algorithms
 
 	// Window, log or places.
 	Period    int64 // in microseconds; of an in-flight rule, Hold
@@ -105,15 +105,6 @@ func (c *Compiled) Divide(n int) *Compiled {
 		return c.Divide(n) // another goroutine has divided c meanwhile
 	}
 	return d.part
-}
-
-// Price returns the time in which a bucket refills n >= 0 events: at most [Horizon] plus one
-// microsecond, which is longer than any bucket takes. For other algorithms, Price returns zero.
-func (c *Compiled) Price(n int64) Span {
-	if b, ok := c.engine.(*bucket); ok {
-		return b.price(n)
-	}
-	return Span{}
 }
 
 // ExpiresAt returns the time from which s means the same as the zero State, or zero if s is the

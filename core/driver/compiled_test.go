@@ -102,7 +102,7 @@ func TestCompiled_ID(t *testing.T) {
 func TestCompiled_StateName(t *testing.T) {
 	base := compile(t, driver.Definition{Name: "api", Algorithm: driver.TokenBucket, Events: 100, Per: time.Minute})
 	part := base.Divide(7)
-	size, err := driver.Definition{Name: "api", Algorithm: driver.TokenBucket, Events: 250, Per: time.Minute}.CompileLike(base)
+	size, err := driver.Definition{Name: "api", Algorithm: driver.TokenBucket, Events: 250, Per: time.Minute, Like: base}.Compile()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,13 +162,14 @@ func TestDefinition_Equal_Invalid(t *testing.T) {
 	}
 }
 
-func TestDefinition_CompileLike_AnotherLength(t *testing.T) {
+func TestDefinition_Like_AnotherLength(t *testing.T) {
 	base := compile(t, driver.Definition{Name: "r", Algorithm: driver.SlidingWindow, Events: 5, Per: time.Minute, SubWindows: 60})
 	for _, d := range []driver.Definition{
 		{Name: "r", Algorithm: driver.SlidingWindow, Events: 5, Per: time.Hour, SubWindows: 60},
 		{Name: "r", Algorithm: driver.SlidingWindow, Events: 5, Per: time.Minute, SubWindows: 10},
 	} {
-		if c, err := d.CompileLike(base); err == nil {
+		d.Like = base
+		if c, err := d.Compile(); err == nil {
 			t.Errorf("got %v for another length than that of %v", c, base)
 		}
 	}
@@ -193,16 +194,16 @@ func TestCompiled_String(t *testing.T) {
 func TestCompiled_Price(t *testing.T) {
 	for _, c := range rules(t) {
 		d, k := c.Definition, c.Constants
+		if !d.Algorithm.IsBucket() {
+			continue
+		}
 		for _, n := range []int64{0, 1, 2, 3, 10, k.Capacity, k.Capacity + 1, 1_000_000, 1<<48 - 1, 1 << 48, math.MaxInt64} {
 			want := new(big.Rat).SetFrac64(d.Per.Microseconds(), int64(d.Events))
-			switch want.Mul(want, new(big.Rat).SetInt64(min(n, 1<<48))); {
-			case !d.Algorithm.IsBucket():
-				want.SetInt64(0)
-			case want.Cmp(new(big.Rat).SetInt64(driver.Horizon+1)) >= 0:
+			if want.Mul(want, new(big.Rat).SetInt64(min(n, 1<<48))); want.Cmp(new(big.Rat).SetInt64(driver.Horizon+1)) >= 0 {
 				want.SetInt64(driver.Horizon + 1)
 			}
 			s := c.Price(n)
-			got := new(big.Rat).SetFrac64(s.Frac, max(1, k.Denominator))
+			got := new(big.Rat).SetFrac64(s.Frac, k.Denominator)
 			if got.Add(got, new(big.Rat).SetInt64(s.Micros)); got.Cmp(want) != 0 {
 				t.Errorf("%+v: got %v for %d events, expected %v", d, got, n, want)
 			}

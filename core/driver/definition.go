@@ -35,6 +35,15 @@ type Definition struct {
 	// 24 h. Other algorithms: zero.
 	Hold time.Duration
 
+	// Like, unless nil, is a rule of the same Algorithm and length that this one shares all States with, although
+	// its limit is another one, such as the rule without Spare of a size of an elastic rule. Compile then adds a
+	// fraction of an event to the capacity of a bucket, so that it fills up in the same time as a bucket of
+	// Like. The fraction alone admits no event. A State that was written under one of the rules is then never
+	// reduced when it is read under the other rule. Otherwise a caller that can make the limit change would
+	// gain tokens with every change. (Above a million events a second, the caller still gains tokens with a
+	// change, but fewer than the bucket refills in one microsecond.)
+	Like *Compiled
+
 	Text string // describes the rule in messages; if empty, they contain its algorithm, name and limit
 
 	inherited fill // the fill time of the bucket of which this one is a part or a size; else zero
@@ -60,9 +69,9 @@ const (
 	minHold, maxHold = time.Second, 24 * time.Hour
 )
 
-// Horizon is the longest span of a limit, in microseconds: 100 years. It keeps every time below
+// horizon is the longest span of a limit, in microseconds: 100 years. It keeps every time below
 // 2^53, the range in which the doubles of Lua are exact, until the year 2155.
-const Horizon = 100 * 366 * 24 * int64(time.Hour/time.Microsecond)
+const horizon = 100 * 366 * 24 * int64(time.Hour/time.Microsecond)
 
 // Reasons why a limit cannot be enforced exactly.
 const (
@@ -71,16 +80,8 @@ const (
 	tooFull = "has more than 1000 places"
 )
 
-// Compile returns the compiled rule, or a *[RuleError] if d is invalid.
-func (d Definition) Compile() (*Compiled, error) {
-	if err := d.fault(); err != nil {
-		return nil, err
-	}
-	return d.compile(), nil
-}
-
 // Check returns a *[RuleError] if d is invalid: that of Compile, or if Always is set, that of d with any valid
-// limit.
+// limit. It does not check Like.
 func (d Definition) Check() error {
 	if d.Always != 0 && d.Events == 0 && d.Per == 0 && d.Calendar == 0 && d.Burst == 0 {
 		d.Always, d.Events = 0, 1
@@ -96,6 +97,35 @@ func (d Definition) Check() error {
 		return err
 	}
 	return nil
+}
+
+// Compile returns the compiled rule, or a *[RuleError] if d is invalid.
+func (d Definition) Compile() (*Compiled, error) {
+	if d.Like != nil && d.Like.Algorithm.IsBucket() {
+		d.inherited = d.Like.fillTime()
+	}
+	if err := d.fault(); err != nil {
+		return nil, err
+	}
+	c := d.compile()
+	if d.Like == nil {
+		return c, nil
+	}
+	if d.Algorithm != d.Like.Algorithm {
+		return nil, d.invalid("algorithm", "is not that of "+d.Like.String())
+	}
+	if d.length() != d.Like.Definition.length() {
+		return nil, d.invalid("limit", "has another period or other sub-windows than "+d.Like.String())
+	}
+	if like, ok := d.Like.engine.(*bucket); ok {
+		b := c.engine.(*bucket)
+		if !b.fillLike(fill{like.full, like.den}) { // of a part, it may be longer than d.inherited
+			return nil, d.invalid("limit", tooMany)
+		}
+		b.leave(d.left())
+		c = newCompiled(d, b)
+	}
+	return c, nil
 }
 
 // compile compiles d, which must be valid.
@@ -131,50 +161,17 @@ func (d *Definition) fault() *RuleError {
 		return d.invalid("limit", tooMany)
 	case d.Algorithm == InFlight && capacity+extra > maxPlaces:
 		return d.invalid("limit", tooFull)
-	case d.Algorithm.IsBucket() && exceeds(capacity+extra, d.Per.Microseconds(), int64(d.Events), Horizon):
+	case d.Algorithm.IsBucket() && exceeds(capacity+extra, d.Per.Microseconds(), int64(d.Events), horizon):
 		return d.invalid("limit", tooLong)
 	}
 	return nil
-}
-
-// CompileLike compiles d, which must have the Algorithm of base, and for windows and logs also its
-// period and sub-windows. The limit may be another one. It adds a fraction of an event to the
-// capacity of a bucket, so that the bucket fills up in the same time as a bucket of base. The
-// fraction alone admits no event. A State that was written under one of the rules is then never
-// reduced when it is read under the other rule. Otherwise a caller that can make the limit change
-// would gain tokens with every change. (Above a million events a second, the caller still gains
-// tokens with a change, but fewer than the bucket refills in one microsecond.)
-func (d Definition) CompileLike(base *Compiled) (*Compiled, error) {
-	like, isBucket := base.engine.(*bucket)
-	if isBucket {
-		d.inherited = base.Definition.fillTime()
-	}
-	c, err := d.Compile()
-	if err != nil {
-		return nil, err
-	}
-	if d.Algorithm != base.Algorithm {
-		return nil, d.invalid("algorithm", "is not that of "+base.String())
-	}
-	if d.length() != base.Definition.length() {
-		return nil, d.invalid("limit", "has another period or other sub-windows than "+base.String())
-	}
-	if isBucket {
-		b := c.engine.(*bucket)
-		if !b.fillLike(fill{like.full, like.den}) { // of a part, it may be longer than d.inherited
-			return nil, d.invalid("limit", tooMany)
-		}
-		b.leave(d.left())
-		c = newCompiled(d, b)
-	}
-	return c, nil
 }
 
 // divide returns the compiled rule with one n-th of the limit of d, as described in
 // [github.com/weir-go/weir/core.Rule.Divide], or nil if d cannot be divided.
 func (d Definition) divide(n int) *Compiled {
 	least := d
-	least.Text, least.Events, least.Burst = "", max(1, d.Events/n), 0
+	least.Text, least.Events, least.Burst, least.Like = "", max(1, d.Events/n), 0, nil
 	exact := least
 	if d.Algorithm.IsBucket() {
 		least.inherited = d.fillTime()
@@ -211,10 +208,10 @@ func (d Definition) String() string {
 	return fmt.Sprintf("%s %q of %d in %s, burst %d", d.Algorithm, d.Name, d.Events, per, d.capacity())
 }
 
-// Equal reports whether d and o define the same rule. It ignores their Text.
+// Equal reports whether d and o define the same rule. It ignores their Text and Like.
 func (d Definition) Equal(o Definition) bool {
 	d.Burst, o.Burst = d.capacity(), o.capacity()
-	d.Text, o.Text = "", ""
+	d.Text, o.Text, d.Like, o.Like = "", "", nil, nil
 	same := d.length() == o.length()
 	d.inherited, o.inherited = fill{}, fill{}
 	return same && d == o
@@ -262,7 +259,7 @@ func (d *Definition) check() *RuleError {
 		return d.invalid("per", fmt.Sprintf("is %v, not positive", d.Per))
 	case d.Per%time.Microsecond != 0:
 		return d.invalid("per", "is not a whole number of microseconds")
-	case d.Per.Microseconds() > Horizon:
+	case d.Per.Microseconds() > horizon:
 		return d.invalid("per", tooLong)
 	case d.Burst < 0:
 		return d.invalid("burst", fmt.Sprintf("is %d, negative", d.Burst))

@@ -164,8 +164,8 @@ func TestDefinition_Equal(t *testing.T) {
 	}
 }
 
-// Package storetest compares the rules that CompileLike returns with the oracle.
-func TestDefinition_CompileLike_Faults(t *testing.T) {
+// Package storetest compares rules that are like others with the oracle.
+func TestDefinition_Like_Faults(t *testing.T) {
 	bucket, window := valid(driver.TokenBucket), valid(driver.FixedWindow)
 	quick, slow := bucket, bucket
 	quick.Events, quick.Per = 1<<31-1, time.Microsecond
@@ -180,14 +180,17 @@ func TestDefinition_CompileLike_Faults(t *testing.T) {
 		{"a rule of another algorithm", window, bucket, "algorithm"},
 	} {
 		var got *driver.RuleError
-		if compiled, err := c.d.CompileLike(compile(t, c.base)); compiled != nil || !errors.As(err, &got) || got.Field != c.field || got.Category != driver.ErrInvalidRule {
+		c.d.Like = compile(t, c.base)
+		if compiled, err := c.d.Compile(); compiled != nil || !errors.As(err, &got) || got.Field != c.field || got.Category != driver.ErrInvalidRule {
 			t.Errorf("%s: got %v and %v, expected a fault of the field %s", c.name, compiled, err, c.field)
 		}
 	}
 	other := window
 	other.Events = 30
-	if c, err := other.CompileLike(compile(t, window)); err != nil || c.Constants != compile(t, other).Constants {
-		t.Errorf("got %+v and %v of a window, expected the rule that Compile returns", c, err)
+	alone := compile(t, other)
+	other.Like = compile(t, window)
+	if c, err := other.Compile(); err != nil || c.Constants != alone.Constants {
+		t.Errorf("got %+v and %v of a window like another one, expected that alone", c, err)
 	}
 }
 

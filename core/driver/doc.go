@@ -23,7 +23,29 @@
 //	}
 //
 // Package core/storetest contains a complete store of less than a hundred lines, and the
-// conformance suite that every store must pass.
+// conformance suite that every store must pass. Its store compares and sets bytes, as one on a database does.
+//
+// # A store on a database
+//
+// A store of several processes, on an SQL database for example, needs one row for the Key and the
+// [Compiled.ID] of a charge, with the bytes of the [State] and the time from which the row may be deleted
+// ([Compiled.ExpiresAt]). A decision takes two round trips:
+//
+//   - One reads the rows of all charges, and the time of the database. No row is the zero State, and
+//     [State.UnmarshalBinary] makes a State of the bytes. The store then does what is written above.
+//   - The other writes the new States in one transaction, if all rows still have the bytes that were read. It
+//     is not necessary if no State has changed.
+//
+// If a row has other bytes, nothing is written, and the store begins again with the charges as they were: with
+// the zero Receipt of a Spend or Debit, and with AtMost with the Cost of the call ([SetCost]). It may give up
+// after some attempts. An error of the database, and giving up, are an error that wraps [ErrUnavailable]; the
+// end of ctx is the error of ctx. If it is not known whether the transaction was committed, the store must not
+// repeat it, because a charge counts at most once.
+//
+// Such a store embeds a [Namespace]. It implements [Prober] if the database can be readable without being
+// writable, and tells its deadline in a [Description], if it has one.
+//
+// # Other stores
 //
 // A store that can change only one State at a time must apply the charges one after the other. If a
 // later charge does not fit, the store must undo the earlier charges. It needs its own [Receipt]

@@ -1,6 +1,9 @@
 package driver
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"errors"
+)
 
 // The zero State is encoded as no bytes. Any other State has one encoding, a version followed by
 // unsigned varints: for a bucket or fixed window, its time, amount and debt; for each run of a log, the
@@ -13,7 +16,9 @@ const (
 )
 
 // maxTime is the latest time in a State: the latest time of a clock plus the longest limit.
-const maxTime = 1<<53 - 1 + Horizon
+const maxTime = 1<<53 - 1 + horizon
+
+var errCorrupt = errors.New("weir: corrupt state")
 
 // AppendBinary implements encoding.BinaryAppender. The zero State has no bytes. The error is nil.
 func (s State) AppendBinary(b []byte) ([]byte, error) {
@@ -46,7 +51,7 @@ func (s State) AppendBinary(b []byte) ([]byte, error) {
 func (s State) MarshalBinary() ([]byte, error) { return s.AppendBinary(nil) }
 
 // UnmarshalBinary implements encoding.BinaryUnmarshaler. If b is not the encoding of a State that a
-// rule could have written, it returns an [ErrCorruptState] and leaves s unchanged. The Store must
+// rule could have written, it returns an error and leaves s unchanged. The Store must
 // then use the zero State or return an error. b need not be trusted: no op on a decoded State
 // panics or overflows. UnmarshalBinary does not keep b.
 func (s *State) UnmarshalBinary(b []byte) error {
@@ -64,7 +69,7 @@ func (s *State) UnmarshalBinary(b []byte) error {
 		next = d.places()
 	}
 	if d.failed || next == (State{}) {
-		return ErrCorruptState
+		return errCorrupt
 	}
 	*s = next
 	return nil
@@ -92,7 +97,7 @@ func (d *decoder) words() State {
 		d.failed = true
 	}
 	owed := Span{s.Time - s.Debt, s.Amount}
-	if s.Debt != 0 && (!Span{}.less(owed) || Span{Horizon, 0}.less(owed)) {
+	if s.Debt != 0 && (!Span{}.less(owed) || Span{horizon, 0}.less(owed)) {
 		d.failed = true
 	}
 	return s

@@ -3,7 +3,6 @@ package driver_test
 import (
 	"encoding"
 	"encoding/binary"
-	"errors"
 	"math"
 	"testing"
 	"time"
@@ -146,8 +145,8 @@ func TestState_UnmarshalBinary_Corrupt(t *testing.T) {
 		k := key{rule: c}
 		k.spend(3, start)
 		before := k.state
-		if err := k.state.UnmarshalBinary(b); !errors.Is(err, driver.ErrCorruptState) || k.state != before {
-			t.Errorf("%s, %x: got %v and %+v, expected %v and the State unchanged", name, b, err, k.state, driver.ErrCorruptState)
+		if err := k.state.UnmarshalBinary(b); err == nil || k.state != before {
+			t.Errorf("%s, %x: got %v and %+v, expected an error and the State unchanged", name, b, err, k.state)
 		}
 	}
 	k := key{rule: c}
@@ -182,8 +181,8 @@ func FuzzState_UnmarshalBinary(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, now, cost int64) {
 		var s driver.State
 		if err := s.UnmarshalBinary(b); err != nil {
-			if !errors.Is(err, driver.ErrCorruptState) || s != (driver.State{}) {
-				t.Fatalf("got %v and %+v, expected %v and an unchanged State", err, s, driver.ErrCorruptState)
+			if err == nil || s != (driver.State{}) {
+				t.Fatalf("got %v and %+v, expected an error and an unchanged State", err, s)
 			}
 			return
 		}

@@ -7,24 +7,21 @@ import (
 
 // Categories of errors, for errors.Is. Package core exports some of them under the same names.
 var (
-	// ErrUnavailable reports that the Store could not decide in time, or at all.
+	// ErrUnavailable reports that the Store could not decide in time, or at all. If several decisions share
+	// a round trip, its error can have a method RoundTrip() uint64 with a number of it, or 0: package
+	// failover then counts the errors of one round trip as one failure.
 	ErrUnavailable = errors.New("weir: store unavailable")
 	// ErrOverloaded reports that a decision waited for too many others to be decided in time. Nothing was
 	// charged, except perhaps on another server, if the keys are on several. The error is an
 	// ErrUnavailable, too. Package failover calls its backup, and does not count the error as a failure of
 	// the Store.
 	ErrOverloaded = errors.New("weir: store overloaded")
-	// ErrFailClosed reports that the Store could not decide about a rule that is configured to fail
-	// closed. The error is an ErrUnavailable, too.
-	ErrFailClosed = errors.New("weir: fail closed")
 	// ErrInvalidCharge reports more charges than a Store can take together. Nothing was charged.
 	ErrInvalidCharge = errors.New("weir: invalid charge")
 	// ErrInvalidRule reports an invalid rule. The error is a *RuleError if it is about one rule.
 	ErrInvalidRule = errors.New("weir: invalid rule")
 	// ErrRuleConflict reports different rules with one name. The error is a *RuleError.
 	ErrRuleConflict = errors.New("weir: conflicting rule")
-	// ErrCorruptState reports bytes that are not a State.
-	ErrCorruptState = errors.New("weir: corrupt state")
 )
 
 // A RuleError describes a field of a rule that is invalid or in conflict.

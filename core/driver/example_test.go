@@ -255,13 +255,12 @@ func ExampleMeasurer() {
 // printer is an Observer that prints the decisions of each rule.
 type printer struct{ slow }
 
-func (p printer) Counter(rule, plan string) driver.Counter { return line{rule, plan} }
-func (p printer) Ask(bool)                                 {}
-func (p printer) Logger() *slog.Logger                     { return slog.Default() }
+func (p printer) Ask(bool)             {}
+func (p printer) Logger() *slog.Logger { return slog.Default() }
 
-type line struct{ rule, plan string }
-
-func (l line) Count(o driver.Observation) { fmt.Printf("%s %q %v\n", l.rule, l.plan, o.Result) }
+func (p printer) Counter(rule, plan string) func(driver.Observation) {
+	return func(o driver.Observation) { fmt.Printf("%s %q %v\n", rule, plan, o.Result) }
+}
 
 // A Limiter tells its decisions to a Store that is an Observer.
 func ExampleObserver() {

@@ -169,11 +169,11 @@ func TestCompiled_Lasting(t *testing.T) {
 }
 
 // A rule for fewer events reads the places that were taken under the other rule.
-func TestInFlight_CompileLike(t *testing.T) {
+func TestInFlight_Like(t *testing.T) {
 	large := inFlight(t, 5)
 	d := large.Definition
-	d.Events, d.Plan = 2, "small"
-	small, err := d.CompileLike(large)
+	d.Events, d.Plan, d.Like = 2, "small", large
+	small, err := d.Compile()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestInFlight_CompileLike(t *testing.T) {
 		t.Errorf("4 places of 2 are taken: got %+v, expected a denial until the third has lapsed", v)
 	}
 	d.Hold = time.Minute
-	if other, err := d.CompileLike(large); err == nil {
+	if other, err := d.Compile(); err == nil {
 		t.Errorf("got %v for another Hold than that of %v", other, large)
 	}
 }
@@ -217,14 +217,14 @@ func TestInFlight_Size(t *testing.T) {
 		taken = append(taken, m)
 	}
 	large := k.state.Size()
-	if k.state.Count() != 1000 || k.state.Coarsen() != k.state {
+	if k.state.Amount != 1000 || k.state.Coarsen() != k.state {
 		t.Errorf("got %+v of Coarsen, expected %+v", k.state.Coarsen(), k.state)
 	}
 	for i, m := range taken[:999] {
 		k.do(driver.Charge{Op: driver.Undo, Cost: 1, Receipt: m}, start+int64(i))
 	}
-	if got := k.state.Size(); got > large/20 || k.state.Count() != 1 {
-		t.Errorf("got %d bytes for %d places, expected at most %d for 1", got, k.state.Count(), large/20)
+	if got := k.state.Size(); got > large/20 || k.state.Amount != 1 {
+		t.Errorf("got %d bytes for %d places, expected at most %d for 1", got, k.state.Amount, large/20)
 	}
 	if k.do(driver.Charge{Op: driver.Undo, Cost: 1, Receipt: taken[999]}, start); k.state != (driver.State{}) {
 		t.Errorf("got %+v without a place, expected the zero State", k.state)

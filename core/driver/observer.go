@@ -12,17 +12,13 @@ import (
 // concurrently, and must return quickly.
 type Observer interface {
 	Store
-	// Counter returns the counter of a rule and a plan. Package core keeps it for the rule.
-	Counter(rule, plan string) Counter
+	// Counter returns the function that counts the decisions of a rule in a plan. Package core keeps it for
+	// the rule.
+	Counter(rule, plan string) func(Observation)
 	// Ask counts a decision that is not an event: a Peek, or an attempt of a Wait or of a gate.
 	Ask(peek bool)
 	// Logger returns the log for warnings of limiters.
 	Logger() *slog.Logger
-}
-
-// A Counter counts the decisions of one rule in one plan.
-type Counter interface {
-	Count(o Observation)
 }
 
 // An Observation is the part of a decision that belongs to one rule.
@@ -58,7 +54,8 @@ func (r Result) String() string {
 }
 
 // A Measurer is a part of a Store that reports figures about itself. Stores of one kind must report
-// the same Names in the same order.
+// the same Names in the same order. To a part with a method LogTo(*slog.Logger), package observe also gives
+// its log, for changes of the state of the part.
 type Measurer interface {
 	Measures() []Measure
 }
@@ -70,10 +67,4 @@ type Measure struct {
 	Unit  string // in the notation of UCUM, as OpenTelemetry uses it: "s", "By", "{key}"
 	Total bool   // a count since the store was made; otherwise a present value
 	Value float64
-}
-
-// A Logging is a part of a Store that logs changes of its state.
-type Logging interface {
-	// LogTo sets the log, which is none at first.
-	LogTo(*slog.Logger)
 }

@@ -25,15 +25,6 @@ func (s State) Size() int {
 	return sliceSize + runSize*cap(*s.log)
 }
 
-// Count returns the number of events or places that s remembers, including those that no longer count. It is
-// zero for the State of a bucket or a fixed window.
-func (s State) Count() int64 {
-	if s.log == nil {
-		return 0
-	}
-	return s.Amount
-}
-
 // Coarsen reduces the State of a sliding algorithm to about half of its memory, by joining pairs of
 // event times into the later one. Events may then count longer, never shorter. If the last Spend or
 // Debit made s grow, the new State is no larger than s was before. Other States do not change, such as

@@ -123,9 +123,9 @@ func TestState_Coarsen(t *testing.T) {
 			if coarse.spend(1, now); rng.IntN(10) > 0 {
 				continue
 			}
-			count := coarse.state.Count()
-			if coarse.state = coarse.state.Coarsen(); coarse.state.Count() != count {
-				t.Fatalf("got %d events, expected %d", coarse.state.Count(), count)
+			count := coarse.state.Amount
+			if coarse.state = coarse.state.Coarsen(); coarse.state.Amount != count {
+				t.Fatalf("got %d events, expected %d", coarse.state.Amount, count)
 			}
 			if count > 2 && coarse.state.Size() > before {
 				t.Fatalf("got %d bytes, expected at most %d", coarse.state.Size(), before)
@@ -157,8 +157,8 @@ func TestState_Coarsen_AfterGrowth(t *testing.T) {
 		if k.spend(1, start+int64(n)); n < 2 || k.state.Size() == before {
 			continue
 		}
-		if got := k.state.Coarsen(); got.Size() > before || got.Count() != int64(n)+1 {
-			t.Errorf("got %d bytes and %d events, expected at most %d and %d", got.Size(), got.Count(), before, n+1)
+		if got := k.state.Coarsen(); got.Size() > before || got.Amount != int64(n)+1 {
+			t.Errorf("got %d bytes and %d events, expected at most %d and %d", got.Size(), got.Amount, before, n+1)
 		}
 		k = key{rule: c} // the argument of Coarsen must not be used again
 		for i := range n + 1 {
@@ -186,8 +186,8 @@ func TestState_Coarsen_Others(t *testing.T) {
 	for _, c := range rules(t) {
 		if k := (key{rule: c}); !c.Algorithm.IsBucket() && c.Algorithm != driver.FixedWindow && c.Algorithm != driver.Quota {
 			continue
-		} else if k.spend(1, start); k.state.Coarsen() != k.state || k.state.Size() != 0 || k.state.Count() != 0 {
-			t.Errorf("%v: got %+v of %d bytes with %d events, expected %+v without either", c, k.state.Coarsen(), k.state.Size(), k.state.Count(), k.state)
+		} else if k.spend(1, start); k.state.Coarsen() != k.state || k.state.Size() != 0 {
+			t.Errorf("%v: got %+v of %d bytes expected %+v without memory", c, k.state.Coarsen(), k.state.Size(), k.state)
 		}
 	}
 }

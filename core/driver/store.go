@@ -54,11 +54,3 @@ func Probe(ctx context.Context, s Store, charges []Charge) error {
 	}
 	return s.Take(ctx, charges)
 }
-
-// A SharedError is an error of decisions that shared a round trip. Package failover counts it as one
-// failure of the store, and not as one for each decision.
-type SharedError interface {
-	error
-	// RoundTrip returns a number of the round trip, or 0 if no other decision shared it.
-	RoundTrip() uint64
-}

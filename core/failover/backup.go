@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 )
 
@@ -165,7 +166,7 @@ const (
 	FailOpen
 )
 
-var errClosed = fmt.Errorf("%w: %w: the primary is away", driver.ErrUnavailable, driver.ErrFailClosed)
+var errClosed = fmt.Errorf("%w: %w: the primary is away", core.ErrUnavailable, core.ErrFailClosed)
 
 // Take implements [driver.Store].
 func (a Answer) Take(_ context.Context, charges []driver.Charge) error {

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/weir-go/weir/core/driver"
 )
 
 // A State is the state of the circuit breaker, which determines the store that decides.
@@ -42,7 +40,7 @@ func (s State) String() string {
 
 const (
 	// The breaker opens after maxConsecutive failures in a row. Calls that fail with one round trip are
-	// one failure (driver.SharedError).
+	// one failure (see isNew).
 	maxConsecutive = 5
 	// Fewer than maxUnprobed failures in a row open the breaker only if probes have failed, too: a part of the primary
 	// may be down, for example a node of a Cluster.
@@ -162,7 +160,7 @@ func (b *breaker) startWindow(now time.Duration) {
 // isNew reports whether cause is the first error of its round trip. A lost reply that fails many
 // calls is a single failure.
 func (b *breaker) isNew(cause error) bool {
-	var shared driver.SharedError
+	var shared interface{ RoundTrip() uint64 }
 	if !errors.As(cause, &shared) || shared.RoundTrip() == 0 {
 		return true
 	}

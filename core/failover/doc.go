@@ -76,7 +76,7 @@
 // A call of the primary fails if it exceeds the deadline, panics, or returns core.ErrUnavailable or
 // an unknown error, because a Store may return network errors unchanged. Errors about the call
 // itself, such as [driver.ErrInvalidCharge], are returned to the caller and are not failures. Calls
-// that fail because they shared a lost round trip count as one failure ([driver.SharedError]). After a
+// that fail because they shared a lost round trip count as one failure ([driver.ErrUnavailable]). After a
 // [driver.ErrOverloaded], the backup decides, but the breaker does not count it: the primary is busy.
 //
 // If the context of a call ends first, the call returns the error of the context. The call counts

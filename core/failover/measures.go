@@ -28,7 +28,7 @@ func (s *Store) Measures() []driver.Measure {
 	}
 }
 
-// LogTo implements [driver.Logging]. Each change that [OnChange] would report is logged at level Warn as
+// LogTo sets the log: see [driver.Measurer]. Each change that [OnChange] would report is logged at level Warn as
 // "weir: the store has changed", with the attributes from, to and error. It must be called before the
 // Store is used.
 func (s *Store) LogTo(log *slog.Logger) {

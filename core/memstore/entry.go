@@ -38,12 +38,12 @@ func (e *entry) fillRatio(now int64) uint64 {
 	if e.idle(now) {
 		return 0
 	}
-	count := e.state.Count()
-	switch {
-	case count > 2 || e.rule.Algorithm.IsBucket() || e.rule.Algorithm == driver.InFlight:
+	if e.rule.Algorithm.IsBucket() || e.rule.Algorithm == driver.InFlight {
 		return exhausted
-	case count == 0:
-		count = (&driver.Charge{Rule: e.rule, Cost: 1}).Read(e.state, e.time(now)).Count
+	}
+	count := (&driver.Charge{Rule: e.rule, Cost: 1}).Read(e.state, e.time(now)).Count
+	if isLog := e.state.Size() > 0; isLog && count > 2 {
+		return exhausted
 	}
 	return ratio(uint64(count), uint64(e.rule.Constants.Capacity))
 }

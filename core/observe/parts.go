@@ -21,7 +21,7 @@ type part struct {
 
 // add adds p, if it reports measures, and makes it log to log, unless that is nil.
 func (s *parts) add(role string, p any, log *slog.Logger) {
-	if l, ok := p.(driver.Logging); ok && log != nil {
+	if l, ok := p.(interface{ LogTo(*slog.Logger) }); ok && log != nil {
 		l.LogTo(log)
 	}
 	if m, ok := p.(driver.Measurer); ok {

@@ -65,7 +65,7 @@ func (s *series) snapshot() []Series {
 	return all
 }
 
-// A counter counts the decisions of one rule in one plan. It implements [driver.Counter].
+// A counter counts the decisions of one rule in one plan. Its method count is for [driver.Observer].
 type counter struct {
 	name    name
 	store   *Store
@@ -80,8 +80,8 @@ type decided struct {
 	alone, rules, decisions counts
 }
 
-// Count implements [driver.Counter].
-func (c *counter) Count(o driver.Observation) {
+// count counts the result of the rule, and that of the decision if it is counted for this rule.
+func (c *counter) count(o driver.Observation) {
 	random := rand.Uint32()
 	d := c.counts.at(random)
 	if o.Result == o.Decision {

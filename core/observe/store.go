@@ -129,7 +129,9 @@ func (s *Store) Describe() driver.Description {
 }
 
 // Counter implements [driver.Observer].
-func (s *Store) Counter(rule, plan string) driver.Counter { return s.series.counter(rule, plan) }
+func (s *Store) Counter(rule, plan string) func(driver.Observation) {
+	return s.series.counter(rule, plan).count
+}
 
 // Ask implements [driver.Observer].
 func (s *Store) Ask(peek bool) {

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"fmt"
+	"math/bits"
 	"strconv"
 	"time"
 
@@ -46,6 +47,8 @@ const (
 	maxCount = 1<<48 - 1
 	// maxPlaces is the largest number of places of an in-flight rule, see driver.Definition.
 	maxPlaces = 1000
+	// horizon is the longest debt of a bucket in microseconds, see driver.Constants.
+	horizon = 100 * 366 * 24 * 3600 * 1_000_000
 )
 
 var algorithms = [...]algorithm{
@@ -70,7 +73,8 @@ func algorithmOf(a driver.Algorithm) *algorithm {
 const bucketDelay = 3
 
 func bucketArguments(r *driver.Compiled, cost int64) []any {
-	k, span := r.Constants, r.Price(cost)
+	k := &r.Constants
+	span := price(k, cost)
 	delay := integer(-1)
 	if k.Algorithm == driver.LeakyBucket {
 		delay = integer(maxInteger)
@@ -84,15 +88,27 @@ func bucketArguments(r *driver.Compiled, cost int64) []any {
 		args = append(args, integer(span.Frac), integer(k.Full.Frac))
 	}
 	if headroom {
-		most := r.Price(k.Capacity)
+		most := price(k, k.Capacity)
 		args = append(args, integer(most.Micros), integer(most.Frac))
 	}
 	return args
 }
 
+// price returns the time in which n events of a bucket refill, at most horizon plus one microsecond, which is
+// longer than any bucket takes.
+func price(k *driver.Constants, n int64) driver.Span {
+	hi, lo := bits.Mul64(uint64(n), uint64(k.Unit.Frac))
+	carry, frac := bits.Div64(hi, lo, uint64(k.Denominator)) // Frac is below Denominator, so carry is below n
+	hi, lo = bits.Mul64(uint64(n), uint64(k.Unit.Micros))
+	if lo += carry; hi > 0 || lo < carry || lo > horizon {
+		return driver.Span{Micros: horizon + 1}
+	}
+	return driver.Span{Micros: int64(lo), Frac: int64(frac)}
+}
+
 func readBucket(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {
 	used := driver.Span{Micros: n[0], Frac: n[1]}
-	return driver.Reading{Used: used}, used.Frac < k.Denominator && used.Micros <= driver.Horizon
+	return driver.Reading{Used: used}, used.Frac < k.Denominator && used.Micros <= horizon
 }
 
 func fixedWindowArguments(r *driver.Compiled, cost int64) []any {

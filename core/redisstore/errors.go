@@ -37,7 +37,7 @@ func (e *Error) Error() string {
 // Unwrap returns core.ErrUnavailable and the cause.
 func (e *Error) Unwrap() []error { return []error{driver.ErrUnavailable, e.Cause} }
 
-// RoundTrip implements [driver.SharedError].
+// RoundTrip returns the number of the round trip that other decisions shared, or 0: see [driver.ErrUnavailable].
 func (e *Error) RoundTrip() uint64 { return e.roundTrip }
 
 // A sharedError is the error of all requests of a round trip.

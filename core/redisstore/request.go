@@ -84,8 +84,8 @@ func (e *executor) newRequest(c *call) *request {
 		charge := &c.charges[i]
 		a := algorithmOf(charge.Rule.Algorithm)
 		args := chargeArguments{library: a.library, op: opArgument(charge), algorithm: e.arguments.of(charge), maxDelay: driver.Never}
-		if a.queue {
-			args.maxDelay = charge.MaxDelayMicros()
+		if a.queue && charge.Op.Asks() && charge.MaxDelay > 0 {
+			args.maxDelay = charge.MaxDelay.Microseconds()
 		}
 		if charge.Op == driver.Undo || charge.Op == driver.Renew {
 			args.receipt = receiptArguments(charge.Receipt, &charge.Rule.Constants)

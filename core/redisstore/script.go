@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-
-	"github.com/weir-go/weir/core/driver"
 )
 
 //go:embed lua/*.lua
@@ -79,7 +77,7 @@ var constants = strings.NewReplacer(
 	"MAX_INTEGER", strconv.FormatInt(maxInteger, 10),
 	"MAX_COUNT", strconv.FormatInt(maxCount, 10),
 	"MAX_PLACES", strconv.FormatInt(maxPlaces, 10),
-	"HORIZON", strconv.FormatInt(driver.Horizon, 10),
+	"HORIZON", strconv.FormatInt(horizon, 10),
 )
 
 // numbered reports whether the scripts for a verb and a set of libraries take places, whose number is an argument.

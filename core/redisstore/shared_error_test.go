@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 )
@@ -60,7 +59,7 @@ func TestError_RoundTrip_noReply(t *testing.T) {
 	wg.Wait()
 	var first uint64
 	for i, err := range errs {
-		var shared driver.SharedError
+		var shared interface{ RoundTrip() uint64 }
 		if !errors.As(err, &shared) || shared.RoundTrip() == 0 || !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("the error is %v, want that of a round trip", err)
 		}

@@ -28,7 +28,7 @@ func (s *Set) Measures() []driver.Measure {
 	)
 }
 
-// LogTo implements [driver.Logging]. Each new configuration is logged at level Info as "weir: new
+// LogTo sets the log: see [driver.Measurer]. Each new configuration is logged at level Info as "weir: new
 // configuration", with the attributes previous, version and changes, the number of differences. Errors
 // go to this log, in place of slog.Default, unless there is an [OnError]. It must be called before the
 // Set is used concurrently.

@@ -60,7 +60,8 @@ func (c catalog) enlarge(base *oracle.Rule, upTo float64) (all []*oracle.Rule) {
 		enlarged, d := *base, c[base].Definition
 		d.Events = int(float64(d.Events) * factor)
 		d.Burst = int(float64(d.Burst) * float64(d.Events) / float64(base.Events))
-		compiled, err := d.CompileLike(c[base])
+		d.Like = c[base]
+		compiled, err := d.Compile()
 		if err != nil {
 			continue
 		}

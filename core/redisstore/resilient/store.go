@@ -80,7 +80,9 @@ func (s *Store) Observer() *observe.Store { return s.observed }
 func (s *Store) Describe() driver.Description { return s.observed.Describe() }
 
 // Counter implements [driver.Observer].
-func (s *Store) Counter(rule, plan string) driver.Counter { return s.observed.Counter(rule, plan) }
+func (s *Store) Counter(rule, plan string) func(driver.Observation) {
+	return s.observed.Counter(rule, plan)
+}
 
 // Ask implements [driver.Observer].
 func (s *Store) Ask(peek bool) { s.observed.Ask(peek) }

@@ -105,19 +105,18 @@ func priced(r *driver.Compiled, n []int64) (int64, bool) {
 		}
 		rest = rest[2:]
 	}
-	if headroom && (driver.Span{Micros: rest[0], Frac: rest[1]}) != r.Price(k.Capacity) {
+	unit := units(k.Unit, k.Denominator)
+	if headroom && units(driver.Span{Micros: rest[0], Frac: rest[1]}, k.Denominator).Cmp(new(big.Int).Mul(unit, big.NewInt(k.Capacity))) != 0 {
 		return 0, false
 	}
 	if price == k.Unit {
 		return 1, true
 	}
-	cost := new(big.Int).Div(units(price, k.Denominator), units(k.Unit, k.Denominator)).Int64()
-	for c := max(1, cost-1); c <= cost+1; c++ { // a price may be rounded
-		if r.Price(c) == price {
-			return c, true
-		}
+	cost, remainder := new(big.Int).DivMod(units(price, k.Denominator), unit, new(big.Int))
+	if price.Micros == 100*366*24*3600*1e6+1 { // of all costs that are more than any bucket holds
+		return cost.Int64() + 1, true
 	}
-	return 0, false
+	return cost.Int64(), remainder.Sign() == 0
 }
 
 // units returns s in parts of 1/denominator us.
