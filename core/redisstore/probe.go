@@ -59,5 +59,6 @@ func probeRule(r *driver.Compiled) (*driver.Compiled, error) {
 		d.Algorithm = driver.FixedWindow
 	}
 	d.Events, d.Burst, d.Per, d.Calendar, d.SubWindows, d.Shadow = 1_000_000, 0, time.Second/2, 0, min(d.SubWindows, 1), false
+	d.Like = nil
 	return d.Compile()
 }
