@@ -64,7 +64,7 @@ func TestStore_ProbeKeys(t *testing.T) {
 				coarse := core.SlidingWindow("coarse", core.PerDay(10)).SubWindows(1)
 				charges := slices.Concat(peeks(l, identities...), peeks(testkit.Limiter(t, s, rules[3:]...), identities[0]), peeks(testkit.Limiter(t, s, coarse), identities[1]))
 				size, err := driver.Definition{
-					Name: "size", Algorithm: driver.TokenBucket, Events: 20, Per: time.Hour, Like: testkit.Compiled(core.TokenBucket("size", core.PerHour(10))),
+					Name: "size", Algorithm: driver.FixedWindow, Events: 20, Per: time.Hour, Like: testkit.Compiled(core.FixedWindow("size", core.PerHour(10))),
 				}.Compile()
 				testkit.Must(t, err)
 				charges = append(charges, driver.Charge{Key: identities[0], Rule: size, Op: driver.Peek, Cost: 1})
