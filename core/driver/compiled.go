@@ -108,7 +108,8 @@ func (c *Compiled) Divide(n int) *Compiled {
 }
 
 // ExpiresAt returns the time from which s means the same as the zero State, or zero if s is the
-// zero State. From then on a Store may forget s. A Store that counts whole seconds must round up.
+// zero State. From then on a Store whose clock does not step back may forget s. It is the same for all rules
+// with one ID. A Store that counts whole seconds must round up.
 func (c *Compiled) ExpiresAt(s State) int64 { return c.engine.expiresAt(s) }
 
 // Given the receipt m of a charge, Keep returns a receipt for an Undo of all but cost units of it.

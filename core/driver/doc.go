@@ -27,23 +27,28 @@
 //
 // # A store on a database
 //
-// A store of several processes, on an SQL database for example, needs one row for the Key and the
-// [Compiled.ID] of a charge, with the bytes of the [State] and the time from which the row may be deleted
-// ([Compiled.ExpiresAt]). A decision takes two round trips:
+// A store of several processes, on an SQL database for example, needs a table with the Key of a charge as bytes,
+// the [Compiled.ID] of its rule as a signed integer of 64 bits, the bytes of the [State], and the time after
+// which the row may be deleted ([Compiled.ExpiresAt]). Key and ID are the primary key. A call has two steps:
 //
-//   - One reads the rows of all charges, and the time of the database. No row is the zero State, and
-//     [State.UnmarshalBinary] makes a State of the bytes. The store then does what is written above.
-//   - The other writes the new States in one transaction, if all rows still have the bytes that were read. It
-//     is not necessary if no State has changed.
+//   - The first reads the rows of all charges, and the time of the database. No row is the zero State, whose
+//     encoding has no bytes; [State.UnmarshalBinary] makes a State of the bytes. The store then does what is
+//     written above. (After Apply, which does not say whether it changed the State, compare the bytes.)
+//   - The second writes the new States in one transaction, if these rows still have the bytes that were
+//     read, or still do not exist. A zero State deletes its row. Rows whose State has not changed need no check,
+//     and without a change there is no second step. If rows are locked, lock them in the order of the primary key.
 //
 // If a row has other bytes, nothing is written, and the store begins again with the charges as they were: with
-// the zero Receipt of a Spend or Debit, and with AtMost with the Cost of the call ([SetCost]). It may give up
-// after some attempts. An error of the database, and giving up, are an error that wraps [ErrUnavailable]; the
-// end of ctx is the error of ctx. If it is not known whether the transaction was committed, the store must not
-// repeat it, because a charge counts at most once.
+// the zero Receipt of a Spend or Debit, and with AtMost with the Cost of the call ([SetCost]). Otherwise an event that is
+// denied at the second attempt would keep the Receipt of the first one. The store may give up after some attempts;
+// the conformance suite makes 64 calls at a time for one key. After an error of Adjust, Verdict.Rule must be nil
+// for a charge that was not written. If it is not known whether the transaction was committed, the store must not
+// repeat it, because a charge counts at most once. Errors of the database, bytes that are no State, and giving up
+// are errors that wrap [ErrUnavailable]; if ctx ends, the error is ctx.Err(), without it.
 //
 // Such a store embeds a [Namespace]. It implements [Prober] if the database can be readable without being
-// writable, and tells its deadline in a [Description], if it has one.
+// writable: for a row with an empty Key, which no charge has. It tells its deadline in a [Description], if it has
+// one. The other interfaces and functions are for stores over stores and for package core.
 //
 // # Other stores
 //
@@ -63,5 +68,6 @@
 //
 // If a clock steps back, the time in a State may be later than is possible. Such a State is treated
 // as if it had been written now. This never admits too many events. The State is then stored again
-// with the corrected time. The comments of bucket, window and log describe the effects.
+// with the corrected time. A State that was deleted does not count again: a store whose clock can step back
+// deletes it so much later than ExpiresAt.
 package driver

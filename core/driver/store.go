@@ -25,8 +25,8 @@ type Store interface {
 	// unchanged States. A shadow rule is charged if the decision is admitted and the charge fits.
 	//
 	// A denial is not an error. An error means that the Store could not decide: an [ErrUnavailable], the
-	// error of ctx, or an [ErrInvalidCharge]. The Verdicts, and the Costs with AtMost, are then undefined,
-	// and the charges have been applied at most once: either all of them, or none.
+	// error of ctx, or an [ErrInvalidCharge]. The Verdicts, the Receipts, and the Costs with AtMost, are then
+	// undefined, and the charges have been applied at most once: either all of them, or none.
 	Take(ctx context.Context, charges []Charge) error
 
 	// Adjust applies every Debit, Credit, Undo, Renew and Reset, none of which can be denied, and sets all

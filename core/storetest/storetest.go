@@ -44,7 +44,8 @@ type Harness struct {
 }
 
 // Run runs the suite. It calls newHarness for every case and for every history, and each call must
-// return a Harness with an empty Store. A Store may delete state that no longer counts.
+// return a Harness with an empty Store. The clock of the suite steps back, so a Store may delete a state a day
+// after [driver.Compiled.ExpiresAt]. A Store with a test clock need not tell it in driver.Description.Clock.
 func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 	for _, c := range cases() {
 		t.Run(c.name, func(t *testing.T) {
