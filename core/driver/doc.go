@@ -32,8 +32,8 @@
 // which the row may be deleted ([Compiled.ExpiresAt]). Key and ID are the primary key. A call has two steps:
 //
 //   - The first reads the rows of all charges, and the time of the database. No row is the zero State, whose
-//     encoding has no bytes; [State.UnmarshalBinary] makes a State of the bytes. The store then does what is
-//     written above. (After Apply, which does not say whether it changed the State, compare the bytes.)
+//     encoding has no bytes; [State.UnmarshalBinary] makes a State of the bytes. The store then computes
+//     the new States as above. (After Apply, which does not say whether it changed the State, compare the bytes.)
 //   - The second writes the new States in one transaction, if these rows still have the bytes that were
 //     read, or still do not exist. A zero State deletes its row. Rows whose State has not changed need no check,
 //     and without a change there is no second step. If rows are locked, lock them in the order of the primary key.
