@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate/internal/unexported"
 	"github.com/weir-go/weir/internal/argument"
 )
 
@@ -56,7 +57,7 @@ func (g *gate) deny(h http.Header, r *http.Request, d core.Decision) *Rejection 
 	}
 	p := &n.problem
 	if *p = newProblem(r, status); status == http.StatusTooManyRequests {
-		p.Type, p.Title = typeQuotaExceeded, quotaTitle
+		p.Type, p.Title = unexported.TypeQuotaExceeded, unexported.TitleOfQuota
 	}
 	violated := n.violated[:0]
 	named, wait := -1, time.Duration(-1) // the rule with the longest RetryAfter that is no estimate, which the text describes

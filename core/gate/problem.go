@@ -13,15 +13,11 @@ import (
 // ProblemMediaType is the media type of a [Problem] in JSON.
 const ProblemMediaType = "application/problem+json"
 
-// Problem types, see Problem.Type.
+// Problem types, see Problem.Type. The other one is unexported.TypeQuotaExceeded.
 const (
-	typeQuotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	typeReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 	typeBlank           = "about:blank"
 )
-
-// quotaTitle is the title of a problem of type typeQuotaExceeded.
-const quotaTitle = "Request cannot be satisfied as assigned quota has been exceeded"
 
 // A Problem is the document that a client gets instead of the handler's response (RFC 9457):
 //

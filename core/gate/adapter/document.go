@@ -6,19 +6,14 @@ import (
 	"strings"
 
 	"github.com/weir-go/weir/core/gate"
-)
-
-// The type and the title of nearly all documents, as package gate sets them.
-const (
-	typeQuotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
-	quotaTitle        = "Request cannot be satisfied as assigned quota has been exceeded"
+	"github.com/weir-go/weir/core/gate/internal/unexported"
 )
 
 // AppendProblem appends the problem document p to b, in JSON, byte for byte as encoding/json writes it. It
 // takes a tenth of the time: under abuse, nearly every response is such a document.
 func AppendProblem(b []byte, p *gate.Problem) []byte {
-	if p.Type == typeQuotaExceeded && p.Title == quotaTitle {
-		b = append(b, `{"type":"`+typeQuotaExceeded+`","title":"`+quotaTitle+`"`...)
+	if p.Type == unexported.TypeQuotaExceeded && p.Title == unexported.TitleOfQuota {
+		b = append(b, `{"type":"`+unexported.TypeQuotaExceeded+`","title":"`+unexported.TitleOfQuota+`"`...)
 	} else {
 		b = appendQuoted(append(b, `{"type":`...), p.Type)
 		b = appendMemberOf(b, `,"title":`, p.Title)

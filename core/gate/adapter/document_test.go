@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/gate/internal/unexported"
 )
 
 // FuzzAppendDocument compares a document with that of encoding/json.
@@ -15,9 +16,9 @@ func FuzzAppendDocument(f *testing.F) {
 		"", "/orders", `Policy "burst" allows 1 request per 2 s.`, `\`, `"`, "`'/", "50 µs", "<script>&", "\x00\x1f\x7f\x80\xff",
 		"\b\f\n\r\t", "\u2028\u2029", "日本", "😀", "/a%2Fb;c=d&e", `a\"<`, "\xed\xa0\x80", " ~",
 	} {
-		f.Add(typeQuotaExceeded, quotaTitle, 429, text, "/"+text, text, "b")
+		f.Add(unexported.TypeQuotaExceeded, unexported.TitleOfQuota, 429, text, "/"+text, text, "b")
 		f.Add(text, text, 599, `"`+text, text+`\`, "a", text)
-		f.Add(typeQuotaExceeded, text, -1, text, "", "", text)
+		f.Add(unexported.TypeQuotaExceeded, text, -1, text, "", "", text)
 	}
 	f.Fuzz(func(t *testing.T, kind, title string, status int, detail, instance, one, two string) {
 		for _, violated := range [][]string{nil, {}, {one}, {one, two}} {
@@ -33,15 +34,6 @@ func FuzzAppendDocument(f *testing.F) {
 	})
 }
 
-// The problem of a denial has the type and the title that are copied as they are.
-func TestAppendDocument_Denial(t *testing.T) {
-	d, _ := once().AllowN(t.Context(), "k", 2)
-	p := Deny("test", http.Header{}, httptest.NewRequest("GET", "/", nil), d).Problem
-	if p.Type != typeQuotaExceeded || p.Title != quotaTitle {
-		t.Errorf("got %s, %s", p.Type, p.Title)
-	}
-}
-
 // A handler may change the problem of a denial, or pass one of its own.
 func TestWriteProblem_Document(t *testing.T) {
 	large := make([]byte, 5000)
@@ -52,8 +44,8 @@ func TestWriteProblem_Document(t *testing.T) {
 		method, accept, contentType string
 		problem                     gate.Problem
 	}{
-		"a denial":           {"GET", "", gate.ProblemMediaType, gate.Problem{Type: typeQuotaExceeded, Title: quotaTitle, Status: 429, Detail: `Policy "a"`, Instance: "/x", Violated: []string{"a"}}},
-		"another title":      {"POST", "*/*", gate.ProblemMediaType, gate.Problem{Type: typeQuotaExceeded, Title: "slow down", Status: 418}},
+		"a denial":           {"GET", "", gate.ProblemMediaType, gate.Problem{Type: unexported.TypeQuotaExceeded, Title: unexported.TitleOfQuota, Status: 429, Detail: `Policy "a"`, Instance: "/x", Violated: []string{"a"}}},
+		"another title":      {"POST", "*/*", gate.ProblemMediaType, gate.Problem{Type: unexported.TypeQuotaExceeded, Title: "slow down", Status: 418}},
 		"no member":          {"\xff<", "application/json", gate.ProblemMediaType, gate.Problem{Status: 500}},
 		"longer than pooled": {"GET", "", gate.ProblemMediaType, gate.Problem{Status: 429, Detail: string(large)}},
 		"text":               {"GET", " Text/HTML;q=1, */*", "text/plain; charset=utf-8", gate.Problem{Status: 429, Detail: "<b>"}},

@@ -1,5 +1,5 @@
-// Package unexported gives package adapter access to the functions of package gate that applications
-// do not need.
+// Package unexported gives package adapter access to the functions and texts of package gate that
+// applications do not need.
 package unexported
 
 // Functions is a value of package gate. Package adapter declares the interface that it implements.
@@ -13,3 +13,9 @@ type Served struct {
 	// End frees the places of the request. It is nil if there are none.
 	End func()
 }
+
+// The type and the title of the problem document of a denial with status 429, which are nearly all documents.
+const (
+	TypeQuotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	TitleOfQuota      = "Request cannot be satisfied as assigned quota has been exceeded"
+)

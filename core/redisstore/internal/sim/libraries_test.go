@@ -1,0 +1,24 @@
+package sim
+
+import (
+	"testing"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// TestLibraries names the tables of the server without an entry for an algorithm.
+func TestLibraries(t *testing.T) {
+	for a := driver.TokenBucket; a.String() != "none"; a++ {
+		library := libraries[a]
+		if library == "" {
+			t.Errorf("libraries in catalog_test.go has no %v", a)
+			continue
+		}
+		if sizes[library] == 0 {
+			t.Errorf("sizes in scripts_test.go has no %s", library)
+		}
+		if len(probes[library]) == 0 {
+			t.Errorf("probes in scripts_test.go has no %s", library)
+		}
+	}
+}
