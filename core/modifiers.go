@@ -11,6 +11,12 @@ import (
 // With 0 the limit is hard.
 func (r Rule) Soft(percent float64) Rule { return r.with(func(s *Spec) { s.Soft = percent }) }
 
+// FromFirst returns a copy of r, a [FixedWindow], in which the window of a key begins with its first event: see
+// [Spec.FromFirst].
+//
+//	core.FixedWindow("search", core.Per(900, 15*time.Minute)).FromFirst()
+func (r Rule) FromFirst() Rule { return r.with(func(s *Spec) { s.FromFirst = true }) }
+
 // SubWindows returns a copy of r, a [SlidingWindow], with n sub-windows: see [Spec.SubWindows]. Zero is an
 // error here.
 func (r Rule) SubWindows(n int) Rule {

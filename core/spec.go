@@ -53,6 +53,14 @@ type Spec struct {
 	// event.
 	Soft float64
 
+	// FromFirst makes the window of a key of a [FixedWindow] begin with its first admitted event, and end
+	// Limit.Per later. The next event after that begins the next window. Denied events and peeks begin none, and a
+	// refund of all events ends it. The windows of all keys do not end at one moment, and State.Window and
+	// the header fields of all answers in one window are about one time. A key is admitted at most twice the
+	// limit in any Per: all events of the end of one window and all of the next. Rules with FromFirst and
+	// without have different states, like those of different periods (see [Rule]).
+	FromFirst bool
+
 	// SubWindows is the number of sub-windows of a [SlidingWindow], 1 to 120, by default 60. With 120, a
 	// limit per minute has sub-windows of 0.5 s. More sub-windows make the rule less strict, its state
 	// larger, and Redis slower for costs above 1.
@@ -246,7 +254,7 @@ func (s *Spec) definition(p *Plan) (d driver.Definition) {
 	}
 	d.Name, d.Algorithm, d.Plan = s.Name, s.Algorithm, p.Name
 	d.Events, d.Per, d.Calendar, d.Burst, d.Always = l.Events, l.Per, l.Calendar, l.Burst, l.always
-	d.SubWindows, d.Hold, d.Soft, d.Headroom = s.SubWindows, s.Hold, s.Soft, p.Headroom
+	d.FromFirst, d.SubWindows, d.Hold, d.Soft, d.Headroom = s.FromFirst, s.SubWindows, s.Hold, s.Soft, p.Headroom
 	d.Shadow, d.UpTo, d.Text = s.Shadow, s.UpTo, ""
 	return d
 }
@@ -259,6 +267,9 @@ func limitOf(d *driver.Definition) Limit {
 func (s *Spec) text(p *Plan) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %q %s", s.Algorithm, s.Name, p.Limit)
+	if s.FromFirst {
+		b.WriteString(" from the first event")
+	}
 	if s.Algorithm == driver.SlidingWindow && s.SubWindows != defaultSubWindows {
 		fmt.Fprintf(&b, " in %d sub-windows", s.SubWindows)
 	}

@@ -130,7 +130,8 @@ func TestPlayground_Simulate(t *testing.T) {
 			if strings.HasSuffix(l.Algorithm, "bucket") {
 				limit += fmt.Sprintf(" burst %d", p.Burst)
 			}
-			write(t, "limits.yaml", "policies: {api: {rules: [{name: api, algorithm: "+l.Algorithm+", limit: "+limit+"}]}}")
+			algorithm, fromFirst := strings.CutSuffix(l.Algorithm, "_from_first")
+			write(t, "limits.yaml", fmt.Sprintf("policies: {api: {rules: [{name: api, algorithm: %s, limit: %s, from_first: %t}]}}", algorithm, limit, fromFirst))
 			var stdout, stderr strings.Builder
 			if status := run([]string{"simulate", "-json", "limits.yaml", generator}, &stdout, &stderr); status != 0 {
 				t.Fatalf("%s: status %d: %s", generator, status, &stderr)

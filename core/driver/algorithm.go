@@ -149,7 +149,11 @@ func newEngine(d *Definition, extra int64) engine {
 	}
 	switch d.Algorithm {
 	case FixedWindow:
-		return &window{capacity, extra, period}
+		w := window{capacity, extra, period}
+		if d.FromFirst {
+			return &quota{w, Periods{}}
+		}
+		return &w
 	case SlidingLog:
 		return &log{capacity, extra, period, 1}
 	case SlidingWindow:

@@ -9,7 +9,7 @@ import (
 // fields must not be changed, and it must not be copied.
 type Compiled struct {
 	Definition
-	Constants Constants // Rules with equal Constants admit the same events
+	Constants Constants // Rules with one ID and equal Constants admit the same events
 
 	// StateName is the name of the rule's States, which no other rule of the same Algorithm has: the
 	// length of the States and the name of the rule. For a bucket, the length is the time in which it

@@ -25,6 +25,7 @@ type Definition struct {
 	// States, and cannot be compiled. It is zero for all other rules.
 	Always Result
 
+	FromFirst  bool    // FixedWindow: the window of a key begins with its first event
 	SubWindows int     // SlidingWindow: 1 to 120; other algorithms: zero
 	Soft       float64 // the percentage that is admitted beyond the limit, 0 to 1000
 	Headroom   float64 // the percentage of the limit that is left to other plans, 0 to 99
@@ -265,6 +266,8 @@ func (d *Definition) check() *RuleError {
 		return d.invalid("burst", fmt.Sprintf("is %d, negative", d.Burst))
 	case !d.Algorithm.IsBucket() && d.capacity() != d.Events:
 		return d.invalid("burst", "has a meaning for buckets only: leave it zero")
+	case d.FromFirst && d.Algorithm != FixedWindow:
+		return d.invalid("from first", "has a meaning for a fixed window only")
 	case n != 0 && d.Algorithm != SlidingWindow:
 		return d.invalid("sub-windows", "have a meaning for a sliding window only")
 	case d.Algorithm == SlidingWindow && (n < 1 || n > maxSubWindows):

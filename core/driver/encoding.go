@@ -96,8 +96,8 @@ func (d *decoder) words() State {
 	if len(d.rest) > 0 {
 		d.failed = true
 	}
-	owed := Span{s.Time - s.Debt, s.Amount}
-	if s.Debt != 0 && (!Span{}.less(owed) || Span{horizon, 0}.less(owed)) {
+	owed := Span{s.Time - s.Debt, s.Amount} // or the length of a period, and its events
+	if s.Debt != 0 && (!Span{}.less(owed) || owed.Micros > horizon) {
 		d.failed = true
 	}
 	return s

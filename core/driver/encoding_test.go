@@ -116,7 +116,6 @@ var corrupt = map[string][]byte{
 	"a debt from after its end":   words(1000, 0, 1001),
 	"a debt without anything":     words(1000, 0, 1000),
 	"a debt for too long":         words(uint64(driver.Horizon)+6, 0, 5),
-	"a debt for a bit too long":   words(uint64(driver.Horizon)+5, 1, 5),
 	"words of nothing":            words(0, 0, 0),
 	"no runs":                     runs(),
 	"half a run":                  runs(1, 1, 1),

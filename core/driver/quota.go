@@ -15,7 +15,11 @@ func (c Calendar) longest() int64 {
 type Periods struct{ Start, Boundary, End int64 }
 
 // present returns the period that contains now.
-func (p Periods) present(now int64) (start, end int64) {
+func (q *quota) present(now int64) (start, end int64) {
+	p := q.periods
+	if p == (Periods{}) {
+		return now, now + q.period
+	}
 	switch first, second := p.Boundary-p.Start, p.End-p.Boundary; {
 	case now >= p.End:
 		start = p.End + (now-p.End)/second*second
@@ -45,6 +49,8 @@ func (c *Compiled) During(p Periods) *Compiled {
 // another time zone or day begins no new count before. If the clock has stepped back, the period of the
 // State may begin later than now. It is the present one nevertheless, unless it ends later than any period
 // can: then the events count in the present period of the calendar.
+//
+// A fixed window from the first event is a quota without Periods: a period without events begins now.
 type quota struct {
 	window  // whose period is a bound of the lengths of periods
 	periods Periods
@@ -57,7 +63,7 @@ func (q *quota) constants() Constants {
 }
 
 func (q *quota) read(r *Reading, s State, now int64) {
-	start, end := q.periods.present(now)
+	start, end := q.present(now)
 	switch left := s.Time - now; {
 	case left <= 0:
 	case left <= q.period && s.Debt < s.Time:
@@ -105,5 +111,7 @@ func (q *quota) expiresAt(s State) int64 {
 
 func (q *quota) verdict(v *Verdict, r *Reading, cost int64, spent bool) {
 	q.window.verdict(v, r, cost, spent)
-	v.Period = int32(min(r.Phase/1e6, 1<<31-1))
+	if q.periods != (Periods{}) {
+		v.Period = int32(min(r.Phase/1e6, 1<<31-1))
+	}
 }

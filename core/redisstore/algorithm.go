@@ -61,8 +61,15 @@ var algorithms = [...]algorithm{
 	driver.Quota:         {library: quota, version: "d1", readings: 3, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: quotaArguments, read: readQuota},
 }
 
-// algorithmOf returns the entry of a. It panics if a has no entry.
-func algorithmOf(a driver.Algorithm) *algorithm {
+// fromFirst encodes a fixed window from the first event, which is a quota without periods in Lua.
+var fromFirst = algorithm{library: quota, version: "s1", readings: 3, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: quotaArguments, read: readQuota}
+
+// algorithmOf returns the entry of d. It panics if its Algorithm has no entry.
+func algorithmOf(d *driver.Definition) *algorithm {
+	if d.FromFirst {
+		return &fromFirst
+	}
+	a := d.Algorithm
 	if int(a) >= len(algorithms) || algorithms[a].readings == 0 {
 		panic(fmt.Sprintf("weir: algorithm %d has no script", a))
 	}

@@ -77,5 +77,5 @@ func (a *argumentCache) of(c *driver.Charge) []any {
 }
 
 func arguments(r *driver.Compiled, cost int64) []any {
-	return algorithmOf(r.Algorithm).arguments(r, cost)
+	return algorithmOf(&r.Definition).arguments(r, cost)
 }

@@ -42,7 +42,7 @@ func (c *call) add(charge driver.Charge, key string, place int) {
 // queues reports whether c spends from leaky buckets.
 func (c *call) queues() bool {
 	return slices.ContainsFunc(c.charges, func(c driver.Charge) bool {
-		return c.Op == driver.Spend && algorithmOf(c.Rule.Algorithm).queue
+		return c.Op == driver.Spend && algorithmOf(&c.Rule.Definition).queue
 	})
 }
 

@@ -287,6 +287,8 @@ var corruptions = map[string]func(now time.Time) []corruption{
 	"fixed_window":   windowCorruptions,
 	"sliding_window": counterCorruptions,
 	"sliding_log":    logCorruptions,
+
+	"fixed_window_from_first": ownWindowCorruptions,
 }
 
 // texts are states of no algorithm.
@@ -370,6 +372,36 @@ func windowCorruptions(now time.Time) []corruption {
 		corruption{"twelve letters", 1, text("abcdefghijkl")},
 		corruption{"fourteen digits", 1, text("17672256000000")},
 		corruption{"a bucket", 1, text(strconv.FormatInt(now.UnixMicro(), 10))},
+	)
+}
+
+// ownWindowCorruptions are those of a window that begins with the first event, and of a quota.
+func ownWindowCorruptions(now time.Time) []corruption {
+	state := func(end, length, count int64) writer {
+		var eight [8]byte
+		var value []byte
+		for _, n := range []struct {
+			value int64
+			width int
+		}{{end, 7}, {length, 7}, {count, 6}} {
+			binary.BigEndian.PutUint64(eight[:], uint64(n.value))
+			value = append(value, eight[8-n.width:]...)
+		}
+		return text(string(value))
+	}
+	const hour = int64(time.Hour / time.Microsecond)
+	at := now.UnixMicro()
+	return append(foreign(),
+		corruption{"a window that has ended", 0, state(at-1, hour, 10)},
+		corruption{"a year from now", 0, state(now.AddDate(1, 0, 0).UnixMicro(), hour, 3)},
+		corruption{"more than the limit", 0, state(at+hour, hour, 1<<47)},
+		corruption{"a length that is too short", either, state(at+hour, 1, 3)},
+		corruption{"a length of 0", 1, state(at+hour, 0, 3)},
+		corruption{"a length that is too long", 1, state(at+hour, hour+1, 3)},
+		corruption{"the largest time", 1, state(1<<53, hour, 3)},
+		corruption{"an end without a count", 1, text("\x06\x47\x00\x00\x00\x00\x00")},
+		corruption{"twenty letters", 1, text("abcdefghijklmnopqrst")},
+		corruption{"a bucket", 1, text(strconv.FormatInt(at, 10))},
 	)
 }
 

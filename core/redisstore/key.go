@@ -20,10 +20,10 @@ func (k *keyer) tag(identity string) string { return k.hasher.Tag(identity) }
 // key returns the key for the state of r: for a sliding log of 500/h that is called
 // "api", "weir:{<tag>}l4:3600:api".
 func (k *keyer) key(tag string, r *driver.Compiled) string {
-	return k.prefix + "{" + tag + "}" + algorithmOf(r.Algorithm).version + ":" + r.StateName
+	return k.prefix + "{" + tag + "}" + algorithmOf(&r.Definition).version + ":" + r.StateName
 }
 
-// probe returns the key for probes by an algorithm, in the hash slot of tag. No state has that key.
-func (k *keyer) probe(tag string, a driver.Algorithm) string {
-	return k.prefix + "{" + tag + "}" + algorithmOf(a).version + "?"
+// probe returns the key for probes by the algorithm of r, in the hash slot of tag. No state has that key.
+func (k *keyer) probe(tag string, r *driver.Compiled) string {
+	return k.prefix + "{" + tag + "}" + algorithmOf(&r.Definition).version + "?"
 }

@@ -28,7 +28,7 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 			invalid = cmp.Or(invalid, err)
 			return
 		}
-		key := s.router.keys.probe(tag, rule.Algorithm)
+		key := s.router.keys.probe(tag, rule)
 		if slices.Contains(c.keys, key) {
 			return
 		}
@@ -51,7 +51,7 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 // of the states of a probe is the window of half a second plus one sub-window, so at most about a second.
 func probeRule(r *driver.Compiled) (*driver.Compiled, error) {
 	d := r.Definition
-	algorithmOf(d.Algorithm) // panics if there is none
+	algorithmOf(&d) // panics if there is none
 	switch d.Algorithm {
 	case driver.InFlight:
 		d.Algorithm, d.Hold = driver.SlidingLog, 0

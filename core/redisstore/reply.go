@@ -33,7 +33,7 @@ func (c *call) decode(time any, reply []any) error {
 	c.readings = c.readings[:0]
 	for i := range c.charges {
 		rule := c.charges[i].Rule
-		a := algorithmOf(rule.Algorithm)
+		a := algorithmOf(&rule.Definition)
 		var reported [maxReadings]int64
 		for j := range a.reported(&rule.Constants) {
 			if reported[j] = next(); reported[j] < 0 {

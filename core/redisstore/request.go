@@ -82,7 +82,7 @@ func (e *executor) newRequest(c *call) *request {
 	}
 	for i := range c.charges {
 		charge := &c.charges[i]
-		a := algorithmOf(charge.Rule.Algorithm)
+		a := algorithmOf(&charge.Rule.Definition)
 		args := chargeArguments{library: a.library, op: opArgument(charge), algorithm: e.arguments.of(charge), maxDelay: driver.Never}
 		if a.queue && charge.Op.Asks() && charge.MaxDelay > 0 {
 			args.maxDelay = charge.MaxDelay.Microseconds()

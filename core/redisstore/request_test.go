@@ -116,7 +116,7 @@ func TestExecutor_Exec_left(t *testing.T) {
 func TestExecutor_NewRequest_renewal(t *testing.T) {
 	rule, err := driver.Definition{Name: "rule", Algorithm: driver.InFlight, Events: 9, Hold: time.Minute}.Compile()
 	testkit.Must(t, err)
-	a := algorithmOf(driver.InFlight)
+	a := algorithmOf(&rule.Definition)
 	for op, work := range map[driver.Op]time.Duration{
 		driver.Spend: 2 * a.light, driver.Peek: 2 * a.light, driver.Undo: 2 * a.heavy, driver.Reset: 2 * a.heavy, driver.Renew: 2 * a.heavy,
 	} {

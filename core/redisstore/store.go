@@ -229,7 +229,7 @@ func (s *Store) Declare(changes ...driver.Change) error {
 	for _, c := range changes {
 		rules := 0
 		for _, d := range c.New {
-			algorithmOf(d.Algorithm) // panics if there is none
+			algorithmOf(&d) // panics if there is none
 			if d.Plan == "" {
 				rules++
 			}

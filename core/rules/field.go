@@ -41,6 +41,7 @@ var fields = []field{
 	{name: "plans", decode: (*decoder).plans, node: plansNode, diff: (*differ).plans},
 	{name: "headroom", decode: (*decoder).headroom, node: headroomNode, diff: (*differ).headroom},
 	single(field{name: "soft", shared: true, subject: " soft", words: " soft %"}, percentCodec, func(r *Rule) *float64 { return &r.Soft }),
+	single(field{name: "from_first", shared: true, only: driver.FixedWindow, still: true, subject: " from first", words: " from the first event"}, yesCodec, func(r *Rule) *bool { return &r.FromFirst }),
 	single(field{name: "sub_windows", shared: true, only: driver.SlidingWindow, still: true, subject: " sub-windows", words: " in % sub-windows"}, countCodec, func(r *Rule) *int { return &r.SubWindows }),
 	single(field{name: "hold", shared: true, only: driver.InFlight, subject: " hold", words: " hold %"}, durationCodec, func(r *Rule) *time.Duration { return &r.Hold }),
 	single(field{name: "max_hold", shared: true, only: driver.InFlight, subject: " max hold", words: " max hold %"}, durationCodec, func(r *Rule) *time.Duration { return &r.MaxHold }),
@@ -111,7 +112,10 @@ var (
 	limitCodec     = codec[core.Limit]{decode: (*decoder).limitOrNone, text: core.Limit.String, node: limit}
 	percentCodec   = codec[float64]{decode: (*decoder).percent, text: percent, node: func(f float64) *yaml.Node { return number("", f) }}
 	countCodec     = codec[int]{decode: (*decoder).count, text: strconv.Itoa, node: func(n int) *yaml.Node { return number("!!int", float64(n)) }}
-	durationCodec  = codec[time.Duration]{decode: (*decoder).duration, text: duration, node: func(t time.Duration) *yaml.Node { return text(period.Duration(t)) }}
+	yesCodec       = codec[bool]{decode: func(d *decoder, v value, to *bool) { *to = d.boolean(v) }, text: yes, node: func(b bool) *yaml.Node {
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(b)}
+	}}
+	durationCodec = codec[time.Duration]{decode: (*decoder).duration, text: duration, node: func(t time.Duration) *yaml.Node { return text(period.Duration(t)) }}
 )
 
 // wordCodec is that of texts that are not empty. preset describes one that is absent.
@@ -127,6 +131,13 @@ func modeOf(shadow bool) string {
 		return "shadow"
 	}
 	return "enforce"
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
 }
 
 // duration returns the text of t: "none" for zero, and "never" for a place that is always renewed.

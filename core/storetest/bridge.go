@@ -28,6 +28,17 @@ func isBucketRule(r *oracle.Rule) bool   { return driverAlgorithms[r.Algorithm].
 func isInFlightRule(r *oracle.Rule) bool { return driverAlgorithms[r.Algorithm] == driver.InFlight }
 func isQuotaRule(r *oracle.Rule) bool    { return driverAlgorithms[r.Algorithm] == driver.Quota }
 
+// fromFirst is the name of the fixed window with FromFirst in testkit.Algorithms.
+const fromFirst = "fixed_window_from_first"
+
+// kindOf returns the algorithm of r, and whether its windows begin with the first event.
+func kindOf(r *oracle.Rule) string {
+	if r.FromFirst {
+		return fromFirst
+	}
+	return r.Algorithm
+}
+
 // A catalog holds the compiled form of each rule of the oracle, and translates charges and
 // verdicts of the oracle to charges and verdicts of package driver.
 type catalog map[*oracle.Rule]*driver.Compiled
@@ -38,7 +49,7 @@ type catalog map[*oracle.Rule]*driver.Compiled
 func (c catalog) compile(r *oracle.Rule, plan string, soft, headroom float64) bool {
 	d := driver.Definition{
 		Name: r.Name, Plan: plan, Algorithm: driverAlgorithms[r.Algorithm], Events: int(r.Events), Per: time.Duration(r.Per) * time.Microsecond,
-		Burst: int(r.Burst), SubWindows: int(r.SubWindows), Soft: soft, Headroom: headroom, Shadow: r.Shadow,
+		Burst: int(r.Burst), FromFirst: r.FromFirst, SubWindows: int(r.SubWindows), Soft: soft, Headroom: headroom, Shadow: r.Shadow,
 	}
 	switch {
 	case isInFlightRule(r):

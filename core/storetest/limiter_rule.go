@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -55,7 +56,8 @@ func (r *modelRule) rule() core.Rule {
 
 // replaces reports whether r replaces o in a variant.
 func (r *modelRule) replaces(o *modelRule) bool {
-	return r.name == o.name && r.algorithm == o.algorithm
+	algorithm := func(i int) core.Algorithm { return modelAlgorithms[i].Rule("r", core.PerDay(1)).Algorithm() }
+	return r.name == o.name && algorithm(r.algorithm) == algorithm(o.algorithm)
 }
 
 // under returns r with one limit.
@@ -104,10 +106,11 @@ func (r *limited) counts() bool { return r.limit != core.Unlimited && r.limit !=
 
 // oracle returns r for the oracle, which keeps the states of different algorithms in one place.
 func (r *limited) oracle() *oracle.Rule {
-	name, l := modelAlgorithms[r.algorithm].Name, r.inForce()
+	l := r.inForce()
+	name, fromFirst := strings.CutSuffix(modelAlgorithms[r.algorithm].Name, "_from_first")
 	o := &oracle.Rule{
 		Name: name + " " + r.name, Algorithm: name, Events: int64(l.Events), Per: (l.Per + r.places.hold).Microseconds(),
-		Extra: percent(int64(l.Burst), r.soft), SubWindows: int64(r.subWindows), Shadow: r.shadow, Lasting: r.places.lasting,
+		Extra: percent(int64(l.Burst), r.soft), FromFirst: fromFirst, SubWindows: int64(r.subWindows), Shadow: r.shadow, Lasting: r.places.lasting,
 	}
 	if r.headroom > 0 {
 		o.Most = max(1, percent(int64(l.Burst), 100-r.headroom))
@@ -215,7 +218,7 @@ func (h *limiterHistory) rule(name string, like *modelRule) *modelRule {
 	}
 	for _, plan := range planNames[:h.rng.IntN(len(planNames)+1)] {
 		if !h.one(4) {
-			if r.limits[plan] = h.limit(r.algorithm, r.limits); h.one(3) {
+			if r.limits[plan] = h.limit(r.algorithm, r.limits); h.one(2) {
 				r.headroom[plan] = draw[float64](h, 1, 20, 50, 90)
 			}
 		}

@@ -7,7 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
 )
 
 // places makes calls for one key of an in-flight rule.
@@ -213,11 +215,7 @@ func freedPlaces(s *subject) {
 
 // placesTogether decides about places together with a rule of another algorithm.
 func placesTogether(s *subject, a algorithm) {
-	d := driver.Definition{Name: "other " + a.Name, Algorithm: driverAlgorithms[a.Name], Events: 3, Per: time.Hour}
-	if d.Algorithm == driver.SlidingWindow {
-		d.SubWindows = 60
-	}
-	p, other := s.places(a.Name, 2), places{s, s.compile(d), "o"}
+	p, other := s.places(a.Name, 2), places{s, testkit.Compiled(a.Rule("other "+a.Name, core.PerHour(3))), "o"}
 	shadow := s.places("shadow "+a.Name, 1).of(func(d *driver.Definition) { d.Shadow = true })
 	for i, want := range []bool{true, true, false, false} {
 		charges := []driver.Charge{p.charge(driver.Spend, driver.Receipt{}), other.charge(driver.Spend, driver.Receipt{}), shadow.charge(driver.Spend, driver.Receipt{})}

@@ -327,10 +327,10 @@ func (w *walk) answer(c call) (ok bool) {
 	}
 	after, _ := o.Look(w.now, first)
 	if ahead {
-		w.occurred["ahead of the clock: "+first.Rule.Algorithm]++
+		w.occurred["ahead of the clock: "+kindOf(first.Rule)]++
 	}
 	if first.Op == oracle.Undo && after != before {
-		w.occurred["freed by an undo: "+first.Rule.Algorithm]++
+		w.occurred["freed by an undo: "+kindOf(first.Rule)]++
 	}
 	ok = true
 	for i, receipt := range c.receipts {
@@ -353,33 +353,33 @@ func (w *walk) remember(c *oracle.Charge, own *driver.Receipt, together bool) {
 		w.held = append(w.held[max(0, len(w.held)-11):], held{*c, *c.Receipt, *own, w.real, c.Cost})
 	}
 	for name, is := range map[string]bool{
-		"allowed":                              asks && v.Allowed,
-		"denied":                               !v.Allowed,
-		"never":                                v.RetryAfter == oracle.Never,
-		"soft":                                 v.Soft,
-		"delayed":                              v.Delay > 0,
-		"shadow denied":                        c.Rule.Shadow && !v.Allowed,
-		"peek denied":                          c.Op == oracle.Peek && !v.Allowed,
-		"together":                             together,
-		"together denied":                      together && !v.Allowed,
-		"at most":                              c.AtMost && v.Allowed,
-		"at most denied":                       c.AtMost && !v.Allowed && !c.Rule.Shadow,
-		"at most shadow":                       c.AtMost && !v.Allowed && c.Rule.Shadow && c.Cost > 1,
-		"credit":                               c.Op == oracle.Credit,
-		"undo":                                 c.Op == oracle.Undo,
-		"undo of nothing":                      c.Op == oracle.Undo && c.Receipt.At == 0,
-		"debt":                                 c.Op == oracle.Debit && v.Remaining == 0,
-		"saturated":                            c.Op == oracle.Debit && c.Cost >= most(oracle.MaxCount),
-		"renew":                                c.Op == oracle.Renew && v.Found,
-		"renew of nothing":                     c.Op == oracle.Renew && !v.Found,
-		"same time":                            c.Op == oracle.Spend && c.Receipt != nil && c.Receipt.At > w.now,
-		"reset of something":                   c.Op == oracle.Reset && v.Found,
-		"reset of nothing":                     c.Op == oracle.Reset && !v.Found,
-		"headroom: " + c.Rule.Algorithm:        c.Rule.Most > 0 && asks && v.Allowed,
-		"headroom denied: " + c.Rule.Algorithm: c.Rule.Most > 0 && !v.Allowed && v.RetryAfter != oracle.Never,
-		"headroom of a soft limit":             c.Rule.Most > 0 && c.Rule.Extra > 0,
-		"headroom of a size":                   c.Rule.Most > 0 && c.Rule.Base != nil,
-		"headroom in debt":                     c.Rule.Most > 0 && isBucketRule(c.Rule) && c.Op == oracle.Debit && v.Remaining == 0,
+		"allowed":                            asks && v.Allowed,
+		"denied":                             !v.Allowed,
+		"never":                              v.RetryAfter == oracle.Never,
+		"soft":                               v.Soft,
+		"delayed":                            v.Delay > 0,
+		"shadow denied":                      c.Rule.Shadow && !v.Allowed,
+		"peek denied":                        c.Op == oracle.Peek && !v.Allowed,
+		"together":                           together,
+		"together denied":                    together && !v.Allowed,
+		"at most":                            c.AtMost && v.Allowed,
+		"at most denied":                     c.AtMost && !v.Allowed && !c.Rule.Shadow,
+		"at most shadow":                     c.AtMost && !v.Allowed && c.Rule.Shadow && c.Cost > 1,
+		"credit":                             c.Op == oracle.Credit,
+		"undo":                               c.Op == oracle.Undo,
+		"undo of nothing":                    c.Op == oracle.Undo && c.Receipt.At == 0,
+		"debt":                               c.Op == oracle.Debit && v.Remaining == 0,
+		"saturated":                          c.Op == oracle.Debit && c.Cost >= most(oracle.MaxCount),
+		"renew":                              c.Op == oracle.Renew && v.Found,
+		"renew of nothing":                   c.Op == oracle.Renew && !v.Found,
+		"same time":                          c.Op == oracle.Spend && c.Receipt != nil && c.Receipt.At > w.now,
+		"reset of something":                 c.Op == oracle.Reset && v.Found,
+		"reset of nothing":                   c.Op == oracle.Reset && !v.Found,
+		"headroom: " + kindOf(c.Rule):        c.Rule.Most > 0 && asks && v.Allowed,
+		"headroom denied: " + kindOf(c.Rule): c.Rule.Most > 0 && !v.Allowed && v.RetryAfter != oracle.Never,
+		"headroom of a soft limit":           c.Rule.Most > 0 && c.Rule.Extra > 0,
+		"headroom of a size":                 c.Rule.Most > 0 && c.Rule.Base != nil,
+		"headroom in debt":                   c.Rule.Most > 0 && isBucketRule(c.Rule) && c.Op == oracle.Debit && v.Remaining == 0,
 	} {
 		if is {
 			w.occurred[name]++

@@ -48,6 +48,9 @@ func (w *walk) limits(name string) (all []*oracle.Rule) {
 		if isBucketRule(&r) && w.one(2) {
 			r.Burst = pick(w, 1, 2, 5, 20, 1000, r.Events)
 		}
+		if r.Algorithm == "fixed_window" && w.one(2) {
+			r.FromFirst = true
+		}
 		if r.Algorithm == "sliding_window" {
 			r.SubWindows = pick[int64](w, 1, 2, 3, 7, 10, 60, 120)
 		}

@@ -54,6 +54,8 @@ var situations = []string{
 	"ahead of the clock: sliding_log", "ahead of the clock: sliding_window", "ahead of the clock: in_flight",
 	"renew", "renew of nothing", "same time",
 	"freed by an undo: quota", "ahead of the clock: quota",
+	"freed by an undo: fixed_window_from_first", "ahead of the clock: fixed_window_from_first",
+	"headroom: fixed_window_from_first", "headroom denied: fixed_window_from_first",
 	"a microsecond before a boundary", "at a boundary", "a microsecond after a boundary", "clock of the caller ahead", "clock of the caller behind",
 	"period of another calendar", "undo of an earlier period", "divided",
 	"headroom of a soft limit", "headroom of a size", "headroom in debt",

@@ -17,13 +17,14 @@ type Algorithm struct {
 	Rule func(name string, l core.Limit) core.Rule
 }
 
-// Algorithms contains all algorithms.
+// Algorithms contains all algorithms of rates, and the fixed window with FromFirst.
 var Algorithms = []Algorithm{
 	{"token_bucket", core.TokenBucket},
 	{"leaky_bucket", core.LeakyBucket},
 	{"fixed_window", core.FixedWindow},
 	{"sliding_window", core.SlidingWindow},
 	{"sliding_log", core.SlidingLog},
+	{"fixed_window_from_first", func(name string, l core.Limit) core.Rule { return core.FixedWindow(name, l).FromFirst() }},
 }
 
 // Compiled returns the compiled form of r that a Store gets, or nil if r is invalid, [core.Unlimited] or

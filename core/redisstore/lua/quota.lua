@@ -3,20 +3,25 @@
 -- State      a string, big-endian: 7 bytes with the end of the period (us), 7 bytes with its length (us),
 --            and 6 bytes with the count of its events
 -- Arguments  cost, events; two periods that follow each other: the start of the first, the boundary and
---            the end of the second (us); a bound of the length of any period (us)
+--            the end of the second (us); a bound of the length of any period (us). Of a fixed window from
+--            the first event: cost, events; 0, 0, 0; its length
 -- Reading    count; the time until the period ends (us); the length of the period (us)
 -- TTL        until the period ends
 
 -- Returns the time until the period ends; its length; count; whether the state has to be written again
 -- even if no event is counted, because the clock stepped back; and 1 if the state is unreadable,
 -- otherwise 0. The period is that of the state until it ends, and otherwise that of the arguments. Before
--- and after their two periods, periods continue with the same lengths.
+-- and after their two periods, periods continue with the same lengths. A window from the first event
+-- begins now.
 local function quota_read(key, at)
   local start, stop, longest = ARGV[at + 2] + 0, ARGV[at + 3] + 0, ARGV[at + 5] + 0
   if now >= stop then
     start, stop = stop, ARGV[at + 4] + 0
   end
   local length = stop - start
+  if length == 0 then
+    start, length = now, longest
+  end
   local left = length - (now - start) % length
   local value = redis.pcall('GET', key)
   if not value then

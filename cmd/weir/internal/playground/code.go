@@ -1,23 +1,9 @@
 package playground
 
-import (
-	"fmt"
+import "fmt"
 
-	"github.com/weir-go/weir/core/driver"
-)
-
-// constructors are the names of functions of package core.
-var constructors = map[driver.Algorithm]string{
-	driver.TokenBucket: "TokenBucket", driver.LeakyBucket: "LeakyBucket", driver.FixedWindow: "FixedWindow",
-	driver.SlidingLog: "SlidingLog", driver.SlidingWindow: "SlidingWindow",
-}
-
-// code returns a program with the limit of p.
-func (p *Parameters) code(a driver.Algorithm) string {
-	limit := fmt.Sprintf("core.%s(%d)", map[string]string{"s": "PerSecond", "m": "PerMinute", "h": "PerHour"}[p.Per], p.Limit)
-	if a.IsBucket() && p.Burst != p.Limit {
-		limit += fmt.Sprintf(".WithBurst(%d)", p.Burst)
-	}
+// code returns a program with the rule of k.
+func (p *Parameters) code(k *kind) string {
 	return fmt.Sprintf(`package main
 
 import (
@@ -33,7 +19,7 @@ import (
 
 func main() {
 	store := memstore.New()
-	rule := core.%s(%q, %s)
+	rule := %s
 	api := core.Must(core.New(store, rule))
 	// The key is the address of the peer. Others:
 	// keyfunc.XForwardedFor (behind a proxy),
@@ -46,5 +32,5 @@ func main() {
 	http.Handle("/", limit(http.HandlerFunc(hello)))
 	log.Fatal(http.ListenAndServe("127.0.0.1:8080", nil))
 }
-`, constructors[a], ruleName, limit)
+`, k.ruleCode(p))
 }

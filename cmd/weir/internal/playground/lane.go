@@ -6,10 +6,9 @@ import (
 
 	"github.com/weir-go/weir/cmd/weir/internal/simulate"
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 )
 
-// A lane is the simulation of one algorithm.
+// A lane is the simulation of one kind of rule.
 type lane struct {
 	Lane
 	rule       core.Rule
@@ -17,14 +16,14 @@ type lane struct {
 	policy     *simulate.Policy
 }
 
-func newLane(p Parameters, a driver.Algorithm) (*lane, error) {
-	l := &lane{rule: p.rule(a), simulation: simulate.New()}
+func newLane(p Parameters, k *kind) (*lane, error) {
+	l := &lane{rule: k.rule(&p), simulation: simulate.New()}
 	limiter, err := core.New(l.simulation.Store(), l.rule)
 	if err != nil {
 		return nil, err
 	}
 	l.policy = l.simulation.Add(ruleName, limiter)
-	l.Algorithm, l.Code = a.String(), p.code(a)
+	l.Algorithm, l.Code = k.id, p.code(k)
 	l.Passed, l.Rejected, l.Level = make([]int, bins), make([]int, bins), make([]float64, bins)
 	return l, nil
 }

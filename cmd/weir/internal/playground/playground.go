@@ -1,4 +1,4 @@
-// Package playground sends one stream of traffic through five algorithms, for a page that shows them beside
+// Package playground sends one stream of traffic through several algorithms, for a page that shows them beside
 // each other.
 package playground
 
@@ -13,7 +13,6 @@ import (
 
 	"github.com/weir-go/weir/cmd/weir/internal/simulate"
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 )
 
 // Parameters are the limit and the traffic that a user of the page has chosen.
@@ -101,27 +100,8 @@ const Interval = 5.0 / 16
 func (p *Parameters) generator() *simulate.Generator {
 	return &simulate.Generator{
 		Kind: p.Traffic, Rate: core.Per(p.Rate, p.per()), Clients: p.Clients, For: periods * p.per(), Every: time.Duration(Interval * float64(p.per())), Seed: 1,
-		Targets: []core.Rule{p.rule(driver.TokenBucket)},
+		Targets: []core.Rule{kinds[0].rule(p)},
 	}
-}
-
-// algorithms are those of the lanes of a run.
-var algorithms = []driver.Algorithm{driver.TokenBucket, driver.LeakyBucket, driver.FixedWindow, driver.SlidingLog, driver.SlidingWindow}
-
-// rule returns the rule of an algorithm.
-func (p *Parameters) rule(a driver.Algorithm) core.Rule {
-	l := core.Per(p.Limit, p.per())
-	switch a {
-	case driver.TokenBucket:
-		return core.TokenBucket(ruleName, l.WithBurst(p.Burst))
-	case driver.LeakyBucket:
-		return core.LeakyBucket(ruleName, l.WithBurst(p.Burst))
-	case driver.FixedWindow:
-		return core.FixedWindow(ruleName, l)
-	case driver.SlidingLog:
-		return core.SlidingLog(ruleName, l)
-	}
-	return core.SlidingWindow(ruleName, l)
 }
 
 const ruleName = "api"
@@ -138,9 +118,9 @@ type Result struct {
 // bins is the number of bins of a run.
 const bins = 240
 
-// A Lane is one algorithm of a run.
+// A Lane is one kind of rule of a run.
 type Lane struct {
-	Algorithm string    `json:"algorithm"` // as in a file
+	Algorithm string    `json:"algorithm"` // as in a file, or fixed_window_from_first
 	Admitted  uint64    `json:"admitted"`
 	Denied    uint64    `json:"denied"`
 	Delayed   uint64    `json:"delayed"`
@@ -167,9 +147,9 @@ type Worst struct {
 func Run(ctx context.Context, p Parameters) (*Result, error) {
 	g := p.generator()
 	r := &Result{Parameters: p, Span: g.For.Milliseconds(), Demand: make([]int, bins)}
-	lanes := make([]*lane, len(algorithms))
-	for i, a := range algorithms {
-		l, err := newLane(p, a)
+	lanes := make([]*lane, len(kinds))
+	for i := range kinds {
+		l, err := newLane(p, &kinds[i])
 		if err != nil {
 			return nil, err
 		}

@@ -29,6 +29,9 @@ func (c *catalog) add(r *driver.Compiled) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	name := libraries[r.Algorithm] + " " + r.StateName
+	if r.FromFirst {
+		name = "quota " + r.StateName
+	}
 	for _, old := range c.rules[name] {
 		if old.Constants == r.Constants && old.Shadow == r.Shadow || r.Algorithm == driver.Quota && old.Constants.Capacity == r.Constants.Capacity && old.Shadow == r.Shadow {
 			return
@@ -75,7 +78,7 @@ func costOf(r *driver.Compiled, n []int64) (int64, bool) {
 	case driver.TokenBucket, driver.LeakyBucket:
 		return priced(r, n)
 	case driver.FixedWindow:
-		return n[0], n[1] == k.Capacity && n[2] == k.Period
+		return n[0], n[1] == k.Capacity && n[len(n)-1] == k.Period
 	case driver.SlidingWindow:
 		return n[0], n[1] == k.Capacity && n[2] == k.Period && n[3] == k.SubWindow
 	case driver.SlidingLog:

@@ -178,6 +178,7 @@ var rates = []rate{
 		return []core.Rule{core.Quota("quota", core.Daily(40))}
 	}},
 	{rules: func(scale int) []core.Rule { return []core.Rule{bucket(scale)} }, atMost: true},
+	{rules: func(scale int) []core.Rule { return []core.Rule{ownWindow(scale)} }},
 }
 
 func bucket(scale int) core.Rule {
@@ -190,6 +191,10 @@ func slidingLog() core.Rule {
 
 func window(scale int) core.Rule {
 	return core.FixedWindow("window", core.Limit{Events: 150 * scale, Per: 10 * time.Second})
+}
+
+func ownWindow(scale int) core.Rule {
+	return core.FixedWindow("own window", core.Limit{Events: 150 * scale, Per: 10 * time.Second}).FromFirst()
 }
 
 func placeRule(name string, n int, hold time.Duration) core.Rule {

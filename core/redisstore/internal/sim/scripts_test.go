@@ -351,7 +351,9 @@ func (c *charge) report(reply []any, r *driver.Reading, done bool) []any {
 			reply = append(reply, r.Used.Frac)
 		}
 	case driver.FixedWindow:
-		reply = append(reply, r.Count, r.Left)
+		if reply = append(reply, r.Count, r.Left); c.Rule.FromFirst {
+			reply = append(reply, r.Phase)
+		}
 	case driver.SlidingWindow:
 		if r.Count == 0 {
 			*r = driver.Reading{Phase: r.Phase}

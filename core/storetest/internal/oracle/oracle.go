@@ -50,6 +50,7 @@ type Rule struct {
 	Unit        string // of a quota: "day", "week" or "month"; Per then has no meaning
 	Burst       int64  // the burst of a bucket; 0 means Events
 	Extra       int64  // the number of events that a soft limit admits beyond the limit
+	FromFirst   bool   // the windows of a fixed window begin with the first event of a key
 	SubWindows  int64  // the number of sub-windows; only for a sliding window
 	Shadow      bool   // the rule is charged if the cost fits, but denies nothing
 	Lasting     bool   // in flight: no place lapses, because their holders would renew them
@@ -96,6 +97,8 @@ func (r *Rule) Length() string {
 		return new(big.Rat).Mul(big.NewRat(r.limit()+r.Extra, r.Events), big.NewRat(r.Per, 1)).String()
 	case r.Unit != "":
 		return r.Unit
+	case r.FromFirst:
+		return fmt.Sprint(r.Per, " from first")
 	}
 	return fmt.Sprint(r.Per, " ", r.SubWindows)
 }
@@ -250,6 +253,9 @@ func (r *Rule) unused() state {
 	case "token_bucket", "leaky_bucket":
 		return bucket{rule: r, tokens: r.holds()}
 	case "fixed_window":
+		if r.FromFirst {
+			return quota{rule: r}
+		}
 		return fixed{rule: r}
 	case "sliding_log", "sliding_window":
 		return sliding{rule: r}
@@ -344,7 +350,7 @@ func verdict(r *Rule, before, after state, cost, maxDelay int64) Verdict {
 		ResetAfter: after.reset(),
 		Window:     after.window(),
 	}
-	if q, ok := after.(quota); ok {
+	if q, ok := after.(quota); ok && r.Unit != "" {
 		v.Period = q.end - q.start
 	}
 	switch {

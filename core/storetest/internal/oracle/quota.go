@@ -17,6 +17,9 @@ type Calendar interface {
 // calendar instead, so that a wrong clock denies no key for years.
 //
 // RULE: when the limit changes, the count and its period stay.
+//
+// A fixed window from the first event is a quota whose calendar has a period of Per that begins now, for
+// every now.
 type quota struct {
 	rule              *Rule
 	now               int64
@@ -29,15 +32,31 @@ const day = 24 * 3_600_000_000
 // longest contains a bound of the length of a period. A place may change to another side of the date line.
 var longest = map[string]int64{"day": 2 * day, "week": 9 * day, "month": 33 * day}
 
+// period returns the period that contains now.
+func (r *Rule) period(now int64) (start, end int64) {
+	if r.FromFirst {
+		return now, now + r.Per
+	}
+	return r.calendar.Period(now)
+}
+
+// longest returns a bound of the length of a period of r.
+func (r *Rule) longest() int64 {
+	if r.FromFirst {
+		return r.Per
+	}
+	return longest[r.Unit]
+}
+
 func (q quota) at(r *Rule, now int64) state {
 	switch {
-	case q.count > 0 && now < q.end && q.end <= now+longest[r.Unit]:
+	case q.count > 0 && now < q.end && q.end <= now+r.longest():
 		return quota{r, now, q.start, q.end, q.count, false}
 	case q.count > 0 && now < q.end:
-		start, end := r.calendar.Period(now)
+		start, end := r.period(now)
 		return quota{r, now, start, end, q.count, true}
 	}
-	start, end := r.calendar.Period(now)
+	start, end := r.period(now)
 	return quota{r, now, start, end, 0, false}
 }
 
@@ -60,7 +79,7 @@ func (q quota) retry(int64, int64) int64 { return q.window() }
 // to returns q with count events. Without events, no period is kept.
 func (q quota) to(count int64) state {
 	if count == 0 {
-		q.start, q.end = q.rule.calendar.Period(q.now)
+		q.start, q.end = q.rule.period(q.now)
 	}
 	return quota{q.rule, q.now, q.start, q.end, count, false}
 }
