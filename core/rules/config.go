@@ -2,12 +2,9 @@ package rules
 
 import (
 	"cmp"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -16,7 +13,7 @@ import (
 // A Config is a set of policies: the content of a configuration file. Parse checks everything, so
 // every rule of a Config is valid. A Config does not change.
 type Config struct {
-	Name     string            `json:"-"` // of the source: that of Parse; it has no effect
+	Name     string            // of the source: that of Parse; it has no effect
 	Policies map[string]Policy // by name
 	Routes   map[string]string // net/http patterns to names of policies
 	Disabled bool              // no limit is enforced or counted
@@ -61,15 +58,6 @@ func (r *Rule) isForeign() bool {
 		slices.ContainsFunc(r.Plans, func(p core.Plan) bool { return p.Headroom != 0 })
 }
 
-// MarshalJSON returns r without Anchor and Spare, which have no text.
-func (r Rule) MarshalJSON() ([]byte, error) {
-	type plain Rule
-	return json.Marshal(struct {
-		plain
-		Anchor, Spare any `json:",omitempty"`
-	}{plain: plain(r)})
-}
-
 // planNames returns the names of the plans of r, with those that have the limit of r and a headroom.
 func (r *Rule) planNames() []string {
 	names := slices.Collect(maps.Keys(r.Headroom))
@@ -90,13 +78,9 @@ type Override struct {
 }
 
 // id returns a text that overrides that differ at most in their ends have.
-func (o *Override) id() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%t %q", o.Blocked, o.Plan)
-	for _, name := range slices.Sorted(maps.Keys(o.Limits)) {
-		fmt.Fprintf(&b, " %q %v", name, o.Limits[name])
-	}
-	return b.String()
+func (o Override) id() string {
+	o.Until = time.Time{}
+	return string(encoded(nil, o.node()))
 }
 
 // clone returns a copy that an application may change: equal overrides share their limits.

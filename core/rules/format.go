@@ -16,11 +16,7 @@ import (
 // order of their names. Parse returns an equal Config for the result. The error is that of Parse if
 // c is invalid.
 func (c *Config) Format() ([]byte, error) {
-	file := new(mapping)
-	file.add("policies", sorted(c.Policies, 0, Policy.node))
-	file.add("routes", sorted(c.Routes, 0, text))
-	file.addTrue("disabled", c.Disabled)
-	data, err := yaml.Dump(file.node(0), yaml.WithLineWidth(-1), yaml.WithCompactSeqIndent(false))
+	data, err := yaml.Dump(c.node(), yaml.WithLineWidth(-1), yaml.WithCompactSeqIndent(false))
 	if err != nil {
 		return nil, err
 	}
@@ -92,6 +88,23 @@ func limit(l core.Limit) *yaml.Node {
 		return number("!!int", float64(l.Events))
 	}
 	return text(l.String())
+}
+
+// encoded appends n to b in a form that no other node has.
+func encoded(b []byte, n *yaml.Node) []byte {
+	b = strconv.AppendQuote(strconv.AppendInt(b, int64(len(n.Content)), 10), n.Value)
+	for _, c := range n.Content {
+		b = encoded(b, c)
+	}
+	return b
+}
+
+func (c *Config) node() *yaml.Node {
+	m := new(mapping)
+	m.add("policies", sorted(c.Policies, 0, Policy.node))
+	m.add("routes", sorted(c.Routes, 0, text))
+	m.addTrue("disabled", c.Disabled)
+	return m.node(0)
 }
 
 func (p Policy) node() *yaml.Node {

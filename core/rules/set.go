@@ -3,7 +3,6 @@ package rules
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -132,7 +131,7 @@ func (s *Set) apply(c *Config) (changed bool, err error) {
 		return false, errors.New("weir: the configuration is nil")
 	}
 	old := s.applied.Load()
-	next := &applied{config: c, policies: make(map[string]*policy)}
+	next := &applied{config: c, version: hashOf(encoded(nil, c.node())), policies: make(map[string]*policy)}
 	if next.routes, err = newRoutes(c); err != nil {
 		return false, err
 	}
@@ -164,9 +163,6 @@ func (s *Set) apply(c *Config) (changed bool, err error) {
 				return false, err
 			}
 		}
-	}
-	if next.version, err = versionOf(c); err != nil {
-		return false, err
 	}
 	replaced := make(map[*core.Limiter][]core.Rule)
 	for name, v := range versions {
@@ -216,15 +212,6 @@ func (s *Set) report(message string, err error) {
 		log = slog.Default()
 	}
 	log.Error(message, "version", s.Version(), "error", err)
-}
-
-// versionOf returns a hash of c.
-func versionOf(c *Config) (string, error) {
-	text, err := json.Marshal(c)
-	if err != nil {
-		return "", fmt.Errorf("weir: configuration: %w", err)
-	}
-	return hashOf(text), nil
 }
 
 func hashOf(text []byte) string {
