@@ -68,13 +68,15 @@ func (d *decoder) policy(name string, v value) Policy {
 		d.fail(f["rules"], "has more than %d rules", maxRules)
 		return p
 	}
-	known := knownNames{rules: make(map[string]checkedRule), plans: make(map[string]bool)}
+	known := knownNames{rules: make(map[string]*Rule), plans: make(map[string]bool)}
 	for _, element := range elements {
 		r, ok := d.rule(name, element)
 		if _, exists := known.rules[r.Name]; exists && r.Name != "" {
 			d.fail(element, "another rule of the policy is called %q", r.Name)
 		}
-		known.rules[r.Name] = checkedRule{r, ok}
+		if known.rules[r.Name] = nil; ok {
+			known.rules[r.Name] = &r
+		}
 		for _, plan := range r.planNames() {
 			known.plans[plan] = true
 		}
@@ -95,14 +97,8 @@ func (d *decoder) policy(name string, v value) Policy {
 // knownNames are the names that the overrides of a policy can use. The zero knownNames are those of
 // a policy that is not known.
 type knownNames struct {
-	rules map[string]checkedRule
+	rules map[string]*Rule // nil for an invalid rule
 	plans map[string]bool
-}
-
-// A checkedRule is a rule of a file that is valid if ok is true.
-type checkedRule struct {
-	Rule
-	ok bool
 }
 
 // plan reports an error if v is not the name of a plan of the policy.
@@ -114,7 +110,7 @@ func (d *decoder) plan(v value, known knownNames) {
 	case len(known.plans) == 0:
 		d.fail(v, "the policy has no plans")
 	default:
-		choice(d, v, "plan of the policy", known.plans)
+		chosen("plan of the policy", known.plans)(d, v, new(bool))
 	}
 }
 
@@ -138,15 +134,15 @@ func (d *decoder) override(v value, known knownNames) (o Override) {
 			names := slices.Sorted(maps.Keys(known.rules))
 			d.fail(e.key, "the policy has no rule %q%s", e.name, nearest(e.name, names, ""))
 		}
-		if !d.limit(e.value, &r.Limit) {
+		var l core.Limit
+		if !d.limit(e.value, &l) {
 			continue
 		}
 		if o.Limits == nil {
 			o.Limits = make(map[string]core.Limit)
 		}
-		o.Limits[e.name] = r.Limit
-		if r.Plans = nil; r.ok {
-			d.reject(e.value, r.check("rule"))
+		if o.Limits[e.name] = l; r != nil {
+			d.reject(e.value, r.checkLimit("rule", l))
 		}
 	}
 	if until := f["until"]; d.is(until, "!!str", "!!timestamp") {
@@ -185,8 +181,8 @@ func (d *decoder) rule(policy string, v value) (Rule, bool) {
 // fields decodes some of the fields of a rule. It returns false if the others are not decoded.
 func (d *decoder) fields(v value, f map[string]value, some []field, r *Rule) bool {
 	for _, known := range some {
-		if known.required {
-			d.required(v, f, known.name)
+		if known.required && f[known.name].node == nil {
+			d.fail(v, "the field %s is missing", known.name)
 		}
 	}
 	return !slices.ContainsFunc(some, func(known field) bool { return !known.decode(d, f[known.name], r) })

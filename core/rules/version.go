@@ -64,8 +64,8 @@ func newVersion(set *Set, name string, config *Policy, off bool, old *policy) (*
 			if r.isForeign() {
 				return nil, fmt.Errorf("rule %q has a field that is not one of configurations", config.Rules[i].Name)
 			}
-			if err := r.checkTimezone(config.Rules[i].Name); err != nil {
-				return nil, err
+			if field, reason := r.fault(); reason != "" {
+				return nil, invalid(config.Rules[i].Name, field, reason)
 			}
 		}
 	}
@@ -163,10 +163,8 @@ func (v *version) newView(c *selection) (w view) {
 		r := &config.Rules[i]
 		if c.Blocked {
 			*r = *r.with(core.Blocked)
-		} else if l, ok := c.Limits[r.Name]; ok {
-			if limited := r.with(l); limited.check(storeName(v.name, r.Name)) == nil {
-				*r = *limited
-			}
+		} else if l, ok := c.Limits[r.Name]; ok && r.checkLimit(storeName(v.name, r.Name), l) == nil {
+			*r = *r.with(l)
 		}
 		r.Shadow = (r.Shadow || c.asShadow) && !c.Blocked
 	}
