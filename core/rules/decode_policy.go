@@ -194,12 +194,11 @@ func (d *decoder) ruleName(v value, name string) {
 	}
 }
 
-func (d *decoder) name(v value, r *Rule) bool {
+func (d *decoder) name(v value, to *string) {
 	if d.is(v, "!!str") {
-		r.Name = v.node.Value
-		d.ruleName(v, r.Name)
+		*to = v.node.Value
+		d.ruleName(v, *to)
 	}
-	return true
 }
 
 func (d *decoder) plans(v value, r *Rule) bool {

@@ -94,15 +94,10 @@ func (d *differ) policy(name string, a, b *Policy) {
 	change(d, "policy "+name+" enforce", &a.Enforce, &b.Enforce, percent)
 	before, after := byName(a.Rules, ruleName), byName(b.Rules, ruleName)
 	each(before, after, func(rule string, a, b *Rule) { d.rule(storeName(name, rule), a, b) })
-	namesIn := func(other map[string]Rule, rules []Rule) (names []string) {
-		for _, r := range rules {
-			if _, ok := other[r.Name]; ok {
-				names = append(names, r.Name)
-			}
-		}
-		return names
+	kept := func(rules []Rule, others map[string]Rule) []Rule {
+		return slices.DeleteFunc(slices.Clone(rules), func(r Rule) bool { _, ok := others[r.Name]; return !ok })
 	}
-	if !slices.Equal(namesIn(after, a.Rules), namesIn(before, b.Rules)) {
+	if !slices.EqualFunc(kept(a.Rules, after), kept(b.Rules, before), func(a, b Rule) bool { return a.Name == b.Name }) {
 		d.add("policy %s: rules in another order", name)
 	}
 	each(a.Keys, b.Keys, func(key string, a, b *Override) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -135,33 +136,23 @@ func (s *Set) apply(c *Config) (changed bool, err error) {
 	if next.routes, err = newRoutes(c); err != nil {
 		return false, err
 	}
+	policies := make(map[string]Policy) // with those that c does not have
+	for name, p := range old.policies {
+		policies[name] = *p.current.Load().config
+	}
+	maps.Copy(policies, c.Policies)
 	versions := make(map[string]*version)
-	add := func(name string, config *Policy) error {
+	for name, config := range policies {
 		off := c.Disabled || config.Disabled
 		p := old.policies[name]
 		if p != nil {
-			if v := p.current.Load(); v.disabled == off && reflect.DeepEqual(v.config, config) {
+			if v := p.current.Load(); v.disabled == off && reflect.DeepEqual(*v.config, config) {
 				next.policies[name] = p
-				return nil
+				continue
 			}
 		}
-		v, err := newVersion(s, name, config, off, p)
-		if err != nil {
-			return fmt.Errorf("weir: policy %q: %w", name, err)
-		}
-		versions[name] = v
-		return nil
-	}
-	for name, config := range c.Policies {
-		if err := add(name, &config); err != nil {
-			return false, err
-		}
-	}
-	for name, p := range old.policies {
-		if _, ok := c.Policies[name]; !ok {
-			if err := add(name, p.current.Load().config); err != nil {
-				return false, err
-			}
+		if versions[name], err = newVersion(s, name, &config, off, p); err != nil {
+			return false, fmt.Errorf("weir: policy %q: %w", name, err)
 		}
 	}
 	replaced := make(map[*core.Limiter][]core.Rule)
