@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,12 +26,7 @@ import (
 // do not log it where keys must not be logged.
 func Diff(a, b *Config) []string {
 	var d differ
-	if a == nil {
-		a = &Config{}
-	}
-	if b == nil {
-		b = &Config{}
-	}
+	a, b = cmp.Or(a, &Config{}), cmp.Or(b, &Config{})
 	d.off("all policies", a.Disabled, b.Disabled)
 	each(a.Policies, b.Policies, func(name string, a, b *Policy) {
 		switch {

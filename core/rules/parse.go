@@ -69,10 +69,10 @@ func parseDocument[T any](name string, data []byte, size int, decode func(*decod
 		return decoded, d.err()
 	}
 	all := document(&d, decode)
-	if err := d.err(); err != nil {
-		return decoded, err
+	if err = d.err(); err == nil {
+		decoded = all
 	}
-	return all, nil
+	return decoded, err
 }
 
 // surrogates matches a character outside the Basic Multilingual Plane in a string of JSON, and

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -157,10 +158,7 @@ func (s *Set) apply(c *Config) (changed bool, err error) {
 	}
 	replaced := make(map[*core.Limiter][]core.Rule)
 	for name, v := range versions {
-		p := old.policies[name]
-		if p == nil {
-			p = s.unused[name]
-		}
+		p := cmp.Or(old.policies[name], s.unused[name])
 		if p == nil {
 			if p, err = newPolicy(s.store, v.rules); err != nil {
 				return false, fmt.Errorf("weir: policy %q: %w", name, err)
@@ -198,11 +196,7 @@ func (s *Set) report(message string, err error) {
 		s.onError(err)
 		return
 	}
-	log := s.log
-	if log == nil {
-		log = slog.Default()
-	}
-	log.Error(message, "version", s.Version(), "error", err)
+	cmp.Or(s.log, slog.Default()).Error(message, "version", s.Version(), "error", err)
 }
 
 func hashOf(text []byte) string {

@@ -127,10 +127,8 @@ func (v *version) pick(ctx context.Context, key string) (l *core.Limiter, ends t
 // precedence over those of the configuration.
 func (v *version) override(ctx context.Context, key string) (override, error) {
 	current := override{selections: v.others}
-	if len(v.keys) > 0 {
-		if o := v.keys[key]; o.inForce() {
-			current = o
-		}
+	if o := v.keys[key]; o.inForce() {
+		current = o
 	}
 	if source := v.set.overrides; source != nil {
 		o, err := source.cache.get(ctx, v.name, key)
