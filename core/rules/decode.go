@@ -225,9 +225,14 @@ func (d *decoder) number(v value, to any, tags ...string) bool {
 }
 
 // boolean decodes a boolean, which is false if it is absent.
-func (d *decoder) boolean(v value) (b bool) {
-	if d.is(v, "!!bool") {
-		b = strings.EqualFold(v.node.Value, "true")
+func (d *decoder) boolean(v value) bool {
+	return d.is(v, "!!bool") && strings.EqualFold(v.node.Value, "true")
+}
+
+// put sets a value of a map, which it makes if it is nil: a mapping without valid entries is absent.
+func put[T any](to *map[string]T, name string, v T) {
+	if *to == nil {
+		*to = make(map[string]T)
 	}
-	return b
+	(*to)[name] = v
 }

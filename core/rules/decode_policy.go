@@ -86,10 +86,7 @@ func (d *decoder) policy(name string, v value) Policy {
 		return p
 	}
 	for _, e := range d.entries(f["keys"]) {
-		if p.Keys == nil {
-			p.Keys = make(map[string]Override)
-		}
-		p.Keys[e.name] = d.override(e.value, known)
+		put(&p.Keys, e.name, d.override(e.value, known))
 	}
 	return p
 }
@@ -138,10 +135,7 @@ func (d *decoder) override(v value, known knownNames) (o Override) {
 		if !d.limit(e.value, &l) {
 			continue
 		}
-		if o.Limits == nil {
-			o.Limits = make(map[string]core.Limit)
-		}
-		if o.Limits[e.name] = l; r != nil {
+		if put(&o.Limits, e.name, l); r != nil {
 			d.reject(e.value, r.checkLimit("rule", l))
 		}
 	}
@@ -217,12 +211,9 @@ func (d *decoder) plans(v value, r *Rule) bool {
 
 func (d *decoder) headroom(v value, r *Rule) bool {
 	for _, e := range d.entries(v) {
-		if r.Headroom == nil {
-			r.Headroom = make(map[string]float64)
-		}
 		var p float64
 		d.percent(e.value, &p)
-		r.Headroom[e.name] = p
+		put(&r.Headroom, e.name, p)
 	}
 	if len(r.planNames()) > maxPlans {
 		d.fail(v, "the rule has more than %d plans", maxPlans)
