@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -17,6 +18,23 @@ type Config struct {
 	Policies map[string]Policy // by name
 	Routes   map[string]string // net/http patterns to names of policies
 	Disabled bool              // no limit is enforced or counted
+}
+
+// version returns a hash of c without its name.
+func (c *Config) version() string {
+	text := fmt.Appendf(nil, "%t %q", c.Disabled, c.Routes)
+	for _, name := range slices.Sorted(maps.Keys(c.Policies)) {
+		p := c.Policies[name]
+		text = fmt.Appendf(text, " policy %q %t %v", name, p.Disabled, p.Enforce)
+		for i := range p.Rules {
+			text = encoded(text, p.Rules[i].node())
+		}
+		for _, key := range slices.Sorted(maps.Keys(p.Keys)) {
+			o := p.Keys[key]
+			text = fmt.Appendf(text, " key %q %s %v", key, o.id(), o.Until.UTC())
+		}
+	}
+	return hashOf(text)
 }
 
 // A Policy is the configuration of one limiter.
@@ -78,10 +96,7 @@ type Override struct {
 }
 
 // id returns a text that overrides that differ at most in their ends have.
-func (o Override) id() string {
-	o.Until = time.Time{}
-	return string(encoded(nil, o.node()))
-}
+func (o *Override) id() string { return fmt.Sprintf("%t %q %q", o.Blocked, o.Plan, o.Limits) }
 
 // clone returns a copy that an application may change: equal overrides share their limits.
 func (o Override) clone() Override {

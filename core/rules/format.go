@@ -16,7 +16,11 @@ import (
 // order of their names. Parse returns an equal Config for the result. The error is that of Parse if
 // c is invalid.
 func (c *Config) Format() ([]byte, error) {
-	data, err := yaml.Dump(c.node(), yaml.WithLineWidth(-1), yaml.WithCompactSeqIndent(false))
+	file := new(mapping)
+	file.add("policies", sorted(c.Policies, 0, Policy.node))
+	file.add("routes", sorted(c.Routes, 0, text))
+	file.addTrue("disabled", c.Disabled)
+	data, err := yaml.Dump(file.node(0), yaml.WithLineWidth(-1), yaml.WithCompactSeqIndent(false))
 	if err != nil {
 		return nil, err
 	}
@@ -97,14 +101,6 @@ func encoded(b []byte, n *yaml.Node) []byte {
 		b = encoded(b, c)
 	}
 	return b
-}
-
-func (c *Config) node() *yaml.Node {
-	m := new(mapping)
-	m.add("policies", sorted(c.Policies, 0, Policy.node))
-	m.add("routes", sorted(c.Routes, 0, text))
-	m.addTrue("disabled", c.Disabled)
-	return m.node(0)
 }
 
 func (p Policy) node() *yaml.Node {

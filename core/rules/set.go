@@ -133,7 +133,7 @@ func (s *Set) apply(c *Config) (changed bool, err error) {
 		return false, errors.New("weir: the configuration is nil")
 	}
 	old := s.applied.Load()
-	next := &applied{config: c, version: hashOf(encoded(nil, c.node())), policies: make(map[string]*policy)}
+	next := &applied{config: c, version: c.version(), policies: make(map[string]*policy)}
 	if next.routes, err = newRoutes(c); err != nil {
 		return false, err
 	}
