@@ -58,10 +58,9 @@ type decoder struct{ reporter }
 
 // fail reports an error at v, which may be absent if d is full.
 func (d *decoder) fail(v value, format string, args ...any) {
-	if d.full() {
-		return
+	if !d.full() {
+		d.report(v.node.Line, v.node.Column, v.path.String(), fmt.Sprintf(format, args...))
 	}
-	d.report(v.node.Line, v.node.Column, v.path.String(), fmt.Sprintf(format, args...))
 }
 
 // kinds describes the values that a file can contain, by their tags.

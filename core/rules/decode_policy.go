@@ -246,9 +246,9 @@ func (d *decoder) check(name string, v value, f map[string]value, r *Rule) {
 		d.fail(v, "%q is its name on a store: %s %s", name, err.Field, err.Reason)
 	}
 	for _, checked := range slices.Concat(sharedFields, ownFields) {
-		if checked.set != nil && f[checked.name].node != nil {
+		if checked.text != nil && f[checked.name].node != nil {
 			one := valid
-			checked.set(&one, r)
+			checked.decode(new(decoder), f[checked.name], &one)
 			d.reject(f[checked.name], one.check("rule"))
 		}
 	}

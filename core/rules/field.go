@@ -27,10 +27,7 @@ type field struct {
 	decode func(d *decoder, v value, r *Rule) bool  // false ends the decoding of r
 	node   func(r *Rule) *yaml.Node                 // nil if the field is absent
 	diff   func(d *differ, what string, a, b *Rule) // nil if there is no difference to report
-
-	// These are nil for a field with several values.
-	set  func(to, from *Rule)
-	text func(r *Rule) string // empty for the default
+	text   func(r *Rule) string                     // empty for the default; nil for a field with several values
 }
 
 // fields has the fields in the order of Format. A candidate, which has fields itself, is none of them.
@@ -88,7 +85,6 @@ func single[T comparable](f field, k codec[T], at func(*Rule) *T) field {
 			change(d, what+f.subject, &before, &after, k.text)
 		}
 	}
-	f.set = func(to, from *Rule) { *at(to) = *at(from) }
 	f.text = func(r *Rule) string {
 		if v := cmp.Or(*at(r), preset); v != preset && (f.only == 0 || f.only == r.Algorithm) {
 			return strings.Replace(f.words, "%", k.text(v), 1)

@@ -97,8 +97,7 @@ func withoutSurrogates(data []byte) []byte {
 
 // document decodes the only document of a text. A text without one is an empty mapping.
 func document[T any](d *decoder, decode func(*decoder, value) T) (decoded T) {
-	in := new(limits)
-	in.Reset(d.data)
+	in := &limits{Reader: *strings.NewReader(d.data)}
 	l, err := yaml.NewLoader(in, yaml.WithPlugin(in))
 	var first, second yaml.Node
 	if err == nil {

@@ -39,10 +39,9 @@ func cutLine(text string) (line, rest string, found bool) {
 
 // report adds an error at a position.
 func (r *reporter) report(line, column int, path, reason string) {
-	if r.full() {
-		return
+	if !r.full() {
+		r.errors = append(r.errors, Error{File: r.file, Line: line, Column: column, Path: shorten(path), Reason: shorten(reason)})
 	}
-	r.errors = append(r.errors, Error{File: r.file, Line: line, Column: column, Path: shorten(path), Reason: shorten(reason)})
 }
 
 // full reports whether more errors would not be reported.

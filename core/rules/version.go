@@ -58,13 +58,12 @@ func newVersion(set *Set, name string, config *Policy, off bool, old *policy) (*
 	}
 	for i := range config.Rules {
 		for r := &config.Rules[i]; r != nil; r = r.Candidate {
-			if _, known := algorithmNames[r.Algorithm.String()]; !known {
+			switch field, reason := r.fault(); {
+			case algorithmNames[r.Algorithm.String()] == 0:
 				return nil, fmt.Errorf("rule %q has no algorithm", config.Rules[i].Name)
-			}
-			if r.isForeign() {
+			case r.isForeign():
 				return nil, fmt.Errorf("rule %q has a field that is not one of configurations", config.Rules[i].Name)
-			}
-			if field, reason := r.fault(); reason != "" {
+			case reason != "":
 				return nil, invalid(config.Rules[i].Name, field, reason)
 			}
 		}
