@@ -163,10 +163,8 @@ func (r *remote) printUsage(policy string, d core.Decision) error {
 // inForce returns the text of the limit that was in force, of a rule with a unit.
 func inForce(s core.State, unit string) string {
 	of, headroom := s.Rule.Spec(), 0.0
-	for _, p := range of.Plans {
-		if p.Name == s.Rule.PlanName() {
-			headroom = p.Headroom
-		}
+	if s.Rule.PlanName() != "" && len(of.Plans) > 0 { // only that plan, or none if it is unknown
+		headroom = of.Plans[0].Headroom
 	}
 	return limitText(s.Limit(), cmp.Or(of.Location, time.UTC).String(), headroom, unit)
 }

@@ -256,8 +256,8 @@ func (r *report) addRules(g *group) {
 func limitInForce(s core.State) string {
 	of := s.Rule.Spec()
 	p := core.Plan{Limit: of.Limit}
-	if i := slices.IndexFunc(of.Plans, func(p core.Plan) bool { return p.Name == s.Rule.PlanName() }); i >= 0 {
-		p = of.Plans[i]
+	if s.Rule.PlanName() != "" && len(of.Plans) > 0 { // only that plan, or none if it is unknown
+		p = of.Plans[0]
 	}
 	return limitOfPlan(of, p)
 }

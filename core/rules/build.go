@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +32,7 @@ func (r *Rule) spec(name string) core.Spec {
 	s := r.Spec
 	s.Name, s.Plans = name, slices.Clone(s.Plans)
 	if r.Timezone != "" {
-		s.Location, _ = location(r.Timezone) // see checkTimezone
+		s.Location, _ = location(r.Timezone) // see timezoneFault
 	}
 	for i := range s.Plans {
 		s.Plans[i].Headroom = r.Headroom[s.Plans[i].Name]
@@ -46,15 +45,42 @@ func (r *Rule) spec(name string) core.Spec {
 	return s
 }
 
-// check returns the error of package core for a rule, or that of checkTimezone or checkPeriod.
+// check returns an error for a fault of r, or that of package core.
 func (r *Rule) check(name string) *core.RuleError {
-	if err := cmp.Or(r.checkTimezone(name), r.checkPeriod(name)); err != nil {
-		return err
+	if field, reason := r.fault(); reason != "" {
+		return invalid(name, field, reason)
 	}
 	_, err := core.New(noStore{}, core.NewRule(r.spec(name)))
 	var e *core.RuleError
 	errors.As(err, &e)
 	return e
+}
+
+// checkLimit is check for r with the limit l in place of that of every plan.
+func (r Rule) checkLimit(name string, l core.Limit) *core.RuleError {
+	r.Limit, r.Plans = l, nil
+	return r.check(name)
+}
+
+func invalid(rule, field, reason string) *core.RuleError {
+	return &core.RuleError{Rule: rule, Field: field, Reason: reason, Category: core.ErrInvalidRule}
+}
+
+// fault returns the reason why the algorithm of r cannot have its time zone or a period, and the field, or empty
+// texts.
+func (r *Rule) fault() (field, reason string) {
+	if reason := timezoneFault(r.Algorithm, r.Timezone); reason != "" {
+		return "timezone", reason
+	}
+	if reason := periodFault(r.Algorithm, r.Limit); reason != "" {
+		return "limit", reason
+	}
+	for _, p := range r.Plans {
+		if reason := periodFault(r.Algorithm, p.Limit); reason != "" {
+			return "plan", fmt.Sprintf("%q: limit %s", p.Name, reason)
+		}
+	}
+	return "", ""
 }
 
 // spans are the fixed spans to write for periods of the calendar.
@@ -86,19 +112,6 @@ func periodFault(a driver.Algorithm, l core.Limit) string {
 		return fmt.Sprintf("%v has a period of the calendar, and only quota counts by the calendar: write %v", l, fixed)
 	}
 	return ""
-}
-
-// checkPeriod returns an error if a limit of r has a period that its algorithm cannot have.
-func (r *Rule) checkPeriod(name string) *core.RuleError {
-	if text := periodFault(r.Algorithm, r.Limit); text != "" {
-		return &core.RuleError{Rule: name, Field: "limit", Reason: text, Category: core.ErrInvalidRule}
-	}
-	for _, p := range r.Plans {
-		if text := periodFault(r.Algorithm, p.Limit); text != "" {
-			return &core.RuleError{Rule: name, Field: "plan", Reason: fmt.Sprintf("%q: limit %s", p.Name, text), Category: core.ErrInvalidRule}
-		}
-	}
-	return nil
 }
 
 // with returns r with the limit l for all plans.

@@ -123,12 +123,11 @@ func (c *cache) outdated(hash uint64, old *cached) (s stored, ok bool) {
 
 // entry returns the entry of a key, or nil.
 func (c *cache) entry(hash uint64) *cached {
-	for _, entries := range []*otter.Cache[uint64, *cached]{c.with, c.without} {
-		if e, ok := entries.GetIfPresent(hash); ok {
-			return e
-		}
+	e, ok := c.with.GetIfPresent(hash)
+	if !ok {
+		e, _ = c.without.GetIfPresent(hash)
 	}
-	return nil
+	return e
 }
 
 // block returns a block with an end of an index, or none if the end is 0.

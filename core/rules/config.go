@@ -2,12 +2,10 @@ package rules
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -16,10 +14,27 @@ import (
 // A Config is a set of policies: the content of a configuration file. Parse checks everything, so
 // every rule of a Config is valid. A Config does not change.
 type Config struct {
-	Name     string            `json:"-"` // of the source: that of Parse; it has no effect
+	Name     string            // of the source: that of Parse; it has no effect
 	Policies map[string]Policy // by name
 	Routes   map[string]string // net/http patterns to names of policies
 	Disabled bool              // no limit is enforced or counted
+}
+
+// version returns a hash of c without its name.
+func (c *Config) version() string {
+	text := fmt.Appendf(nil, "%t %q", c.Disabled, c.Routes)
+	for _, name := range slices.Sorted(maps.Keys(c.Policies)) {
+		p := c.Policies[name]
+		text = fmt.Appendf(text, " policy %q %t %v", name, p.Disabled, p.Enforce)
+		for i := range p.Rules {
+			text = encoded(text, p.Rules[i].node())
+		}
+		for _, key := range slices.Sorted(maps.Keys(p.Keys)) {
+			o := p.Keys[key]
+			text = fmt.Appendf(text, " key %q %s %v", key, o.id(), o.Until.UTC())
+		}
+	}
+	return hashOf(text)
 }
 
 // A Policy is the configuration of one limiter.
@@ -61,15 +76,6 @@ func (r *Rule) isForeign() bool {
 		slices.ContainsFunc(r.Plans, func(p core.Plan) bool { return p.Headroom != 0 })
 }
 
-// MarshalJSON returns r without Anchor and Spare, which have no text.
-func (r Rule) MarshalJSON() ([]byte, error) {
-	type plain Rule
-	return json.Marshal(struct {
-		plain
-		Anchor, Spare any `json:",omitempty"`
-	}{plain: plain(r)})
-}
-
 // planNames returns the names of the plans of r, with those that have the limit of r and a headroom.
 func (r *Rule) planNames() []string {
 	names := slices.Collect(maps.Keys(r.Headroom))
@@ -90,14 +96,7 @@ type Override struct {
 }
 
 // id returns a text that overrides that differ at most in their ends have.
-func (o *Override) id() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%t %q", o.Blocked, o.Plan)
-	for _, name := range slices.Sorted(maps.Keys(o.Limits)) {
-		fmt.Fprintf(&b, " %q %v", name, o.Limits[name])
-	}
-	return b.String()
-}
+func (o *Override) id() string { return fmt.Sprintf("%t %q %q", o.Blocked, o.Plan, o.Limits) }
 
 // clone returns a copy that an application may change: equal overrides share their limits.
 func (o Override) clone() Override {

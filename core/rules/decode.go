@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"encoding"
 	"fmt"
 	"maps"
 	"regexp"
@@ -59,10 +58,9 @@ type decoder struct{ reporter }
 
 // fail reports an error at v, which may be absent if d is full.
 func (d *decoder) fail(v value, format string, args ...any) {
-	if d.full() {
-		return
+	if !d.full() {
+		d.report(v.node.Line, v.node.Column, v.path.String(), fmt.Sprintf(format, args...))
 	}
-	d.report(v.node.Line, v.node.Column, v.path.String(), fmt.Sprintf(format, args...))
 }
 
 // kinds describes the values that a file can contain, by their tags.
@@ -130,15 +128,6 @@ func (d *decoder) object(v value, known []string) map[string]value {
 	return fields
 }
 
-// required reports an error if v has no field of the name.
-func (d *decoder) required(v value, fields map[string]value, names ...string) {
-	for _, name := range names {
-		if fields[name].node == nil {
-			d.fail(v, "the field %s is missing", name)
-		}
-	}
-}
-
 // elements returns the elements of a list.
 func (d *decoder) elements(v value) (all []value) {
 	if !d.is(v, "!!seq") {
@@ -150,30 +139,24 @@ func (d *decoder) elements(v value) (all []value) {
 	return all
 }
 
-// text decodes a text into to. It returns false for an invalid or absent value.
-func (d *decoder) text(v value, to encoding.TextUnmarshaler) bool {
-	if !d.is(v, "!!str") {
+// limit decodes a limit, whose text may be an integer if it has no period. It returns false for an
+// invalid or absent value.
+func (d *decoder) limit(v value, to *core.Limit) bool {
+	if !d.is(v, "!!str", "!!int") {
 		return false
 	}
-	if err := to.UnmarshalText([]byte(v.node.Value)); err != nil {
+	text := v.node.Value
+	if n := 0; v.node.Tag == "!!int" {
+		if !d.number(v, &n, "!!int") {
+			return false
+		}
+		text = strconv.Itoa(n)
+	}
+	if err := to.UnmarshalText([]byte(text)); err != nil {
 		d.fail(v, "%s", strings.TrimPrefix(err.Error(), "weir: "))
 		return false
 	}
 	return true
-}
-
-// limit decodes a limit, whose text may be an integer if it has no period.
-func (d *decoder) limit(v value, to *core.Limit) bool {
-	if v.node == nil || v.node.Tag != "!!int" {
-		return d.text(v, to)
-	}
-	var n int
-	if !d.number(v, &n, "!!int") {
-		return false
-	}
-	decimal := *v.node
-	decimal.Tag, decimal.Value = "!!str", strconv.Itoa(n)
-	return d.text(value{&decimal, v.path}, to)
 }
 
 // limitOrNone decodes a limit, and a text that is none as core.Unlimited, which is valid.
@@ -201,9 +184,18 @@ func (d *decoder) word(v value, to *string) {
 	}
 }
 
-// chosen returns a decoder of choices.
+// chosen returns a decoder of texts that are the keys of choices.
 func chosen[T any](what string, choices map[string]T) func(d *decoder, v value, to *T) {
-	return func(d *decoder, v value, to *T) { *to, _ = choice(d, v, what, choices) }
+	return func(d *decoder, v value, to *T) {
+		if !d.is(v, "!!str") {
+			return
+		}
+		var ok bool
+		if *to, ok = choices[v.node.Value]; !ok {
+			names := slices.Sorted(maps.Keys(choices))
+			d.fail(v, "%q is no %s%s", v.node.Value, what, nearest(v.node.Value, names, ": use "+strings.Join(names, ", ")))
+		}
+	}
 }
 
 // duration decodes a positive duration.
@@ -216,18 +208,6 @@ func (d *decoder) duration(v value, to *time.Duration) {
 		return
 	}
 	d.fail(v, "%q is no positive duration such as 30s or 1h30m", v.node.Value)
-}
-
-// choice decodes a text that is one of the keys of choices.
-func choice[T any](d *decoder, v value, what string, choices map[string]T) (chosen T, ok bool) {
-	if !d.is(v, "!!str") {
-		return chosen, false
-	}
-	if chosen, ok = choices[v.node.Value]; !ok {
-		names := slices.Sorted(maps.Keys(choices))
-		d.fail(v, "%q is no %s%s", v.node.Value, what, nearest(v.node.Value, names, ": use "+strings.Join(names, ", ")))
-	}
-	return chosen, ok
 }
 
 // number decodes a number into to, a pointer to a float64 or int. It returns false for an invalid
@@ -244,9 +224,14 @@ func (d *decoder) number(v value, to any, tags ...string) bool {
 }
 
 // boolean decodes a boolean, which is false if it is absent.
-func (d *decoder) boolean(v value) (b bool) {
-	if d.is(v, "!!bool") {
-		b = strings.EqualFold(v.node.Value, "true")
+func (d *decoder) boolean(v value) bool {
+	return d.is(v, "!!bool") && strings.EqualFold(v.node.Value, "true")
+}
+
+// put sets a value of a map, which it makes if it is nil: a mapping without valid entries is absent.
+func put[T any](to *map[string]T, name string, v T) {
+	if *to == nil {
+		*to = make(map[string]T)
 	}
-	return b
+	(*to)[name] = v
 }

@@ -68,13 +68,15 @@ func (d *decoder) policy(name string, v value) Policy {
 		d.fail(f["rules"], "has more than %d rules", maxRules)
 		return p
 	}
-	known := knownNames{rules: make(map[string]checkedRule), plans: make(map[string]bool)}
+	known := knownNames{rules: make(map[string]*Rule), plans: make(map[string]bool)}
 	for _, element := range elements {
 		r, ok := d.rule(name, element)
 		if _, exists := known.rules[r.Name]; exists && r.Name != "" {
 			d.fail(element, "another rule of the policy is called %q", r.Name)
 		}
-		known.rules[r.Name] = checkedRule{r, ok}
+		if known.rules[r.Name] = nil; ok {
+			known.rules[r.Name] = &r
+		}
 		for _, plan := range r.planNames() {
 			known.plans[plan] = true
 		}
@@ -84,10 +86,7 @@ func (d *decoder) policy(name string, v value) Policy {
 		return p
 	}
 	for _, e := range d.entries(f["keys"]) {
-		if p.Keys == nil {
-			p.Keys = make(map[string]Override)
-		}
-		p.Keys[e.name] = d.override(e.value, known)
+		put(&p.Keys, e.name, d.override(e.value, known))
 	}
 	return p
 }
@@ -95,14 +94,8 @@ func (d *decoder) policy(name string, v value) Policy {
 // knownNames are the names that the overrides of a policy can use. The zero knownNames are those of
 // a policy that is not known.
 type knownNames struct {
-	rules map[string]checkedRule
+	rules map[string]*Rule // nil for an invalid rule
 	plans map[string]bool
-}
-
-// A checkedRule is a rule of a file that is valid if ok is true.
-type checkedRule struct {
-	Rule
-	ok bool
 }
 
 // plan reports an error if v is not the name of a plan of the policy.
@@ -114,7 +107,7 @@ func (d *decoder) plan(v value, known knownNames) {
 	case len(known.plans) == 0:
 		d.fail(v, "the policy has no plans")
 	default:
-		choice(d, v, "plan of the policy", known.plans)
+		chosen("plan of the policy", known.plans)(d, v, new(bool))
 	}
 }
 
@@ -138,15 +131,12 @@ func (d *decoder) override(v value, known knownNames) (o Override) {
 			names := slices.Sorted(maps.Keys(known.rules))
 			d.fail(e.key, "the policy has no rule %q%s", e.name, nearest(e.name, names, ""))
 		}
-		if !d.limit(e.value, &r.Limit) {
+		var l core.Limit
+		if !d.limit(e.value, &l) {
 			continue
 		}
-		if o.Limits == nil {
-			o.Limits = make(map[string]core.Limit)
-		}
-		o.Limits[e.name] = r.Limit
-		if r.Plans = nil; r.ok {
-			d.reject(e.value, r.check("rule"))
+		if put(&o.Limits, e.name, l); r != nil {
+			d.reject(e.value, r.checkLimit("rule", l))
 		}
 	}
 	if until := f["until"]; d.is(until, "!!str", "!!timestamp") {
@@ -185,8 +175,8 @@ func (d *decoder) rule(policy string, v value) (Rule, bool) {
 // fields decodes some of the fields of a rule. It returns false if the others are not decoded.
 func (d *decoder) fields(v value, f map[string]value, some []field, r *Rule) bool {
 	for _, known := range some {
-		if known.required {
-			d.required(v, f, known.name)
+		if known.required && f[known.name].node == nil {
+			d.fail(v, "the field %s is missing", known.name)
 		}
 	}
 	return !slices.ContainsFunc(some, func(known field) bool { return !known.decode(d, f[known.name], r) })
@@ -198,12 +188,11 @@ func (d *decoder) ruleName(v value, name string) {
 	}
 }
 
-func (d *decoder) name(v value, r *Rule) bool {
+func (d *decoder) name(v value, to *string) {
 	if d.is(v, "!!str") {
-		r.Name = v.node.Value
-		d.ruleName(v, r.Name)
+		*to = v.node.Value
+		d.ruleName(v, *to)
 	}
-	return true
 }
 
 func (d *decoder) plans(v value, r *Rule) bool {
@@ -222,12 +211,9 @@ func (d *decoder) plans(v value, r *Rule) bool {
 
 func (d *decoder) headroom(v value, r *Rule) bool {
 	for _, e := range d.entries(v) {
-		if r.Headroom == nil {
-			r.Headroom = make(map[string]float64)
-		}
 		var p float64
 		d.percent(e.value, &p)
-		r.Headroom[e.name] = p
+		put(&r.Headroom, e.name, p)
 	}
 	if len(r.planNames()) > maxPlans {
 		d.fail(v, "the rule has more than %d plans", maxPlans)
@@ -260,9 +246,9 @@ func (d *decoder) check(name string, v value, f map[string]value, r *Rule) {
 		d.fail(v, "%q is its name on a store: %s %s", name, err.Field, err.Reason)
 	}
 	for _, checked := range slices.Concat(sharedFields, ownFields) {
-		if checked.set != nil && f[checked.name].node != nil {
+		if checked.text != nil && f[checked.name].node != nil {
 			one := valid
-			checked.set(&one, r)
+			checked.decode(new(decoder), f[checked.name], &one)
 			d.reject(f[checked.name], one.check("rule"))
 		}
 	}

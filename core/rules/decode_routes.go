@@ -39,10 +39,7 @@ func (d *decoder) routes(v value, policies map[string]Policy) map[string]string 
 			if _, ok := policies[policy]; !ok {
 				d.fail(e.value, "there is no policy %q%s", policy, nearest(policy, names, ""))
 			}
-			if chosen == nil {
-				chosen = make(map[string]string)
-			}
-			chosen[e.name] = policy
+			put(&chosen, e.name, policy)
 		}
 		if len(e.name) > maxPattern {
 			d.fail(e.key, "is longer than %d bytes", maxPattern)

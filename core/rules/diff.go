@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,12 +26,7 @@ import (
 // do not log it where keys must not be logged.
 func Diff(a, b *Config) []string {
 	var d differ
-	if a == nil {
-		a = &Config{}
-	}
-	if b == nil {
-		b = &Config{}
-	}
+	a, b = cmp.Or(a, &Config{}), cmp.Or(b, &Config{})
 	d.off("all policies", a.Disabled, b.Disabled)
 	each(a.Policies, b.Policies, func(name string, a, b *Policy) {
 		switch {
@@ -94,15 +90,10 @@ func (d *differ) policy(name string, a, b *Policy) {
 	change(d, "policy "+name+" enforce", &a.Enforce, &b.Enforce, percent)
 	before, after := byName(a.Rules, ruleName), byName(b.Rules, ruleName)
 	each(before, after, func(rule string, a, b *Rule) { d.rule(storeName(name, rule), a, b) })
-	namesIn := func(other map[string]Rule, rules []Rule) (names []string) {
-		for _, r := range rules {
-			if _, ok := other[r.Name]; ok {
-				names = append(names, r.Name)
-			}
-		}
-		return names
+	kept := func(rules []Rule, others map[string]Rule) []Rule {
+		return slices.DeleteFunc(slices.Clone(rules), func(r Rule) bool { _, ok := others[r.Name]; return !ok })
 	}
-	if !slices.Equal(namesIn(after, a.Rules), namesIn(before, b.Rules)) {
+	if !slices.EqualFunc(kept(a.Rules, after), kept(b.Rules, before), func(a, b Rule) bool { return a.Name == b.Name }) {
 		d.add("policy %s: rules in another order", name)
 	}
 	each(a.Keys, b.Keys, func(key string, a, b *Override) {

@@ -27,15 +27,12 @@ type field struct {
 	decode func(d *decoder, v value, r *Rule) bool  // false ends the decoding of r
 	node   func(r *Rule) *yaml.Node                 // nil if the field is absent
 	diff   func(d *differ, what string, a, b *Rule) // nil if there is no difference to report
-
-	// These are nil for a field with several values.
-	set  func(to, from *Rule)
-	text func(r *Rule) string // empty for the default
+	text   func(r *Rule) string                     // empty for the default; nil for a field with several values
 }
 
 // fields has the fields in the order of Format. A candidate, which has fields itself, is none of them.
 var fields = []field{
-	{name: "name", required: true, decode: (*decoder).name, node: nameNode},
+	single(field{name: "name", required: true}, codec[string]{decode: (*decoder).name, text: strings.Clone}, func(r *Rule) *string { return &r.Name }),
 	single(field{name: "algorithm", required: true, shared: true, subject: " algorithm"}, algorithmCodec, func(r *Rule) *core.Algorithm { return &r.Algorithm }),
 	single(field{name: "limit", required: true, shared: true}, limitCodec, func(r *Rule) *core.Limit { return &r.Limit }),
 	{name: "plans", decode: (*decoder).plans, node: plansNode, diff: (*differ).plans},
@@ -65,7 +62,7 @@ func namesOf(fields []field) (names []string) {
 }
 
 // single returns f with its functions, for a field with one value, which at returns. A zero value is absent
-// unless f is required.
+// unless f is required in rules and candidates.
 func single[T comparable](f field, k codec[T], at func(*Rule) *T) field {
 	preset := *at(&Rule{Spec: core.NewRule(core.Spec{Algorithm: f.only}).Spec()})
 	f.decode = func(d *decoder, v value, r *Rule) bool {
@@ -75,7 +72,7 @@ func single[T comparable](f field, k codec[T], at func(*Rule) *T) field {
 	f.node = func(r *Rule) *yaml.Node {
 		var zero T
 		switch v := *at(r); {
-		case v == zero && !f.required:
+		case v == zero && !(f.required && f.shared):
 			return nil
 		case k.node != nil:
 			return k.node(v)
@@ -89,7 +86,6 @@ func single[T comparable](f field, k codec[T], at func(*Rule) *T) field {
 			change(d, what+f.subject, &before, &after, k.text)
 		}
 	}
-	f.set = func(to, from *Rule) { *at(to) = *at(from) }
 	f.text = func(r *Rule) string {
 		if v := cmp.Or(*at(r), preset); v != preset && (f.only == 0 || f.only == r.Algorithm) {
 			return strings.Replace(f.words, "%", k.text(v), 1)
@@ -152,13 +148,6 @@ func duration(t time.Duration) string {
 }
 
 func percent(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) + "%" }
-
-func nameNode(r *Rule) *yaml.Node {
-	if r.Name == "" {
-		return nil
-	}
-	return text(r.Name)
-}
 
 func plansNode(r *Rule) *yaml.Node {
 	plans := new(mapping)

@@ -94,6 +94,15 @@ func limit(l core.Limit) *yaml.Node {
 	return text(l.String())
 }
 
+// encoded appends n to b in a form that no other node has.
+func encoded(b []byte, n *yaml.Node) []byte {
+	b = strconv.AppendQuote(strconv.AppendInt(b, int64(len(n.Content)), 10), n.Value)
+	for _, c := range n.Content {
+		b = encoded(b, c)
+	}
+	return b
+}
+
 func (p Policy) node() *yaml.Node {
 	m := new(mapping)
 	if p.Enforce != 100 {

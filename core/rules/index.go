@@ -2,6 +2,7 @@ package rules
 
 import (
 	"hash/maphash"
+	"maps"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -103,11 +104,7 @@ func (x *index) removeBefore(from int64) {
 		s := &x.shards[i]
 		s.mu.Lock()
 		before := len(s.ends)
-		for hash, end := range s.ends {
-			if end < from {
-				delete(s.ends, hash)
-			}
-		}
+		maps.DeleteFunc(s.ends, func(_ uint64, end int64) bool { return end < from })
 		x.size.Add(int64(len(s.ends) - before))
 		s.mu.Unlock()
 	}

@@ -69,10 +69,10 @@ func parseDocument[T any](name string, data []byte, size int, decode func(*decod
 		return decoded, d.err()
 	}
 	all := document(&d, decode)
-	if err := d.err(); err != nil {
-		return decoded, err
+	if err = d.err(); err == nil {
+		decoded = all
 	}
-	return all, nil
+	return decoded, err
 }
 
 // surrogates matches a character outside the Basic Multilingual Plane in a string of JSON, and
@@ -97,8 +97,7 @@ func withoutSurrogates(data []byte) []byte {
 
 // document decodes the only document of a text. A text without one is an empty mapping.
 func document[T any](d *decoder, decode func(*decoder, value) T) (decoded T) {
-	in := new(limits)
-	in.Reset(d.data)
+	in := &limits{Reader: *strings.NewReader(d.data)}
 	l, err := yaml.NewLoader(in, yaml.WithPlugin(in))
 	var first, second yaml.Node
 	if err == nil {

@@ -50,9 +50,7 @@ func (p *Policy) check(name string, o Override) error {
 		if at < 0 {
 			return fmt.Errorf("the policy has no rule %q", rule)
 		}
-		r := p.Rules[at]
-		r.Limit, r.Plans = l, nil
-		if err := r.check(storeName(name, rule)); err != nil {
+		if err := p.Rules[at].checkLimit(storeName(name, rule), l); err != nil {
 			return err
 		}
 	}

@@ -24,6 +24,14 @@ const (
 	maxRoundTrips = 4
 	// maxRead bounds the time of a read that no lookup waits for.
 	maxRead = time.Second
+
+	// failingFor is the time without a reply after which a part of a source is said to fail. A single
+	// slow reply is no failure.
+	failingFor = 300 * time.Millisecond
+	// isolated is the time after which another failure does not belong to an earlier one.
+	isolated = 3 * time.Second
+	// retryInterval is the time between two reads of a part that fails.
+	retryInterval = 100 * time.Millisecond
 )
 
 // A reader reads keys from a source. Lookups that wait at the same moment share a round trip, so a
@@ -40,7 +48,7 @@ type reader struct {
 	// fail while others reply.
 	parts []part
 
-	mu    sync.Mutex // of reads and of the fields of parts
+	mu    sync.Mutex // of reads and parts
 	reads map[uint64]*fetch
 
 	sequence atomic.Int64 // of the latest change
@@ -49,9 +57,11 @@ type reader struct {
 
 // A part of a source fails for itself.
 type part struct {
-	outage
 	waiting    []*fetch
 	roundTrips int
+
+	first, last time.Time // failures since the last reply; first is zero if there are none
+	next        time.Time // the next read while p fails; zero if it does not
 }
 
 // A fetch is a read that waits or is under way, and its result.
@@ -87,12 +97,11 @@ func (r *reader) join(policy, tag string, hash uint64, old *cached) (*fetch, err
 	p := r.partOf(tag)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	k := r.reads[hash]
-	failing, retry := p.state(r.since(), k == nil)
+	k, now, failing := r.reads[hash], time.Now(), !p.next.IsZero()
 	switch {
 	case k != nil && !failing:
 		return k, nil
-	case k != nil || failing && !retry:
+	case k != nil || failing && now.Before(p.next):
 		return nil, errPaused
 	case len(r.reads) >= maxReads:
 		return nil, errBusy
@@ -108,6 +117,7 @@ func (r *reader) join(policy, tag string, hash uint64, old *cached) (*fetch, err
 		go r.run(p)
 	}
 	if failing {
+		p.next = now.Add(retryInterval)
 		return nil, errPaused
 	}
 	return k, nil
@@ -118,12 +128,33 @@ func (r *reader) partOf(tag string) *part {
 	return &r.parts[int(keyhash.Slot(tag))*len(r.parts)/keyhash.Slots]
 }
 
-// fail notes that a read has failed. A client whose connections are all in use is no sign of an
+// fail notes that a read of p has failed. A client whose connections are all in use is no sign of an
 // outage.
 func (r *reader) fail(p *part, err error) {
-	if !errors.Is(err, redis.ErrPoolTimeout) && p.fail(r.since()) {
+	if errors.Is(err, redis.ErrPoolTimeout) {
+		return
+	}
+	r.mu.Lock()
+	now := time.Now()
+	if p.first.IsZero() || now.Sub(p.last) > isolated {
+		p.first = now
+	}
+	p.last = now
+	began := p.next.IsZero() && now.Sub(p.first) >= failingFor
+	if began {
+		p.next = now.Add(retryInterval)
+	}
+	r.mu.Unlock()
+	if began {
 		r.report(fmt.Errorf("weir: overrides of keys: %w", err))
 	}
+}
+
+// succeed notes that p replies.
+func (r *reader) succeed(p *part) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.first, p.next = time.Time{}, time.Time{}
 }
 
 // run makes round trips while keys of p are waiting.
@@ -143,19 +174,14 @@ func (r *reader) run(p *part) {
 	}
 }
 
-// roundTrip reads the keys of a batch.
+// roundTrip reads the keys of a batch, and ends their reads.
 func (r *reader) roundTrip(p *part, batch []*fetch) {
-	begin := r.now()
+	sent := r.now()
 	r.count.Add(uint64(len(batch)))
 	// Callers leave at their own deadlines. After this one, go-redis repeats no command.
 	ctx, cancel := context.WithTimeout(context.Background(), max(r.options.timeout, maxRead))
 	defer cancel()
 	_, err := await(context.Background(), func() (struct{}, error) { return struct{}{}, r.read(ctx, batch) })
-	r.replied(p, batch, begin, err)
-}
-
-// replied ends the reads of a batch that was sent at a moment. err is the error of all of them.
-func (r *reader) replied(p *part, batch []*fetch, sent moment, err error) {
 	good := false
 	for _, k := range batch {
 		if k.err = cmp.Or(err, k.err); k.err == nil {
@@ -166,17 +192,15 @@ func (r *reader) replied(p *part, batch []*fetch, sent moment, err error) {
 	r.mu.Lock()
 	for _, k := range batch {
 		delete(r.reads, k.hash)
-	}
-	r.mu.Unlock()
-	for _, k := range batch {
 		close(k.done)
 	}
+	r.mu.Unlock()
 	for _, k := range batch {
 		if k.err != nil {
 			r.fail(p, k.err)
 		}
 	}
 	if good && r.since()-sent.at < max(r.options.timeout, failingFor) { // a later reply does not end an outage
-		p.replied()
+		r.succeed(p)
 	}
 }

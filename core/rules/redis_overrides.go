@@ -175,8 +175,8 @@ func (s *RedisSource) write(ctx context.Context, policy, tag string, f func(memb
 		return fmt.Errorf("weir: override in %v: %w", s, err)
 	}
 	s.cache.written(hash, known)
-	s.cache.partOf(tag).replied() // the next decision reads the override, also after an outage
-	s.catchUp(ctx, hash)          // else the key is read until the next poll
+	s.cache.succeed(s.cache.partOf(tag)) // the next decision reads the override, also after an outage
+	s.catchUp(ctx, hash)                 // else the key is read until the next poll
 	return nil
 }
 

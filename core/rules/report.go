@@ -19,9 +19,7 @@ const (
 type reporter struct {
 	file   string
 	data   string
-	lines  []string // the first ones of data, up to that of the last error
-	rest   string   // of data, after lines
-	errors Errors
+	errors Errors // without excerpts
 }
 
 // cutLine cuts text around the first characters that YAML counts as the end of a line.
@@ -41,20 +39,9 @@ func cutLine(text string) (line, rest string, found bool) {
 
 // report adds an error at a position.
 func (r *reporter) report(line, column int, path, reason string) {
-	if r.full() {
-		return
+	if !r.full() {
+		r.errors = append(r.errors, Error{File: r.file, Line: line, Column: column, Path: shorten(path), Reason: shorten(reason)})
 	}
-	if r.lines == nil {
-		r.rest = r.data
-	}
-	for more := true; more && len(r.lines) < line; {
-		var next string
-		next, r.rest, more = cutLine(r.rest)
-		r.lines = append(r.lines, next)
-	}
-	r.errors = append(r.errors, Error{
-		File: r.file, Line: line, Column: column, Path: shorten(path), Reason: shorten(reason), Excerpt: r.excerpt(line, column),
-	})
 }
 
 // full reports whether more errors would not be reported.
@@ -72,7 +59,7 @@ func (r *reporter) position(index int) (line, column int) {
 	}
 }
 
-// err returns the errors, or nil if there are none.
+// err returns the errors with their excerpts, or nil if there are none.
 func (r *reporter) err() error {
 	if len(r.errors) == 0 {
 		return nil
@@ -80,14 +67,21 @@ func (r *reporter) err() error {
 	slices.SortStableFunc(r.errors, func(a, b Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
+	text, rest, more, line := "", r.data, true, 0
+	for i := range r.errors {
+		e := &r.errors[i]
+		for ; more && line < e.Line; line++ {
+			text, rest, more = cutLine(rest)
+		}
+		if line == e.Line {
+			e.Excerpt = excerpt(text, e.Column)
+		}
+	}
 	return r.errors
 }
 
-func (r *reporter) excerpt(line, column int) string {
-	if line > len(r.lines) {
-		return ""
-	}
-	text := r.lines[line-1]
+// excerpt returns a line, or the part of it around column, and a line with a caret below.
+func excerpt(text string, column int) string {
 	if utf8.RuneCountInString(text) > maxExcerpt {
 		for range column - 1 - maxExcerpt/2 { // characters before the excerpt
 			_, n := utf8.DecodeRuneInString(text)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -64,7 +65,8 @@ func validates(t testing.TB, s *jsonschema.Resolved, data []byte) error {
 	return s.Validate(fromYAML(t, n.Content[0]))
 }
 
-// The schema has the same fields as the format.
+// The schema has the same fields as the format, and requires the same ones. Their types are those of
+// TestSchema_Example and TestSchema_Invalid.
 func TestSchema_Fields(t *testing.T) {
 	s, _ := schema(t)
 	for name, test := range map[string]struct {
@@ -82,12 +84,22 @@ func TestSchema_Fields(t *testing.T) {
 			t.Errorf("%s: got %v, expected %v", name, got, want)
 		}
 	}
+	required := func(all []field) []string {
+		return namesOf(slices.DeleteFunc(slices.Clone(all), func(f field) bool { return !f.required }))
+	}
 	for name, test := range map[string]struct{ got, want []string }{
+		"required":  {s.Defs["rule"].Required, required(fields)},
+		"candidate": {s.Defs["candidate"].Required, required(sharedFields)},
 		"algorithm": {texts(s.Defs["algorithm"].Enum), slices.Sorted(maps.Keys(algorithmNames))},
 		"mode":      {texts(s.Defs["rule"].Properties["mode"].Enum), slices.Sorted(maps.Keys(modes))},
 	} {
 		if !slices.Equal(test.got, test.want) {
 			t.Errorf("%s: got %v, expected %v", name, test.got, test.want)
+		}
+	}
+	for _, f := range sharedFields {
+		if r, c := s.Defs["rule"].Properties[f.name], s.Defs["candidate"].Properties[f.name]; !reflect.DeepEqual(r, c) {
+			t.Errorf("%s: got %v of a rule, and %v of a candidate", f.name, r, c)
 		}
 	}
 	for name, test := range map[string]struct{ got, want int }{

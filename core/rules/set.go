@@ -1,12 +1,13 @@
 package rules
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -132,48 +133,32 @@ func (s *Set) apply(c *Config) (changed bool, err error) {
 		return false, errors.New("weir: the configuration is nil")
 	}
 	old := s.applied.Load()
-	next := &applied{config: c, policies: make(map[string]*policy)}
+	next := &applied{config: c, version: c.version(), policies: make(map[string]*policy)}
 	if next.routes, err = newRoutes(c); err != nil {
 		return false, err
 	}
+	policies := make(map[string]Policy) // with those that c does not have
+	for name, p := range old.policies {
+		policies[name] = *p.current.Load().config
+	}
+	maps.Copy(policies, c.Policies)
 	versions := make(map[string]*version)
-	add := func(name string, config *Policy) error {
+	for name, config := range policies {
 		off := c.Disabled || config.Disabled
 		p := old.policies[name]
 		if p != nil {
-			if v := p.current.Load(); v.disabled == off && reflect.DeepEqual(v.config, config) {
+			if v := p.current.Load(); v.disabled == off && reflect.DeepEqual(*v.config, config) {
 				next.policies[name] = p
-				return nil
+				continue
 			}
 		}
-		v, err := newVersion(s, name, config, off, p)
-		if err != nil {
-			return fmt.Errorf("weir: policy %q: %w", name, err)
+		if versions[name], err = newVersion(s, name, &config, off, p); err != nil {
+			return false, fmt.Errorf("weir: policy %q: %w", name, err)
 		}
-		versions[name] = v
-		return nil
-	}
-	for name, config := range c.Policies {
-		if err := add(name, &config); err != nil {
-			return false, err
-		}
-	}
-	for name, p := range old.policies {
-		if _, ok := c.Policies[name]; !ok {
-			if err := add(name, p.current.Load().config); err != nil {
-				return false, err
-			}
-		}
-	}
-	if next.version, err = versionOf(c); err != nil {
-		return false, err
 	}
 	replaced := make(map[*core.Limiter][]core.Rule)
 	for name, v := range versions {
-		p := old.policies[name]
-		if p == nil {
-			p = s.unused[name]
-		}
+		p := cmp.Or(old.policies[name], s.unused[name])
 		if p == nil {
 			if p, err = newPolicy(s.store, v.rules); err != nil {
 				return false, fmt.Errorf("weir: policy %q: %w", name, err)
@@ -211,20 +196,7 @@ func (s *Set) report(message string, err error) {
 		s.onError(err)
 		return
 	}
-	log := s.log
-	if log == nil {
-		log = slog.Default()
-	}
-	log.Error(message, "version", s.Version(), "error", err)
-}
-
-// versionOf returns a hash of c.
-func versionOf(c *Config) (string, error) {
-	text, err := json.Marshal(c)
-	if err != nil {
-		return "", fmt.Errorf("weir: configuration: %w", err)
-	}
-	return hashOf(text), nil
+	cmp.Or(s.log, slog.Default()).Error(message, "version", s.Version(), "error", err)
 }
 
 func hashOf(text []byte) string {

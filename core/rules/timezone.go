@@ -29,18 +29,16 @@ func location(name string) (*time.Location, error) {
 	return l, nil
 }
 
-// checkTimezone returns an error if the time zone of r is unknown, or if r is no quota and has one.
-func (r *Rule) checkTimezone(name string) *core.RuleError {
-	if r.Timezone == "" {
-		return nil
+// timezoneFault returns the reason why an algorithm cannot have a time zone, or an empty text.
+func timezoneFault(a core.Algorithm, name string) string {
+	if name == "" {
+		return ""
 	}
-	reason := "has a meaning for a quota only"
-	if r.Algorithm == driver.Quota {
-		_, err := location(r.Timezone)
-		if err == nil {
-			return nil
-		}
-		reason = err.Error()
+	if a != driver.Quota {
+		return "has a meaning for a quota only"
 	}
-	return &core.RuleError{Rule: name, Field: "timezone", Reason: reason, Category: core.ErrInvalidRule}
+	if _, err := location(name); err != nil {
+		return err.Error()
+	}
+	return ""
 }

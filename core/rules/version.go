@@ -58,14 +58,13 @@ func newVersion(set *Set, name string, config *Policy, off bool, old *policy) (*
 	}
 	for i := range config.Rules {
 		for r := &config.Rules[i]; r != nil; r = r.Candidate {
-			if _, known := algorithmNames[r.Algorithm.String()]; !known {
+			switch field, reason := r.fault(); {
+			case algorithmNames[r.Algorithm.String()] == 0:
 				return nil, fmt.Errorf("rule %q has no algorithm", config.Rules[i].Name)
-			}
-			if r.isForeign() {
+			case r.isForeign():
 				return nil, fmt.Errorf("rule %q has a field that is not one of configurations", config.Rules[i].Name)
-			}
-			if err := r.checkTimezone(config.Rules[i].Name); err != nil {
-				return nil, err
+			case reason != "":
+				return nil, invalid(config.Rules[i].Name, field, reason)
 			}
 		}
 	}
@@ -127,10 +126,8 @@ func (v *version) pick(ctx context.Context, key string) (l *core.Limiter, ends t
 // precedence over those of the configuration.
 func (v *version) override(ctx context.Context, key string) (override, error) {
 	current := override{selections: v.others}
-	if len(v.keys) > 0 {
-		if o := v.keys[key]; o.inForce() {
-			current = o
-		}
+	if o := v.keys[key]; o.inForce() {
+		current = o
 	}
 	if source := v.set.overrides; source != nil {
 		o, err := source.cache.get(ctx, v.name, key)
@@ -163,10 +160,8 @@ func (v *version) newView(c *selection) (w view) {
 		r := &config.Rules[i]
 		if c.Blocked {
 			*r = *r.with(core.Blocked)
-		} else if l, ok := c.Limits[r.Name]; ok {
-			if limited := r.with(l); limited.check(storeName(v.name, r.Name)) == nil {
-				*r = *limited
-			}
+		} else if l, ok := c.Limits[r.Name]; ok && r.checkLimit(storeName(v.name, r.Name), l) == nil {
+			*r = *r.with(l)
 		}
 		r.Shadow = (r.Shadow || c.asShadow) && !c.Blocked
 	}

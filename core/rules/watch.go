@@ -48,8 +48,7 @@ func every(ctx context.Context, interval time.Duration, f func()) {
 type watcher struct {
 	set    *Set
 	source Source
-	known  bool   // text is set
-	text   []byte // the latest one, good or bad
+	text   []byte // the latest one, good or bad; nil before the first one
 	failed string // the cause of the last error of the source; empty after a success
 }
 
@@ -67,10 +66,10 @@ func (w *watcher) poll(ctx context.Context) {
 		return
 	}
 	w.failed = ""
-	if w.known && bytes.Equal(text, w.text) {
+	if w.text != nil && bytes.Equal(text, w.text) {
 		return
 	}
-	w.known, w.text = true, bytes.Clone(text)
+	w.text = append([]byte{}, text...)
 	c, err := Parse(nameOf(w.source), text)
 	if err == nil {
 		err = w.set.Apply(c)
