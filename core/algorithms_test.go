@@ -48,8 +48,7 @@ var lists = []struct{ file, entry, except string }{
 	{"redisstore/internal/sim/catalog_test.go", "driver.FixedWindow", ""},
 	{"redisstore/internal/sim/scripts_test.go", "driver.FixedWindow", ""},
 	{"rules/history_test.go", "driver.FixedWindow", ""},
-	{"../cmd/weir/internal/playground/playground.go", "driver.FixedWindow", "InFlight Quota"}, // needs more than requests
-	{"../cmd/weir/internal/playground/code.go", "driver.FixedWindow", "InFlight Quota"},
+	{"../cmd/weir/internal/playground/kind.go", "core.FixedWindow", "InFlight Quota"}, // needs more than requests
 	{"../docs/algorithms.md", "FixedWindow", ""},
 	{"../README.md", "FixedWindow", ""},
 }
@@ -90,11 +89,11 @@ var cases = map[string][]string{
 		"core/reservation.go", "core/wait.go",
 	},
 	"FixedWindow": {
-		"core/denycache/entry.go", "core/lease/take.go", "core/lease/units.go", "core/redisstore/probe.go",
-		"core/wait.go",
+		"core/denycache/entry.go", "core/driver/definition.go", "core/lease/take.go", "core/lease/units.go",
+		"core/redisstore/probe.go", "core/rules/field.go", "core/wait.go",
 	},
 	"SlidingWindow": {
-		"core/driver/definition.go", "core/driver/length.go", "core/rules/field.go", "core/storetest/places.go",
+		"core/driver/definition.go", "core/driver/length.go", "core/rules/field.go",
 	},
 	"InFlight": {
 		"cmd/weir/scenario.go", "cmd/weir/simulated.go", "core/denycache/entry.go", "core/driver/definition.go",

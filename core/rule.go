@@ -62,6 +62,8 @@ func LeakyBucket(name string, l Limit) Rule {
 //	            limit 4       edge       limit 4
 //	├─────────────────────·x·x·x·x┼x·x·x·x·─────────────────────┤
 //	                       └── 8 events ──┘
+//
+// With [Rule.FromFirst], the window of a key begins with its first event.
 func FixedWindow(name string, l Limit) Rule {
 	return NewRule(Spec{Name: name, Algorithm: driver.FixedWindow, Limit: l})
 }

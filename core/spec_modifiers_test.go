@@ -26,6 +26,7 @@ func TestSpec_Modifiers(t *testing.T) {
 	}{
 		{"Plans", window, window.Plan("gold", l)},
 		{"Soft", window, window.Soft(10)},
+		{"FromFirst", core.FixedWindow("r", l), core.FixedWindow("r", l).FromFirst()},
 		{"SubWindows", window, window.SubWindows(10)},
 		{"Hold", places, places.Hold(time.Minute)},
 		{"MaxHold", places, places.MaxHold(time.Hour)},

@@ -43,6 +43,7 @@ func TestDiff(t *testing.T) {
 		"limit":               {rules("{name: r, algorithm: token_bucket, limit: 10/s}"), rules("{name: r, algorithm: token_bucket, limit: 20/s burst 5}"), []string{"api.r: 10/s to 20/s burst 5"}},
 		"algorithm":           {rules(first + "sub_windows: 30}"), rules("{name: r, algorithm: sliding_log, limit: 10/s}"), []string{"api.r algorithm: sliding_window to sliding_log"}},
 		"sub-windows":         {rules(first + "sub_windows: 30}"), rules(first + "}"), []string{"api.r sub-windows: 30 to 60"}},
+		"from first":          {rules("{name: r, algorithm: fixed_window, limit: 5/s}"), rules("{name: r, algorithm: fixed_window, limit: 5/s, from_first: true}"), []string{"api.r from first: no to yes"}},
 		"default sub-windows": {rules(first + "sub_windows: 60}"), rules(first + "}"), nil},
 		"modifiers":           {rules(first + "soft: 10}"), rules(first + "mode: shadow}"), []string{"api.r mode: enforce to shadow", "api.r soft: 10% to 0%"}},
 		"unit":                {rules(first + "}"), rules(first + "unit: tokens}"), []string{"api.r unit: requests to tokens"}},

@@ -31,6 +31,10 @@
 //	          algorithm: sliding_window
 //	          limit: 400/h
 //	          sub_windows: 30      # of a sliding_window; default: 60
+//	      - name: search
+//	        algorithm: fixed_window
+//	        limit: 900/15m
+//	        from_first: true       # the window of a key begins with its first event; default: false
 //	    keys:                      # exceptions for single keys
 //	      "user:7": {blocked: true}
 //	      "user:241531": {plan: gold}

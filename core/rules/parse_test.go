@@ -248,6 +248,8 @@ var invalidFiles = map[string]struct {
 			`4:126: policies.api.rules[0].mode: "off" is no mode: use enforce, shadow`,
 		}, false,
 	},
+	"from first of a log":   {with("      - {name: r, algorithm: sliding_log, limit: 5/m, from_first: true}", ""), []string{"4:67: policies.api.rules[0].from_first: from first has a meaning for a fixed window only"}, false},
+	"from first is 1":       {with("      - {name: r, algorithm: fixed_window, limit: 5/m, from_first: 1}", ""), []string{"4:68: policies.api.rules[0].from_first: is an integer, expected a boolean"}, false},
 	"sub-windows are 0":     {with("      - {name: r, algorithm: sliding_window, limit: 5/m, sub_windows: 0}", ""), []string{"4:71: policies.api.rules[0].sub_windows: sub-windows are 0, outside 1 to 120"}, false},
 	"sub-windows are large": {with("      - {name: r, algorithm: sliding_window, limit: 5/m, sub_windows: 9223372036854775808}", ""), []string{`4:71: policies.api.rules[0].sub_windows: "9223372036854775808" is too large`}, false},
 	"unit is empty":         {with("      - {name: r, algorithm: sliding_log, limit: 5/m, unit: ''}", ""), []string{"4:61: policies.api.rules[0].unit: unit is empty"}, false},
