@@ -43,7 +43,7 @@ var (
 	// ErrFailClosed reports that the Store or the overrides of a key are down, and that package
 	// failover or rules is configured to fail closed. The error is an ErrUnavailable, too. Package
 	// gate responds with 503.
-	ErrFailClosed = errors.New("weir: fail closed")
+	ErrFailClosed = driver.ErrFailClosed
 )
 
 func invalidAsk(reason string) error { return fmt.Errorf("%w: %s", ErrInvalidAsk, reason) }

@@ -33,7 +33,7 @@ var allowed = map[string][]string{
 	"core/redisstore":           {"core/driver", "internal/argument", "core/internal/keyhash", "core/internal/memo", "internal/sampler", "github.com/redis/go-redis/v9"},
 	"core/storetest":            {"core", "core/driver", "core/storetest/internal/oracle", "core/internal/testkit"},
 	"core/load":                 {},
-	"core/failover":             {"core", "core/driver", "internal/argument", "core/internal/call"},
+	"core/failover":             {"core/driver", "internal/argument", "core/internal/call"},
 	"core/redisstore/resilient": {"core/denycache", "core/driver", "core/failover", "internal/argument", "core/internal/keyhash", "core/memstore", "core/observe", "core/redisstore", "github.com/redis/go-redis/v9"},
 	"core/lease":                {"core/driver", "internal/argument"},
 	"core/observe":              {"core/driver", "internal/argument", "core/internal/keyhash", "internal/sampler"},

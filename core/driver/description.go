@@ -23,14 +23,9 @@ type Description struct {
 	// Clock returns the time of a Store that does not decide by the clock of a server or of this process.
 	// Package core chooses the periods of a [Quota] by it. Nil means time.Now.
 	Clock func() time.Time
-	// Behind are the Stores behind, for figures and logs. There are none behind most Stores.
-	Behind []Part
-}
-
-// A Part is a Store behind another one.
-type Part struct {
-	Role  string // "primary" or "backup"; empty if there is only one
-	Store Store
+	// Behind are the Stores behind, for figures and logs, by their roles: "primary" and "backup", or "" for the
+	// only one. There are none behind most Stores.
+	Behind map[string]Store
 }
 
 // Describe returns the Description of s: the zero Description if it has no method Describe.

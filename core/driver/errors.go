@@ -16,6 +16,9 @@ var (
 	// ErrUnavailable, too. Package failover calls its backup, and does not count the error as a failure of
 	// the Store.
 	ErrOverloaded = errors.New("weir: store overloaded")
+	// ErrFailClosed reports that the Store could not decide about a rule that is configured to fail
+	// closed. The error is an ErrUnavailable, too.
+	ErrFailClosed = errors.New("weir: fail closed")
 	// ErrInvalidCharge reports more charges than a Store can take together. Nothing was charged.
 	ErrInvalidCharge = errors.New("weir: invalid charge")
 	// ErrInvalidRule reports an invalid rule. The error is a *RuleError if it is about one rule.

@@ -213,7 +213,7 @@ func (s slow) Probe(ctx context.Context, charges []driver.Charge) error {
 
 func (s slow) Describe() driver.Description {
 	d := driver.Describe(s.Store)
-	d.Behind = []driver.Part{{Store: s.Store}}
+	d.Behind = map[string]driver.Store{"": s.Store}
 	return d
 }
 

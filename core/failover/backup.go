@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 )
 
@@ -166,7 +165,7 @@ const (
 	FailOpen
 )
 
-var errClosed = fmt.Errorf("%w: %w: the primary is away", core.ErrUnavailable, core.ErrFailClosed)
+var errClosed = fmt.Errorf("%w: %w: the primary is away", driver.ErrUnavailable, driver.ErrFailClosed)
 
 // Take implements [driver.Store].
 func (a Answer) Take(_ context.Context, charges []driver.Charge) error {

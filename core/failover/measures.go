@@ -10,7 +10,7 @@ import (
 func (s *Store) Describe() driver.Description {
 	return driver.Description{
 		Clock:  driver.Describe(s.primary.store).Clock,
-		Behind: []driver.Part{{Role: "primary", Store: s.primary.store}, {Role: "backup", Store: s.backup.store}},
+		Behind: map[string]driver.Store{"primary": s.primary.store, "backup": s.backup.store},
 	}
 }
 

@@ -5,7 +5,7 @@ import "github.com/weir-go/weir/core/driver"
 // Describe returns the [driver.Description] of the Store behind, with that Store behind s.
 func (s *Store) Describe() driver.Description {
 	d := driver.Describe(s.next)
-	d.Behind = []driver.Part{{Store: s.next}}
+	d.Behind = map[string]driver.Store{"": s.next}
 	return d
 }
 

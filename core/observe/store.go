@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -55,8 +57,8 @@ func (s *Store) visit(role string, next driver.Store) {
 	of := driver.Describe(next)
 	s.timed = s.timed || of.Deadline > 0
 	s.parts.add(role, next, s.logger)
-	for _, p := range of.Behind {
-		s.visit(cmp.Or(p.Role, role), p.Store)
+	for _, r := range slices.Backward(slices.Sorted(maps.Keys(of.Behind))) { // the primary first
+		s.visit(cmp.Or(r, role), of.Behind[r])
 	}
 }
 
@@ -124,7 +126,7 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 // Describe returns the [driver.Description] of the Store behind, with that Store behind s.
 func (s *Store) Describe() driver.Description {
 	d := driver.Describe(s.next)
-	d.Behind = []driver.Part{{Store: s.next}}
+	d.Behind = map[string]driver.Store{"": s.next}
 	return d
 }
 

@@ -182,14 +182,14 @@ func (p *part) Measures() []driver.Measure {
 
 type pair struct {
 	core.Store
-	parts []driver.Part
+	parts map[string]driver.Store
 }
 
 func (p pair) Describe() driver.Description { return driver.Description{Behind: p.parts} }
 
 func TestStore_Measures(t *testing.T) {
 	first, second, added := &part{Store: memstore.New()}, &part{Store: memstore.New()}, &part{}
-	over := &pair{first, []driver.Part{{Role: "primary", Store: first}, {Role: "backup", Store: &pair{second, []driver.Part{{Store: second}}}}}}
+	over := &pair{first, map[string]driver.Store{"primary": first, "backup": &pair{second, map[string]driver.Store{"": second}}}}
 	s := observe.New(over, observe.Logger(slog.New(slog.DiscardHandler)))
 	s.Add(added)
 	s.Add(&part{})
@@ -288,7 +288,7 @@ func TestStore_Describe(t *testing.T) {
 		{new(storetest.Fake), false},
 	} {
 		d := driver.Describe(observe.New(c.behind))
-		if d.Local != c.want || d.Steady != c.want || len(d.Behind) != 1 || d.Behind[0].Store != c.behind {
+		if d.Local != c.want || d.Steady != c.want || len(d.Behind) != 1 || d.Behind[""] != c.behind {
 			t.Errorf("over a %T: got %+v, want local and steady: %t", c.behind, d, c.want)
 		}
 	}
