@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/period"
 )
 
 // Never is the RetryAfter of a cost that can never be admitted.
@@ -120,6 +121,24 @@ func (d Decision) verdict() string {
 		return "denied, retry after about " + d.RetryAfter.String()
 	}
 	return "denied, retry after " + d.RetryAfter.String()
+}
+
+// Retry describes RetryAfter for people: "in 6s", "in about 30s" if it is an estimate, or "never". Parts of a second
+// are rounded up. It is empty if d is not a denial.
+//
+//	http.Error(w, "Too many logins. Try again "+d.Retry()+".", http.StatusTooManyRequests)
+func (d Decision) Retry() string {
+	switch {
+	case d.Allowed || d.RetryAfter == 0 && d.n == 0:
+		return ""
+	case d.RetryAfter == Never:
+		return "never"
+	}
+	wait := period.Duration((d.RetryAfter + time.Second - 1).Truncate(time.Second))
+	if d.estimated() {
+		return "in about " + wait
+	}
+	return "in " + wait
 }
 
 // LogValue implements [slog.LogValuer]. The group has these attributes:

@@ -141,8 +141,10 @@ func (e *event) adjust(ctx context.Context, op driver.Op, a *Ask, rules []Rule) 
 	if err := ctx.Err(); err != nil || len(charges) == 0 {
 		return false, err
 	}
-	if err := a.Limiter.store.Adjust(ctx, charges); err != nil {
-		return false, err
+	for some := range slices.Chunk(charges, maxCharges) { // of the plans of many lengths
+		if err := a.Limiter.store.Adjust(ctx, some); err != nil {
+			return false, err
+		}
 	}
 	return slices.ContainsFunc(charges, func(c driver.Charge) bool { return c.Verdict.Found }), nil
 }

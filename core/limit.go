@@ -127,7 +127,7 @@ func ParseLimit(text string) (Limit, error) {
 }
 
 func parseError(text, reason string) error {
-	return fmt.Errorf("%w %q: %s (expected \"10/s\", \"500/h\", \"10/s burst 20\", \"5\", \"unlimited\" or \"blocked\")", ErrInvalidLimit, text, reason)
+	return fmt.Errorf("%w %q: %s (expected \"10/s\", \"500/h\", \"10/s burst 20\", \"1000/month\", \"5\", \"unlimited\" or \"blocked\")", ErrInvalidLimit, text, reason)
 }
 
 func parseCount(s string) (int, error) {

@@ -73,7 +73,7 @@ func TestLimit_UnmarshalText_Invalid(t *testing.T) {
 // Other words for periods are an error with the text to write.
 func TestParseLimit_OtherWords(t *testing.T) {
 	for text, want := range map[string]string{
-		"5/days": `"days" is no period; write day`, "5/weeks": "week", "5/months": "month", "5/year": "365d", "5/years": "365d",
+		"5/days": `"days" is no period; write day`, "5/weeks": "week", "5/months": "month", "5/year": "365d", "5/years": "365d", "1000/w": "write 7d, or week for the calendar", "5/mo": "month", "5/y": "365d",
 		"5/daily": `"daily" is not a positive duration`, "5/Minute": "not a positive duration", "5/minutes": "not a positive duration",
 	} {
 		if _, err := core.ParseLimit(text); !errors.Is(err, core.ErrInvalidLimit) || !strings.Contains(err.Error(), want) {

@@ -27,7 +27,7 @@ type Limiter struct {
 
 // New returns a Limiter that admits an event if every rule does, and keeps its state in s.
 //
-// The error is an [ErrNoStore] or a [RuleError]. A RuleError reports that there are no rules, that a
+// The error is an [ErrNoStore] or a [RuleError]. A RuleError reports that there are no rules or more than 16, that a
 // limit is zero or cannot be represented exactly, that two of the rules have one name, or that s
 // already has another rule of that name.
 //

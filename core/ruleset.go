@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,10 +21,19 @@ type ruleSet struct {
 	all  []Rule // that of states
 }
 
+// maxCharges is the largest number of charges of a call of a Store. It bounds the time for which one script blocks
+// all other commands of Redis, and is the same for all Stores, so that a program runs with each of them.
+const maxCharges = 16
+
 // newRuleSet checks and compiles rules.
 func newRuleSet(rules []Rule) (*ruleSet, error) {
 	if len(rules) == 0 {
 		return nil, &RuleError{Field: "rules", Reason: "are missing: a limiter needs at least one", Category: ErrInvalidRule}
+	}
+	if len(rules) > maxCharges {
+		return nil, &RuleError{
+			Rule: rules[0].Name(), Field: "rules", Reason: fmt.Sprintf("are %d in one limiter, more than %d", len(rules), maxCharges), Category: ErrInvalidRule,
+		}
 	}
 	s := &ruleSet{rules: slices.Clone(rules), replaced: make(chan struct{})}
 	for i, r := range s.rules {

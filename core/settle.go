@@ -29,8 +29,8 @@ func raiseOf(c *driver.Charge) raise {
 	return raise{c.Cost, c.Rule, c.Receipt, cmp.Or(c.Verdict.Rule, c.Rule)}
 }
 
-// maxCharges is the largest number of charges of one rule and key that can be undone.
-const maxCharges = 16
+// maxRaises is the largest number of charges of one rule and key that can be undone.
+const maxRaises = 16
 
 // reserve makes e ready for changes of its cost, after its decision, which may have reduced the cost. From
 // then on, the Cost of a charge is the part of it that has not been undone, and the Age of its Receipt is
@@ -220,10 +220,10 @@ func (e *event) raise(i int, p raise) *raise {
 	}
 	c, r := &e.charges()[i], &m.later[i]
 	switch n := len(r.all); {
-	case n == maxCharges:
+	case n == maxRaises:
 		r.lost = saturated(r.lost, r.all[0].cost)
 		r.all = slices.Delete(r.all, 0, 1)
-	case n == maxCharges-1 && c.Cost > 0:
+	case n == maxRaises-1 && c.Cost > 0:
 		r.lost, c.Cost = saturated(r.lost, c.Cost), 0
 	}
 	r.all = append(r.all, p)

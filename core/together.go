@@ -47,6 +47,9 @@ func (e *event) addTogether(ctx context.Context, asks []Ask) error {
 		}
 		e.append(ctx, &asks[i], rules[i], driver.Spend, choices[i].ends)
 	}
+	if n := len(e.charges()); n > maxCharges {
+		return invalidAsk(fmt.Sprintf("%d rules for keys in one call, more than %d", n, maxCharges))
+	}
 	return nil
 }
 

@@ -77,7 +77,7 @@ func (g *gate) deny(h http.Header, r *http.Request, d core.Decision) *Rejection 
 	retry, later := RetryAfter(d)
 	if named >= 0 {
 		s := d.State(named)
-		texts := g.policies.of(named, s.Rule).denial(retry, blockEnd(&s))
+		texts := g.policies.of(named, s.Rule).denial(retry, endOf(&s))
 		n.values[0], p.Detail, p.Violated = texts.retryAfter, texts.detail, violated
 	} else { // the Store denies without a reason
 		n.values[0] = strconv.FormatInt(retry, 10)

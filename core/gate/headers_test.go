@@ -114,7 +114,7 @@ func TestWriteFields_AddToField(t *testing.T) {
 func TestWriteFields_ManyRules(t *testing.T) {
 	var rules []core.Rule
 	var want []string
-	for i := range 40 {
+	for i := range 16 {
 		name := "a rule with a rather long name " + string(rune('A'+i))
 		rules = append(rules, core.SlidingLog(name, core.PerHour(1_000_000)))
 		want = append(want, string(appendString(nil, name))+";r=999999;t=3600")

@@ -37,7 +37,7 @@ var quotaUnits = map[string]string{
 // the end of a block.
 type denialTexts struct {
 	retry      int64  // in seconds, or zero if the request can never be admitted
-	end        int64  // as in blockEnd
+	end        int64  // as in endOf
 	retryAfter string // retry as a number
 	detail     string // of the problem document
 	limits     string // the value of RateLimit, if this is the only policy and nothing remains
@@ -66,7 +66,7 @@ func newPolicy(rule core.Rule) *policy {
 	return p
 }
 
-// denial returns the texts about a denial with this Retry-After and blockEnd. It remembers some of them.
+// denial returns the texts about a denial with this Retry-After and endOf. It remembers some of them.
 func (p *policy) denial(retry, end int64) *denialTexts {
 	slot := &p.denials[uint64(retry)%uint64(len(p.denials))]
 	if t := slot.Load(); t != nil && t.retry == retry && t.end == end {
@@ -78,11 +78,11 @@ func (p *policy) denial(retry, end int64) *denialTexts {
 	return t
 }
 
-// blockEnd returns the end of the block that denied, in Unix seconds, rounded up, or zero if s is not
-// that of a block that ends. The ends are whole milliseconds, so that the time since the decision,
-// usually some microseconds, does not count.
-func blockEnd(s *core.State) int64 {
-	if s.Limit() != core.Blocked || s.RetryAfter == core.Never {
+// endOf returns the end of the block or of a wait above a day of s, which denied, in Unix seconds, rounded up, or
+// zero for other denials. The ends of blocks and periods are whole milliseconds, so that the time since the
+// decision, usually some microseconds, does not count.
+func endOf(s *core.State) int64 {
+	if s.RetryAfter == core.Never || s.Limit() != core.Blocked && s.RetryAfter <= 24*time.Hour {
 		return 0
 	}
 	return (time.Now().Add(s.RetryAfter).UnixMilli() + 999) / 1000

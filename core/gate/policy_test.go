@@ -40,6 +40,7 @@ func TestDescribe(t *testing.T) {
 		retry, end int64
 		want       string
 	}{
+		"above a day":             {core.Quota("a", core.Monthly(100)), 2678339, 1798761600, `Policy "a" allows 100 requests per month. Retry after 2027-01-01T00:00:00Z.`},
 		"requests":                {core.SlidingLog("a", core.PerMinute(100)), 12, 0, `Policy "a" allows 100 requests per 60 s. Retry in 12 s.`},
 		"one request":             {core.SlidingLog("a", core.PerMinute(1)), 12, 0, `Policy "a" allows 1 request per 60 s. Retry in 12 s.`},
 		"one request, by name":    {core.SlidingLog("a", core.PerMinute(1)).Unit("requests"), 12, 0, `Policy "a" allows 1 request per 60 s. Retry in 12 s.`},
@@ -78,6 +79,8 @@ func TestBlockEnd(t *testing.T) {
 		"not the present zone":   {blocked, time.Hour, time.Hour, 7200},
 		"in 291 years":           {blocked, 0, 291 * 365 * 24 * time.Hour, 291 * 365 * 24 * 3600},
 		"no end":                 {blocked, 0, core.Never, 0},
+		"a day":                  {core.Quota("a", core.Monthly(5)), 0, 24 * time.Hour, 0},
+		"above a day":            {core.Quota("a", core.Monthly(5)), 0, 24*time.Hour + s, 24*3600 + 1},
 		"a limit that is no ban": {core.SlidingLog("a", core.PerMinute(5)), 0, 5 * s, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +90,7 @@ func TestBlockEnd(t *testing.T) {
 				if want > 0 {
 					want += begin
 				}
-				if got := blockEnd(&core.State{Rule: c.rule, RetryAfter: c.retry}); got != want {
+				if got := endOf(&core.State{Rule: c.rule, RetryAfter: c.retry}); got != want {
 					t.Errorf("got %d, want %d", got, want)
 				}
 			})

@@ -58,7 +58,7 @@ func newProblem(r *http.Request, status int) Problem {
 	return p
 }
 
-// describe returns the text for the client about the rule of p, which denied. end is that of blockEnd.
+// describe returns the text for the client about the rule of p, which denied. end is that of endOf.
 func (p *policy) describe(retry, end int64) string {
 	rule, l, unit := p.rule, p.rule.Limit(), p.unit
 	b := append([]byte("Policy "), p.name...)
@@ -67,8 +67,7 @@ func (p *policy) describe(retry, end int64) string {
 		if b = append(append(b, "no "...), unit...); end == 0 {
 			return string(append(b, '.'))
 		}
-		b = time.Unix(end, 0).UTC().AppendFormat(append(b, " until "...), time.RFC3339)
-		return string(appendRetry(b, retry))
+		return string(appendRetry(appendTime(append(b, " until "...), end), retry))
 	}
 	n := l.Events
 	if !rule.Algorithm().IsBucket() { // a plan may leave a part of the limit
@@ -96,7 +95,14 @@ func (p *policy) describe(retry, end int64) string {
 	if retry == 0 {
 		return string(append(b, ". This request costs more than the policy ever allows."...))
 	}
+	if end != 0 { // a number of seconds above a day tells people nothing
+		return string(append(appendTime(append(b, ". Retry after "...), end), '.'))
+	}
 	return string(appendRetry(b, retry))
+}
+
+func appendTime(b []byte, unix int64) []byte {
+	return time.Unix(unix, 0).UTC().AppendFormat(b, time.RFC3339)
 }
 
 // appendAtOnce ends the text about a rule that admits n units at the same time.

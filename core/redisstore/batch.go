@@ -116,7 +116,7 @@ func (b *batch) setOutcomes(reply any, err error) (replaced uint64) {
 	if len(rest) > 1 {
 		n := validInteger(rest[1])
 		now, rest = rest[0], rest[2:]
-		if n < 0 || n > int64(len(b.requests)*MaxCharges) {
+		if n < 0 || n > int64(len(b.requests)*maxCharges) {
 			n, rest = 0, nil
 		}
 		replaced = uint64(n)

@@ -164,12 +164,12 @@ func TestBatch_noMemory(t *testing.T) {
 	}
 }
 
-// A round trip can be as long as the queue and MaxCharges allow, and longer.
+// A round trip can be as long as the queue and maxCharges allow, and longer.
 func TestBatch_largest(t *testing.T) {
 	rdb := redistest.Shared(t).Client()
 	prefix := redistest.Prefix(t)
 	var rules []*driver.Compiled
-	for i := range MaxCharges {
+	for i := range maxCharges {
 		rules = append(rules, testkit.Compiled(testkit.Algorithms[i%len(testkit.Algorithms)].Rule("rule", hourly)))
 	}
 	for round := range int64(2) {
@@ -179,7 +179,7 @@ func TestBatch_largest(t *testing.T) {
 		}
 		runTogether(t, rdb, calls...)
 		for i, c := range calls {
-			if c.err != nil || !c.admitted || len(c.readings) != MaxCharges {
+			if c.err != nil || !c.admitted || len(c.readings) != maxCharges {
 				t.Fatalf("call %d: %v, admitted %t, %d readings", i, c.err, c.admitted, len(c.readings))
 			}
 			for j, r := range c.readings {
@@ -197,7 +197,7 @@ func TestBatch_AtMost(t *testing.T) {
 	rdb := redistest.Shared(t).Client()
 	prefix := redistest.Prefix(t)
 	var rules []*driver.Compiled
-	for i := range MaxCharges {
+	for i := range maxCharges {
 		rules = append(rules, testkit.Compiled(testkit.Algorithms[i%len(testkit.Algorithms)].Rule("rule", core.PerHour(1000-i))))
 	}
 	spendAtMost := func(key string, n int) *call {
@@ -222,8 +222,8 @@ func TestBatch_AtMost(t *testing.T) {
 		}
 	}
 	for _, key := range []string{"a", "b"} {
-		if n := taken[prefix+key]; n != 1000-MaxCharges+1 {
-			t.Errorf("%s: got %d units, want those of the smallest limit, %d", key, n, 1000-MaxCharges+1)
+		if n := taken[prefix+key]; n != 1000-maxCharges+1 {
+			t.Errorf("%s: got %d units, want those of the smallest limit, %d", key, n, 1000-maxCharges+1)
 		}
 	}
 }

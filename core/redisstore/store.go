@@ -219,26 +219,14 @@ func New(rdb redis.UniversalClient, opts ...Option) *Store {
 	return s
 }
 
-// MaxCharges is the largest number of charges that can be decided together. It bounds the time for
-// which one script blocks all other commands of Redis.
-const MaxCharges = 16
+// maxCharges is the largest number of charges of a call: see [driver.Store].
+const maxCharges = 16
 
-// Declare implements [driver.Declarer]. It returns an error for more than [MaxCharges] rules of one
-// limiter, because they could not be decided together.
+// Declare implements [driver.Declarer].
 func (s *Store) Declare(changes ...driver.Change) error {
 	for _, c := range changes {
-		rules := 0
 		for _, d := range c.New {
 			algorithmOf(&d) // panics if there is none
-			if d.Plan == "" {
-				rules++
-			}
-		}
-		if rules > MaxCharges {
-			return &driver.RuleError{
-				Rule: c.New[0].Name, Field: "rules", Category: driver.ErrInvalidRule,
-				Reason: fmt.Sprintf("are %d in one limiter, more than %d", rules, MaxCharges),
-			}
 		}
 	}
 	return s.Namespace.Declare(changes...)
@@ -269,7 +257,7 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 
 // decide takes or adjusts charges before the deadline, and counts failures.
 func (s *Store) decide(ctx context.Context, charges []driver.Charge) error {
-	if len(charges) > MaxCharges {
+	if len(charges) > maxCharges {
 		return tooMany(charges)
 	}
 	deadline := time.Now().Add(s.timeout)
@@ -300,9 +288,9 @@ func (s *Store) decide(ctx context.Context, charges []driver.Charge) error {
 	return err
 }
 
-// tooMany returns the error of more than [MaxCharges] charges.
+// tooMany returns the error of more than maxCharges charges.
 func tooMany(charges []driver.Charge) error {
-	return fmt.Errorf("%w: %d of them, more than %d", driver.ErrInvalidCharge, len(charges), MaxCharges)
+	return fmt.Errorf("%w: %d of them, more than %d", driver.ErrInvalidCharge, len(charges), maxCharges)
 }
 
 // failure returns the error of a call that failed because of cause, or nil if cause is nil.

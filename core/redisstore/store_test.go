@@ -117,45 +117,19 @@ func TestStore_Take_serverRestart(t *testing.T) {
 	}
 }
 
-// MaxCharges charges of one key, of one algorithm or of all, can be decided together.
-func TestStore_Take_maxCharges(t *testing.T) {
+// A Take of more charges than [driver.Store] allows is an error. Package storetest takes as many as it allows.
+func TestStore_Take_tooMany(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.Shared(t).Client()
-	choices := map[string]func(int) int{"all": func(i int) int { return i % len(testkit.Algorithms) }}
-	for n, a := range testkit.Algorithms {
-		choices[a.Name] = func(int) int { return n }
+	rule := testkit.Compiled(core.TokenBucket("r", core.PerHour(10)))
+	charges := make([]driver.Charge, 17)
+	for i := range charges {
+		charges[i] = driver.Charge{Key: fmt.Sprint(i), Rule: rule, Cost: 1}
 	}
-	for name, algorithm := range choices {
-		t.Run(name, func(t *testing.T) {
-			s := newStore(rdb)
-			var rules []core.Rule
-			for i := range redisstore.MaxCharges + 1 {
-				rules = append(rules, testkit.Algorithms[algorithm(i)].Rule(fmt.Sprint("rule ", i), core.Per(10+i, century)))
-			}
-			most := testkit.Limiter(t, s, rules[:redisstore.MaxCharges]...)
-			testkit.Admit(t, most, "k", 3)
-			for i, n := range testkit.Used(t, most, "k") {
-				if n != 3 {
-					t.Errorf("rule %d has used %d, want 3", i, n)
-				}
-			}
-			if d := testkit.Ask(t, most, "k", 8); d.Allowed || d.State(0).Allowed || !d.State(redisstore.MaxCharges-1).Allowed {
-				t.Errorf("the decision is %+v, want a denial by the first rule only", d)
-			}
-			if _, err := most.Reset(t.Context(), "k"); err != nil {
-				t.Error(err)
-			}
-			testkit.Admit(t, most, "k", 10)
-			if _, err := core.New(s, rules...); !errors.Is(err, core.ErrInvalidRule) {
-				t.Errorf("the error of %d rules is %v, want core.ErrInvalidRule", len(rules), err)
-			}
-			d, err := core.AllowTogether(t.Context(),
-				core.Ask{Limiter: most, Key: "k", Cost: 1}, core.Ask{Limiter: testkit.Limiter(t, s, rules[redisstore.MaxCharges:]...), Key: "k", Cost: 1})
-			if !errors.Is(err, driver.ErrInvalidCharge) || d.Allowed {
-				t.Errorf("the decision on %d charges is %+v, %v, want driver.ErrInvalidCharge", len(rules), d, err)
-			}
-		})
+	s := newStore(redistest.Shared(t).Client())
+	if err := s.Take(t.Context(), charges); !errors.Is(err, driver.ErrInvalidCharge) {
+		t.Errorf("got %v, want driver.ErrInvalidCharge", err)
 	}
+	testkit.Must(t, s.Take(t.Context(), charges[:16]))
 }
 
 // Four clients, as of four processes, make decisions on one key with four rules from 64 goroutines.

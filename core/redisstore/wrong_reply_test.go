@@ -97,7 +97,7 @@ func mutations(reply []any) []mutation {
 	const replaced, reading = 1, 2 // after the time
 	opposite, more := slices.Clone(elements), slices.Clone(elements)
 	opposite[reading] = integer(-1 - reply[reading].(int64))
-	more[replaced] = integer(redisstore.MaxCharges + 1)
+	more[replaced] = integer(16 + 1)
 	all = append(all, mutation{"the opposite", array(opposite...)}, mutation{"more unreadable states than charges", array(more...)})
 	for n := range elements {
 		all = append(all, mutation{fmt.Sprintf("the first %d", n), array(elements[:n]...)})

@@ -16,6 +16,8 @@ func cases() []testCase {
 			"A denial leaves the states of all rules and keys unchanged."},
 		{"AllOrNone", eachAlgorithm(allOrNone),
 			"A decision over several rules and keys charges all of them or none."},
+		{"MostCharges", eachAlgorithm(mostCharges),
+			"A decision over 16 rules of a key, or about 16 keys, is one decision, and Reset forgets more states."},
 		{"SameRuleTwice", eachAlgorithm(sameRuleTwice),
 			"Two asks of one decision for the same key and rule are charged their sum."},
 		{"Never", eachAlgorithm(never),

@@ -2,6 +2,9 @@ package storetest
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"time"
 
 	"github.com/weir-go/weir/core"
 )
@@ -52,6 +55,56 @@ func allOrNone(s *subject, a algorithm) {
 			s.fail("%s: %d of 50 events were admitted, want 5", order, admitted)
 		}
 		s.remain(ip, "ip "+order, 995)
+	}
+}
+
+// mostCharges makes decisions of as many charges as every Store must take together.
+func mostCharges(s *subject, a algorithm) {
+	const most = 16
+	rules := make([]core.Rule, most)
+	for i := range rules {
+		rules[i] = a.Rule(fmt.Sprint(a.Name, i), core.Per(10+i, 90*24*time.Hour))
+	}
+	l, asks := s.limiter(rules...), make([]core.Ask, most)
+	s.admit(l, "k", 3)
+	for i, st := range s.states(l, "k") {
+		if st.Used() != 3 {
+			s.fail("rule %d has used %d, want 3", i, st.Used())
+		}
+	}
+	if d := s.deny(l, "k", 8); d.State(0).Allowed || !d.State(most-1).Allowed {
+		s.fail("got %+v, want a denial by the first rule only", d)
+	}
+	one := s.limiter(rules[0])
+	for i := range asks {
+		asks[i] = core.Ask{Limiter: one, Key: fmt.Sprint("key", i)}
+	}
+	if d := s.together(asks...); !d.Allowed || d.Len() != most {
+		s.fail("%d keys: got %+v", most, d)
+	}
+	if _, err := core.AllowTogether(context.Background(), append(asks, core.Ask{Limiter: one, Key: "another"})...); !errors.Is(err, core.ErrInvalidAsk) {
+		s.fail("%d keys: got %v, want core.ErrInvalidAsk", most+1, err)
+	}
+	if _, err := core.New(s.Store, append(rules, a.Rule("another", core.PerDay(1)))...); !errors.Is(err, core.ErrInvalidRule) {
+		s.fail("%d rules: got %v, want core.ErrInvalidRule", most+1, err)
+	}
+
+	lengths := rules[0]
+	for i := range most + 1 {
+		lengths = lengths.Plan(fmt.Sprint(i), core.Per(10, time.Duration(i+1)*time.Hour))
+	}
+	l = s.limiter(lengths)
+	plans := lengths.Spec().Plans
+	for _, p := range plans {
+		s.admit(l.Plan(p.Name), "plans", 1)
+	}
+	if _, err := l.Reset(context.Background(), "plans"); err != nil {
+		s.fail("Reset of the states of %d plans: %v", len(plans), err)
+	}
+	for _, p := range plans {
+		if got := s.peek(l.Plan(p.Name), "plans").State(0).Used(); got != 0 {
+			s.fail("plan %s has used %d after Reset", p.Name, got)
+		}
 	}
 }
 

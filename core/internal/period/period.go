@@ -28,7 +28,8 @@ var words = map[string]time.Duration{
 }
 
 // others are texts that are no periods, and the texts to write instead.
-var others = map[string]string{"days": "day", "weeks": "week", "months": "month", "year": "365d", "years": "365d"}
+var others = map[string]string{"days": "day", "weeks": "week", "months": "month", "year": "365d", "years": "365d",
+	"w": "7d, or week for the calendar", "mo": "30d, or month for the calendar", "y": "365d"}
 
 // Parse reads a period, which is a duration or a unit of the calendar.
 func Parse(s string) (time.Duration, driver.Calendar, error) {

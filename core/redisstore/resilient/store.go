@@ -62,8 +62,7 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 	return s.observed.Adjust(ctx, charges)
 }
 
-// Declare implements [driver.Declarer]. It returns the errors of redisstore: for example, a limiter
-// has at most redisstore.MaxCharges rules.
+// Declare implements [driver.Declarer]. It returns the errors of redisstore.
 func (s *Store) Declare(changes ...driver.Change) error { return s.observed.Declare(changes...) }
 
 // Probe implements [driver.Prober]. It probes the store that decides now.
