@@ -91,7 +91,7 @@ func cases() []testCase {
 		{"Cancelled", eachAlgorithm(cancelled),
 			"If the context has ended, the call returns its error and takes nothing."},
 		{"Concurrency", eachAlgorithm(concurrency),
-			"64 goroutines with 25 calls each are admitted exactly up to the limit."},
+			"64 goroutines with 25 calls each are admitted exactly up to the limit, and only admitted events have a Receipt."},
 		{"Places", placePerEvent,
 			"Each event of an in-flight rule takes one place until it ends, and RetryAfter is the rest of the lease that has to end."},
 		{"LapsedPlaces", lapsedPlaces,

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
 )
 
 func denialTakesNothing(s *subject, a algorithm) {
@@ -127,6 +129,20 @@ func concurrency(s *subject, a algorithm) {
 		s.fail("%d events were admitted, want 1000", admitted)
 	}
 	s.remain(l, "k", 0, 4000)
+
+	rule := testkit.Compiled(a.Rule("receipts"+a.Name, core.PerHour(100)))
+	admitted = s.hammer(64, 5, func(int) (core.Decision, error) {
+		charges := []driver.Charge{{Key: "k", Rule: rule, Cost: 1}}
+		err := s.Store.Take(context.Background(), charges)
+		c := charges[0]
+		if has := c.Receipt != (driver.Receipt{}); err == nil && has != c.Verdict.Allowed { // a Store may have decided twice
+			err = fmt.Errorf("got the Receipt %+v and %+v", c.Receipt, c.Verdict)
+		}
+		return core.Decision{Allowed: c.Verdict.Allowed}, err
+	})
+	if admitted != 100 {
+		s.fail("%d events were admitted, want 100", admitted)
+	}
 }
 
 func concurrentAllOrNone(s *subject) {
