@@ -42,7 +42,7 @@ type simulatedPolicy struct {
 	Name       string          `json:"name"`
 	Requests   uint64          `json:"requests"`
 	Admitted   uint64          `json:"admitted"`
-	Denied     uint64          `json:"denied"`
+	Denied     uint64          `json:"denied"` // by this policy; the others were denied by another one
 	Delayed    uint64          `json:"delayed"`
 	DeniedKeys int             `json:"denied_keys"`
 	RetryAfter quantiles       `json:"retry_after"` // of denials, in seconds, as clients see it
