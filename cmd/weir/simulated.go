@@ -185,6 +185,9 @@ func (s *scenario) notes() []string {
 	if s.noPolicy > 0 {
 		notes = append(notes, plural(int(s.noPolicy), "request")+" had no policy, and no limit: no route of the file matches. -policy chooses one for them.")
 	}
+	if s.all != nil {
+		notes = append(notes, "Every request is charged to the policy "+s.all.Name+" of all routes, in one decision with the policy of its route: a request that another policy denies is not charged to it.")
+	}
 	if s.noPlan > 0 {
 		notes = append(notes, plural(int(s.noPlan), "request")+" had a plan that no rule of the policy has, and the limits without a plan: "+escaped(strings.Join(s.unknown, ", "))+".")
 	}
