@@ -190,3 +190,21 @@ func TestDiff_Generators(t *testing.T) {
 		t.Errorf("got %+v", c)
 	}
 }
+
+// A policy of all routes is in the list of changes, and in the decisions.
+func TestDiff_AllRoutes(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const file = "policies: {account: {rules: [{name: a, algorithm: sliding_log, limit: 3/h}]}, media: {rules: [{name: m, algorithm: sliding_log, limit: 2/h}]}}\nroutes: {/: account, POST /media: media}\n"
+	write(t, "old.yaml", file)
+	write(t, "new.yaml", file+"all_routes: account\n")
+	write(t, "trace", strings.ReplaceAll(csv("0.5,k,,,GET_/*3 0.5,k,,,POST_/media*2 0.5,l,,,POST_/media*3"), "_", " "))
+	got := output(t, "diff", "old.yaml", "new.yaml", "-trace", "trace", "-keys")
+	for _, want := range []string{
+		"all_routes: added (account)\n\ntrace: 8 requests of 2 keys\n1 of 2 keys newly denied, ", "denied requests: 1 before (12.5 %), 3 after (37.5 %)\n",
+		"    k         5              0             2  40.0 %", "\nEvery request is charged to the policy account of all routes, ",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got:\n%s\nwant a part:\n%s", got, want)
+		}
+	}
+}

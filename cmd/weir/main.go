@@ -22,7 +22,7 @@
 //	weir rules remove POLICY KEY               remove the override and the block of a key
 //
 // A ROUTE is a request such as "POST /login". The commands weir explain and weir rules explain accept
-// it in place of a policy, and print which policy applies to it.
+// it in place of a policy, and print which policy applies to it, and that of all routes.
 //
 // A KEY is the text that the key function of the program returns, such as user:ann or 203.0.113.7
 // (package keyfunc); a command cannot know whether the program uses it. A block is for one policy.
@@ -64,7 +64,7 @@
 // another field, such as user, or user.id for the field id of an object. An address is used as keyfunc.RemoteIP
 // does; a list of addresses, as in X-Forwarded-For, cannot be read. In an access log, the address may follow other
 // words, such as the time and the name of a container. A field "request", or "method" and "path", chooses the policy by the routes of the file. Other requests have the policy
-// of the flag -policy, or the only policy of the file. The flags -time, -cost, -plan and -request name other fields,
+// of the flag -policy, or the only policy of the file. All requests have the policy of all_routes, too. The flags -time, -cost, -plan and -request name other fields,
 // and -format forces a format.
 //
 // Access logs are written at the ends of requests, so the requests of 60 s, at most 524 288, are sorted by their

@@ -166,6 +166,8 @@
 //
 //	e.Use(echolimit.New(api, keyfunc.RemoteIP(), gate.Routes(set)))
 //
+// The file can also have a limit of all routes, which the gate charges in the same decision.
+//
 // # Clients that hang up
 //
 // The end of a request's context tells a gate that the client has hung up. With HTTP/2, net/http ends

@@ -63,6 +63,7 @@
 //	routes:                        # patterns of net/http.ServeMux, and names of policies
 //	  "POST /login": login
 //	  "/v1/": api
+//	all_routes: calls              # every request is charged to this policy, too; default: none
 //	disabled: false                # true disables all policies
 //
 // A policy needs rules, and a rule needs a name, an algorithm and a limit. All other fields are
@@ -130,6 +131,12 @@
 // specific pattern wins. Requests without a route have the limiter of New, here api. The middleware
 // belongs behind the router, as in this example or with Use in Gin and Echo: a route then applies
 // to the patterns of the router, and no spelling of a path avoids it. See [Set.ForRequest].
+//
+// With all_routes, every request is also charged to a second policy, for the same key and in one decision:
+// both admit it, or none is charged. A request without a route has the limiter of New and the policy of
+// all routes; give New the limiter of that policy if there is no other limit. The plans, keys, enforce and
+// disabled of a policy apply to that policy alone. The policy of a route and that of all routes have at most
+// 16 rules and candidates together, which any Store can decide at once. See [Set.ForAll].
 //
 // # Changes
 //
