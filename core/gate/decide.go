@@ -37,7 +37,7 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 			known = known[:len(known)-1]
 			continue
 		}
-		if err != nil || i < len(g.asks)-1 && g.exhausted.has(next.Limiter, next.Key) {
+		if err != nil || g.readsBody || i < len(g.asks)-1 && g.exhausted.has(next.Limiter, next.Key) {
 			return decideEarly(ctx, rec, h, r, e, cost, known, i, err)
 		}
 		if len(known) > 1 {
@@ -105,7 +105,7 @@ var errEmptyKey = fmt.Errorf("%w: the key function returned an empty key", keyfu
 func distinct(known []core.Ask) []core.Ask {
 	n := len(known) - 1
 	for i := range n {
-		if o, last := &known[i], &known[n]; o.Limiter == last.Limiter && o.Key == last.Key && o.Plan == last.Plan {
+		if o, last := &known[i], &known[n]; sameKey(o, last) {
 			if last.Cost > o.Cost {
 				*o = *last
 			}
@@ -113,6 +113,10 @@ func distinct(known []core.Ask) []core.Ask {
 		}
 	}
 	return known
+}
+
+func sameKey(a, b *core.Ask) bool {
+	return a.Limiter == b.Limiter && a.Key == b.Key && a.Plan == b.Plan
 }
 
 // reserve decides about asks. It sets the decision of e and, for the option OnDecision, adds the time to that of e.

@@ -8,14 +8,16 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/internal/requestbody"
 )
 
-// An early is a decision about a request that charges keys before all are known: because one of them is
-// exhausted, or because a key function has failed.
+// An early is a decision about a request in more than one step: because a key is exhausted, because a key function
+// has failed, or because the cost is in the body (see [CostOfBody]).
 //
 // If a known key is exhausted, the known keys are charged before the next key function runs, so that no
 // token is verified for a request that these keys deny. When all keys are known, these charges are
-// refunded, and the gate decides about all keys together.
+// refunded, and the gate decides about all keys together. Before it reads the body, it asks about all keys without
+// a charge.
 type early struct {
 	rec   *record // of the next charge, and of the decision about all keys
 	h     http.Header
@@ -23,20 +25,21 @@ type early struct {
 	e     Event
 	known []core.Ask // each limiter, key and plan once
 
+	ofBody []askOfBody
+
 	charges []earlyCharge
 	charged int   // the number of known keys that these have charged
 	failed  error // of the Store, after which nothing more is charged
 }
 
 // decideEarly is the rest of the method decide of rec after the key function of the i-th ask, the last of
-// known. err is the error of this function; if it is nil, its key is exhausted. The early has copies of known
+// known. err is the error of this function; if it is nil, its key is exhausted or the gate reads the body. The early has copies of known
 // and e, because with pointers to them every request would allocate them.
 func decideEarly(ctx context.Context, rec *record, h http.Header, r *http.Request, e *Event, cost int, known []core.Ask, i int, err error) (last *record, rejection *Rejection) {
 	w := early{rec: rec, h: h, r: r, known: slices.Clone(known)}
 	if err != nil {
 		last, rejection = w.withoutKey(err)
 	} else {
-		w.known = distinct(w.known)
 		last, rejection = w.decide(ctx, cost, i)
 	}
 	*e = w.e
@@ -49,7 +52,7 @@ type earlyCharge struct {
 	from, to int // the indexes of the keys
 }
 
-// decide decides about the request if the key that the i-th key function has found is exhausted.
+// decide decides about the request after the i-th key function, which has found a key.
 func (w *early) decide(ctx context.Context, cost, i int) (last *record, rejection *Rejection) {
 	g := w.rec.gate
 	defer func() {
@@ -59,13 +62,10 @@ func (w *early) decide(ctx context.Context, cost, i int) (last *record, rejectio
 			}
 		}
 	}()
-	for exhausted := true; ; {
-		if exhausted && w.failed == nil && len(w.known) > w.charged && !w.charge() {
-			if w.failed == nil {
-				return w.rec, nil
-			}
-			if w.r.Context().Err() != nil {
-				return w.rec, g.reject(&w.e, w.h, w.r, w.failed, ended)
+	for exhausted := w.add(i); ; {
+		if exhausted {
+			if rejection, done := w.ask(false); done {
+				return w.rec, rejection
 			}
 		}
 		if i++; i == len(g.asks) {
@@ -79,23 +79,56 @@ func (w *early) decide(ctx context.Context, cost, i int) (last *record, rejectio
 		case err != nil:
 			return w.withoutKey(err)
 		default:
-			exhausted = i < len(g.asks)-1 && g.exhausted.has(next.Limiter, next.Key)
-			w.known = distinct(w.known)
+			exhausted = w.add(i)
+		}
+	}
+	if len(w.ofBody) > 0 && !requestbody.IsEmpty(w.r) {
+		if rejection, done := w.ask(true); done {
+			return w.rec, rejection
 		}
 	}
 	if w.failed != nil {
 		return w.rec, w.rec.undecidable(w.h, w.r, &w.e, w.failed)
+	}
+	if err := w.addCosts(ctx); err != nil {
+		return w.withoutKey(err)
 	}
 	w.refund()
 	w.e.Decision = core.Decision{}
 	return w.rec, w.rec.decideAll(w.h, w.r, &w.e, w.known)
 }
 
-// charge charges the known keys that are not charged yet, the last of which is exhausted. It reports false
-// if they are denied, or if the Store fails: the other charges are refunded then.
-func (w *early) charge() (admitted bool) {
+// add completes the last known ask, which is that of the i-th key function. It reports whether the key is
+// exhausted, and something follows that a denial would save.
+func (w *early) add(i int) (exhausted bool) {
+	g, last := w.rec.gate, w.known[len(w.known)-1]
+	w.known = distinct(w.known)
+	if c := g.asks[i].body; c != nil {
+		at := slices.IndexFunc(w.known, func(o core.Ask) bool { return sameKey(&o, &last) })
+		w.ofBody = append(w.ofBody, askOfBody{at, c})
+	}
+	return (i < len(g.asks)-1 || g.readsBody) && g.exhausted.has(last.Limiter, last.Key)
+}
+
+// ask charges the known keys, or only asks about them, unless the Store has failed. done reports that they are
+// denied, or that the request has ended, with a Rejection.
+func (w *early) ask(peek bool) (rejection *Rejection, done bool) {
+	switch {
+	case w.failed != nil || len(w.known) == w.charged || w.charge(peek):
+		return nil, false
+	case w.failed == nil:
+		return nil, true
+	case w.r.Context().Err() != nil:
+		return w.rec.gate.reject(&w.e, w.h, w.r, w.failed, ended), true
+	}
+	return nil, false
+}
+
+// charge charges the known keys that are not charged yet, or with peek only asks about them. It reports false if
+// they are denied, or if the Store fails: the other charges are refunded then.
+func (w *early) charge(peek bool) (admitted bool) {
 	known := w.known[w.charged:]
-	peek := hasQueue(known)
+	peek = peek || hasQueue(known)
 	w.failed = w.chargeEach(w.r.Context(), w.rec, known, func(a *core.Ask) {
 		a.Peek = peek
 		inner.AttemptUnlessDenied(a)
@@ -161,7 +194,7 @@ func (w *early) refund() {
 }
 
 // withoutKey charges and rejects a request for whose last known ask a key function has returned err, or a Cost
-// function a negative cost.
+// function a negative cost, or whose body has no cost.
 func (w *early) withoutKey(err error) (*record, *Rejection) {
 	g, d := w.rec.gate, &w.e.Decision
 	if errors.Is(err, core.ErrNegativeCost) {
@@ -198,22 +231,27 @@ func (w *early) withoutKey(err error) (*record, *Rejection) {
 	return last, rejection
 }
 
-// chargeWithoutKey charges a request that has no key for the last known ask; missing is the error of the key
-// function. It charges the other known keys and the partial key that the error may contain (see
+// chargeWithoutKey charges a request that has no key for the last known ask, or no cost in its body; missing is
+// the error. It charges the other known keys and the partial key that the error may contain (see
 // [keyfunc.Join]). If only the partial key denies the request, the known keys are charged nevertheless,
 // because the key function has run. The charge ignores the end of the request's context; otherwise a
 // client could avoid it by hanging up.
 func (w *early) chargeWithoutKey(missing error) error {
-	n := len(w.known) - 1
-	ctx, known, next := w.rec.detached(), w.known[w.charged:n], w.known[n]
+	ctx, known := w.rec.detached(), w.known[w.charged:]
 	all := known
-	var partial interface {
-		error
-		PartialKey() string
-	}
-	if errors.As(missing, &partial) {
-		next.Key, next.Plan = partial.PartialKey(), ""
-		all = append(slices.Clip(known), next)
+	if !isCostError(missing) {
+		n := len(known) - 1
+		next := known[n]
+		known = known[:n:n]
+		all = known
+		var partial interface {
+			error
+			PartialKey() string
+		}
+		if errors.As(missing, &partial) {
+			next.Key, next.Plan = partial.PartialKey(), ""
+			all = append(known, next)
+		}
 	}
 	if w.e.Decision = (core.Decision{}); len(all) == 0 {
 		return nil
