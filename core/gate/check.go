@@ -43,12 +43,15 @@ func (functions) Check(name string, ctx context.Context, h http.Header, r *http.
 	rec := newRecord(r, g)
 	var e Event
 	rec, rejection := rec.decide(ctx, h, r, l, &e)
-	if end := places(rec); end != nil {
-		end()
+	end := places(rec)
+	if end != nil {
 		rec = newRecord(r, g)
-		e.Decision, rejection = core.Decision{}, g.reject(&e, h, r, errCheckPlaces, storeFailure(r, errCheckPlaces, false))
 	}
 	attach(rec, r)
+	if end != nil {
+		end() // may read r in another goroutine, so attach is before
+		e.Decision, rejection = core.Decision{}, g.reject(&e, h, r, errCheckPlaces, storeFailure(r, errCheckPlaces, false))
+	}
 	if rejection == nil && e.Decision.Len() > 0 {
 		rejection = rec.apply(h, r, &e)
 	}
