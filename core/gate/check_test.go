@@ -244,3 +244,40 @@ func TestCheck_Settle(t *testing.T) {
 		}
 	}
 }
+
+// Headers of a check is about that check, and an undecided check leaves the decision of the same limiter before.
+func TestCheck_Before(t *testing.T) {
+	store := new(storetest.Fake)
+	first := core.Must(core.New(store, core.SlidingLog("first", core.PerHour(100))))
+	second := core.Must(core.New(store, core.SlidingLog("second", core.PerHour(100))))
+	r, h := get("/"), header()
+	check("test", r.Context(), h, r, first, "k", []Option{Headers()})
+	check("test", r.Context(), h, r, second, "k", nil)
+	if got := h.Get("RateLimit"); got != `"second";r=99;t=3600` {
+		t.Errorf("the field is %s", got)
+	}
+	store.Set(storetest.Fail(core.ErrUnavailable))
+	check("test", r.Context(), h, r, second, "k", nil)
+	store.Set()
+	if d, ok := FromContext(r.Context()); !ok || d.State(0).Rule.Name() != "second" || len(DecisionsFrom(r.Context())) != 2 {
+		t.Errorf("the decisions are %v, want those of first and second", DecisionsFrom(r.Context()))
+	}
+}
+
+// After Reset, the charge of a check is not refunded, also behind a gate.
+func TestCheck_Reset(t *testing.T) {
+	store := memstore.New()
+	limiter := func(name string) *core.Limiter {
+		return core.Must(core.New(store, core.SlidingLog(name, core.PerHour(100))))
+	}
+	user, r := limiter("user"), get("/")
+	r, _, _ = newGate("test", limiter("api"), anyKey, nil).Admit(r.Context(), header(), r, "")
+	check("test", r.Context(), header(), r, user, "ann", []Option{costs(5)})
+	if err := Reset(r.Context(), user); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Admit(t, user, "ann", 7)
+	if err := SettleFor(r.Context(), user, 0); err != nil || testkit.Used(t, user, "ann")[0] != 7 {
+		t.Errorf("%v, and %d are in use after a Settle, want 7", err, testkit.Used(t, user, "ann")[0])
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/internal/argument"
@@ -109,17 +110,21 @@ func (e *costError) detail() string {
 type askOfBody struct {
 	at   int // the index of the ask
 	cost *bodyCost
+	n    int // the cost, after addCosts
 }
 
-// addCosts adds the costs of the body to the known asks. One of 0 is a Peek.
-func (w *early) addCosts(ctx context.Context) error {
-	for _, a := range w.ofBody {
-		n, err := a.cost.of(ctx, w.r)
-		if err != nil {
+// addCosts adds the costs of the body to the known asks. One of 0 is a Peek. A function that several asks have
+// is called once.
+func (w *early) addCosts(ctx context.Context) (err error) {
+	for i := range w.ofBody {
+		a := &w.ofBody[i]
+		if j := slices.IndexFunc(w.ofBody[:i], func(o askOfBody) bool { return o.cost == a.cost }); j >= 0 {
+			a.n = w.ofBody[j].n
+		} else if a.n, err = a.cost.of(ctx, w.r); err != nil {
 			return err
 		}
-		if next := &w.known[a.at]; n > next.Cost {
-			next.Cost, next.Peek = n, false
+		if next := &w.known[a.at]; a.n > next.Cost {
+			next.Cost, next.Peek = a.n, false
 		}
 	}
 	return nil

@@ -192,6 +192,36 @@ func TestCostOfBody_BadBodies(t *testing.T) {
 	a.CheckTaken(t, "k", 10)
 }
 
+// Requests of one key that come when its bucket has one token do not all have their bodies read, wherever the key
+// is in the gate.
+func TestCostOfBody_Refilled(t *testing.T) {
+	for _, last := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var reads atomic.Int64
+			store := memory()
+			bucket := core.Must(core.New(store, core.TokenBucket("bucket", core.PerMinute(1))))
+			opt := gate.CostOfBody(9, func(context.Context, *http.Request, []byte) (int, error) {
+				reads.Add(1)
+				time.Sleep(time.Second)
+				return 1, nil
+			})
+			a := start(setup{Limiter: bucket, Store: store, Opts: []gate.Option{opt}})
+			if last {
+				a = start(setup{Store: store, Opts: []gate.Option{opt, gate.And(bucket, constant("k"))}})
+			}
+			for range 2 {
+				record(t, a, posts("1")) // the second is denied
+			}
+			time.Sleep(time.Minute)
+			reads.Store(0)
+			atOnce(64, func() { a.ServeHTTP(httptest.NewRecorder(), posts("1")) })
+			if reads.Load() != 1 || a.Ran() != 2 {
+				t.Errorf("last %t: %d bodies were read and %d requests admitted, want 1 and 2", last, reads.Load(), a.Ran())
+			}
+		})
+	}
+}
+
 // A client that hangs up while it sends its body is charged.
 func TestCostOfBody_HangsUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

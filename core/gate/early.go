@@ -105,7 +105,7 @@ func (w *early) add(i int) (exhausted bool) {
 	w.known = distinct(w.known)
 	if c := g.asks[i].body; c != nil {
 		at := slices.IndexFunc(w.known, func(o core.Ask) bool { return sameKey(&o, &last) })
-		w.ofBody = append(w.ofBody, askOfBody{at, c})
+		w.ofBody = append(w.ofBody, askOfBody{at: at, cost: c})
 	}
 	return (i < len(g.asks)-1 || g.readsBody) && g.exhausted.has(last.Limiter, last.Key)
 }

@@ -80,7 +80,8 @@ func TestOptions_Bundle(t *testing.T) {
 	ofBody := CostOfBody(1, func(context.Context, *http.Request, []byte) (int, error) { return 1, nil })
 	for i, opts := range [][]Option{{ofBody, Cost(oneEach)}, {Cost(oneEach), ofBody}} {
 		for _, opt := range []Option{And(l, anyKey, opts...), Options(opts...)} {
-			if g := newGate("test", l, anyKey, []Option{opt}); g.readsBody != (i == 1) {
+			g := newGate("test", l, anyKey, []Option{opt})
+			if last := g.asks[len(g.asks)-1]; g.readsBody != (i == 1) || (last.body != nil) != (i == 1) || i == 0 && last.cost == nil && g.cost == nil {
 				t.Errorf("order %d: the gate reads the body: %t", i, g.readsBody)
 			}
 		}
