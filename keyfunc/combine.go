@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+
+	"github.com/weir-go/weir/internal/requestbody"
 )
 
 // FirstOf returns a Func that calls fs in order and returns the first key that is found:
@@ -50,7 +52,7 @@ func FirstOf(fs ...Func) Func {
 			case use == readBody:
 				body, unread = readBody, nil
 			case use == unreadBody && body == noBody:
-				body, unread, used = unreadBody, err, watch(r)
+				body, unread, used = unreadBody, err, requestbody.Watch(r)
 			}
 		}
 		if body != useOf(none) { // for a FirstOf around this one

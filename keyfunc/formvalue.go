@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/weir-go/weir/internal/requestbody"
 )
 
 // maxPairs is the largest number of pairs that url.ParseQuery accepts.
@@ -146,7 +148,7 @@ func (v *fieldValues) addForm(ctx context.Context, r *http.Request, name string)
 	if !encoded && !isMultipart && len(r.PostForm) == 0 {
 		return unreadBody, errNoForm
 	}
-	if parsed && isConsumed(ctx, r) {
+	if parsed && requestbody.IsConsumed(ctx, r, maxBody) {
 		if err := v.addParsed(r, name); err != nil {
 			return noBody, errBadForm.with(err)
 		}

@@ -122,11 +122,12 @@ func OnRejected(f func(w http.ResponseWriter, r *http.Request, rejection *gate.R
 // messages of a websocket, use [core.Limiter.Allow].
 //
 // Check adds the rules of l to the header fields, and [gate.FromContext] then returns its decision: if no
-// gate has decided about r before, Check sets the context of r. [gate.Settle], [gate.Refund] and
-// [gate.RefundIf] of outer gates do not change the charge of Check, and
-// [gate.Key] and [gate.Reset] do not know it: for these, use l itself. An empty key is rejected with 400.
-// Check panics if l is nil, or if an option is not one of [gate.Cost], [gate.FailClosed], [gate.Headers],
-// [gate.OnDecision] and [gate.OnError].
+// gate has decided about r before, Check sets the context of r.
+// [gate.SettleFor] corrects the cost of the event, and [gate.Key] and [gate.Reset] find its key. [gate.Settle]
+// and [gate.Refund] are about the gate around the handler, or about the last Check if there is none.
+// [gate.RefundIf] of that gate does not change the charge of Check. An empty key is rejected with 400. Check
+// panics if l is nil, or if an option is not one of [gate.Cost], [gate.FailClosed], [gate.Headers],
+// [gate.OnDecision], [gate.OnError] and [gate.XRateLimitRule], or a [gate.Options] of these.
 func Check(w http.ResponseWriter, r *http.Request, l *core.Limiter, key string, opts ...gate.Option) bool {
 	rejection := adapter.Check(name, r.Context(), w.Header(), r, l, key, opts...)
 	if rejection != nil {

@@ -1,5 +1,5 @@
 // Llm is a proxy to a language model. It limits the requests and the tokens of each user, in one
-// decision. The number of tokens of a chat is estimated before the request and settled after it. Those
+// decision. The number of tokens of a chat is estimated from its body (max_tokens) and settled after it. Those
 // of a stream are taken in blocks while it is forwarded, so that it ends at the token that uses up the
 // budget of the user, whatever other processes do. During an outage of Redis, chats are not limited, and
 // there are no streams.
@@ -12,13 +12,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net/http"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -40,6 +40,7 @@ const (
 	tokensPerMinute = 1000
 	budgetPerDay    = 5000 // tokens of the streams of a user
 	block           = 50   // tokens of a stream that are taken at once
+	maxBody         = 64 << 10
 )
 
 func newHandler(framework string, store core.Store) http.Handler {
@@ -47,21 +48,29 @@ func newHandler(framework string, store core.Store) http.Handler {
 	tokens := core.Must(core.New(store, core.TokenBucket("tokens", core.PerMinute(tokensPerMinute))))
 	budget := core.Must(core.New(store, core.SlidingWindow("budget", core.PerDay(budgetPerDay))))
 
-	// The client of a request that never fits into the limit should not retry.
-	neverFits := gate.DeniedStatus(func(d core.Decision) int {
-		if d.RetryAfter == core.Never {
-			return http.StatusRequestEntityTooLarge
-		}
-		return http.StatusTooManyRequests
-	})
+	// The client of a request that never fits into the limit, or has a longer body, should not retry.
+	neverFits := gate.Options(
+		gate.DeniedStatus(func(d core.Decision) int {
+			if d.RetryAfter == core.Never {
+				return http.StatusRequestEntityTooLarge
+			}
+			return http.StatusTooManyRequests
+		}),
+		gate.OnError(func(_ *http.Request, err error, status int) int {
+			if tooLong := new(http.MaxBytesError); errors.As(err, &tooLong) {
+				return http.StatusRequestEntityTooLarge
+			}
+			return status
+		}),
+	)
 	mux := http.NewServeMux()
 	mux.Handle("POST /chat", limited(framework, chat(tokens), requests, user,
 		// A request counts as one request, and as the estimated number of tokens. If either limit
 		// denies it, neither is charged.
-		gate.And(tokens, user, gate.Cost(estimate)), neverFits,
+		gate.And(tokens, user, gate.CostOfBody(maxBody, estimate)), neverFits,
 	))
 	mux.Handle("POST /stream", limited(framework, stream(budget), requests, user,
-		gate.And(budget, user, gate.Cost(promptTokens)), neverFits,
+		gate.And(budget, user, gate.CostOfBody(maxBody, promptTokens)), neverFits,
 	))
 	return mux
 }
@@ -91,34 +100,49 @@ func user(_ context.Context, r *http.Request) (string, error) {
 	return "", keyfunc.ErrNoToken // status 401
 }
 
-// promptTokens returns the number of tokens of the prompt, one for four bytes. It runs before the request
-// is admitted and must not read the body.
-func promptTokens(_ context.Context, r *http.Request) int {
-	if r.ContentLength < 0 || r.ContentLength > mostTokens {
-		return mostTokens // the length is unknown, or too large for any limit
-	}
-	return int(r.ContentLength+3) / 4
+// A question is the body of a request.
+type question struct {
+	Prompt    string `json:"prompt"`
+	MaxTokens int    `json:"max_tokens"` // that the answer may have
 }
 
-// mostTokens is above every limit of tokens, so a prompt of so many is always denied.
-const mostTokens = 1 << 20
+// read returns the question in a body. The gate sends the text of the error to the client.
+func read(body []byte) (q question, err error) {
+	if err := json.Unmarshal(body, &q); err != nil {
+		return q, &keyfunc.NoKeyError{Detail: "the body is not a JSON object with prompt and max_tokens"}
+	}
+	if q.MaxTokens < 1 {
+		q.MaxTokens = 400
+	}
+	return q, nil
+}
+
+// promptTokens returns the number of tokens of the prompt, one for four bytes.
+func promptTokens(_ context.Context, _ *http.Request, body []byte) (int, error) {
+	q, err := read(body)
+	return (len(q.Prompt) + 3) / 4, err
+}
 
 // estimate returns the number of tokens that a chat is charged at first: those of the prompt, and
-// maxTokens for the answer. A cost above the limit would be denied for ever, so the answer is estimated at
+// max_tokens for the answer. A cost above the limit would be denied for ever, so the answer is estimated at
 // no more than the limit has room for. If it becomes longer, the rest is a debt.
-func estimate(ctx context.Context, r *http.Request) int {
-	prompt := promptTokens(ctx, r)
-	return max(prompt, min(prompt+maxTokens(r), tokensPerMinute))
+func estimate(ctx context.Context, r *http.Request, body []byte) (int, error) {
+	prompt, err := promptTokens(ctx, r, body)
+	q, _ := read(body)
+	answer := min(q.MaxTokens, tokensPerMinute) // which a client has chosen: without this, the sum may overflow
+	return max(prompt, min(prompt+answer, tokensPerMinute)), err
 }
 
-// maxTokens returns the most tokens that the answer may have. It is in the query, because the body has
-// not been read.
-func maxTokens(r *http.Request) int {
-	n, err := strconv.Atoi(r.URL.Query().Get("max_tokens"))
-	if err != nil || n < 1 {
-		return 400
+// asked returns the question of r. In an outage, the gate has not read it.
+func asked(w http.ResponseWriter, r *http.Request) (q question, ok bool) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err == nil {
+		q, err = read(body)
 	}
-	return min(n, mostTokens)
+	if err != nil {
+		http.Error(w, "the question cannot be read", http.StatusBadRequest)
+	}
+	return q, err == nil
 }
 
 // chat passes the prompt to the model. The handler is the same in every framework.
@@ -132,12 +156,11 @@ func chat(tokens *core.Limiter) http.HandlerFunc {
 				log.Print(err)
 			}
 		}()
-		prompt, err := io.ReadAll(r.Body)
-		if err != nil {
-			http.Error(w, "the prompt cannot be read", http.StatusBadRequest)
+		q, ok := asked(w, r)
+		if !ok {
 			return
 		}
-		answer, usage, err := complete(string(prompt), maxTokens(r))
+		answer, usage, err := complete(q.Prompt, q.MaxTokens)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 			return
@@ -156,6 +179,10 @@ func stream(budget *core.Limiter) http.HandlerFunc {
 			http.Error(w, "the budget cannot be checked, try again", http.StatusServiceUnavailable)
 			return
 		}
+		q, ok := asked(w, r)
+		if !ok {
+			return
+		}
 		var taken *core.Reservation
 		left := 0 // of the block
 		defer func() {
@@ -167,7 +194,7 @@ func stream(budget *core.Limiter) http.HandlerFunc {
 				log.Print(err)
 			}
 		}()
-		for range maxTokens(r) { // the tokens of the model
+		for range q.MaxTokens { // the tokens of the model
 			if left == 0 {
 				var err error
 				if taken, err = budget.ReserveAtMost(r.Context(), key, block); err != nil {
@@ -211,16 +238,17 @@ func complete(prompt string, maxTokens int) (answer string, usage int, err error
 
 const try = `
   # five requests a minute: each is estimated at 405 tokens and settled at 15, so five fit into 1000
-  for i in $(seq 6); do curl -s -H 'X-API-Key: key-of-ann' -d 'why is the sky blue' http://ADDR/chat; done
+  for i in $(seq 6); do curl -s -H 'X-API-Key: key-of-ann' -d '{"prompt": "why is the sky blue"}' http://ADDR/chat; done
   # 300 words are estimated at 673 tokens and use 700: the limit of tokens denies the next such request
-  seq 300 | curl -si -H 'X-API-Key: key-of-bob' --data-binary @- http://ADDR/chat | grep -i -e http -e rate
-  seq 300 | curl -si -H 'X-API-Key: key-of-bob' --data-binary @- http://ADDR/chat | grep -i -e http -e rate -e retry
+  for i in 1 2; do curl -si -H 'X-API-Key: key-of-bob' -d "{\"prompt\": \"$(seq -s ' ' 300)\"}" http://ADDR/chat | grep -i -e http -e rate -e retry; done
   # a prompt of more tokens than the limit ever allows: 413 without Retry-After
-  head -c 5000 /dev/zero | curl -i -H 'X-API-Key: key-of-bob' --data-binary @- http://ADDR/chat
+  curl -i -H 'X-API-Key: key-of-bob' -d "{\"prompt\": \"$(seq -s ' ' 2000)\"}" http://ADDR/chat
   # the model fails: the tokens are refunded, the request counts
-  curl -i -H 'X-API-Key: key-of-bob' -X POST "http://ADDR/chat?max_tokens=100"
+  curl -i -H 'X-API-Key: key-of-bob' -d '{"max_tokens": 100}' http://ADDR/chat
+  # the body has no cost: 400, and the request counts
+  curl -i -H 'X-API-Key: key-of-bob' -d 'why is the sky blue' http://ADDR/chat
   # a stream ends at the token that uses up the budget of 5000
-  curl -s -H 'X-API-Key: key-of-bob' -d 'tell me all' "http://ADDR/stream?max_tokens=6000" | tail -c 60
+  curl -s -H 'X-API-Key: key-of-bob' -d '{"prompt": "tell me all", "max_tokens": 6000}' http://ADDR/stream | tail -c 60
 `
 
 func main() {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -23,10 +24,18 @@ func TestMain(m *testing.M) { demotest.Main(m, main) }
 
 var frameworks = []string{"nethttp", "gin", "echo"}
 
-const (
-	sky     = "why is the sky blue" // 19 bytes and 5 words: estimated at 5, uses 15
-	chunked = "chunked"             // a prompt without Content-Length
-)
+const sky = "why is the sky blue" // 19 bytes and 5 words: estimated at 5, uses 15
+
+// ask returns a request of ann. maxTokens is a number in JSON, or empty.
+func ask(path, prompt, maxTokens string) *http.Request {
+	body := fmt.Sprintf(`{"prompt":%q}`, prompt)
+	if maxTokens != "" {
+		body = fmt.Sprintf(`{"prompt":%q,"max_tokens":%s}`, prompt, maxTokens)
+	}
+	r := httptest.NewRequest("POST", path, strings.NewReader(body))
+	r.Header.Set("X-API-Key", "key-of-ann")
+	return r
+}
 
 func TestProxy(t *testing.T) {
 	long := strings.Repeat("four", 30) // 120 bytes, one word: estimated at 30, uses 3
@@ -61,8 +70,7 @@ func TestProxy(t *testing.T) {
 		}},
 		{"never", []exchange{
 			{"ann", "", strings.Repeat("a", 4001), 413, 5, 1000, "", "more than the policy ever allows"},
-			{"ann", "", strings.Repeat("a", 2<<20), 413, 5, 1000, "", ""},
-			{"ann", "", chunked, 413, 5, 1000, "", ""},
+			{"ann", "", strings.Repeat("a", 2<<20), 413, 4, 999, "", "Request Entity Too Large"},
 		}},
 		{"an estimate above the limit", []exchange{
 			{"ann", "1000", "a", 200, 4, 0, "", "(3 tokens used)"},
@@ -74,7 +82,9 @@ func TestProxy(t *testing.T) {
 		}},
 		{"invalid max_tokens", []exchange{
 			{"ann", "-1000", "", 502, 4, 600, "", ""},
-			{"ann", "9223372036854775808", "", 502, 3, 600, "", ""},
+			{"ann", "9223372036854775808", "", 400, 3, 999, "", "not a JSON object with prompt and max_tokens"},
+			{"ann", `"many"`, "", 400, 2, 998, "", ""},
+			{"ann", "", sky, 200, 1, 593, "", "(15 tokens used)"},
 		}},
 		{"unknown key", []exchange{{"mallory", "", sky, 401, 0, 0, "", ""}}},
 	} {
@@ -83,11 +93,8 @@ func TestProxy(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					h := newHandler(framework, memstore.New())
 					for i, e := range c.exchanges {
-						r := httptest.NewRequest("POST", "/chat?max_tokens="+e.maxTokens, strings.NewReader(e.prompt))
+						r := ask("/chat", e.prompt, e.maxTokens)
 						r.Header.Set("X-API-Key", "key-of-"+e.user)
-						if e.prompt == chunked {
-							r.ContentLength = -1
-						}
 						w := httptest.NewRecorder()
 						h.ServeHTTP(w, r)
 						var requests, tokens, ignored int
@@ -119,8 +126,7 @@ func TestStream(t *testing.T) {
 				{2010, 2010, "(done)"},
 				{2010, budgetPerDay - 2*2010 - 3*2, "(budget used up, retry after 8"}, // a prompt has two tokens
 			} {
-				r := httptest.NewRequest("POST", fmt.Sprint("/stream?max_tokens=", want.maxTokens), strings.NewReader("tell me"))
-				r.Header.Set("X-API-Key", "key-of-ann")
+				r := ask("/stream", "tell me", fmt.Sprint(want.maxTokens))
 				w := httptest.NewRecorder()
 				h.ServeHTTP(w, r)
 				if n := strings.Count(w.Body.String(), "blah"); w.Code != 200 || n != want.tokens || !strings.Contains(w.Body.String(), want.end) {
@@ -142,7 +148,8 @@ func TestStream_Outage(t *testing.T) {
 			body           string
 		}{
 			0: {503, 0, "try again"},     // the gate asks first
-			2: {200, block, "try again"}, // and then the stream for each block
+			1: {503, 0, "try again"},     // before and after it reads the body
+			3: {200, block, "try again"}, // and then the stream for each block
 		} {
 			t.Run(fmt.Sprint(framework, calls), func(t *testing.T) {
 				fake := new(storetest.Fake)
@@ -152,8 +159,7 @@ func TestStream_Outage(t *testing.T) {
 					}
 					return next(ctx, charges)
 				})
-				r := httptest.NewRequest("POST", "/stream?max_tokens=400", strings.NewReader("tell me"))
-				r.Header.Set("X-API-Key", "key-of-ann")
+				r := ask("/stream", "tell me", "400")
 				w := httptest.NewRecorder()
 				newHandler(framework, fake).ServeHTTP(w, r)
 				body := w.Body.String()
@@ -188,13 +194,13 @@ func TestStream_TwoProcesses(t *testing.T) {
 	var streams sync.WaitGroup
 	for i := range 5 { // requests a minute
 		streams.Go(func() {
-			a := processes[i%2].Do(t, "POST", "/stream?max_tokens=1999", "X-API-Key: key-of-ann")
+			a := processes[i%2].Post(t, "/stream", `{"max_tokens":1999}`, "X-API-Key: key-of-ann")
 			forwarded.Add(int64(strings.Count(a.Body, "blah")))
 		})
 	}
 	streams.Wait()
 	// One stream may have refunded the rest of a block after the others had ended.
-	left := processes[0].Do(t, "POST", "/stream", "X-API-Key: key-of-ann").Remaining(t, "budget")
+	left := processes[0].Post(t, "/stream", `{"max_tokens":1}`, "X-API-Key: key-of-ann").Remaining(t, "budget")
 	if n := int(forwarded.Load()); n+left != budgetPerDay || left >= 5*block {
 		t.Errorf("got %d tokens, and %d left, want the budget, %d", n, left, budgetPerDay)
 	}
@@ -205,7 +211,7 @@ func TestHints(t *testing.T) {
 		t.Run(framework, func(t *testing.T) {
 			demotest.RunHints(t, demotest.Start(t, "FRAMEWORK="+framework),
 				"(15 tokens used)", `["requests"]`, "HTTP/1.1 200 OK", `["tokens"]`, "Retry-After: ",
-				"HTTP/1.1 413 ", "HTTP/1.1 502 ", "(budget used up, ")
+				"HTTP/1.1 413 ", "HTTP/1.1 502 ", "HTTP/1.1 400 ", "(budget used up, ")
 		})
 	}
 }

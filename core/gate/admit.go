@@ -83,8 +83,12 @@ func (rec *record) apply(h http.Header, r *http.Request, e *Event) *Rejection {
 }
 
 // undecided returns r or, if there are outer gates, a copy whose context says that this gate made
-// no decision. Otherwise [Settle] in the handler would charge an outer gate.
+// no decision. Otherwise [Settle] in the handler would charge an outer gate. With a choice of header fields,
+// inner gates follow it in any case.
 func (g *gate) undecided(r *http.Request) *http.Request {
+	if g.headers != nil || g.xRateLimitRule != "" {
+		return newRecord(r, g).bind(r)
+	}
 	outer := recordOf(r.Context())
 	if outer == nil {
 		return r

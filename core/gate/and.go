@@ -15,7 +15,7 @@ import (
 // same limiter, that key is charged once, and the decision contains its States once. And panics if
 // l or key is nil. All limiters of a gate must use the same Store.
 //
-// The options [Cost] and [Plan] of And apply to l alone. A gate's own Cost and Plan apply to every
+// The options [Cost], [CostOfBody] and [Plan] of And apply to l alone. Those of the gate apply to every
 // limiter without its own. And panics if another option is given:
 //
 //	gate.And(tokensPerMinute, user, gate.Cost(estimate))
@@ -40,19 +40,21 @@ func And(l *core.Limiter, key keyfunc.Func, opts ...Option) Option {
 	argument.NotNil("gate: And", "key function", key)
 	var own options
 	argument.Apply("gate: And", &own, opts)
-	a := ask{limiter: l, key: key, cost: own.cost, plan: own.plan}
-	own.cost, own.plan = nil, nil
+	a := ask{limiter: l, key: key, cost: own.cost, body: own.costOfBody, plan: own.plan}
+	own.cost, own.costOfBody, own.plan = nil, nil, nil
 	if !reflect.ValueOf(own).IsZero() {
-		panic("gate: And: only Cost and Plan can be given for one limiter")
+		panic("gate: And: only Cost, CostOfBody and Plan can be given for one limiter")
 	}
 	return option(func(o *options) { o.and = append(o.and, a) })
 }
 
 // An ask holds a limiter of a gate and the functions that find its key, cost and plan. cost is nil
-// unless the limiter has a Cost of its own.
+// unless the limiter has a Cost of its own,
+// and body unless it has a CostOfBody.
 type ask struct {
 	limiter *core.Limiter
 	key     keyfunc.Func
-	cost    func(context.Context, *http.Request) int
+	cost    func(context.Context, *http.Request) int // noCost with a body, or nil
+	body    *bodyCost
 	plan    keyfunc.Func
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-go/weir/internal/argument"
 )
 
-// maxChecks bounds the number of checks of one request that FromContext finds.
+// maxChecks bounds the number of checks of one request that FromContext and SettleFor find.
 const maxChecks = 8
 
 // Gates of check and deny exist for one decision, and share these.
@@ -25,7 +25,7 @@ var errCheckPlaces = fmt.Errorf("%w: a rule is InFlight, and Check cannot free i
 
 // Check decides about a key that a handler of r has found, for the function of an adapter called name.
 // It writes the header fields to h, and returns a Rejection unless the handler may go on. If no gate has
-// decided about r before, r gets a context that has the decision.
+// decided about r before, r gets a context that has the decision, with which the handler settles the event.
 func (functions) Check(name string, ctx context.Context, h http.Header, r *http.Request, l *core.Limiter, key string, opts []Option) *Rejection {
 	function := name + ": Check"
 	argument.NotNil(function, "limiter", l)
@@ -33,9 +33,9 @@ func (functions) Check(name string, ctx context.Context, h http.Header, r *http.
 	if len(opts) > 0 {
 		argument.Apply(function, &g.options, opts)
 		rest := g.options
-		rest.adapter, rest.failClosed, rest.onError, rest.headers, rest.cost, rest.onDecision = "", false, nil, nil, nil, nil
+		rest.adapter, rest.failClosed, rest.onError, rest.headers, rest.xRateLimitRule, rest.cost, rest.onDecision = "", false, nil, nil, "", nil, nil
 		if !reflect.ValueOf(rest).IsZero() {
-			panic(function + ": only Cost, FailClosed, Headers, OnDecision and OnError can be given")
+			panic(function + ": only Cost, FailClosed, Headers, OnDecision, OnError and XRateLimitRule can be given")
 		}
 	}
 	g.versions = ownVersions(g.headers)
@@ -43,12 +43,16 @@ func (functions) Check(name string, ctx context.Context, h http.Header, r *http.
 	rec := newRecord(r, g)
 	var e Event
 	rec, rejection := rec.decide(ctx, h, r, l, nil, &e)
-	if end := places(rec); end != nil {
-		end()
+	end := places(rec)
+	if end != nil {
+		rec = newRecord(r, g)
+	}
+	attach(rec, r)
+	if end != nil {
+		end() // may read r in another goroutine, so attach is before
 		e.Decision, rejection = core.Decision{}, g.reject(&e, h, r, errCheckPlaces, storeFailure(r, errCheckPlaces, false))
 	}
 	if rejection == nil && e.Decision.Len() > 0 {
-		attach(rec, r)
 		rejection = rec.apply(h, r, &e)
 	}
 	if g.onDecision != nil {
@@ -68,8 +72,9 @@ func removeBody(h http.Header) {
 	}
 }
 
-// attach makes rec the last check of the handler of r. It replaces a check of the same limiter just
-// before, so that a handler may make any number of them.
+// attach makes rec the last check of the handler of r, also if it is undecided: otherwise [Settle] would be
+// about the check before. It replaces a check of the same limiter just before if it is decided, so that a
+// handler may make any number of them.
 //
 // Without a record in its context, r itself gets one. A copy of r would hide later changes by the
 // handler from the server, such as the files of a form.
@@ -90,7 +95,7 @@ func attach(rec *record, r *http.Request) {
 		switch {
 		case before == nil || checks(before) == maxChecks:
 			rec.outer = place
-		case before.gate.asks[0].limiter == rec.gate.asks[0].limiter:
+		case before.gate.asks[0].limiter == rec.gate.asks[0].limiter && rec.reservation.Decision().Len() > 0:
 			rec.outer = before.outer
 		default:
 			rec.outer = before
@@ -121,11 +126,6 @@ func (functions) Deny(name string, h http.Header, r *http.Request, d core.Decisi
 	if d.Len() == 0 {
 		return g.reject(new(Event), h, r, core.ErrUnavailable, failure{status: http.StatusServiceUnavailable})
 	}
-	rec := newRecord(r, g)
-	if rec.outer != nil {
-		g.versions = rec.outer.versions()
-		g.headers = &g.versions
-	}
-	rec.writeFields(h, &d)
+	newRecord(r, g).writeFields(h, &d)
 	return g.deny(h, r, d)
 }

@@ -50,14 +50,23 @@ func TestCheck(t *testing.T) {
 		if _, decided := FromContext(r.Context()); decided != (c.status == 0 && !c.fails || c.status == 429) {
 			t.Errorf("%s: there is a decision: %t", c.name, decided)
 		}
-		if err := Settle(r.Context(), 0); err != ErrNotAdmitted {
-			t.Errorf("%s: the error of Settle is %v, want %v", c.name, err, ErrNotAdmitted)
+		cost, want := 1, error(nil)
+		if c.status != 0 || c.fails {
+			want = ErrNotAdmitted
+		}
+		if strings.HasPrefix(c.name, "Cost") {
+			cost = 0
+		}
+		for _, err := range []error{Settle(r.Context(), cost), SettleFor(r.Context(), l, cost)} {
+			if err != want {
+				t.Errorf("%s: the error of Settle or SettleFor is %v, want %v", c.name, err, want)
+			}
 		}
 	}
 }
 
 // The decisions of checks are found beside those of gates, and their header fields have the rules of all.
-// Settle and Refund change only the charges of gates.
+// Settle and Refund change only the charges of gates, and SettleFor that of the last check of a limiter.
 func TestCheck_InsideGate(t *testing.T) {
 	store := memstore.New()
 	limiter := func(name string) *core.Limiter {
@@ -95,8 +104,13 @@ func TestCheck_InsideGate(t *testing.T) {
 	if err := Refund(r.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := SettleFor(r.Context(), second, 0); err != ErrNotAdmitted {
-		t.Errorf("the error of SettleFor is %v, want %v", err, ErrNotAdmitted)
+	if err := errors.Join(SettleFor(r.Context(), second.Plan("pro"), 0), SettleFor(r.Context(), first, 5)); err != nil {
+		t.Errorf("the error of SettleFor is %v", err)
+	}
+	for l, want := range map[*core.Limiter]int{first: 3*maxChecks/2 + 4, second: 3*maxChecks/2 - 1} {
+		if got := testkit.Used(t, l, "l")[0]; got != want {
+			t.Errorf("%s: %d are in use after SettleFor, want %d", l.Rules()[0].Name(), got, want)
+		}
 	}
 	for l, want := range map[*core.Limiter]int{api: 0, first: 3 * maxChecks, second: 3} {
 		if got := testkit.Used(t, l, "k")[0]; got != want {
@@ -131,10 +145,11 @@ func TestCheck_Panics(t *testing.T) {
 	l := once()
 	for name, opt := range map[string]Option{
 		"And": And(l, anyKey), "Plan": Plan(anyKey), "RefundIf": RefundIf(func(int) bool { return true }), "ExposeHeaders": ExposeHeaders(),
-		"Skip": Skip(func(context.Context, *http.Request) bool { return true }), "MaxDelay": MaxDelay(1),
+		"Skip": Skip(func(context.Context, *http.Request) bool { return true }), "MaxDelay": MaxDelay(1), "Options": Options(FailClosed(), MaxDelay(1)),
+		"CostOfBody": CostOfBody(1, func(context.Context, *http.Request, []byte) (int, error) { return 1, nil }),
 	} {
 		t.Run(name, func(t *testing.T) {
-			testkit.Panics(t, "test: Check: only Cost, FailClosed, Headers, OnDecision and OnError can be given", func() {
+			testkit.Panics(t, "test: Check: only Cost, FailClosed, Headers, OnDecision, OnError and XRateLimitRule can be given", func() {
 				check("test", t.Context(), header(), get("/"), l, "k", []Option{opt})
 			})
 		})
@@ -181,5 +196,88 @@ func TestCheck_Repeated(t *testing.T) {
 		if got := strings.Join(names, " "); got != want {
 			t.Errorf("after %d checks there are the decisions of %q, want %q", i+1, got, want)
 		}
+	}
+}
+
+// Without a gate, Settle and Refund are about the last check, also if it could not be decided: otherwise the
+// tokens of a model would be charged to a check of requests.
+func TestCheck_Settle(t *testing.T) {
+	store := new(storetest.Fake)
+	requests := core.Must(core.New(store, core.SlidingLog("requests", core.PerHour(100))))
+	tokens := core.Must(core.New(store, core.SlidingLog("tokens", core.PerHour(100))))
+	exports := core.Must(core.New(store, core.InFlight("exports", 5)))
+	for _, c := range []struct {
+		name             string
+		fails            bool
+		third            *core.Limiter
+		err, errFor      error
+		requests, tokens int
+	}{
+		{"decided", false, nil, nil, nil, 1, 30},
+		{"undecided", true, nil, ErrNotAdmitted, ErrNotAdmitted, 1, 0},
+		{"a place", false, exports, ErrNotAdmitted, nil, 1, 30},
+	} {
+		r := get("/")
+		check("test", r.Context(), header(), r, requests, c.name, nil)
+		if c.fails {
+			store.Set(storetest.Fail(core.ErrUnavailable))
+		}
+		check("test", r.Context(), header(), r, tokens, c.name, nil)
+		store.Set()
+		if c.third != nil {
+			check("test", r.Context(), header(), r, c.third, c.name, nil)
+		}
+		if err := Settle(r.Context(), 30); err != c.err {
+			t.Errorf("%s: the error of Settle is %v, want %v", c.name, err, c.err)
+		}
+		if err := SettleFor(r.Context(), tokens, 30); err != c.errFor {
+			t.Errorf("%s: the error of SettleFor is %v, want %v", c.name, err, c.errFor)
+		}
+		if a, b := testkit.Used(t, requests, c.name)[0], testkit.Used(t, tokens, c.name)[0]; a != c.requests || b != c.tokens {
+			t.Errorf("%s: %d requests and %d tokens are in use, want %d and %d", c.name, a, b, c.requests, c.tokens)
+		}
+		if key, ok := Key(r.Context(), requests); key != c.name || !ok {
+			t.Errorf("%s: the key is %q, %t", c.name, key, ok)
+		}
+		if err := Reset(r.Context(), requests); err != nil || testkit.Used(t, requests, c.name)[0] != 0 {
+			t.Errorf("%s: Reset returns %v and leaves %d", c.name, err, testkit.Used(t, requests, c.name)[0])
+		}
+	}
+}
+
+// Headers of a check is about that check, and an undecided check leaves the decision of the same limiter before.
+func TestCheck_Before(t *testing.T) {
+	store := new(storetest.Fake)
+	first := core.Must(core.New(store, core.SlidingLog("first", core.PerHour(100))))
+	second := core.Must(core.New(store, core.SlidingLog("second", core.PerHour(100))))
+	r, h := get("/"), header()
+	check("test", r.Context(), h, r, first, "k", []Option{Headers()})
+	check("test", r.Context(), h, r, second, "k", nil)
+	if got := h.Get("RateLimit"); got != `"second";r=99;t=3600` {
+		t.Errorf("the field is %s", got)
+	}
+	store.Set(storetest.Fail(core.ErrUnavailable))
+	check("test", r.Context(), h, r, second, "k", nil)
+	store.Set()
+	if d, ok := FromContext(r.Context()); !ok || d.State(0).Rule.Name() != "second" || len(DecisionsFrom(r.Context())) != 2 {
+		t.Errorf("the decisions are %v, want those of first and second", DecisionsFrom(r.Context()))
+	}
+}
+
+// After Reset, the charge of a check is not refunded, also behind a gate.
+func TestCheck_Reset(t *testing.T) {
+	store := memstore.New()
+	limiter := func(name string) *core.Limiter {
+		return core.Must(core.New(store, core.SlidingLog(name, core.PerHour(100))))
+	}
+	user, r := limiter("user"), get("/")
+	r, _, _ = newGate("test", limiter("api"), anyKey, nil).Admit(r.Context(), header(), r, "")
+	check("test", r.Context(), header(), r, user, "ann", []Option{costs(5)})
+	if err := Reset(r.Context(), user); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Admit(t, user, "ann", 7)
+	if err := SettleFor(r.Context(), user, 0); err != nil || testkit.Used(t, user, "ann")[0] != 7 {
+		t.Errorf("%v, and %d are in use after a Settle, want 7", err, testkit.Used(t, user, "ann")[0])
 	}
 }

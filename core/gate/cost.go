@@ -17,10 +17,10 @@ import (
 // cost here and the rest while the handler works, with core.Limiter.ReserveAtMost for the key that
 // [Key] returns.
 //
-// f runs before the key functions and the handler, so it must not read the body. ctx is the context
+// f runs before the key functions and the handler, so it must not read the body: see [CostOfBody]. ctx is the context
 // that key functions get ([keyfunc.Func]). [Settle] corrects the cost afterwards; without it, the
 // result of f stays charged. Cost panics if f is nil.
 func Cost(f func(ctx context.Context, r *http.Request) int) Option {
 	argument.NotNil("gate: Cost", "function", f)
-	return option(func(o *options) { o.cost = f })
+	return option(func(o *options) { o.cost, o.costOfBody = f, nil })
 }

@@ -42,7 +42,7 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 			known, err = g.asks[0].appendAll(ctx, r, known, all)
 			exhausted = exhausted || len(known) > 1 && len(g.asks) > 1 && g.exhausted.has(all, known[1].Key)
 		}
-		if err != nil || exhausted {
+		if err != nil || g.readsBody || exhausted {
 			return decideEarly(ctx, rec, h, r, e, cost, known, i, all, err)
 		}
 		if len(known) > 1 {
@@ -130,7 +130,7 @@ var errEmptyKey = fmt.Errorf("%w: the key function returned an empty key", keyfu
 func distinct(known []core.Ask) []core.Ask {
 	n := len(known) - 1
 	for i := range n {
-		if o, last := &known[i], &known[n]; o.Limiter == last.Limiter && o.Key == last.Key && o.Plan == last.Plan {
+		if o, last := &known[i], &known[n]; sameKey(o, last) {
 			if last.Cost > o.Cost {
 				*o = *last
 			}
@@ -138,6 +138,10 @@ func distinct(known []core.Ask) []core.Ask {
 		}
 	}
 	return known
+}
+
+func sameKey(a, b *core.Ask) bool {
+	return a.Limiter == b.Limiter && a.Key == b.Key && a.Plan == b.Plan
 }
 
 // reserve decides about asks. It sets the decision of e and, for the option OnDecision, adds the time to that of e.

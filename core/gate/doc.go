@@ -74,7 +74,7 @@
 // # The cost of a request
 //
 // A request is charged before its handler runs, so that concurrent requests cannot exceed the limit.
-// Its cost is 1, or the result of [Cost]. The handler corrects the cost:
+// Its cost is 1, or the result of [Cost] or, if the body says it, of [CostOfBody]. The handler corrects it:
 //
 //	Function    Effect                                         Example
 //	----------  ---------------------------------------------  ----------------------------------
@@ -97,7 +97,7 @@
 // limiter of that And alone. [SettleFor] then sets the real cost for one limiter. A proxy to a
 // language model, for example, counts requests and tokens in one decision:
 //
-//	limit := nethttplimit.New(requests, user, gate.And(tokens, user, gate.Cost(estimate)))
+//	limit := nethttplimit.New(requests, user, gate.And(tokens, user, gate.CostOfBody(64<<10, maxTokens)))
 //
 //	err := gate.SettleFor(r.Context(), tokens, used) // in the handler
 //
@@ -111,7 +111,7 @@
 //	limit := nethttplimit.New(exports, user)
 //
 // A gate takes places when it knows all keys. A key function that reads the body, such as
-// [keyfunc.FormValue], can wait for a slow client, and no place bounds these requests. To bound them, put a
+// [keyfunc.FormValue], and [CostOfBody] can wait for a slow client, and no place bounds these requests. To bound them, put a
 // gate with the InFlight around that of the other keys.
 //
 // [Refund], [Settle] and RefundIf change the costs of other rules and leave the place taken. [Reset] frees
@@ -181,7 +181,8 @@
 //
 // A request can pass a global gate and a gate for its route. Each gate decides by itself, and the
 // header fields list the rules of all gates. If several rules have the same name for clients
-// ([core.Spec.Label]), only the rule with the fewest remaining units is listed. If an inner
+// ([core.Spec.Label]), only the rule with the fewest remaining units is listed. An inner gate without
+// [Headers] sends the versions of the outer one; [Options] gives all gates the same choices. If an inner
 // gate denies the request, the outer gate has charged it already. Use the option [And] to check both
 // limits in one decision.
 package gate

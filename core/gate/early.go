@@ -8,14 +8,16 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/internal/requestbody"
 )
 
-// An early is a decision about a request that charges keys before all are known: because one of them is
-// exhausted, or because a key function has failed.
+// An early is a decision about a request in more than one step: because a key is exhausted, because a key function
+// has failed, or because the cost is in the body (see [CostOfBody]).
 //
 // If a known key is exhausted, the known keys are charged before the next key function runs, so that no
 // token is verified for a request that these keys deny. When all keys are known, these charges are
-// refunded, and the gate decides about all keys together.
+// refunded, and the gate decides about all keys together. Before it reads the body, it asks about all keys without
+// a charge.
 type early struct {
 	rec   *record // of the next charge, and of the decision about all keys
 	h     http.Header
@@ -25,6 +27,8 @@ type early struct {
 	i     int        // the index of the last key function that was called
 	all   *core.Limiter
 
+	ofBody []askOfBody
+
 	charges []earlyCharge
 	charged int   // the number of known keys that these have charged
 	failed  error // of the Store, after which nothing more is charged
@@ -32,14 +36,13 @@ type early struct {
 
 // decideEarly is the rest of the method decide of rec after the key function of the i-th ask, the last of
 // known, or of that of all routes for the same key. all is as for decide. err is the error of this function; if
-// it is nil, its key is exhausted. The early has copies of known and e, because with pointers to them every
-// request would allocate them.
+// it is nil, its key is exhausted or the gate reads the body. The early has copies of known and e, because with
+// pointers to them every request would allocate them.
 func decideEarly(ctx context.Context, rec *record, h http.Header, r *http.Request, e *Event, cost int, known []core.Ask, i int, all *core.Limiter, err error) (last *record, rejection *Rejection) {
 	w := early{rec: rec, h: h, r: r, known: slices.Clone(known), i: i, all: all}
 	if err != nil {
 		last, rejection = w.withoutKey(err)
 	} else {
-		w.known = distinct(w.known)
 		last, rejection = w.decide(ctx, cost)
 	}
 	*e = w.e
@@ -52,7 +55,7 @@ type earlyCharge struct {
 	from, to int // the indexes of the keys
 }
 
-// decide decides about the request if the key that the last key function has found is exhausted.
+// decide decides about the request after the last key function, which has found a key.
 func (w *early) decide(ctx context.Context, cost int) (last *record, rejection *Rejection) {
 	g := w.rec.gate
 	defer func() {
@@ -62,13 +65,14 @@ func (w *early) decide(ctx context.Context, cost int) (last *record, rejection *
 			}
 		}
 	}()
-	for exhausted := true; ; {
-		if exhausted && w.failed == nil && len(w.known) > w.charged && !w.charge() {
-			if w.failed == nil {
-				return w.rec, nil
-			}
-			if w.r.Context().Err() != nil {
-				return w.rec, g.reject(&w.e, w.h, w.r, w.failed, ended)
+	of := 1 // known asks of the last key function
+	if w.i == 0 {
+		of = len(w.known)
+	}
+	for exhausted := w.add(of); ; {
+		if exhausted {
+			if rejection, done := w.ask(false); done {
+				return w.rec, rejection
 			}
 		}
 		if w.i++; w.i == len(g.asks) {
@@ -82,23 +86,59 @@ func (w *early) decide(ctx context.Context, cost int) (last *record, rejection *
 		case err != nil:
 			return w.withoutKey(err)
 		default:
-			exhausted = w.i < len(g.asks)-1 && g.exhausted.has(next.Limiter, next.Key)
-			w.known = distinct(w.known)
+			exhausted = w.add(1)
+		}
+	}
+	if len(w.ofBody) > 0 && !requestbody.IsEmpty(w.r) {
+		if rejection, done := w.ask(true); done {
+			return w.rec, rejection
 		}
 	}
 	if w.failed != nil {
 		return w.rec, w.rec.undecidable(w.h, w.r, &w.e, w.failed)
+	}
+	if err := w.addCosts(ctx); err != nil {
+		return w.withoutKey(err)
 	}
 	w.refund()
 	w.e.Decision = core.Decision{}
 	return w.rec, w.rec.decideAll(w.h, w.r, &w.e, w.known, w.all)
 }
 
-// charge charges the known keys that are not charged yet, the last of which is exhausted. It reports false
-// if they are denied, or if the Store fails: the other charges are refunded then.
-func (w *early) charge() (admitted bool) {
+// add completes the last n known asks, which are those of the last key function: of all routes, too, if it is the
+// first one. It reports whether the key is exhausted, and something follows that a denial would save.
+func (w *early) add(n int) (exhausted bool) {
+	g, added := w.rec.gate, slices.Clone(w.known[len(w.known)-n:])
+	w.known = distinct(w.known)
+	for i := range added {
+		if c := g.asks[w.i].body; c != nil {
+			at := slices.IndexFunc(w.known, func(o core.Ask) bool { return sameKey(&o, &added[i]) })
+			w.ofBody = append(w.ofBody, askOfBody{at: at, cost: c})
+		}
+		exhausted = exhausted || (w.i < len(g.asks)-1 || g.readsBody) && g.exhausted.has(added[i].Limiter, added[i].Key)
+	}
+	return exhausted
+}
+
+// ask charges the known keys, or only asks about them, unless the Store has failed. done reports that they are
+// denied, or that the request has ended, with a Rejection.
+func (w *early) ask(peek bool) (rejection *Rejection, done bool) {
+	switch {
+	case w.failed != nil || len(w.known) == w.charged || w.charge(peek):
+		return nil, false
+	case w.failed == nil:
+		return nil, true
+	case w.r.Context().Err() != nil:
+		return w.rec.gate.reject(&w.e, w.h, w.r, w.failed, ended), true
+	}
+	return nil, false
+}
+
+// charge charges the known keys that are not charged yet, or with peek only asks about them. It reports false if
+// they are denied, or if the Store fails: the other charges are refunded then.
+func (w *early) charge(peek bool) (admitted bool) {
 	known := w.known[w.charged:]
-	peek := hasQueue(known)
+	peek = peek || hasQueue(known)
 	w.failed = w.chargeEach(w.r.Context(), w.rec, known, func(a *core.Ask) {
 		a.Peek = peek
 		inner.AttemptUnlessDenied(a)
@@ -164,7 +204,7 @@ func (w *early) refund() {
 }
 
 // withoutKey charges and rejects a request for whose last known ask a key function has returned err, or a Cost
-// function a negative cost.
+// function a negative cost, or whose body has no cost.
 func (w *early) withoutKey(err error) (*record, *Rejection) {
 	g, d := w.rec.gate, &w.e.Decision
 	if errors.Is(err, core.ErrNegativeCost) {
@@ -201,25 +241,31 @@ func (w *early) withoutKey(err error) (*record, *Rejection) {
 	return last, rejection
 }
 
-// chargeWithoutKey charges a request that has no key for the last known ask; missing is the error of the key
-// function. It charges the other known keys and the partial key that the error may contain (see
-// [keyfunc.Join]), also to the limiter of all routes if it is the first key. If only the partial key denies the request, the known keys are charged nevertheless,
+// chargeWithoutKey charges a request that has no key for the last known ask, or no cost in its body; missing is
+// the error. It charges the other known keys and the partial key that the error may contain (see
+// [keyfunc.Join]), also to the limiter of all routes if it is the first key. If only the partial key denies the
+// request, the known keys are charged nevertheless,
 // because the key function has run. The charge ignores the end of the request's context; otherwise a
 // client could avoid it by hanging up.
 func (w *early) chargeWithoutKey(missing error) error {
-	n := len(w.known) - 1
-	ctx, known, next := w.rec.detached(), w.known[w.charged:n], w.known[n]
+	ctx, known := w.rec.detached(), w.known[w.charged:]
 	all := known
-	var partial interface {
-		error
-		PartialKey() string
-	}
-	if errors.As(missing, &partial) {
-		next.Key, next.Plan = partial.PartialKey(), ""
-		all = append(slices.Clip(known), next)
-		if w.i == 0 && n == 0 && w.all != nil && w.all != next.Limiter {
-			next.Limiter = w.all
-			all = append(all, next)
+	if !isCostError(missing) {
+		n := len(known) - 1
+		next := known[n]
+		known = known[:n:n]
+		all = known
+		var partial interface {
+			error
+			PartialKey() string
+		}
+		if errors.As(missing, &partial) {
+			next.Key, next.Plan = partial.PartialKey(), ""
+			all = append(known, next)
+			if w.i == 0 && n == 0 && w.all != nil && w.all != next.Limiter {
+				next.Limiter = w.all
+				all = append(all, next)
+			}
 		}
 	}
 	if w.e.Decision = (core.Decision{}); len(all) == 0 {

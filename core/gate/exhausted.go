@@ -23,6 +23,7 @@ import (
 // Before the first entry, the method has does only one atomic load. The set is safe for concurrent
 // use. If two entries are added to the same bucket at once, one entry may be lost.
 type exhaustedKeys struct {
+	body  bool // the body is read after the last key function
 	seed  maphash.Seed
 	begin time.Time
 	table atomic.Pointer[[1024][8]atomic.Uint64] // the upper half of the hash, and the end in seconds since begin
@@ -36,8 +37,8 @@ const (
 	maxExhausted = time.Hour
 )
 
-func newExhaustedKeys() *exhaustedKeys {
-	return &exhaustedKeys{seed: maphash.MakeSeed(), begin: time.Now()}
+func newExhaustedKeys(body bool) *exhaustedKeys {
+	return &exhaustedKeys{body: body, seed: maphash.MakeSeed(), begin: time.Now()}
 }
 
 // The method has reports whether the set contains key for l.
@@ -104,7 +105,7 @@ func (s *exhaustedKeys) addFrom(asks []ask, all *core.Limiter, known []core.Ask,
 	}
 	before, last := asks[:len(asks)-1], asks[len(asks)-1].limiter
 	for i := range known {
-		if i > 0 && known[i].Limiter == last && last != all && !slices.ContainsFunc(before, func(a ask) bool { return a.limiter == last }) {
+		if !s.body && i > 0 && known[i].Limiter == last && last != all && !slices.ContainsFunc(before, func(a ask) bool { return a.limiter == last }) {
 			continue // no key function follows
 		}
 		if reset[i] > 0 {

@@ -20,7 +20,7 @@ func TestExhaustedKeys(t *testing.T) {
 			{0, minExhausted}, {-time.Hour, minExhausted}, {time.Second, minExhausted}, {time.Minute, time.Minute},
 			{90*time.Second + 1, 90*time.Second + 1}, {1000 * time.Hour, maxExhausted}, {1<<63 - 1, maxExhausted},
 		} {
-			s := newExhaustedKeys()
+			s := newExhaustedKeys(false)
 			if s.has(one, "a") {
 				t.Error("an empty set has a key")
 			}
@@ -44,7 +44,7 @@ func TestExhaustedKeys(t *testing.T) {
 // If a key is added twice, the later end counts.
 func TestExhaustedKeys_AddAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newExhaustedKeys()
+		s := newExhaustedKeys(false)
 		s.add(one, "a", time.Minute)
 		s.add(one, "a", time.Second)
 		time.Sleep(time.Minute)
@@ -61,7 +61,7 @@ func TestExhaustedKeys_AddAgain(t *testing.T) {
 
 // The memory is bounded, and a new key replaces the entry of its bucket that ends first.
 func TestExhaustedKeys_Flood(t *testing.T) {
-	s := newExhaustedKeys()
+	s := newExhaustedKeys(false)
 	s.add(one, "long", time.Hour)
 	for i := range 100_000 {
 		key := strconv.Itoa(i)
@@ -88,7 +88,7 @@ func TestExhaustedKeys_Flood(t *testing.T) {
 }
 
 func TestExhaustedKeys_Concurrent(t *testing.T) {
-	s := newExhaustedKeys()
+	s := newExhaustedKeys(false)
 	var wg sync.WaitGroup
 	for g := range 16 {
 		wg.Go(func() {
@@ -108,7 +108,7 @@ func TestExhaustedKeys_Concurrent(t *testing.T) {
 }
 
 func BenchmarkExhaustedKeys(b *testing.B) {
-	s := newExhaustedKeys()
+	s := newExhaustedKeys(false)
 	b.Run("never used", func(b *testing.B) {
 		for b.Loop() {
 			s.has(one, "203.0.113.9")

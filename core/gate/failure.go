@@ -34,6 +34,8 @@ func FailClosed() Option {
 //   - Any other [keyfunc.ErrNoKey], and [ErrPath], status 400. The detail of the problem says which
 //     value is missing, if err is a [keyfunc.NoKeyError]. errors.As finds an [*http.MaxBytesError] in the
 //     error of a body that is too long, for 413, and errors.Is the error of a body that could not be read.
+//   - An error about the body of a [CostOfBody], status 400. errors.Is finds the error of its function, and
+//     errors.As an [*http.MaxBytesError].
 //   - Any other error of a key function, or [core.ErrNegativeCost], status 500.
 //   - A [core.ErrInvalidAsk], status 500: the function of [core.Limiter.Choose] has failed, or the
 //     gate asks about two limits for one rule and key, such as two plans.
@@ -71,9 +73,11 @@ type failure struct {
 // ended is the failure of a request whose client has gone or whose deadline has passed.
 var ended = failure{outcome: Refused, status: http.StatusServiceUnavailable, ended: true}
 
-// keyFailure returns the failure of a request whose key function or Cost function returned err.
+// keyFailure returns the failure of a request whose key function or cost returned err.
 func keyFailure(r *http.Request, err error) failure {
 	switch {
+	case isCostError(err):
+		return failure{outcome: Rejected, status: http.StatusBadRequest}
 	case errors.Is(err, keyfunc.ErrNoToken):
 		return failure{outcome: Rejected, status: http.StatusUnauthorized}
 	case errors.Is(err, keyfunc.ErrNoKey):
@@ -136,8 +140,13 @@ func (g *gate) reject(e *Event, h http.Header, r *http.Request, err error, f fai
 		challenge(h)
 		p.Detail = "Sign-in is required."
 	case http.StatusBadRequest:
-		var missing *keyfunc.NoKeyError
+		var (
+			cost    *costError
+			missing *keyfunc.NoKeyError
+		)
 		switch {
+		case errors.As(err, &cost):
+			p.Detail = cost.detail()
 		case g.check && errors.Is(err, keyfunc.ErrNoKey):
 			p.Detail = "The value that is limited is missing."
 		case errors.As(err, &missing):

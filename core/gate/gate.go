@@ -22,10 +22,11 @@ type gate struct {
 	policyField string   // the RateLimit-Policy of this gate alone, for the first policies
 	distinct    bool     // the policies that clients see have different names
 	ownCosts    bool     // an ask has a cost of its own
+	readsBody   bool     // an ask has the cost of the body
 	versions    versions // without outer gates
 	exposed     []string // the names for Access-Control-Expose-Headers
 	log         failureLog
-	exhausted   *exhaustedKeys // nil if there is only one key
+	exhausted   *exhaustedKeys // nil if nothing follows the only key
 	check       bool           // it is a gate of Check
 	ofAll       policyOfAll    // of the option Routes; nil if that has none
 }
@@ -45,7 +46,13 @@ func newGate(name string, l *core.Limiter, key keyfunc.Func, opts []Option) *gat
 		if !inner.SharesStore(a.limiter, l) {
 			panic(function + ": gate.And: the limiters are on different stores, which cannot decide together")
 		}
-		g.ownCosts = g.ownCosts || a.cost != nil
+		g.ownCosts = g.ownCosts || a.cost != nil || a.body != nil
+		if a.cost == nil && a.body == nil {
+			a.body = g.costOfBody
+		}
+		if a.body != nil {
+			a.cost, g.readsBody = noCost, true
+		}
 		if a.plan == nil {
 			a.plan = g.plan
 		}
@@ -61,8 +68,8 @@ func newGate(name string, l *core.Limiter, key keyfunc.Func, opts []Option) *gat
 	g.policyField = strings.Join(members, ", ")
 	g.versions = ownVersions(g.headers)
 	g.exposed = exposedFields(g.versions)
-	if len(g.asks) > 1 {
-		g.exhausted = newExhaustedKeys()
+	if len(g.asks) > 1 || g.readsBody {
+		g.exhausted = newExhaustedKeys(g.readsBody)
 	}
 	return g
 }

@@ -32,17 +32,18 @@ const (
 	//
 	// For a [core.InFlight], qu is concurrent-requests, and there is neither w nor t.
 	IETFDraft HeaderVersion = iota + 1
-	// XRateLimit selects X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset, for the
-	// rule that has the smallest part of its capacity left. Reset is the time at which the whole
-	// capacity is restored, in Unix seconds, rounded up. A [core.InFlight] has no Reset.
+	// XRateLimit selects X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset, for one rule: that of
+	// [XRateLimitRule], or else the one that has the smallest part of its capacity left, and a
+	// [core.InFlight] only if there is no other rule. Reset is the time at which the whole capacity is
+	// restored, in Unix seconds, rounded up. A [core.InFlight] has no Reset.
 	XRateLimit
 
 	endOfVersions
 )
 
 // Headers makes the gate send the header fields of the versions v, or none if v is empty. The
-// default is [IETFDraft] plus the versions that the outer gates send, so that this gate updates
-// their fields. Retry-After does not depend on Headers. Headers panics if a version is unknown.
+// default is that of the gate around it, or [IETFDraft] if there is none: an inner gate updates the fields of
+// the outer one. Retry-After does not depend on Headers. Headers panics if a version is unknown.
 func Headers(v ...HeaderVersion) Option {
 	var set versions
 	for _, v := range v {
@@ -52,6 +53,21 @@ func Headers(v ...HeaderVersion) Option {
 		set |= 1 << v
 	}
 	return option(func(o *options) { o.headers = &set })
+}
+
+// XRateLimitRule makes the fields of [XRateLimit] describe the rule called name ([core.Spec.Name] or
+// [core.Spec.Label]), of this gate or one around it, so that a client sees one limit in each response:
+//
+//	nethttplimit.New(hourly, user, gate.And(concurrent, user), gate.Headers(gate.XRateLimit), gate.XRateLimitRule("hourly"))
+//
+// If the fields have no rule of that name, as on a route of [Routes] with another policy, for an unlimited
+// caller or a shadow rule, the usual rule is described. The default is the name that the gate around this one
+// has. Without [XRateLimit], the option has no effect. XRateLimitRule panics if name is empty.
+func XRateLimitRule(name string) Option {
+	if name == "" {
+		panic("gate: XRateLimitRule: the name is empty")
+	}
+	return option(func(o *options) { o.xRateLimitRule = name })
 }
 
 // ExposeHeaders lets scripts of other origins read the header fields of the gate. The gate then
@@ -153,8 +169,12 @@ func (m *member) stricter(o *member) bool {
 	return m.state.Window > o.state.Window
 }
 
-// nearer reports whether m is nearer to exhaustion than o.
+// nearer reports whether m is nearer to exhaustion than o. Places come last: they end by an event, and
+// of few places, one is always a large part.
 func (m *member) nearer(o *member) bool {
+	if m.policy.places != o.policy.places {
+		return o.policy.places
+	}
 	if blocked := m.policy.rule.Capacity() == 0; blocked || o.policy.rule.Capacity() == 0 {
 		return blocked
 	}
@@ -176,11 +196,14 @@ func ownVersions(option *versions) versions {
 
 // versions returns the versions that describe the decision of rec.
 func (rec *record) versions() versions {
-	v := rec.gate.versions
-	if rec.outer != nil && rec.gate.headers == nil {
-		v |= rec.outer.versions()
+	around := rec.outer
+	for around != nil && around.gate.check { // its choice is about itself
+		around = around.outer
 	}
-	return v
+	if around != nil && rec.gate.headers == nil {
+		return around.versions()
+	}
+	return rec.gate.versions
 }
 
 // members appends the members of all gates around rec, the outermost first, and then those of d, its own
@@ -286,8 +309,12 @@ func (rec *record) writeLegacy(h http.Header, d *core.Decision) {
 	if len(list) == 0 {
 		return // as in writeDraft
 	}
-	m := &list[0]
+	m, name := &list[0], rec.xRateLimitRule()
 	for i := range list {
+		if p := list[i].policy; name != "" && (p.client == name || p.rule.Name() == name) {
+			m = &list[i]
+			break
+		}
 		if list[i].nearer(m) {
 			m = &list[i]
 		}
@@ -300,6 +327,16 @@ func (rec *record) writeLegacy(h http.Header, d *core.Decision) {
 	} else {
 		h[fieldLegacyReset] = []string{integer(reset.Unix())}
 	}
+}
+
+// xRateLimitRule returns the name of XRateLimitRule of the innermost gate that has one.
+func (rec *record) xRateLimitRule() string {
+	for ; rec != nil; rec = rec.outer {
+		if name := rec.gate.xRateLimitRule; name != "" {
+			return name
+		}
+	}
+	return ""
 }
 
 func integer(n int64) string { return string(appendInteger(nil, n)) }
@@ -320,7 +357,7 @@ func exposedFields(v versions) []string {
 // expose adds the names of the header fields to Access-Control-Expose-Headers, unless they are there.
 func (rec *record) expose(h http.Header) {
 	names := rec.gate.exposed
-	if rec.outer != nil { // outer gates may send more versions
+	if rec.outer != nil { // which may have chosen the versions
 		names = exposedFields(rec.versions())
 	}
 	list := strings.Join(h[fieldExpose], ", ")

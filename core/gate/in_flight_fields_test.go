@@ -80,8 +80,19 @@ func TestInFlight_Fields(t *testing.T) {
 		name: "legacy: no Reset", rules: []core.Rule{five}, states: full, opts: legacy, status: 429, before: stale,
 		header: map[string]string{"X-RateLimit-Limit": "5", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "", "Retry-After": ""},
 	}, {
-		name: "legacy, beside a rate with less left", rules: both, states: states{"exports": allowed(4, 0, 0), "burst": allowed(3, time.Minute, time.Minute)}, opts: legacy,
-		header: map[string]string{"X-RateLimit-Limit": "100", "X-RateLimit-Remaining": "3"},
+		name: "legacy, beside a rate with more left: the rate", rules: both, states: states{"exports": allowed(1, 0, 0), "burst": allowed(99, time.Minute, time.Minute)}, opts: legacy,
+		header: map[string]string{"X-RateLimit-Limit": "100", "X-RateLimit-Remaining": "99"},
+	}, {
+		name: "legacy, denied by places: the rate", rules: both, states: states{"exports": denied(time.Hour), "burst": allowed(99, time.Minute, time.Minute)}, opts: legacy, status: 429,
+		header: map[string]string{"X-RateLimit-Limit": "100", "X-RateLimit-Remaining": "99", "Retry-After": ""},
+	}, {
+		name: "legacy, the places are named", rules: both, states: states{"exports": allowed(4, 0, 0), "burst": allowed(3, time.Minute, time.Minute)},
+		opts:   append(legacy, gate.XRateLimitRule("exports")),
+		header: map[string]string{"X-RateLimit-Limit": "5", "X-RateLimit-Remaining": "4", "X-RateLimit-Reset": ""},
+	}, {
+		name: "legacy, two rules of places: the one with the smaller part left", rules: []core.Rule{five, core.InFlight("imports", 10)},
+		states: states{"exports": allowed(4, 0, 0), "imports": allowed(1, 0, 0)}, opts: legacy,
+		header: map[string]string{"X-RateLimit-Limit": "10", "X-RateLimit-Remaining": "1", "X-RateLimit-Reset": ""},
 	}, {
 		name: "OnDenied sets a Retry-After", rules: []core.Rule{five}, states: full, status: 429, opts: []gate.Option{
 			nethttplimit.OnDenied(func(w http.ResponseWriter, _ *http.Request, d core.Decision) {

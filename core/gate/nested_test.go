@@ -24,8 +24,8 @@ func one(rule core.Rule, state core.State, opts ...gate.Option) layer {
 }
 
 // fails returns a layer that lets requests through because its Store fails.
-func fails(rule core.Rule) layer {
-	return layer{rules: []core.Rule{rule}, err: errSecret, opts: []gate.Option{quiet}}
+func fails(rule core.Rule, opts ...gate.Option) layer {
+	return layer{rules: []core.Rule{rule}, err: errSecret, opts: append(opts, quiet)}
 }
 
 // stack puts h behind the gates of layers, the outermost first.
@@ -84,8 +84,11 @@ func TestNested(t *testing.T) {
 		policy: `"global";q=1000;w=3600, "same";q=5;w=60, "route";q=10;w=60`, limit: `"global";r=9;t=3600, "same";r=1;t=60, "route";r=2;t=60`,
 		inner: "same",
 	}, {
-		name:   "outer without fields: the inner gate does not list the rules of a gate without fields",
-		layers: []layer{one(global, allowed(999, hour, 0), gate.Headers()), one(route, allowed(9, minute, 0))}, policy: `"route";q=10;w=60`,
+		name:   "outer without fields: the inner gate follows it",
+		layers: []layer{one(global, allowed(999, hour, 0), gate.Headers()), one(route, denied(30*time.Second))}, retry: "30",
+	}, {
+		name:   "outer without fields, inner with: the rules of a gate without fields are not listed",
+		layers: []layer{one(global, allowed(999, hour, 0), gate.Headers()), one(route, allowed(9, minute, 0), gate.Headers(gate.IETFDraft))}, policy: `"route";q=10;w=60`,
 		limit: `"route";r=9;t=60`, inner: "route",
 	}, {
 		name:   "inner without fields: the fields of the outer gate stay",
@@ -96,7 +99,7 @@ func TestNested(t *testing.T) {
 		layers: []layer{
 			one(global, allowed(999, hour, 0)),
 			one(daily, allowed(1, hour, 0), gate.Headers()),
-			one(route, allowed(9, minute, 0)),
+			one(route, allowed(9, minute, 0), gate.Headers(gate.IETFDraft)),
 		},
 		policy: `"global";q=1000;w=3600, "route";q=10;w=60`, limit: `"global";r=999;t=3600, "route";r=9;t=60`, inner: "route",
 	}, {
@@ -112,13 +115,26 @@ func TestNested(t *testing.T) {
 			one(global, allowed(999, hour, 0), gate.Headers(gate.XRateLimit)),
 			one(route, denied(30*time.Second)),
 		},
+		legacy: "0", retry: "30",
+	}, {
+		name: "both versions: only the inner rule has the field that the inner gate adds",
+		layers: []layer{
+			one(global, allowed(999, hour, 0), gate.Headers(gate.XRateLimit)),
+			one(route, denied(30*time.Second), gate.Headers(gate.XRateLimit, gate.IETFDraft)),
+		},
 		policy: `"route";q=10;w=60`, limit: `"route";r=0;t=30`, legacy: "0", retry: "30",
 	}, {
 		name: "store between fails: the innermost gate updates the fields of the outermost",
 		layers: []layer{
 			one(global, allowed(999, hour, 0), gate.Headers(gate.XRateLimit)), fails(route), one(daily, allowed(5, hour, 0)),
 		},
-		policy: `"daily";q=1000;w=86400`, limit: `"daily";r=5;t=3600`, legacy: "5", inner: "daily",
+		legacy: "5", inner: "daily",
+	}, {
+		name:   "outer store fails: the inner gate sends the fields that the outer one has chosen",
+		layers: []layer{fails(global, gate.Headers(gate.XRateLimit)), one(route, allowed(9, minute, 0))}, legacy: "9", inner: "route",
+	}, {
+		name:   "outer skips: the inner gate sends the fields that the outer one has chosen",
+		layers: []layer{{rules: []core.Rule{global}, err: errSecret, opts: []gate.Option{skipped, gate.Headers(gate.XRateLimit)}}, one(route, allowed(9, minute, 0))}, legacy: "9", inner: "route",
 	}, {
 		name:   "inner store fails: the fields of the outer gate stay",
 		layers: []layer{one(global, allowed(999, hour, 0)), fails(route)}, policy: `"global";q=1000;w=3600`, limit: `"global";r=999;t=3600`,
@@ -171,7 +187,7 @@ func TestNested_ExposedFields(t *testing.T) {
 		one(hundred, allowed(99, time.Hour, 0), gate.Headers(gate.XRateLimit)),
 		one(hundred, allowed(99, time.Hour, 0), gate.ExposeHeaders()),
 	}, says("ok")), request("GET", "/")).Header.Get("Access-Control-Expose-Headers")
-	const want = "RateLimit, RateLimit-Policy, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset"
+	const want = "Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset"
 	if got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

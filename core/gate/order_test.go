@@ -21,6 +21,7 @@ func TestGate_Admit_Order(t *testing.T) {
 		err       error
 		exhausted bool // key1
 		refundIf  bool
+		ofBody    bool // the second key has a CostOfBody
 		want      string
 		status    int
 	}{
@@ -35,6 +36,10 @@ func TestGate_Admit_Order(t *testing.T) {
 		"plan fails":               {fails: "plan1", err: errors.New("down"), want: "skip exempt routes cost key1 plan1 error decision", status: 500},
 		"negative cost":            {fails: "cost2", want: "skip exempt routes cost key1 plan1 cost2 error decision", status: 500},
 		"exhausted key":            {exhausted: true, want: "skip exempt routes cost key1 plan1 denied decision", status: 429},
+		"body":                     {ofBody: true, want: "skip exempt routes cost key1 plan1 key2 plan2 key3 body decision"},
+		"no cost in the body":      {ofBody: true, fails: "body", want: "skip exempt routes cost key1 plan1 key2 plan2 key3 body error decision", status: 400},
+		"body, no second key":      {ofBody: true, fails: "key2", err: keyfunc.ErrNoKey, want: "skip exempt routes cost key1 plan1 key2 error decision", status: 400},
+		"body, exhausted key":      {ofBody: true, exhausted: true, want: "skip exempt routes cost key1 plan1 denied decision", status: 429},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var calls []string
@@ -55,6 +60,20 @@ func TestGate_Admit_Order(t *testing.T) {
 				return core.Must(core.New(s, core.SlidingLog(name, core.PerDay(n)).Plan("pro", core.PerDay(n)).Plan("plan2", core.PerDay(n))))
 			}
 			first := limiter("first", 1)
+			cost2 := Cost(func(context.Context, *http.Request) int {
+				if call("cost2") {
+					return -1
+				}
+				return 1
+			})
+			if c.ofBody {
+				cost2 = CostOfBody(9, func(context.Context, *http.Request, []byte) (int, error) {
+					if call("body") {
+						return 0, errors.New("no cost")
+					}
+					return 1, nil
+				})
+			}
 			opts := []Option{
 				Skip(func(context.Context, *http.Request) bool { return call("skip") }),
 				Exempt(func(context.Context, *http.Request) (string, error) {
@@ -66,12 +85,7 @@ func TestGate_Admit_Order(t *testing.T) {
 				Routes(policyFunc(func(*http.Request) *core.Limiter { call("routes"); return nil })),
 				Cost(func(context.Context, *http.Request) int { call("cost"); return 1 }),
 				Plan(key("plan1")),
-				And(limiter("second", 5), key("key2"), Plan(key("plan2")), Cost(func(context.Context, *http.Request) int {
-					if call("cost2") {
-						return -1
-					}
-					return 1
-				})),
+				And(limiter("second", 5), key("key2"), Plan(key("plan2")), cost2),
 				And(core.Must(core.New(s, core.SlidingLog("third", core.PerDay(5)))), key("key3")), // without plans
 				OnError(func(_ *http.Request, _ error, status int) int { call("error"); return status }),
 				DeniedStatus(func(core.Decision) int { call("denied"); return 0 }),

@@ -87,8 +87,6 @@ func recordFrom(ctx context.Context) *record {
 // detached returns the context of the request without its end.
 func (rec *record) detached() context.Context { return context.WithoutCancel(rec.original.Context()) }
 
-// charged reports whether the gate of rec has admitted its request, so that handlers can settle the
-// cost. Those of Check are not charged by a gate.
-func (rec *record) charged() bool {
-	return !rec.gate.check && rec.reservation.Decision().Allowed
-}
+// charged reports whether the gate or check of rec has admitted its request, so that handlers can settle
+// the cost.
+func (rec *record) charged() bool { return rec.reservation.Decision().Allowed }

@@ -8,8 +8,8 @@ import (
 )
 
 var (
-	// ErrNotAdmitted is the error of [Settle], [SettleFor], [Refund] and [Reset] if no gate has charged
-	// the request: it was skipped or denied, its key function returned [keyfunc.ErrNotLimited], the
+	// ErrNotAdmitted is the error of [Settle], [SettleFor], [Refund] and [Reset] if no gate or Check has
+	// charged the request: it was skipped or denied, its key function returned [keyfunc.ErrNotLimited], the
 	// Store failed, or there is no such gate. A handler can ignore it, because nothing was charged. For
 	// a [core.Unlimited] caller, all of them return nil.
 	ErrNotAdmitted = errors.New("weir: the request was not admitted by a gate")
@@ -25,6 +25,9 @@ var (
 // Settle returns [ErrSeveralCosts]. A place of a [core.InFlight] has no cost: it is free when the handler has
 // returned, and not before, whatever Settle, [SettleFor] and [Refund] do.
 //
+// Check of an adapter charges an event of its own: [SettleFor] settles it. Settle does so only in a handler
+// without a gate around it, for the last Check.
+//
 // If the innermost gate has not admitted the request, Settle returns [ErrNotAdmitted], even if an
 // outer gate has admitted the request. If cost is negative, Settle returns [core.ErrNegativeCost].
 // After an error of the Store, the difference may have been debited or refunded; Settle does not
@@ -35,6 +38,9 @@ var (
 // ended, pass a copy of a *gin.Context, because Gin reuses the original.
 func Settle(ctx context.Context, cost int) error {
 	rec := recordFrom(ctx)
+	if rec != nil && rec.gate.check { // there is no gate
+		rec = rec.innermost()
+	}
 	switch {
 	case rec == nil || !rec.charged():
 		return ErrNotAdmitted
@@ -45,12 +51,13 @@ func Settle(ctx context.Context, cost int) error {
 }
 
 // SettleFor is [Settle] for one limiter: l, or the limiter that l is a view of, whatever plan or
-// variant was in force. It looks for the innermost gate that has charged l for the request, and
-// returns [ErrNotAdmitted] if there is none. A handler can ignore that error: the request was let
+// variant was in force. It looks for the last Check of the handler that has charged l, then for the innermost
+// gate that has charged l for the request, and returns [ErrNotAdmitted] if there is none. Of Checks of one
+// limiter just after each other, and of more than 8 Checks, only the last ones are found. A handler can ignore that error: the request was let
 // through without a limit, for example while the Store was down. Defer SettleFor, so that the cost
 // of a handler that fails is settled, too, for example at 0.
 func SettleFor(ctx context.Context, l *core.Limiter, cost int) error {
-	for rec := recordFrom(ctx); rec != nil && l != nil; rec = rec.outer {
+	for rec := recordFrom(ctx).innermost(); rec != nil && l != nil; rec = rec.outer {
 		if !rec.charged() {
 			continue
 		}
@@ -69,22 +76,22 @@ func SettleFor(ctx context.Context, l *core.Limiter, cost int) error {
 // user who has logged in, call [Reset]. Use a [core.SlidingLog] or [core.SlidingWindow], because a
 // bucket may refill while the handler runs. Call Refund before the response: the next request of the
 // client then finds the refunded limit. If Refund returns an error, the request may stay charged; if that
-// is [ErrNotAdmitted], nothing was charged. A decision of Check of an adapter is not refunded: its gate is
-// the one around the handler.
+// is [ErrNotAdmitted], nothing was charged. To refund a Check of an adapter behind a gate, call [SettleFor] with
+// 0: Refund is about the gate around the handler.
 func Refund(ctx context.Context) error { return Settle(ctx, 0) }
 
-// Key returns the key for which the innermost gate has charged l, or another view of the same limiter.
-// It returns false if no gate has charged l for the request, as for a [core.Unlimited] caller, or if that
+// Key returns the key for which the innermost gate, or a later Check of the handler, has charged l, or another
+// view of the same limiter. It returns false if no gate has charged l for the request, as for a [core.Unlimited] caller, or if that
 // gate has charged it for several keys. ctx is as for [FromContext]. A key is personal data: do not log it.
 func Key(ctx context.Context, l *core.Limiter) (key string, ok bool) {
 	key, n := chargedKey(ctx, l)
 	return key, n == 1
 }
 
-// chargedKey returns the key for which the innermost gate has charged l, and the number of such keys, as
+// chargedKey returns the key for which the innermost gate or a later check has charged l, and the number of such keys, as
 // Key of package unexported.
 func chargedKey(ctx context.Context, l *core.Limiter) (key string, n int) {
-	for rec := recordFrom(ctx); rec != nil && l != nil && n == 0; rec = rec.outer {
+	for rec := recordFrom(ctx).innermost(); rec != nil && l != nil && n == 0; rec = rec.outer {
 		if rec.charged() {
 			key, n = inner.Key(&rec.reservation, l)
 		}
@@ -109,7 +116,7 @@ func Reset(ctx context.Context, l *core.Limiter) error {
 	case n != 1:
 		return ErrNotAdmitted
 	}
-	rec := recordFrom(ctx)
+	rec := recordFrom(ctx).innermost()
 	forget := func() {
 		for o := rec; o != nil; o = o.outer {
 			inner.Forget(&o.reservation, l, key)

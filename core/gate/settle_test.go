@@ -115,7 +115,7 @@ func TestKey(t *testing.T) {
 		"of the inner gate":          {inside, other, "constant:all", true},
 		"not asked":                  {r, other, "", false},
 		"denied":                     {refused, other, "", false},
-		"of a check":                 {checked, other, "", false},
+		"of a check":                 {checked, other, "body", true},
 		"the Store could not decide": {undecided, l.user, "", false},
 		"no gate":                    {get("/"), l.user, "", false},
 		"no limiter":                 {r, nil, "", false},

@@ -184,10 +184,12 @@ func OnRejected(f func(c *echo.Context, rejection *gate.Rejection) error) gate.O
 //
 // Check adds the rules of l to the header fields. It must be called before the response begins, and
 // while no other goroutine uses the request; for the messages of a websocket, use [core.Limiter.Allow].
-// [gate.FromContext] returns the decision of Check. [gate.Settle], [gate.Refund] and [gate.RefundIf] of
-// outer gates do not change the charge of Check, and [gate.Key] and [gate.Reset] do not know it: for
-// these, use l itself. An empty key is rejected with 400. Check panics if l is nil, or if an option is
-// not one of [gate.Cost], [gate.FailClosed], [gate.Headers], [gate.OnDecision] and [gate.OnError].
+// [gate.FromContext] returns the decision of Check.
+// [gate.SettleFor] corrects the cost of the event, and [gate.Key] and [gate.Reset] find its key. [gate.Settle]
+// and [gate.Refund] are about the gate around the handler, or about the last Check if there is none.
+// [gate.RefundIf] of that gate does not change the charge of Check. An empty key is rejected with 400. Check
+// panics if l is nil, or if an option is not one of [gate.Cost], [gate.FailClosed], [gate.Headers],
+// [gate.OnDecision], [gate.OnError] and [gate.XRateLimitRule], or a [gate.Options] of these.
 func Check(c *echo.Context, l *core.Limiter, key string, opts ...gate.Option) error {
 	if rejection := adapter.Check(name, (*view)(c), c.Response().Header(), c.Request(), l, key, opts...); rejection != nil {
 		return problem(c, rejection)

@@ -123,7 +123,13 @@ func (p *Process) Output() string { return p.output.String() }
 // Do sends a request to p, with header fields of the form "Name: value".
 func (p *Process) Do(t testing.TB, method, path string, fields ...string) *Answer {
 	t.Helper()
-	return p.do(t, p.transport, method, path, fields)
+	return p.do(t, p.transport, method, path, http.NoBody, fields)
+}
+
+// Post is like Do, for a POST with a body.
+func (p *Process) Post(t testing.TB, path, body string, fields ...string) *Answer {
+	t.Helper()
+	return p.do(t, p.transport, http.MethodPost, path, strings.NewReader(body), fields)
 }
 
 // DoFrom is like Do, but sends the request from addr, an address of this machine.
@@ -131,14 +137,14 @@ func (p *Process) DoFrom(t testing.TB, addr, method, path string, fields ...stri
 	t.Helper()
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr)}}
 	transport := &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}
-	return p.do(t, transport, method, path, fields)
+	return p.do(t, transport, method, path, http.NoBody, fields)
 }
 
-func (p *Process) do(t testing.TB, transport http.RoundTripper, method, path string, fields []string) *Answer {
+func (p *Process) do(t testing.TB, transport http.RoundTripper, method, path string, body io.Reader, fields []string) *Answer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, p.url+path, nil)
+	req, err := http.NewRequestWithContext(ctx, method, p.url+path, body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,11 +157,11 @@ func (p *Process) do(t testing.TB, transport http.RoundTripper, method, path str
 		t.Fatalf("%s %s: %v", method, path, err)
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
+	answer, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatalf("%s %s: %v", method, path, err)
 	}
-	return &Answer{Request: method + " " + path, Status: resp.StatusCode, Header: resp.Header, Body: string(body)}
+	return &Answer{Request: method + " " + path, Status: resp.StatusCode, Header: resp.Header, Body: string(answer)}
 }
 
 // Until calls check every few milliseconds until it returns true, and fails the test

@@ -84,11 +84,12 @@ func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request, patter
 
 // Check decides about a key that a handler of r has found, for the function Check of the adapter called
 // name. h is the header of the response, and ctx the context of the framework. opts may be Cost,
-// FailClosed, Headers, OnDecision and OnError; Check panics if another option is given, or if l is nil.
+// FailClosed, Headers, OnDecision, OnError and XRateLimitRule; Check panics if another option is given, or if l is
+// nil.
 // If l has a [core.InFlight] rule that admits the event, the Rejection has the status 500.
 // If Check returns a Rejection, the adapter answers it as a middleware does, but without OnDenied and OnRejected.
 // Otherwise the handler goes on. If no gate has decided about r before, Check sets the context of r, so that
-// [gate.FromContext] finds the decision.
+// [gate.FromContext] finds the decision, and [gate.SettleFor] corrects the cost.
 func Check(name string, ctx context.Context, h http.Header, r *http.Request, l *core.Limiter, key string, opts ...gate.Option) *gate.Rejection {
 	return inner.Check(name, ctx, h, r, l, key, opts)
 }

@@ -48,7 +48,7 @@ func TestNew_Answer(t *testing.T) {
 		testkit.Panics(t, "other: New: test."+name+" is an option for test.New only", func() {
 			New[func(int)]("other", once(), anyKey, opt)
 		})
-		testkit.Panics(t, "gate: And: only Cost and Plan can be given for one limiter", func() { gate.And(once(), anyKey, opt) })
+		testkit.Panics(t, "gate: And: only Cost, CostOfBody and Plan can be given for one limiter", func() { gate.And(once(), anyKey, opt) })
 		testkit.Panics(t, "test: "+name+": function is nil", func() { with("test", nil) })
 	}
 }

@@ -212,8 +212,8 @@ func outerLimiter(name string) *core.Limiter {
 	return core.Must(core.New(memory(), core.SlidingLog(name, core.PerMinute(10))))
 }
 
-// testCheckCorrections checks that Settle, Refund and RefundIf change the charge of the gate, and not that
-// of Check.
+// testCheckCorrections checks that Settle, Refund and RefundIf change the charge of the gate, and SettleFor that of
+// Check. Without a gate, all of them change that of Check.
 func (s *suite) testCheckCorrections(t *testing.T) {
 	var asked []int
 	outer := outerGate(gate.RefundIf(func(status int) bool { asked = append(asked, status); return true }))
@@ -226,7 +226,15 @@ func (s *suite) testCheckCorrections(t *testing.T) {
 	}
 	for i, status := range []int{204, 429} {
 		exchange(t, s.buildCalls([]Gate{outer}, func(w http.ResponseWriter, call Call) error {
-			err := call.Check(l, "ann", apptest.Costs([]int{1, 1000}[i])) // more than the limit is denied
+			err := call.Check(l, "ann", apptest.Costs([]int{7, 1000}[i])) // more than the limit is denied
+			if err == nil {
+				taken(1, 7)
+				testkit.Must(t, gate.SettleFor(call.Context(), l, 9))
+				taken(1, 9)
+				testkit.Must(t, gate.SettleFor(call.Context(), l, 1))
+			} else if err := gate.SettleFor(call.Context(), l, 9); !errors.Is(err, gate.ErrNotAdmitted) {
+				t.Errorf("the error of SettleFor after a denial is %v", err)
+			}
 			taken(1, 1)
 			if err := gate.Settle(call.Context(), 5); err != nil {
 				t.Error(err)
@@ -251,23 +259,24 @@ func (s *suite) testCheckCorrections(t *testing.T) {
 	}
 	exchange(t, s.buildCalls(nil, func(w http.ResponseWriter, call Call) error {
 		err := call.Check(l, "ann")
-		for name, correct := range map[string]func(context.Context) error{
-			"Refund": gate.Refund, "Settle": func(ctx context.Context) error { return gate.Settle(ctx, 9) },
-			"SettleFor": func(ctx context.Context) error { return gate.SettleFor(ctx, l, 9) },
-		} {
-			if got := correct(call.Context()); !errors.Is(got, gate.ErrNotAdmitted) {
-				t.Errorf("%s without a gate: %v, want ErrNotAdmitted", name, got)
-			}
+		taken(0, 2)
+		testkit.Must(t, gate.Settle(call.Context(), 9))
+		taken(0, 10)
+		testkit.Must(t, gate.SettleFor(call.Context(), l, 5))
+		taken(0, 6)
+		if key, ok := gate.Key(call.Context(), l); key != "ann" || !ok {
+			t.Errorf("the key is %q, %t", key, ok)
 		}
+		testkit.Must(t, gate.Refund(call.Context()))
+		taken(0, 1)
 		return err
 	}), request("GET", "/"))
-	taken(0, 2)
 }
 
 // testCheckPanics checks that invalid arguments of Check panic, with the name of the function.
 func (s *suite) testCheckPanics(t *testing.T) {
 	l := core.Must(core.New(memory(), apptest.Hundred))
-	const only = adapterName + `: Check: only Cost, FailClosed, Headers, OnDecision and OnError can be given$`
+	const only = adapterName + `: Check: only Cost, FailClosed, Headers, OnDecision, OnError and XRateLimitRule can be given$`
 	for name, c := range map[string]struct {
 		limiter *core.Limiter
 		opt     gate.Option

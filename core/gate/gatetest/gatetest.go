@@ -165,6 +165,7 @@ func Run(t *testing.T, build Build, opts ...Option) {
 		o(s)
 	}
 	t.Run("answers", s.testAnswers)
+	t.Run("X-RateLimit", s.testXRateLimit)
 	t.Run("contexts", s.testContexts)
 	t.Run("hangs up", s.testHangUp)
 	t.Run("several gates", s.testGates)
@@ -173,6 +174,7 @@ func Run(t *testing.T, build Build, opts ...Option) {
 	t.Run("uploads", s.testUploads)
 	t.Run("outer readers", s.testOuterReaders)
 	t.Run("in flight", s.testInFlight)
+	t.Run("cost of the body", s.testCostOfBody)
 	t.Run("panics", s.testPanics)
 	t.Run("construction", s.testConstruction)
 	t.Run("concurrency", s.testConcurrency)

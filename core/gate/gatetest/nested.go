@@ -48,7 +48,15 @@ func (s *suite) testGatesOf(t *testing.T, build func(gates []Gate, h http.Handle
 		{"inner Store fails", []Gate{outer, scripted("inner", over, errSecret)}, 200, `"outer";r=9;t=60`, "", "", []string{"outer"}},
 		{"outer Store fails", []Gate{scripted("outer", over, errSecret), inner}, 200, `"inner";r=8;t=60`, "", "", []string{"inner"}},
 		{"inner skips", []Gate{outer, scripted("inner", over, nil, skipped)}, 200, `"outer";r=9;t=60`, "", "", []string{"outer"}},
-		{"inner updates the fields of outer", []Gate{legacy, inner}, 200, `"inner";r=8;t=60`, "", "8", []string{"outer", "inner"}},
+		{"inner updates the fields of outer", []Gate{legacy, inner}, 200, "", "", "8", []string{"outer", "inner"}},
+		{"outer without fields", []Gate{scripted("outer", allowed(9, time.Minute, 0), nil, gate.Headers()), inner}, 200, "", "", "", []string{"outer", "inner"}},
+		{"inner adds fields", []Gate{legacy, scripted("inner", allowed(8, time.Minute, 0), nil, gate.Headers(gate.IETFDraft))}, 200, `"inner";r=8;t=60`, "", "9", []string{"outer", "inner"}},
+		{"outer without fields skips", []Gate{scripted("outer", over, nil, skipped, gate.Headers(gate.XRateLimit)), inner}, 200, "", "", "8", []string{"inner"}},
+		{"outer names the rule", []Gate{scripted("outer", allowed(9, time.Minute, 0), nil, gate.Headers(gate.XRateLimit), gate.XRateLimitRule("outer")), inner}, 200, "", "", "9", []string{"outer", "inner"}},
+		{"inner names another rule", []Gate{
+			scripted("outer", allowed(7, time.Minute, 0), nil, gate.Headers(gate.XRateLimit), gate.XRateLimitRule("outer")),
+			scripted("inner", allowed(8, time.Minute, 0), nil, gate.XRateLimitRule("inner")),
+		}, 200, "", "", "8", []string{"outer", "inner"}},
 		{"three, refunded", []Gate{
 			scripted("outer", allowed(9, time.Minute, 0), nil, refundAll), inner, scripted("third", allowed(7, time.Minute, 0), nil, refundAll),
 		}, 200, `"outer";r=9;t=60, "inner";r=8;t=60, "third";r=7;t=60`, "", "", []string{"outer", "inner", "third"}},
