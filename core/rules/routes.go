@@ -10,7 +10,7 @@ import (
 	"github.com/weir-go/weir/core/internal/routes"
 )
 
-// maxTogether is redisstore.MaxCharges: the number of rules that any Store can decide together.
+// maxTogether is the number of rules that can be decided together: see core.New.
 const maxTogether = 16
 
 // tooManyRules returns the reason why the policy of a route of c and that of all routes cannot be in one
