@@ -60,9 +60,7 @@ func (rec *record) decideAll(h http.Header, r *http.Request, e *Event, known []c
 	if err := rec.reserve(r.Context(), e, known); err != nil {
 		return rec.undecidable(h, r, e, err)
 	}
-	if rec.gate.exhausted != nil {
-		rec.gate.exhausted.addFrom(rec.gate.asks, all, known, &e.Decision, false)
-	}
+	rec.gate.exhausted.addFrom(rec.gate.asks, all, known, &e.Decision, false)
 	return nil
 }
 

@@ -284,7 +284,7 @@ func (w *early) chargeWithoutKey(missing error) error {
 		}
 		endPlaces(again)
 	}
-	if len(known) > 0 { // otherwise the gate may have no other key, and no set
+	if len(known) > 0 {
 		w.rec.gate.exhausted.addFrom(w.rec.gate.asks, w.all, known, &d, true)
 	}
 	return nil
