@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weir-go/weir/core"
@@ -118,6 +119,52 @@ func TestGate_Admit_EncodedDots(t *testing.T) {
 		failed = nil
 		if got := status(Routes(base{}), let); got != 0 || (want != 0) != errors.Is(failed, ErrPath) {
 			t.Errorf("%s with OnError: got status %d, error %v", target, got, failed)
+		}
+	}
+}
+
+// Both limiters of a request have the cost of the body, and a body is not read if one of them is exhausted.
+func TestGate_Admit_ForAllAndBody(t *testing.T) {
+	s := memstore.New()
+	limiter := func(name string, n int) *core.Limiter {
+		return core.Must(core.New(s, core.FixedWindow(name, core.PerDay(n))))
+	}
+	first, route, all, other := limiter("base", 100), limiter("route", 30), limiter("all", 20), limiter("other", 5)
+	policy := &changing{routes: [2]*core.Limiter{route, route}, all: [2]*core.Limiter{all, all}}
+	var reads int
+	size := CostOfBody(100, func(_ context.Context, _ *http.Request, body []byte) (int, error) {
+		reads++
+		return len(body), nil
+	})
+	for _, opts := range [][]Option{{Routes(policy), size}, {Routes(policy), size, And(other, anyKey, Cost(func(context.Context, *http.Request) int { return 1 }))}} {
+		if _, err := all.Reset(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := route.Reset(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		g := newGate("test", first, anyKey, opts)
+		for i, c := range []struct {
+			n, status, reads int
+			left             [2]int // of the route and of all
+		}{
+			{12, 0, 1, [2]int{18, 8}},
+			{9, 429, 1, [2]int{18, 8}},
+			{8, 0, 1, [2]int{10, 0}},
+			{1, 429, 0, [2]int{10, 0}}, // all is exhausted
+		} {
+			reads = 0
+			r, _ := http.NewRequestWithContext(t.Context(), "POST", "/", strings.NewReader(strings.Repeat("x", c.n)))
+			_, _, rejection := g.Admit(r.Context(), header(), r, "")
+			status := 0
+			if rejection != nil {
+				status = rejection.Problem.Status
+			}
+			a, _ := route.Peek(t.Context(), "k")
+			b, _ := all.Peek(t.Context(), "k")
+			if left := [2]int{a.State(0).Remaining, b.State(0).Remaining}; status != c.status || reads != c.reads || left != c.left {
+				t.Errorf("%d options, request %d: got status %d, %d reads and %v left, want %d, %d, %v", len(opts), i, status, reads, left, c.status, c.reads, c.left)
+			}
 		}
 	}
 }
