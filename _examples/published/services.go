@@ -1,0 +1,240 @@
+// Package published has limits that services publish, as configuration files, and for each file the middleware that
+// applies it. The README lists them.
+package published
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/rules"
+	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/nethttplimit"
+)
+
+// services are the middlewares for the files NAME.yaml. The handler is for the routes of the file.
+var services = map[string]func(*rules.Set, http.Handler) http.Handler{
+	"anthropic": Anthropic, "dockerhub": DockerHub, "github": GitHub, "letsencrypt": LetsEncrypt, "openai": OpenAI,
+	"reddit": Reddit, "shopify": Shopify, "slack": Slack, "twilio": Twilio, "x": X, "youtube": YouTube,
+}
+
+// limiter returns the limiter of a policy of the file.
+func limiter(s *rules.Set, policy string) *core.Limiter { return core.Must(s.Limiter(policy)) }
+
+var (
+	// account is the key function. It stands for the authentication of your application.
+	account = keyfunc.BasicAuthUser()
+	ip      = keyfunc.RemoteIP()
+	all     = keyfunc.Constant("all")
+)
+
+// plan chooses the plan of an account: gold for the account gold.ann. It stands for a claim of the token.
+var plan = gate.Plan(func(_ context.Context, r *http.Request) (string, error) {
+	name, _, _ := r.BasicAuth()
+	plan, _, found := strings.Cut(name, ".")
+	if !found {
+		return "", nil
+	}
+	return plan, nil
+})
+
+// only returns key for requests for which f returns true. Its limiter ignores all others.
+func only(f func(*http.Request) bool, key keyfunc.Func) keyfunc.Func {
+	return func(ctx context.Context, r *http.Request) (string, error) {
+		if !f(r) {
+			return "", keyfunc.ErrNotLimited
+		}
+		return key(ctx, r)
+	}
+}
+
+func isPost(r *http.Request) bool { return r.Method == http.MethodPost }
+
+func isRead(r *http.Request) bool {
+	return r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
+}
+
+// number returns a parameter of the query: what a real service finds in the request or in its result.
+func number(r *http.Request, name string) int {
+	n, _ := strconv.Atoi(r.URL.Query().Get(name))
+	return max(n, 0)
+}
+
+// settle sets the real cost of a request after its handler. Nothing was charged if the store has failed.
+func settle(r *http.Request, l *core.Limiter, cost int) {
+	if err := gate.SettleFor(r.Context(), l, cost); err != nil && !errors.Is(err, gate.ErrNotAdmitted) {
+		panic(err)
+	}
+}
+
+// GitHub has two gates: RefundIf refunds the primary limit after a 304, and the points stay. GitHub tells clients of
+// the primary limit only, in X-RateLimit-*.
+func GitHub(s *rules.Set, h http.Handler) http.Handler {
+	points := gate.Cost(func(_ context.Context, r *http.Request) int {
+		if isRead(r) {
+			return 1
+		}
+		return 5
+	})
+	secondary := nethttplimit.New(limiter(s, "concurrent"), account, gate.Headers(),
+		gate.And(limiter(s, "points"), account, points),
+		gate.And(limiter(s, "content"), only(isPost, account)))
+	primary := nethttplimit.New(limiter(s, "core"), account, gate.Routes(s), plan, gate.Headers(gate.XRateLimit),
+		gate.RefundIf(func(status int) bool { return status == http.StatusNotModified }))
+	return secondary(primary(h))
+}
+
+// Slack counts each method of a tier apart, so the key has the pattern of the method.
+func Slack(s *rules.Set, h http.Handler) http.Handler {
+	method := func(_ context.Context, r *http.Request) (string, error) { return "method:" + r.Pattern, nil }
+	posts := func(r *http.Request) bool { return r.Pattern == "/api/chat.postMessage" }
+	return nethttplimit.New(limiter(s, "tier3"), keyfunc.Join(account, method), gate.Routes(s), plan,
+		gate.And(limiter(s, "channel"), only(posts, keyfunc.Join(account, keyfunc.JSONField("channel")))))(h)
+}
+
+// OpenAI charges an estimate, and settles it at the usage.
+func OpenAI(s *rules.Set, h http.Handler) http.Handler {
+	tokens := limiter(s, "tokens")
+	estimate := func(_ context.Context, r *http.Request) int { return max(number(r, "max_tokens"), number(r, "prompt")) }
+	return nethttplimit.New(limiter(s, "requests"), account, plan, gate.And(tokens, account, gate.Cost(estimate)))(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			defer func() { settle(r, tokens, number(r, "prompt")+number(r, "output")) }()
+			h.ServeHTTP(w, r)
+		}))
+}
+
+// Anthropic charges the output when it is known. A request is denied while an earlier output is a debt.
+func Anthropic(s *rules.Set, h http.Handler) http.Handler {
+	input, output := limiter(s, "input"), limiter(s, "output")
+	prompt := func(_ context.Context, r *http.Request) int { return number(r, "prompt") }
+	none := func(context.Context, *http.Request) int { return 0 }
+	return nethttplimit.New(limiter(s, "requests"), account, plan,
+		gate.And(input, account, gate.Cost(prompt)), gate.And(output, account, gate.Cost(none)))(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			defer func() {
+				settle(r, input, number(r, "prompt")-number(r, "cached"))
+				settle(r, output, number(r, "output"))
+			}()
+			h.ServeHTTP(w, r)
+		}))
+}
+
+// X has accounts such as ann@reader, for the user ann of the app reader, and app.reader for the app alone.
+func X(s *rules.Set, h http.Handler) http.Handler {
+	app := func(_ context.Context, r *http.Request) (string, error) {
+		name, _, _ := r.BasicAuth()
+		return "app:" + name[strings.LastIndexAny(name, "@.")+1:], nil
+	}
+	return nethttplimit.New(limiter(s, "lookup"), account, gate.Routes(s), plan, gate.Headers(gate.XRateLimit),
+		gate.And(limiter(s, "posts-of-app"), only(isPost, app)))(h)
+}
+
+// Shopify charges the requested cost of a query, and settles it at the actual cost.
+func Shopify(s *rules.Set, h http.Handler) http.Handler {
+	graphql := limiter(s, "graphql")
+	requested := func(_ context.Context, r *http.Request) int { return max(number(r, "requested"), 1) }
+	return nethttplimit.New(limiter(s, "rest"), account, gate.Routes(s), plan, gate.Cost(requested))(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			d, _ := gate.FromContext(r.Context())
+			if st, ok := d.StateOf("rest.rest"); ok {
+				w.Header().Set("X-Shopify-Shop-Api-Call-Limit", fmt.Sprintf("%d/%d", st.Used(), st.Limit().Burst))
+			} else {
+				defer func() { settle(r, graphql, number(r, "actual")) }()
+			}
+			h.ServeHTTP(w, r)
+		}))
+}
+
+// Twilio answers at once, and sends the message after the delay of the decision.
+func Twilio(s *rules.Set, h http.Handler) http.Handler {
+	sender := limiter(s, "sender")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		plan, from := r.FormValue("kind"), r.FormValue("From") // a number of the account
+		d, err := sender.Plan(plan).AllowN(r.Context(), from, max(number(r, "segments"), 1))
+		if err != nil || !d.Allowed {
+			nethttplimit.Deny(w, r, d)
+			return
+		}
+		w.Header().Set("Send-After", d.Delay.String())
+		h.ServeHTTP(w, r)
+	})
+}
+
+// Reddit needs the file only.
+func Reddit(s *rules.Set, h http.Handler) http.Handler {
+	return nethttplimit.New(limiter(s, "api"), account, plan)(h)
+}
+
+// DockerHub limits users, and all others by address.
+func DockerHub(s *rules.Set, h http.Handler) http.Handler {
+	return nethttplimit.New(limiter(s, "free"), keyfunc.FirstOf(account, ip), gate.Routes(s), plan)(h)
+}
+
+// LetsEncrypt limits the requests new-account, new-order and validated, which is the end of a validation.
+func LetsEncrypt(s *rules.Set, h http.Handler) http.Handler {
+	newAccount := nethttplimit.New(limiter(s, "accounts"), ip,
+		gate.And(limiter(s, "accounts-range"), only(isIPv6, keyfunc.RemoteIP(keyfunc.IPv6Prefix(48)))))(h)
+	failures, consecutive := limiter(s, "failures"), limiter(s, "consecutive")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, _, _ := r.BasicAuth()
+		names := strings.Split(r.URL.Query().Get("names"), ",")
+		switch r.URL.Path {
+		case "/new-account":
+			newAccount.ServeHTTP(w, r)
+		case "/validated":
+			var err error
+			if key := user + " " + names[0]; r.URL.Query().Has("failed") {
+				err = errors.Join(failures.Debit(r.Context(), key, 1), consecutive.Debit(r.Context(), key, 1))
+			} else {
+				_, err = consecutive.Reset(r.Context(), key)
+			}
+			if err != nil {
+				panic(err)
+			}
+		default:
+			asks := []core.Ask{{Limiter: limiter(s, "orders"), Key: user}, {Limiter: limiter(s, "set"), Key: strings.Join(names, " ")}}
+			domains := map[string]bool{}
+			for _, name := range names {
+				key := user + " " + name
+				asks = append(asks, core.Ask{Limiter: failures, Key: key, Peek: true}, core.Ask{Limiter: consecutive, Key: key, Peek: true})
+				if domain := registered(name); !domains[domain] {
+					domains[domain] = true
+					asks = append(asks, core.Ask{Limiter: limiter(s, "domain"), Key: domain})
+				}
+			}
+			if d, err := core.AllowTogether(r.Context(), asks...); err != nil || !d.Allowed {
+				nethttplimit.Deny(w, r, d)
+				return
+			}
+			h.ServeHTTP(w, r)
+		}
+	})
+}
+
+func isIPv6(r *http.Request) bool { return strings.HasPrefix(r.RemoteAddr, "[") }
+
+// registered returns the last two labels of a name. A real service uses the Public Suffix List.
+func registered(name string) string {
+	labels := strings.Split(name, ".")
+	return strings.Join(labels[max(len(labels)-2, 0):], ".")
+}
+
+// YouTube has a table of costs. Other methods cost 1 if they read, and 50 if they change data.
+func YouTube(s *rules.Set, h http.Handler) http.Handler {
+	costs := map[string]int{"GET /youtube/v3/search": 100, "POST /youtube/v3/videos": 1600, "POST /youtube/v3/captions": 400}
+	cost := gate.Cost(func(_ context.Context, r *http.Request) int {
+		switch n, ok := costs[r.Method+" "+r.URL.Path]; {
+		case ok:
+			return n
+		case isRead(r):
+			return 1
+		}
+		return 50
+	})
+	return nethttplimit.New(limiter(s, "project"), account, cost)(h)
+}
