@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate/internal/unexported"
 )
 
@@ -34,7 +35,7 @@ func (g *gate) admit(ctx context.Context, h http.Header, r *http.Request, patter
 		e.Outcome = Skipped
 		return g.undecided(r), nil, nil
 	}
-	rec, first := newRecord(r, g), g.asks[0].limiter
+	rec, first, all := newRecord(r, g), g.asks[0].limiter, (*core.Limiter)(nil)
 	if g.exposeHeaders {
 		rec.expose(h)
 	}
@@ -46,9 +47,11 @@ func (g *gate) admit(ctx context.Context, h http.Header, r *http.Request, patter
 			}
 			return r, nil, rejection
 		}
-		first = cmp.Or(route(g.routes, rec, r, pattern), first)
+		var l *core.Limiter
+		l, all = g.route(rec, r, pattern)
+		first = cmp.Or(l, first)
 	}
-	rec, rejection := rec.decide(ctx, h, r, first, e)
+	rec, rejection := rec.decide(ctx, h, r, first, all, e)
 	switch d := &e.Decision; {
 	case rejection != nil:
 		return r, nil, rejection

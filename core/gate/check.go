@@ -42,7 +42,7 @@ func (functions) Check(name string, ctx context.Context, h http.Header, r *http.
 	g.asks = []ask{{limiter: l, key: func(context.Context, *http.Request) (string, error) { return key, nil }}}
 	rec := newRecord(r, g)
 	var e Event
-	rec, rejection := rec.decide(ctx, h, r, l, &e)
+	rec, rejection := rec.decide(ctx, h, r, l, nil, &e)
 	if end := places(rec); end != nil {
 		end()
 		e.Decision, rejection = core.Decision{}, g.reject(&e, h, r, errCheckPlaces, storeFailure(r, errCheckPlaces, false))

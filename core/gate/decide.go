@@ -12,13 +12,13 @@ import (
 )
 
 // decide calls the key functions of the gate, and charges the keys in one decision, or as [early] describes.
-// first is the limiter of the first key function. decide sets e.Decision, or returns the Rejection of a request
-// about which none could be made, or neither for a request that is let through undecided. A denied request has
-// no Rejection yet: see apply.
+// first is the limiter of the first key function, and all that of all routes for the same key, or nil. decide
+// sets e.Decision, or returns the Rejection of a request about which none could be made, or neither for a
+// request that is let through undecided. A denied request has no Rejection yet: see apply.
 //
 // The returned record, which is rec or another one in its place, has the decision. It has places only if the
 // request is admitted.
-func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, first *core.Limiter, e *Event) (*record, *Rejection) {
+func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, first, all *core.Limiter, e *Event) (*record, *Rejection) {
 	g, cost := rec.gate, 1
 	if g.cost != nil {
 		cost = g.cost(ctx, r)
@@ -37,18 +37,23 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 			known = known[:len(known)-1]
 			continue
 		}
-		if err != nil || i < len(g.asks)-1 && g.exhausted.has(next.Limiter, next.Key) {
-			return decideEarly(ctx, rec, h, r, e, cost, known, i, err)
+		exhausted := i < len(g.asks)-1 && g.exhausted.has(next.Limiter, next.Key)
+		if i == 0 && all != nil && all != first && err == nil {
+			known, err = g.asks[0].appendAll(ctx, r, known, all)
+			exhausted = exhausted || len(known) > 1 && len(g.asks) > 1 && g.exhausted.has(all, known[1].Key)
+		}
+		if err != nil || exhausted {
+			return decideEarly(ctx, rec, h, r, e, cost, known, i, all, err)
 		}
 		if len(known) > 1 {
 			known = distinct(known)
 		}
 	}
-	return rec, rec.decideAll(h, r, e, known)
+	return rec, rec.decideAll(h, r, e, known, all)
 }
 
-// decideAll decides about all keys of a request.
-func (rec *record) decideAll(h http.Header, r *http.Request, e *Event, known []core.Ask) *Rejection {
+// decideAll decides about all keys of a request. all is as for decide.
+func (rec *record) decideAll(h http.Header, r *http.Request, e *Event, known []core.Ask, all *core.Limiter) *Rejection {
 	if len(known) == 0 { // keyfunc.ErrNotLimited
 		return nil
 	}
@@ -56,7 +61,7 @@ func (rec *record) decideAll(h http.Header, r *http.Request, e *Event, known []c
 		return rec.undecidable(h, r, e, err)
 	}
 	if rec.gate.exhausted != nil {
-		rec.gate.exhausted.addFrom(rec.gate.asks, known, &e.Decision, false)
+		rec.gate.exhausted.addFrom(rec.gate.asks, all, known, &e.Decision, false)
 	}
 	return nil
 }
@@ -89,11 +94,31 @@ func (a *ask) identify(ctx context.Context, r *http.Request, next *core.Ask) (er
 		return errEmptyKey
 	}
 	if a.plan != nil && inner.HasPlans(next.Limiter) {
-		if next.Plan, err = a.plan(ctx, r); errors.Is(err, keyfunc.ErrNoKey) {
-			next.Plan, err = "", nil
-		}
+		err = a.choosePlan(ctx, r, next)
 	}
 	return err
+}
+
+// choosePlan sets the plan of next.
+func (a *ask) choosePlan(ctx context.Context, r *http.Request, next *core.Ask) (err error) {
+	if next.Plan, err = a.plan(ctx, r); errors.Is(err, keyfunc.ErrNoKey) {
+		next.Plan, err = "", nil
+	}
+	return err
+}
+
+// appendAll appends an ask for the key of known, that of a, to known: that of all, the limiter of all routes.
+// The plan function is called unless it was for the limiter of a. After an error, the key counts as missing for
+// all.
+func (a *ask) appendAll(ctx context.Context, r *http.Request, known []core.Ask, all *core.Limiter) (_ []core.Ask, err error) {
+	next := known[0]
+	next.Limiter = all
+	if a.plan != nil && !inner.HasPlans(known[0].Limiter) && inner.HasPlans(all) {
+		if err = a.choosePlan(ctx, r, &next); err != nil && isNotLimited(err) {
+			return known, nil
+		}
+	}
+	return append(known, next), err
 }
 
 // errEmptyKey is the error of a key function that returned an empty key. All requests with an empty

@@ -22,6 +22,8 @@ type early struct {
 	r     *http.Request
 	e     Event
 	known []core.Ask // each limiter, key and plan once
+	i     int        // the index of the last key function that was called
+	all   *core.Limiter
 
 	charges []earlyCharge
 	charged int   // the number of known keys that these have charged
@@ -29,15 +31,16 @@ type early struct {
 }
 
 // decideEarly is the rest of the method decide of rec after the key function of the i-th ask, the last of
-// known. err is the error of this function; if it is nil, its key is exhausted. The early has copies of known
-// and e, because with pointers to them every request would allocate them.
-func decideEarly(ctx context.Context, rec *record, h http.Header, r *http.Request, e *Event, cost int, known []core.Ask, i int, err error) (last *record, rejection *Rejection) {
-	w := early{rec: rec, h: h, r: r, known: slices.Clone(known)}
+// known, or of that of all routes for the same key. all is as for decide. err is the error of this function; if
+// it is nil, its key is exhausted. The early has copies of known and e, because with pointers to them every
+// request would allocate them.
+func decideEarly(ctx context.Context, rec *record, h http.Header, r *http.Request, e *Event, cost int, known []core.Ask, i int, all *core.Limiter, err error) (last *record, rejection *Rejection) {
+	w := early{rec: rec, h: h, r: r, known: slices.Clone(known), i: i, all: all}
 	if err != nil {
 		last, rejection = w.withoutKey(err)
 	} else {
 		w.known = distinct(w.known)
-		last, rejection = w.decide(ctx, cost, i)
+		last, rejection = w.decide(ctx, cost)
 	}
 	*e = w.e
 	return last, rejection
@@ -49,8 +52,8 @@ type earlyCharge struct {
 	from, to int // the indexes of the keys
 }
 
-// decide decides about the request if the key that the i-th key function has found is exhausted.
-func (w *early) decide(ctx context.Context, cost, i int) (last *record, rejection *Rejection) {
+// decide decides about the request if the key that the last key function has found is exhausted.
+func (w *early) decide(ctx context.Context, cost int) (last *record, rejection *Rejection) {
 	g := w.rec.gate
 	defer func() {
 		if last == nil { // a function of the application panics
@@ -68,18 +71,18 @@ func (w *early) decide(ctx context.Context, cost, i int) (last *record, rejectio
 				return w.rec, g.reject(&w.e, w.h, w.r, w.failed, ended)
 			}
 		}
-		if i++; i == len(g.asks) {
+		if w.i++; w.i == len(g.asks) {
 			break
 		}
-		w.known = append(w.known, core.Ask{Limiter: g.asks[i].limiter, Cost: cost, MaxDelay: g.maxDelay})
+		w.known = append(w.known, core.Ask{Limiter: g.asks[w.i].limiter, Cost: cost, MaxDelay: g.maxDelay})
 		next := &w.known[len(w.known)-1]
-		switch err := g.asks[i].identify(ctx, w.r, next); {
+		switch err := g.asks[w.i].identify(ctx, w.r, next); {
 		case isNotLimited(err):
 			w.known, exhausted = w.known[:len(w.known)-1], false
 		case err != nil:
 			return w.withoutKey(err)
 		default:
-			exhausted = i < len(g.asks)-1 && g.exhausted.has(next.Limiter, next.Key)
+			exhausted = w.i < len(g.asks)-1 && g.exhausted.has(next.Limiter, next.Key)
 			w.known = distinct(w.known)
 		}
 	}
@@ -88,7 +91,7 @@ func (w *early) decide(ctx context.Context, cost, i int) (last *record, rejectio
 	}
 	w.refund()
 	w.e.Decision = core.Decision{}
-	return w.rec, w.rec.decideAll(w.h, w.r, &w.e, w.known)
+	return w.rec, w.rec.decideAll(w.h, w.r, &w.e, w.known, w.all)
 }
 
 // charge charges the known keys that are not charged yet, the last of which is exhausted. It reports false
@@ -103,7 +106,7 @@ func (w *early) charge() (admitted bool) {
 	switch d := &w.e.Decision; {
 	case w.failed != nil:
 	case !d.Allowed:
-		w.rec.gate.exhausted.addFrom(w.rec.gate.asks, known, d, false)
+		w.rec.gate.exhausted.addFrom(w.rec.gate.asks, w.all, known, d, false)
 	case peek:
 		w.rec.reservation = core.Reservation{}
 		return true
@@ -177,7 +180,7 @@ func (w *early) withoutKey(err error) (*record, *Rejection) {
 	for _, c := range w.charges {
 		endPlaces(c.rec)
 		decided := c.rec.reservation.Decision()
-		g.exhausted.addFrom(g.asks, w.known[c.from:c.to], &decided, true)
+		g.exhausted.addFrom(g.asks, w.all, w.known[c.from:c.to], &decided, true)
 		if d.Len() == 0 {
 			last, *d = c.rec, decided
 		}
@@ -200,7 +203,7 @@ func (w *early) withoutKey(err error) (*record, *Rejection) {
 
 // chargeWithoutKey charges a request that has no key for the last known ask; missing is the error of the key
 // function. It charges the other known keys and the partial key that the error may contain (see
-// [keyfunc.Join]). If only the partial key denies the request, the known keys are charged nevertheless,
+// [keyfunc.Join]), also to the limiter of all routes if it is the first key. If only the partial key denies the request, the known keys are charged nevertheless,
 // because the key function has run. The charge ignores the end of the request's context; otherwise a
 // client could avoid it by hanging up.
 func (w *early) chargeWithoutKey(missing error) error {
@@ -214,6 +217,10 @@ func (w *early) chargeWithoutKey(missing error) error {
 	if errors.As(missing, &partial) {
 		next.Key, next.Plan = partial.PartialKey(), ""
 		all = append(slices.Clip(known), next)
+		if w.i == 0 && n == 0 && w.all != nil && w.all != next.Limiter {
+			next.Limiter = w.all
+			all = append(all, next)
+		}
 	}
 	if w.e.Decision = (core.Decision{}); len(all) == 0 {
 		return nil
@@ -232,7 +239,7 @@ func (w *early) chargeWithoutKey(missing error) error {
 		endPlaces(again)
 	}
 	if len(known) > 0 { // otherwise the gate may have no other key, and no set
-		w.rec.gate.exhausted.addFrom(w.rec.gate.asks, known, &d, true)
+		w.rec.gate.exhausted.addFrom(w.rec.gate.asks, w.all, known, &d, true)
 	}
 	return nil
 }

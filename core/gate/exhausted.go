@@ -84,11 +84,11 @@ func (s *exhaustedKeys) hash(l *core.Limiter, key string) uint64 {
 	return maphash.String(s.seed, key) + maphash.Comparable(s.seed, l)
 }
 
-// addFrom adds the denied keys of known, the asks of a gate whose asks are asks. After a request without a
+// addFrom adds the denied keys of known, the asks of a gate whose asks are asks, and all as in decide. After a request without a
 // key it also adds keys whose remaining capacity is below the cost. It does not add such keys after
 // an admitted request: with a limit of one per second, every request would add its key, and the
 // next request would take two calls of the Store.
-func (s *exhaustedKeys) addFrom(asks []ask, known []core.Ask, d *core.Decision, withoutKey bool) {
+func (s *exhaustedKeys) addFrom(asks []ask, all *core.Limiter, known []core.Ask, d *core.Decision, withoutKey bool) {
 	if d.Allowed && !withoutKey {
 		return
 	}
@@ -104,7 +104,7 @@ func (s *exhaustedKeys) addFrom(asks []ask, known []core.Ask, d *core.Decision, 
 	}
 	before, last := asks[:len(asks)-1], asks[len(asks)-1].limiter
 	for i := range known {
-		if i > 0 && known[i].Limiter == last && !slices.ContainsFunc(before, func(a ask) bool { return a.limiter == last }) {
+		if i > 0 && known[i].Limiter == last && last != all && !slices.ContainsFunc(before, func(a ask) bool { return a.limiter == last }) {
 			continue // no key function follows
 		}
 		if reset[i] > 0 {

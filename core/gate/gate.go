@@ -27,6 +27,7 @@ type gate struct {
 	log         failureLog
 	exhausted   *exhaustedKeys // nil if there is only one key
 	check       bool           // it is a gate of Check
+	ofAll       policyOfAll    // of the option Routes; nil if that has none
 }
 
 // newGate returns a gate of the adapter called name.
@@ -36,6 +37,7 @@ func newGate(name string, l *core.Limiter, key keyfunc.Func, opts []Option) *gat
 	argument.NotNil(function, "key function", key)
 	g := &gate{options: options{adapter: name}, policies: newPolicies(), distinct: true, log: newFailureLog()}
 	argument.Apply(function, &g.options, opts)
+	g.ofAll, _ = g.routes.(policyOfAll)
 	g.asks = append([]ask{{limiter: l, key: key}}, g.and...)
 	var names, members []string // of the policies that clients see
 	for i := range g.asks {

@@ -21,6 +21,12 @@ import (
 // otherwise such requests are undecidable ([OnError] with a [core.ErrInvalidAsk], status 500).
 // Handlers use [Settle], or [SettleFor] with the limiter that p has chosen.
 //
+// If p has a method ForAll() *[core.Limiter], as *rules.Set has, the gate charges the limiter that ForAll
+// returns with each request, too, unless it is nil: for the key of New, at the same cost, under the same
+// plan, and in one decision with the limiter of the route, or that of New for a request without a route.
+// Such a limit of all routes is all_routes in a configuration file. If both are the same limiter, it is
+// charged once. ForAll must be fast and return a limiter on the Store of the others, as for [And].
+//
 // The response to a path that has a dot segment only when it is decoded, such as /files/%2e%2e/x or
 // /files/a%2F..%2Fx, is 400 ([ErrPath]): handlers and routers do not agree on the route of such a
 // path.
@@ -49,21 +55,35 @@ type Policy interface {
 	// c.FullPath() of Gin or c.Path() of Echo. It is empty if none has matched.
 	//
 	// A gate calls ForRequest once for each request that it does not skip, nor rejects with ErrPath, before
-	// the key functions, and concurrently. ForRequest must be fast, must not modify r, and should return
+	// the key functions, and concurrently; and again if the result of ForAll has changed meanwhile (see
+	// Routes). ForRequest must be fast, must not modify r, and should return
 	// the same *core.Limiter each time, not new views: a gate recognizes exhausted keys by it (see
 	// [And]).
 	ForRequest(r *http.Request) *core.Limiter
 }
 
-// route returns the limiter of r by p, or nil. pattern is the pattern of the route that the framework has
-// matched. rec has room for a copy of r.
-func route(p Policy, rec *record, r *http.Request, pattern string) *core.Limiter {
+// A policyOfAll is a Policy with a limiter of all routes: see [Routes].
+type policyOfAll interface{ ForAll() *core.Limiter }
+
+// route returns the limiter of r by the option Routes, or nil, and that of all routes, or nil. pattern is the
+// pattern of the route that the framework has matched. rec has room for a copy of r.
+func (g *gate) route(rec *record, r *http.Request, pattern string) (l, all *core.Limiter) {
 	if pattern != "" && pattern != r.Pattern {
 		rec.request = *r
 		rec.request.Pattern = pattern
 		r = &rec.request
 	}
-	return p.ForRequest(r)
+	if g.ofAll == nil {
+		return g.routes.ForRequest(r), nil
+	}
+	for all = g.ofAll.ForAll(); ; {
+		l = g.routes.ForRequest(r)
+		now := g.ofAll.ForAll()
+		if now == all { // both are of one configuration
+			return l, all
+		}
+		all = now
+	}
 }
 
 // hidesDots reports whether the path of u has a segment "." or ".." only when it is decoded.

@@ -14,15 +14,16 @@ import (
 // A Config is a set of policies: the content of a configuration file. Parse checks everything, so
 // every rule of a Config is valid. A Config does not change.
 type Config struct {
-	Name     string            // of the source: that of Parse; it has no effect
-	Policies map[string]Policy // by name
-	Routes   map[string]string // net/http patterns to names of policies
-	Disabled bool              // no limit is enforced or counted
+	Name      string            // of the source: that of Parse; it has no effect
+	Policies  map[string]Policy // by name
+	Routes    map[string]string // net/http patterns to names of policies
+	AllRoutes string            // the policy that every request is charged to, beside that of its route; empty for none
+	Disabled  bool              // no limit is enforced or counted
 }
 
 // version returns a hash of c without its name.
 func (c *Config) version() string {
-	text := fmt.Appendf(nil, "%t %q", c.Disabled, c.Routes)
+	text := fmt.Appendf(nil, "%t %q %q", c.Disabled, c.Routes, c.AllRoutes)
 	for _, name := range slices.Sorted(maps.Keys(c.Policies)) {
 		p := c.Policies[name]
 		text = fmt.Appendf(text, " policy %q %t %v", name, p.Disabled, p.Enforce)

@@ -11,7 +11,7 @@ import (
 
 // The fields of the mappings of a file. weir.schema.json contains them, too.
 var (
-	fileFields      = []string{"policies", "routes", "disabled"}
+	fileFields      = []string{"policies", "routes", "all_routes", "disabled"}
 	policyFields    = []string{"rules", "keys", "enforce", "disabled"}
 	ruleFields      = slices.Concat(namesOf(ownFields), []string{"candidate"}, candidateFields)
 	candidateFields = namesOf(sharedFields)
@@ -41,6 +41,7 @@ func (d *decoder) config(v value) *Config {
 		d.fail(v, "the file has no policies")
 	}
 	c.Routes = d.routes(f["routes"], c.Policies)
+	d.allRoutes(f["all_routes"], c)
 	return c
 }
 

@@ -35,11 +35,8 @@ func (d *decoder) routes(v value, policies map[string]Policy) map[string]string 
 			break
 		}
 		if d.is(e.value, "!!str") {
-			policy := e.value.node.Value
-			if _, ok := policies[policy]; !ok {
-				d.fail(e.value, "there is no policy %q%s", policy, nearest(policy, names, ""))
-			}
-			put(&chosen, e.name, policy)
+			d.policyName(e.value, names)
+			put(&chosen, e.name, e.value.node.Value)
 		}
 		if len(e.name) > maxPattern {
 			d.fail(e.key, "is longer than %d bytes", maxPattern)
@@ -48,6 +45,27 @@ func (d *decoder) routes(v value, policies map[string]Policy) map[string]string 
 		}
 	}
 	return chosen
+}
+
+// policyName reports an error if v, a text, is not one of names. It returns false then.
+func (d *decoder) policyName(v value, names []string) bool {
+	name := v.node.Value
+	if _, ok := slices.BinarySearch(names, name); !ok {
+		d.fail(v, "there is no policy %q%s", name, nearest(name, names, ""))
+		return false
+	}
+	return true
+}
+
+// allRoutes decodes the policy of all routes of c, which has its policies and routes.
+func (d *decoder) allRoutes(v value, c *Config) {
+	if !d.is(v, "!!str") || !d.policyName(v, slices.Sorted(maps.Keys(c.Policies))) {
+		return
+	}
+	c.AllRoutes = v.node.Value
+	if reason := c.tooManyRules(); reason != "" {
+		d.fail(v, "%s", reason)
+	}
 }
 
 // pattern reports why the pattern of e is invalid or in conflict with an earlier one.

@@ -42,6 +42,15 @@ func Diff(a, b *Config) []string {
 	each(a.Routes, b.Routes, func(pattern string, a, b *string) {
 		change(&d, "route "+pattern, a, b, func(s string) string { return s })
 	})
+	named := func(policy string) *string {
+		if policy == "" {
+			return nil
+		}
+		return &policy
+	}
+	if a.AllRoutes != b.AllRoutes {
+		change(&d, "all_routes", named(a.AllRoutes), named(b.AllRoutes), func(s string) string { return s })
+	}
 	slices.Sort(d)
 	return d
 }

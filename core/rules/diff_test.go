@@ -112,6 +112,12 @@ func TestDiff(t *testing.T) {
 				"route /b: removed (was api)", "route /c: added (b)", "route GET /a: api to b",
 			},
 		},
+		"all routes":          {api(""), api("") + "\nall_routes: api", []string{"all_routes: added (api)"}},
+		"all routes, no more": {api("") + "\nall_routes: api", api(""), []string{"all_routes: removed (was api)"}},
+		"other for all routes": {
+			"policies: {a: {rules: [" + second + "]}, b: {rules: [" + second + "]}}\nall_routes: a", "policies: {a: {rules: [" + second + "]}, b: {rules: [" + second + "]}}\nall_routes: b",
+			[]string{"all_routes: a to b"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Diff(parse(t, test.a), parse(t, test.b)); !slices.Equal(got, test.want) {
@@ -154,7 +160,7 @@ func TestDiff_Nil(t *testing.T) {
 // A change of any field is in the result.
 func TestDiff_EveryField(t *testing.T) {
 	for _, typ := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[Policy](), reflect.TypeFor[Rule](), reflect.TypeFor[core.Plan](), reflect.TypeFor[Override]()} {
-		want := map[string]int{"Config": 4, "Policy": 4, "Rule": 4, "Plan": 3, "Override": 4}[typ.Name()]
+		want := map[string]int{"Config": 5, "Policy": 4, "Rule": 4, "Plan": 3, "Override": 4}[typ.Name()]
 		if got := typ.NumField(); got != want {
 			t.Errorf("%s has %d fields: Diff, Format and TestDiff know %d", typ, got, want)
 		}

@@ -63,6 +63,7 @@
 //	routes:                        # patterns of net/http.ServeMux, and names of policies
 //	  "POST /login": login
 //	  "/v1/": api
+//	all_routes: calls              # every request is charged to this policy, too; default: none
 //	disabled: false                # true disables all policies
 //
 // A policy needs rules, and a rule needs a name, an algorithm and a limit. All other fields are

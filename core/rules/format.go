@@ -19,6 +19,9 @@ func (c *Config) Format() ([]byte, error) {
 	file := new(mapping)
 	file.add("policies", sorted(c.Policies, 0, Policy.node))
 	file.add("routes", sorted(c.Routes, 0, text))
+	if c.AllRoutes != "" {
+		file.add("all_routes", text(c.AllRoutes))
+	}
 	file.addTrue("disabled", c.Disabled)
 	data, err := yaml.Dump(file.node(0), yaml.WithLineWidth(-1), yaml.WithCompactSeqIndent(false))
 	if err != nil {

@@ -38,6 +38,7 @@ func TestConfig_Format(t *testing.T) {
 routes:
   /v1/: api
   POST /login: login
+all_routes: calls
 `
 	if err != nil || string(got) != want {
 		t.Errorf("got (%v):\n%s\nexpected:\n%s", err, got, want)

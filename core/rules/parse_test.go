@@ -14,6 +14,15 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
+// manyRules returns n rules.
+func manyRules(n int) string {
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprintf("{name: r%d, algorithm: sliding_log, limit: 5/m}", i))
+	}
+	return strings.Join(all, ", ")
+}
+
 // example is the file that the command prints.
 func example(t testing.TB) []byte {
 	t.Helper()
@@ -64,7 +73,8 @@ var exampleConfig = &Config{
 		}}},
 		"export": {Enforce: 100, Disabled: true, Rules: []Rule{{Spec: core.Spec{Name: "export", Algorithm: driver.FixedWindow, Limit: core.PerDay(3), Unit: "files"}}}},
 	},
-	Routes: map[string]string{"POST /login": "login", "/v1/": "api"},
+	Routes:    map[string]string{"POST /login": "login", "/v1/": "api"},
+	AllRoutes: "calls",
 }
 
 func TestParse_Example(t *testing.T) {
@@ -197,7 +207,7 @@ var invalidFiles = map[string]struct {
 	"syntax":              {with(valid, "routes: {a: ]"), []string{"5:13: while parsing a flow node: did not find expected node content"}, true},
 	"tab":                 {"policies:\n\tapi: 1", []string{"2:1: while scanning for the next token: found character that cannot start any token"}, true},
 	"too many levels":     {strings.Repeat("[", 40), []string{"1:33: while increasing flow level: more than 32 levels"}, true},
-	"escapes of JSON":     {`{"\\\u00e9": 1, "disabled": 2}`, []string{`1:2: ["\\é"]: is an unknown field; known are policies, routes, disabled`, "1:29: disabled: is an integer, expected a boolean"}, false},
+	"escapes of JSON":     {`{"\\\u00e9": 1, "disabled": 2}`, []string{`1:2: ["\\é"]: is an unknown field; known are policies, routes, all_routes, disabled`, "1:29: disabled: is an integer, expected a boolean"}, false},
 	"two documents":       {with(valid, "---\na: b\n---\n["), []string{"5:1: a second document begins here: there can be only one"}, true},
 	"second is invalid":   {with(valid, "--- ]"), []string{"5:5: while parsing a block node: did not find expected node content"}, true},
 	"unknown alias":       {"policies: *a", []string{"1:11: unknown anchor 'a' referenced"}, true},
@@ -212,7 +222,7 @@ var invalidFiles = map[string]struct {
 	"key is empty":        {with(valid, "    keys: {'': {plan: gold}}"), []string{"5:12: policies.api.keys: a key is empty"}, false},
 	"duplicate key":       {with(valid, "disabled: true\ndisabled: true"), []string{"6:1: disabled: is given twice, first on line 5"}, true},
 	"unknown field":       {with(valid, "polices: {}"), []string{`5:1: polices: is an unknown field; did you mean "policies"?`}, false},
-	"unlike any field":    {with(valid, "version: 1"), []string{"5:1: version: is an unknown field; known are policies, routes, disabled"}, false},
+	"unlike any field":    {with(valid, "version: 1"), []string{"5:1: version: is an unknown field; known are policies, routes, all_routes, disabled"}, false},
 	"name of a policy":    {"policies: {a.b: {rules: [{name: r, algorithm: sliding_log, limit: 5/m}]}}", []string{`1:12: policies["a.b"]: the name of a policy consists of letters, digits, _ and -`}, false},
 	"name is not ASCII":   {"policies: {é: {rules: [{name: r, algorithm: sliding_log, limit: 5/m}]}}", []string{`1:12: policies["é"]: the name of a policy consists of letters, digits, _ and -`}, false},
 	"policy is null":      {"policies: {a: }", []string{"1:15: policies.a: is null, expected a mapping"}, false},
@@ -321,11 +331,21 @@ var invalidFiles = map[string]struct {
 	"invalid rule of a key": {with("      - {name: r, algorithm: none, limit: 5/m}", "    keys: {a: {limits: {r: 5/m burst 6}}}"), []string{`4:30: policies.api.rules[0].algorithm: "none" is no algorithm: use fixed_window, in_flight, leaky_bucket, quota, sliding_log, sliding_window, token_bucket`}, false},
 	"route":                 {with(valid, "routes: {/: apo}"), []string{`5:13: routes["/"]: there is no policy "apo"; did you mean "api"?`}, true},
 	"route to a number":     {with(valid, "routes: {/: 1}"), []string{`5:13: routes["/"]: is an integer, expected a text`}, false},
-	"invalid pattern":       {with(valid, `routes: {"GET /{": api}`), []string{`5:10: routes["GET /{"]: is an invalid pattern: parsing "GET /{": at offset 5: bad wildcard segment (must end with '}')`}, true},
-	"long pattern":          {with(valid, "routes: {/"+strings.Repeat("a", 256)+": api}"), []string{`5:10: routes["/` + strings.Repeat("a", 256) + `"]: is longer than 256 bytes`}, false},
-	"conflict":              {with(valid, `routes: {/x: api, "/a/{x}": api, "GET /{y}/b": api}`), []string{`5:34: routes["GET /{y}/b"]: conflicts with "/a/{x}" on line 5: GET /{y}/b and /a/{x} both match some paths, like "/a/b".`}, true},
-	"text of a conflict":    {with(valid, "routes: {'/b conflicts with pattern `/c`': api}"), []string{"5:10: routes[\"/b conflicts with pattern `/c`\"]: is an invalid pattern: parsing \"/b conflicts with pattern `/c`\": at offset 0: invalid method \"/b\""}, true},
-	"same requests":         {with(valid, `routes: {"/{x}": api, "/{y}": api}`), []string{`5:23: routes["/{y}"]: conflicts with "/{x}" on line 5: /{y} matches the same requests as /{x}`}, true},
+	"all routes":            {with(valid, "all_routes: apo"), []string{`5:13: all_routes: there is no policy "apo"; did you mean "api"?`}, true},
+	"all routes, empty":     {with(valid, "all_routes: ''"), []string{`5:13: all_routes: there is no policy ""`}, false},
+	"all routes, null":      {with(valid, "all_routes:"), []string{`5:12: all_routes: is null, expected a text`}, false},
+	"all routes, a list":    {with(valid, "all_routes: [api]"), []string{`5:13: all_routes: is a list, expected a text`}, false},
+	"all routes, a route":   {with(valid, "routes: {/: api}\nall_routes: /"), []string{`6:13: all_routes: there is no policy "/"`}, false},
+	"too many rules": {
+		"policies: {a: {rules: [" + manyRules(9) + "]}, b: {rules: [" + manyRules(7) + ", {name: c, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 4/m}}]}}\n" +
+			"routes: {/a: a, /b: b, /c: b}\nall_routes: a",
+		[]string{`3:13: all_routes: policy "a" has 9 rules and candidates, and "b" of the route "/b" has 9: a decision can have 16`}, true,
+	},
+	"invalid pattern":    {with(valid, `routes: {"GET /{": api}`), []string{`5:10: routes["GET /{"]: is an invalid pattern: parsing "GET /{": at offset 5: bad wildcard segment (must end with '}')`}, true},
+	"long pattern":       {with(valid, "routes: {/"+strings.Repeat("a", 256)+": api}"), []string{`5:10: routes["/` + strings.Repeat("a", 256) + `"]: is longer than 256 bytes`}, false},
+	"conflict":           {with(valid, `routes: {/x: api, "/a/{x}": api, "GET /{y}/b": api}`), []string{`5:34: routes["GET /{y}/b"]: conflicts with "/a/{x}" on line 5: GET /{y}/b and /a/{x} both match some paths, like "/a/b".`}, true},
+	"text of a conflict": {with(valid, "routes: {'/b conflicts with pattern `/c`': api}"), []string{"5:10: routes[\"/b conflicts with pattern `/c`\"]: is an invalid pattern: parsing \"/b conflicts with pattern `/c`\": at offset 0: invalid method \"/b\""}, true},
+	"same requests":      {with(valid, `routes: {"/{x}": api, "/{y}": api}`), []string{`5:23: routes["/{y}"]: conflicts with "/{x}" on line 5: /{y} matches the same requests as /{x}`}, true},
 }
 
 func TestParse_Errors(t *testing.T) {

@@ -40,6 +40,16 @@ func (p *Policy) hasPlan(name string) bool {
 	return slices.ContainsFunc(p.Rules, func(r Rule) bool { return slices.Contains(r.planNames(), name) })
 }
 
+// countRules returns the number of rules of p on the store.
+func (p *Policy) countRules() (n int) {
+	for i := range p.Rules {
+		if n++; p.Rules[i].Candidate != nil {
+			n++
+		}
+	}
+	return n
+}
+
 // check returns an error if p, which is called name, cannot have the override o.
 func (p *Policy) check(name string, o Override) error {
 	if o.Plan != "" && !p.hasPlan(o.Plan) {

@@ -10,8 +10,34 @@ import (
 	"github.com/weir-go/weir/core/internal/routes"
 )
 
+// maxTogether is redisstore.MaxCharges: the number of rules that any Store can decide together.
+const maxTogether = 16
+
+// tooManyRules returns the reason why the policy of a route of c and that of all routes cannot be in one
+// decision, or an empty text.
+func (c *Config) tooManyRules() string {
+	all := c.Policies[c.AllRoutes]
+	for _, pattern := range slices.Sorted(maps.Keys(c.Routes)) {
+		name := c.Routes[pattern]
+		of := c.Policies[name]
+		if n, m := all.countRules(), of.countRules(); name != c.AllRoutes && n+m > maxTogether {
+			return fmt.Sprintf("policy %q has %d rules and candidates, and %q of the route %q has %d: a decision can have %d", c.AllRoutes, n, name, pattern, m, maxTogether)
+		}
+	}
+	return ""
+}
+
 // newRoutes checks the routes of c.
 func newRoutes(c *Config) (*routes.Table, error) {
+	if c.AllRoutes != "" {
+		reason := c.tooManyRules()
+		if _, ok := c.Policies[c.AllRoutes]; !ok {
+			reason = fmt.Sprintf("there is no policy %q", c.AllRoutes)
+		}
+		if reason != "" {
+			return nil, fmt.Errorf("weir: all_routes: %s", reason)
+		}
+	}
 	rates := make(map[string]float64, len(c.Routes))
 	for _, p := range slices.Sorted(maps.Keys(c.Routes)) {
 		policy, ok := c.Policies[c.Routes[p]]
@@ -77,8 +103,13 @@ func (s *Set) ForRequest(r *http.Request) *core.Limiter {
 	return nil
 }
 
+// ForAll returns the limiter of the policy of all routes, or nil if there is none (all_routes in a file,
+// Config.AllRoutes). A gate with the option gate.Routes charges it with each request, in one decision with
+// the limiter of ForRequest.
+func (s *Set) ForAll() *core.Limiter { return s.applied.Load().all }
+
 // Route returns the pattern in c.Routes that [Set.ForRequest] chooses for r, or "" if there is
-// none. If the routes of c are invalid, the result is "".
+// none. If the routes of c are invalid, or AllRoutes, the result is "".
 func (c *Config) Route(r *http.Request) string {
 	t, err := newRoutes(c)
 	if err != nil {

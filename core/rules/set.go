@@ -42,6 +42,7 @@ type applied struct {
 	version  string
 	policies map[string]*policy // also those that were removed
 	routes   *routes.Table
+	all      *core.Limiter // that of all routes; nil if there is none
 }
 
 // A Change describes a call of [Set.Apply] that has changed the configuration.
@@ -106,6 +107,8 @@ func (s *Set) Version() string { return s.applied.Load().version }
 //   - an override of a rule or plan that the policy does not have
 //   - an invalid percentage
 //   - a route that is invalid, in conflict with another route, or without a policy
+//   - a policy of all routes that does not exist, or that has more than 16 rules and candidates together
+//     with that of a route
 func (s *Set) Apply(c *Config) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,6 +170,9 @@ func (s *Set) apply(c *Config) (changed bool, err error) {
 		}
 		// A limiter whose overrides alone change is replaced, too: its waiting callers ask again.
 		v.root, next.policies[name], replaced[p.root] = p.root, p, v.rules
+	}
+	if p := next.policies[c.AllRoutes]; p != nil {
+		next.all = p.limiter
 	}
 	err = inner.ReplaceAll(replaced, func() {
 		for name, v := range versions {
