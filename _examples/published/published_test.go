@@ -144,6 +144,43 @@ var steps = map[string][]step{
 		{user: "bob", request: "POST /youtube/v3/videos", n: 7, want: 6},
 		{user: "bob", request: "PUT /youtube/v3/videos", n: 9, want: 8}, // 400 units were left
 	},
+	"stripe": {
+		{user: "ann", request: "GET /v1/customers", n: 101, want: 100, field: "Retry-After: 1"},
+		{user: "ann", request: "POST /v1/customers", n: 101, want: 100},
+		{wait: time.Second, user: "ann", request: "POST /v1/files", n: 21, want: 20},
+		{user: "ann", request: "POST /v1/customers", n: 81, want: 80}, // files count, too
+		{user: "ann", request: "GET /v1/files/f_1", n: 21, want: 20},
+		{user: "ann", request: "GET /v1/customers/search", n: 21, want: 20},
+		{user: "ann", request: "GET /v1/customers", n: 61, want: 60},
+		{user: "test.ann", request: "GET /v1/customers", n: 26, want: 25},
+	},
+	"mastodon": {
+		{user: "ann", request: "POST /api/v1/media", n: 31, want: 30, field: "X-RateLimit-Limit: 30"},
+		{user: "ann", request: "GET /api/v1/timelines/home", n: 271, want: 270, field: "X-RateLimit-Limit: 300"},
+		{wait: 5 * time.Minute, user: "ann", request: "GET /api/v1/timelines/home", n: 1, want: 1},
+		{user: "ann", request: "POST /api/v2/media", n: 1, want: 0, field: "Retry-After: 1500"},
+		{user: "ann", request: "DELETE /api/v1/statuses/1", n: 15, want: 15},
+		{user: "ann", request: "POST /api/v1/statuses/1/unreblog", n: 16, want: 15},
+		{wait: 5 * time.Minute, user: "u%d", request: "GET /api/v1/timelines/home", n: 7600, each: 300, want: 7500}, // of an address
+		{wait: 5 * time.Minute, user: "app", request: "POST /api/v1/accounts", n: 6, want: 5, field: "Retry-After: 900"},
+	},
+	"aws": {
+		{user: "ann", request: "GET /", n: 100, want: 20, field: "Retry-After: 1"},
+		{wait: 100 * time.Millisecond, user: "ann", request: "GET /", n: 981, every: 100 * time.Millisecond, want: 980, field: "Retry-After: 2678302"}, // the month
+		{user: "gold.bob", request: "GET /", n: 201, want: 200},
+		{user: "cid", request: "GET /search", n: 6, want: 5},
+		{user: "cid", request: "GET /", n: 16, want: 15}, // searches count, too
+		{wait: time.Second, user: "k%d", request: "GET /", n: 5100, each: 20, want: 5000},
+	},
+	"discord": {
+		{user: "bot", request: "POST /channels/%d/messages", n: 60, each: 5, want: 50}, // 12 channels
+		{wait: 5 * time.Second, user: "bot", request: "POST /channels/0/messages", n: 6, want: 5, field: "Retry-After: 5"},
+		{user: "bot", request: "POST /interactions/1/token/callback", n: 100, want: 100},
+		{user: "bot", request: "GET /users/@me", n: 46, want: 45},
+		{wait: 11 * time.Minute, user: "b%d", request: "GET /users/@me?status=403", n: 9990, each: 50, want: 9990},
+		{user: "b0", request: "GET /users/@me", n: 11, want: 0}, // 429, the last one for the address
+		{user: "new", request: "GET /users/@me", n: 1, want: 0},
+	},
 }
 
 func unix(d time.Duration) string {

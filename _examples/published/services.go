@@ -19,8 +19,9 @@ import (
 
 // services are the middlewares for the files NAME.yaml. The handler is for the routes of the file.
 var services = map[string]func(*rules.Set, http.Handler) http.Handler{
-	"anthropic": Anthropic, "dockerhub": DockerHub, "github": GitHub, "letsencrypt": LetsEncrypt, "openai": OpenAI,
-	"reddit": Reddit, "shopify": Shopify, "slack": Slack, "twilio": Twilio, "x": X, "youtube": YouTube,
+	"anthropic": Anthropic, "aws": AWS, "discord": Discord, "dockerhub": DockerHub, "github": GitHub,
+	"letsencrypt": LetsEncrypt, "mastodon": Mastodon, "openai": OpenAI, "reddit": Reddit, "shopify": Shopify,
+	"slack": Slack, "stripe": Stripe, "twilio": Twilio, "x": X, "youtube": YouTube,
 }
 
 // limiter returns the limiter of a policy of the file.
@@ -30,7 +31,6 @@ var (
 	// account is the key function. It stands for the authentication of your application.
 	account = keyfunc.BasicAuthUser()
 	ip      = keyfunc.RemoteIP()
-	all     = keyfunc.Constant("all")
 )
 
 // plan chooses the plan of an account: gold for the account gold.ann. It stands for a claim of the token.
@@ -59,7 +59,7 @@ func isRead(r *http.Request) bool {
 	return r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
 }
 
-// number returns a parameter of the query: what a real service finds in the request or in its result.
+// number returns a parameter of the query. A real service finds the number in the request or in its result.
 func number(r *http.Request, name string) int {
 	n, _ := strconv.Atoi(r.URL.Query().Get(name))
 	return max(n, 0)
@@ -237,4 +237,41 @@ func YouTube(s *rules.Set, h http.Handler) http.Handler {
 		return 50
 	})
 	return nethttplimit.New(limiter(s, "project"), account, cost)(h)
+}
+
+// Stripe counts reads and writes of an account apart: in the basic limit, and in those of single routes.
+func Stripe(s *rules.Set, h http.Handler) http.Handler {
+	kind := func(_ context.Context, r *http.Request) (string, error) {
+		if isRead(r) {
+			return "kind:read", nil
+		}
+		return "kind:write", nil
+	}
+	return nethttplimit.New(limiter(s, "basic"), keyfunc.Join(account, kind), gate.Routes(s), plan)(h)
+}
+
+// Mastodon limits the account, its uploads and deletions, and the address in one decision.
+func Mastodon(s *rules.Set, h http.Handler) http.Handler {
+	signUp := func(r *http.Request) bool { return isPost(r) && r.URL.Path == "/api/v1/accounts" }
+	return nethttplimit.New(limiter(s, "account"), account, gate.Routes(s), gate.Headers(gate.XRateLimit),
+		gate.And(limiter(s, "address"), ip), gate.And(limiter(s, "sign-up"), only(signUp, ip)))(h)
+}
+
+// AWS limits the API key, in the plan and in methods, and all keys of the account together.
+func AWS(s *rules.Set, h http.Handler) http.Handler {
+	return nethttplimit.New(limiter(s, "plan"), account, gate.Routes(s), plan,
+		gate.And(limiter(s, "account"), keyfunc.Constant("account")))(h)
+}
+
+// Discord has an outer gate for the address. It counts a response before it has a status, and refunds the others.
+func Discord(s *rules.Set, h http.Handler) http.Handler {
+	invalid := nethttplimit.New(limiter(s, "invalid"), ip, gate.Headers(), gate.RefundIf(func(status int) bool {
+		return status != http.StatusUnauthorized && status != http.StatusForbidden && status != http.StatusTooManyRequests
+	}))
+	channel := func(_ context.Context, r *http.Request) (string, error) {
+		return "channel:" + r.PathValue("channel"), nil
+	}
+	counted := func(r *http.Request) bool { return !strings.HasPrefix(r.URL.Path, "/interactions/") }
+	return invalid(nethttplimit.New(limiter(s, "other"), keyfunc.Join(account, channel), gate.Routes(s), gate.Headers(gate.XRateLimit),
+		gate.And(limiter(s, "global"), only(counted, account)))(h))
 }
