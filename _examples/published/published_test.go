@@ -51,6 +51,7 @@ var steps = map[string][]step{
 		{user: "bob", request: "GET /user", n: 200, want: 99}, // a 304 costs its point
 		{user: "cid", request: "PUT /user/starred/o/r", n: 300, want: 180},
 		{user: "dan", request: "POST /repos/o/r/issues", n: 81, want: 80},
+		{user: "dee", request: "POST /repos/o/r/issues", n: 501, every: time.Second, want: 500},
 		{user: "eve", request: "GET /user?takes=1s", n: 101, atOnce: true, want: 100},
 		{user: "eve", request: "GET /user", n: 1, want: 1},
 		{user: "enterprise.fay", request: "GET /user", n: 1, want: 1, field: "X-RateLimit-Limit: 15000"},
@@ -72,15 +73,18 @@ var steps = map[string][]step{
 		{user: "bob", request: "POST /v1?prompt=100&max_tokens=5000&output=100", n: 60, want: 60}, // 300 000 estimated, 12 000 used
 		{user: "cid", request: "POST /v1?prompt=10&max_tokens=10&output=300000", n: 2, want: 1, field: "Retry-After: 31"},
 		{user: "dan", request: "POST /v1?prompt=200001", n: 1, want: 0, field: "Retry-After: "},
-		{user: "tier2.eve", request: "POST /v1?prompt=200001", n: 1, want: 1},
+		{user: "tier2.eve", request: "POST /v1?prompt=2000000", n: 1, want: 1},
+		{user: "tier2.eve", request: "POST /v1?prompt=2000001", n: 1, want: 0, field: "Retry-After: "},
+		{user: "fay", request: "POST /v1?prompt=10", n: 10300, every: 125 * time.Millisecond, want: 10149}, // 10 000 a day, and the refill
 	},
 	"anthropic": {
 		{user: "ann", request: "POST /v1/messages?prompt=10", n: 51, want: 50, field: "Retry-After: 2"},
 		{user: "bob", request: "POST /v1/messages?prompt=10000", n: 4, want: 3, field: "Retry-After: 20"},
+		{user: "bob", request: "POST /v1/messages?prompt=30001", n: 1, want: 0, field: "Retry-After: "},
 		{user: "cid", request: "POST /v1/messages?prompt=10000&cached=9990", n: 40, want: 40}, // cached input is free
 		{user: "dan", request: "POST /v1/messages?prompt=10&max_tokens=64000&output=9000", n: 2, want: 1, field: "Retry-After: 8"},
 		{wait: 8 * time.Second, user: "dan", request: "POST /v1/messages?prompt=10&output=1", n: 1, want: 1},
-		{user: "tier2.eve", request: "POST /v1/messages?prompt=10000", n: 46, want: 45},
+		{user: "tier2.eve", request: "POST /v1/messages?prompt=450000", n: 2, want: 1},
 	},
 	"x": {
 		{wait: 14*time.Minute + 50*time.Second, user: "ann@reader", request: "GET /2/tweets/1", n: 901, want: 900, field: "X-RateLimit-Reset: " + unix(29*time.Minute+50*time.Second)},
@@ -88,6 +92,7 @@ var steps = map[string][]step{
 		{wait: 880 * time.Second, user: "ann@reader", request: "GET /2/tweets/1", n: 901, want: 900},
 		{user: "ann@reader", request: "GET /2/tweets/search/recent", n: 301, want: 300},
 		{user: "app.reader", request: "GET /2/tweets/1", n: 451, want: 450},
+		{user: "app.reader", request: "GET /2/tweets/search/recent", n: 451, want: 450},
 		{user: "ann@reader", request: "POST /2/tweets", n: 101, want: 100},
 		{user: "u%d@reader", request: "POST /2/tweets", n: 10050, each: 100, want: 9900}, // 10 000 of the app
 		{user: "u0@writer", request: "POST /2/tweets", n: 1, want: 1},
@@ -128,9 +133,11 @@ var steps = map[string][]step{
 		{user: "dan", request: "POST /validated?names=a.example.net&failed", n: 5, want: 5},
 		{user: "dan", request: "POST /new-order?names=b.example.net", n: 1, want: 1},
 		{user: "dan", request: "POST /new-order?names=a.example.net", n: 1, want: 0, field: "Retry-After: 720"},
-		{user: "ann", request: "POST /new-order?names=a.example.edu", n: 1, want: 0}, // her orders are used up
-		{user: "eve", request: "POST /new-order?names=a.example.edu", n: 6, want: 5}, // the set was not charged
-		{user: "eve", request: "POST /validated?names=e.example&failed", n: 1162, every: 12 * time.Minute, want: 1162},
+		{user: "ann", request: "POST /new-order?names=a.example.edu", n: 1, want: 0},                                   // her orders are used up
+		{user: "eve", request: "POST /new-order?names=a.example.edu", n: 6, want: 5},                                   // the set was not charged
+		{user: "eve", request: "POST /validated?names=e.example&failed", n: 1160, every: 12 * time.Minute, want: 1160}, // in 9.7 days
+		{user: "eve", request: "POST /new-order?names=e.example", n: 1, want: 1},
+		{wait: 12 * time.Minute, user: "eve", request: "POST /validated?names=e.example&failed", n: 1, want: 1},
 		{user: "eve", request: "POST /new-order?names=e.example", n: 1, want: 0}, // 1152, and one a day
 		{user: "eve", request: "POST /validated?names=e.example", n: 1, want: 1}, // a success
 		{user: "eve", request: "POST /new-order?names=e.example", n: 1, want: 1},
@@ -173,13 +180,13 @@ var steps = map[string][]step{
 		{wait: time.Second, user: "k%d", request: "GET /", n: 5100, each: 20, want: 5000},
 	},
 	"discord": {
-		{user: "bot", request: "POST /channels/%d/messages", n: 60, each: 5, want: 50}, // 12 channels
+		{wait: 2 * time.Second, user: "bot", request: "POST /channels/%d/messages", n: 60, each: 5, want: 50}, // 12 channels
 		{wait: 5 * time.Second, user: "bot", request: "POST /channels/0/messages", n: 6, want: 5, field: "Retry-After: 5"},
 		{user: "bot", request: "POST /interactions/1/token/callback", n: 100, want: 100},
 		{user: "bot", request: "GET /users/@me", n: 46, want: 45},
 		{wait: 11 * time.Minute, user: "b%d", request: "GET /users/@me?status=403", n: 9990, each: 50, want: 9990},
-		{user: "b0", request: "GET /users/@me", n: 11, want: 0}, // 429, the last one for the address
-		{user: "new", request: "GET /users/@me", n: 1, want: 0},
+		{user: "b0", request: "GET /users/@me", n: 10, want: 0}, // over the 50 a second
+		{user: "new", request: "GET /users/@me", n: 1, want: 0}, // 10 000 of the address
 	},
 }
 
