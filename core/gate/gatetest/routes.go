@@ -2,6 +2,7 @@ package gatetest
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -39,15 +40,20 @@ type policies struct {
 	table    *routes.Table
 	names    map[string]string // by pattern
 	limiters map[string]*core.Limiter
+	store    core.Store
+	all      *core.Limiter // of all routes; nil if there is none
 }
+
+// ForAll is the method that [gate.Routes] describes.
+func (p *policies) ForAll() *core.Limiter { return p.all }
 
 // newPolicies returns policies with the names of patterns. The policy of New is "base".
 func newPolicies(t *testing.T, patterns map[string]string) *policies {
 	t.Helper()
-	p := &policies{names: patterns, limiters: make(map[string]*core.Limiter)}
-	store, rates := memstore.New(), make(map[string]float64)
+	p := &policies{names: patterns, limiters: make(map[string]*core.Limiter), store: memstore.New()}
+	rates := make(map[string]float64)
 	for i, name := range []string{"base", "login", "user", "files", "big", "all"} {
-		p.limiters[name] = testkit.Limiter(t, store, core.TokenBucket(name, core.PerMinute(1000+i)))
+		p.limiters[name] = testkit.Limiter(t, p.store, core.TokenBucket(name, core.PerMinute(1000+i)))
 		for pattern, policy := range patterns {
 			if policy == name {
 				rates[pattern] = float64(1000 + i)
@@ -172,6 +178,27 @@ func (s *suite) testRoutes(t *testing.T) {
 		for _, target := range []string{"/files/a%2e%2eb", "/files/...", "/files/a%2e", "/files/%2e%2e%2e"} {
 			if policy, handler := a.get(t, "GET", target); handler != "files" || policy != "files" {
 				t.Errorf("%s: got policy %q of handler %q, want files", target, policy, handler)
+			}
+		}
+	})
+	t.Run("all routes", func(t *testing.T) {
+		p := newPolicies(t, patterns)
+		p.all = testkit.Limiter(t, p.store, core.SlidingLog("every", core.PerHour(3)))
+		user := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
+		h := s.buildRoutes(Gate{p.limiters["base"], constant("k"), []gate.Option{gate.Routes(p)}}, Handlers{Login: user, User: user, Files: user})
+		for i, c := range []struct {
+			method, target, policy string
+			status                 int
+		}{
+			{"GET", "/users/1", "user", 204}, {"POST", "/login", "login", 204}, {"GET", "/login", "base", 204},
+			{"GET", "/users/1", "user", 429}, {"GET", "/login", "base", 429}, {"GET", "/files/a", "files", 429},
+		} {
+			got := record(t, h, request(c.method, c.target))
+			if limits := got.Header.Get("RateLimit"); got.Status != c.status || !strings.HasPrefix(limits, `"`+c.policy+`";r=`) || !strings.Contains(limits, fmt.Sprintf(`, "every";r=%d;`, max(2-i, 0))) {
+				t.Errorf("request %d: got status %d, %s, want %+v", i, got.Status, limits, c)
+			}
+			if got.Status == http.StatusTooManyRequests && (got.Header.Get("Retry-After") == "" || !strings.Contains(got.Body, `"violated-policies":["every"]`)) {
+				t.Errorf("request %d: got Retry-After %s, %s", i, got.Header.Get("Retry-After"), got.Body)
 			}
 		}
 	})
