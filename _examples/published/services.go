@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"net/http"
 	"strconv"
 	"strings"
@@ -59,6 +60,14 @@ func isRead(r *http.Request) bool {
 	return r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
 }
 
+// denied writes the response to an event that is denied, or that could not be decided because of err.
+func denied(w http.ResponseWriter, r *http.Request, d core.Decision, err error) {
+	if err != nil {
+		log.Print(err)
+	}
+	nethttplimit.Deny(w, r, d)
+}
+
 // number returns a parameter of the query. A real service finds the number in the request or in its result.
 func number(r *http.Request, name string) int {
 	n, _ := strconv.Atoi(r.URL.Query().Get(name))
@@ -68,7 +77,7 @@ func number(r *http.Request, name string) int {
 // settle sets the real cost of a request after its handler. Nothing was charged if the store has failed.
 func settle(r *http.Request, l *core.Limiter, cost int) {
 	if err := gate.SettleFor(r.Context(), l, cost); err != nil && !errors.Is(err, gate.ErrNotAdmitted) {
-		panic(err)
+		log.Print(err)
 	}
 }
 
@@ -157,7 +166,7 @@ func Twilio(s *rules.Set, h http.Handler) http.Handler {
 		plan, from := r.FormValue("kind"), r.FormValue("From") // a number of the account
 		d, err := sender.Plan(plan).AllowN(r.Context(), from, max(number(r, "segments"), 1))
 		if err != nil || !d.Allowed {
-			nethttplimit.Deny(w, r, d)
+			denied(w, r, d, err)
 			return
 		}
 		w.Header().Set("Send-After", d.Delay.String())
@@ -175,45 +184,55 @@ func DockerHub(s *rules.Set, h http.Handler) http.Handler {
 	return nethttplimit.New(limiter(s, "free"), keyfunc.FirstOf(account, ip), gate.Routes(s), plan)(h)
 }
 
-// LetsEncrypt limits the requests new-account, new-order and validated, which is the end of a validation.
+// LetsEncrypt limits the requests new-account and new-order, and counts the ends of validations.
 func LetsEncrypt(s *rules.Set, h http.Handler) http.Handler {
-	newAccount := nethttplimit.New(limiter(s, "accounts"), ip,
-		gate.And(limiter(s, "accounts-range"), only(isIPv6, keyfunc.RemoteIP(keyfunc.IPv6Prefix(48)))))(h)
+	orders, domain, set := limiter(s, "orders"), limiter(s, "domain"), limiter(s, "set")
 	failures, consecutive := limiter(s, "failures"), limiter(s, "consecutive")
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		user, _, _ := r.BasicAuth()
-		names := strings.Split(r.URL.Query().Get("names"), ",")
-		switch r.URL.Path {
-		case "/new-account":
-			newAccount.ServeHTTP(w, r)
-		case "/validated":
-			var err error
-			if key := user + " " + names[0]; r.URL.Query().Has("failed") {
-				err = errors.Join(failures.Debit(r.Context(), key, 1), consecutive.Debit(r.Context(), key, 1))
-			} else {
-				_, err = consecutive.Reset(r.Context(), key)
+
+	newOrder := func(w http.ResponseWriter, r *http.Request) {
+		user, names := order(r)
+		asks := []core.Ask{{Limiter: orders, Key: user}, {Limiter: set, Key: strings.Join(names, " ")}}
+		seen := map[string]bool{}
+		for _, name := range names {
+			key := user + " " + name
+			asks = append(asks, core.Ask{Limiter: failures, Key: key, Peek: true}, core.Ask{Limiter: consecutive, Key: key, Peek: true})
+			if d := registered(name); !seen[d] {
+				seen[d] = true
+				asks = append(asks, core.Ask{Limiter: domain, Key: d})
 			}
-			if err != nil {
-				panic(err)
-			}
-		default:
-			asks := []core.Ask{{Limiter: limiter(s, "orders"), Key: user}, {Limiter: limiter(s, "set"), Key: strings.Join(names, " ")}}
-			domains := map[string]bool{}
-			for _, name := range names {
-				key := user + " " + name
-				asks = append(asks, core.Ask{Limiter: failures, Key: key, Peek: true}, core.Ask{Limiter: consecutive, Key: key, Peek: true})
-				if domain := registered(name); !domains[domain] {
-					domains[domain] = true
-					asks = append(asks, core.Ask{Limiter: limiter(s, "domain"), Key: domain})
-				}
-			}
-			if d, err := core.AllowTogether(r.Context(), asks...); err != nil || !d.Allowed {
-				nethttplimit.Deny(w, r, d)
-				return
-			}
-			h.ServeHTTP(w, r)
 		}
-	})
+		if d, err := core.AllowTogether(r.Context(), asks...); err != nil || !d.Allowed {
+			denied(w, r, d, err)
+			return
+		}
+		h.ServeHTTP(w, r)
+	}
+	validated := func(w http.ResponseWriter, r *http.Request) {
+		user, names := order(r)
+		key := user + " " + names[0]
+		var err error
+		if r.URL.Query().Has("failed") {
+			err = errors.Join(failures.Debit(r.Context(), key, 1), consecutive.Debit(r.Context(), key, 1))
+		} else {
+			_, err = consecutive.Reset(r.Context(), key)
+		}
+		if err != nil {
+			log.Print(err)
+		}
+		h.ServeHTTP(w, r)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("POST /new-account", nethttplimit.New(limiter(s, "accounts"), ip,
+		gate.And(limiter(s, "accounts-range"), only(isIPv6, keyfunc.RemoteIP(keyfunc.IPv6Prefix(48)))))(h))
+	mux.HandleFunc("POST /new-order", newOrder)
+	mux.HandleFunc("POST /validated", validated)
+	return mux
+}
+
+// order returns the account and the names of an order.
+func order(r *http.Request) (user string, names []string) {
+	user, _, _ = r.BasicAuth()
+	return user, strings.Split(r.URL.Query().Get("names"), ",")
 }
 
 func isIPv6(r *http.Request) bool { return strings.HasPrefix(r.RemoteAddr, "[") }
