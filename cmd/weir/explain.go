@@ -19,7 +19,7 @@ import (
 )
 
 // explain prints the limits of a key in a policy, for a caller with a plan if one is given. A route
-// such as "POST /login", in place of the name of a policy, stands for its policy.
+// such as "POST /login", in place of the name of a policy, stands for its policy and that of all routes.
 func explain(args []string, stdout, _ io.Writer) error {
 	c, err := load(args[0])
 	if err != nil {
@@ -31,33 +31,52 @@ func explain(args []string, stdout, _ io.Writer) error {
 // explainIn is explain for c, which has the name args[0]. overrideOf returns the override of a key.
 func explainIn(c *rules.Config, args []string, overrideOf func(policy, key string) (rules.Override, error), stdout io.Writer) error {
 	name, key := args[1], args[2]
-	print := func(format string, args ...any) { fmt.Fprintf(stdout, format+"\n", args...) }
-	if strings.Contains(name, "/") {
-		route, err := routeOf(c, name)
-		if err != nil {
-			return err
-		}
-		if route == "" {
-			return fmt.Errorf("%s has no route for %s, which has the limiter of the middleware", args[0], name)
-		}
-		name = c.Routes[route]
-		print("The route %q has the policy %q.", route, name)
-	}
-	p, ok := c.Policies[name]
-	switch {
-	case !ok:
-		return fmt.Errorf("%s has no policy %q", args[0], name)
-	case key == "":
-		return fmt.Errorf("the key is empty")
-	}
 	var plan string
 	if len(args) > 3 {
 		plan = args[3]
 	}
-	override, err := overrideOf(name, key)
-	if err != nil {
+	one := func(policy string) error {
+		p, ok := c.Policies[policy]
+		switch {
+		case !ok:
+			return fmt.Errorf("%s has no policy %q", args[0], policy)
+		case key == "":
+			return fmt.Errorf("the key is empty")
+		}
+		override, err := overrideOf(policy, key)
+		if err != nil {
+			return err
+		}
+		return explainPolicy(c, policy, p, key, plan, override, stdout)
+	}
+	if !strings.Contains(name, "/") {
+		return one(name)
+	}
+	route, err := routeOf(c, name)
+	policy, all := c.Routes[route], c.AllRoutes
+	switch {
+	case err != nil:
+		return err
+	case route == "" && all == "":
+		return fmt.Errorf("%s has no route for %s, which has the limiter of the middleware", args[0], name)
+	case route == "":
+		fmt.Fprintf(stdout, "No route matches: the request has the limiter of the middleware, and the policy %q of all routes.\n", all)
+		return one(all)
+	case policy == all:
+		fmt.Fprintf(stdout, "The route %q has the policy %q, which is that of all routes.\n", route, policy)
+		return one(all)
+	}
+	fmt.Fprintf(stdout, "The route %q has the policy %q.\n", route, policy)
+	if err := one(policy); err != nil || all == "" {
 		return err
 	}
+	fmt.Fprintf(stdout, "\nThe request is charged to the policy %q of all routes, too.\n", all)
+	return one(all)
+}
+
+// explainPolicy prints the limits of a key in the policy p of c, which is called name. The key has an override.
+func explainPolicy(c *rules.Config, name string, p rules.Policy, key, plan string, override rules.Override, stdout io.Writer) error {
+	print := func(format string, args ...any) { fmt.Fprintf(stdout, format+"\n", args...) }
 	if until := override.Until; !until.IsZero() {
 		end := "ends"
 		if !time.Now().Before(until) {

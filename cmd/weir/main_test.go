@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,6 +23,9 @@ func files(t *testing.T) {
 		"a.yaml": start + `, keys: {k: {plan: gold, limits: {second: 5/s}}, old: {plan: banned, until: "2020-01-01T00:00:00Z"}, new: {plan: banned, until: "9999-01-01T00:00:00Z"}}}}`,
 		"b.yaml": start + "}}",
 		"r.yaml": start + "}}\nroutes: {\"POST /login/{name}\": api, example.com/v1/: api}",
+		"all.yaml": start + "}, login: {rules: [{name: login, algorithm: sliding_log, limit: 5/h}], keys: {k: {blocked: true}}}}\n" +
+			"routes: {POST /login: login, /v1/: api}\nall_routes: api",
+		"toomany.yaml": "policies:\n  a: {rules: [" + manyRules(9) + "]}\n  b: {rules: [" + manyRules(8) + "]}\nroutes: {/b: b}\nall_routes: a\n",
 		// user:1 is the 2074th of 10 000, user:2 the 2581st, user:3 the 6832nd.
 		"part.yaml":   start + ", enforce: 25.5, keys: {\"user:3\": {blocked: true, plan: gold}}}}",
 		"unit.yaml":   "policies: {api: {rules: [{name: r, algorithm: sliding_log, limit: 9/h, unit: tokens, plans: {staff: unlimited}}, {name: s, algorithm: fixed_window, limit: 5/d}]}}",
@@ -32,6 +36,15 @@ func files(t *testing.T) {
 	} {
 		write(t, name, content)
 	}
+}
+
+// manyRules returns n rules.
+func manyRules(n int) string {
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprintf("{name: r%d, algorithm: sliding_log, limit: 5/m}", i))
+	}
+	return strings.Join(all, ", ")
 }
 
 func write(t *testing.T, name, content string) {
@@ -159,6 +172,26 @@ func TestRun(t *testing.T) {
 			"hour               sliding_log   500/h  base    shadow\n", ""},
 		"explain no route":      {[]string{"explain", "r.yaml", "/login/ann", "x"}, 1, "", "weir: r.yaml has no route for /login/ann, which has the limiter of the middleware\n"},
 		"explain invalid route": {[]string{"explain", "r.yaml", "/%", "x"}, 1, "", "weir: parse \"http:///%\": invalid URL escape \"%\"\n"},
+		"explain route, and all routes": {[]string{"explain", "all.yaml", "POST /login", "k"}, 0, "The route \"POST /login\" has the policy \"login\".\n" +
+			"RULE   ALGORITHM    LIMIT    SOURCE               MODE\n" +
+			"login  sliding_log  blocked  override of the key  enforce\n" +
+			"\nThe request is charged to the policy \"api\" of all routes, too.\n" + columns +
+			"second             token_bucket  10/s   base    enforce\n" +
+			"second, candidate  sliding_log   7/s    base    shadow\n" +
+			"hour               sliding_log   500/h  base    shadow\n", ""},
+		"explain route of the policy of all": {[]string{"explain", "all.yaml", "/v1/x", "k"}, 0, "The route \"/v1/\" has the policy \"api\", which is that of all routes.\n" + columns +
+			"second             token_bucket  10/s   base    enforce\n" +
+			"second, candidate  sliding_log   7/s    base    shadow\n" +
+			"hour               sliding_log   500/h  base    shadow\n", ""},
+		"explain no route, but all routes": {[]string{"explain", "all.yaml", "/x", "k"}, 0, "No route matches: the request has the limiter of the middleware, and the policy \"api\" of all routes.\n" + columns +
+			"second             token_bucket  10/s   base    enforce\n" +
+			"second, candidate  sliding_log   7/s    base    shadow\n" +
+			"hour               sliding_log   500/h  base    shadow\n", ""},
+		"explain a policy beside all routes": {[]string{"explain", "all.yaml", "login", "x"}, 0, "" +
+			"RULE   ALGORITHM    LIMIT  SOURCE  MODE\n" +
+			"login  sliding_log  5/h    base    enforce\n", ""},
+		"check too many rules": {[]string{"check", "all.yaml", "toomany.yaml"}, 1, "", "toomany.yaml:5:13: all_routes: policy \"a\" has 9 rules and candidates, and \"b\" of the route \"/b\" has 8: a decision can have 16\n" +
+			"\tall_routes: a\n\t            ^\n"},
 		"explain plan": {[]string{"explain", "a.yaml", "api", "x", "gold"}, 0, "" +
 			"RULE               ALGORITHM     LIMIT  SOURCE       MODE\n" +
 			"second             token_bucket  100/s  plan \"gold\"  enforce\n" +

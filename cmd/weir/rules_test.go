@@ -64,6 +64,7 @@ func TestRules(t *testing.T) {
 			write(t, "second.yaml", strings.Replace(firstRules, "10/h", "20/h", 1))
 			write(t, "third.yaml", strings.NewReplacer("10/h", "20/h", "gold", "silver").Replace(firstRules))
 			write(t, "fourth.yaml", strings.NewReplacer("10/h", "20/h", "gold", "silver", "token_bucket", "sliding_log").Replace(firstRules))
+			write(t, "fifth.yaml", strings.NewReplacer("10/h", "20/h", "gold", "silver", "token_bucket", "sliding_log").Replace(firstRules)+"\nall_routes: api\n")
 			runSteps(t, flags, []step{
 				{"get", 1, "", "weir: configuration of Redis: there is no configuration"},
 				{"get api x", 1, "", "weir: configuration of Redis: there is no configuration"},
@@ -100,6 +101,9 @@ func TestRules(t *testing.T) {
 				{"put fourth.yaml", 0, "api.r algorithm: token_bucket to sliding_log\n", ""},
 				{"explain api other silver", 0, "The rule \"r\" cannot have the limit of the override, 9/h burst 12.\n" +
 					"RULE  ALGORITHM    LIMIT  SOURCE         MODE\nr     sliding_log  100/h  plan \"silver\"  enforce\n", ""},
+				{"put fifth.yaml", 0, "all_routes: added (api)\n", ""},
+				{"explain /x y", 0, "No route matches: the request has the limiter of the middleware, and the policy \"api\" of all routes.\n" +
+					"RULE  ALGORITHM    LIMIT  SOURCE  MODE\nr     sliding_log  20/h   base    enforce\n", ""},
 				{"block api x -1h", 1, "", `weir: UNTIL is past: "-1h"`},
 				{"get api x", 0, "{}\n", ""},
 			}...)

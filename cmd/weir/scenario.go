@@ -21,6 +21,7 @@ type scenario struct {
 	policies map[*core.Limiter]*simulate.Policy
 	known    map[string]*simulate.Policy          // by request
 	other    *simulate.Policy                     // of requests without a route; nil if there is none
+	all      *simulate.Policy                     // that of all routes, beside the others; nil if there is none
 	left     []string                             // in-flight rules, which are not simulated
 	noPolicy uint64                               // requests without a policy
 	plans    map[*simulate.Policy]map[string]bool // of all rules
@@ -35,7 +36,7 @@ const maxUnknown = 5
 const maxKnown = 100_000
 
 // newScenario returns the scenario of a configuration. Requests without a route have the named policy, or if
-// that is empty the only policy.
+// that is empty the only policy. Every request has the policy of all routes, too.
 func newScenario(config *rules.Config, policy string) (*scenario, error) {
 	s := &scenario{Simulation: simulate.New(), policies: make(map[*core.Limiter]*simulate.Policy), known: make(map[string]*simulate.Policy), plans: make(map[*simulate.Policy]map[string]bool)}
 	s.config, s.left = withoutInFlight(config)
@@ -49,7 +50,7 @@ func newScenario(config *rules.Config, policy string) (*scenario, error) {
 		return nil, fmt.Errorf("%s has no policies", config.Name)
 	case policy == "" && len(names) == 1:
 		policy = names[0]
-	case policy == "" && len(config.Routes) == 0:
+	case policy == "" && len(config.Routes) == 0 && config.AllRoutes == "":
 		return nil, fmt.Errorf("%s has no routes and the policies %s: choose one with -policy", config.Name, strings.Join(names, ", "))
 	case policy != "" && !slices.Contains(names, policy):
 		return nil, fmt.Errorf("%s has no policy %q; it has %s", config.Name, policy, strings.Join(names, ", "))
@@ -68,6 +69,9 @@ func newScenario(config *rules.Config, policy string) (*scenario, error) {
 		}
 		if s.policies[l] = p; name == policy {
 			s.other = p
+		}
+		if name == config.AllRoutes {
+			s.all = p
 		}
 	}
 	return s, nil
@@ -121,19 +125,31 @@ func uncounted(l core.Limit) core.Limit {
 
 // decide decides about e.
 func (s *scenario) decide(ctx context.Context, e *simulate.Event) (core.Decision, error) {
+	var both [2]simulate.Ask
+	asks, unknown := both[:0], false
+	add := func(p *simulate.Policy) {
+		plan := e.Plan
+		if plan != "" && len(s.plans[p]) > 0 && !s.plans[p][plan] {
+			plan, unknown = "", true // the limiter would log a warning
+		}
+		asks = append(asks, simulate.Ask{Policy: p, Plan: plan})
+	}
 	p := s.policyOf(e.Request)
-	switch {
-	case p == nil:
+	if p != nil {
+		add(p)
+	}
+	if s.all != nil && s.all != p {
+		add(s.all)
+	}
+	if len(asks) == 0 {
 		s.noPolicy++
-	case e.Plan != "" && len(s.plans[p]) > 0 && !s.plans[p][e.Plan]:
+	}
+	if unknown {
 		if s.noPlan++; len(s.unknown) < maxUnknown && !slices.Contains(s.unknown, e.Plan) {
 			s.unknown = append(s.unknown, strings.Clone(e.Plan))
 		}
-		without := *e
-		without.Plan = "" // the limiter would log a warning
-		e = &without
 	}
-	return s.Decide(ctx, p, e)
+	return s.DecideTogether(ctx, e, asks...)
 }
 
 // absentKeys returns the number of overrides for keys without a request.
@@ -182,6 +198,9 @@ func (s *scenario) rules() (all []core.Rule) {
 	policies := s.Policies
 	if s.other != nil {
 		policies = []*simulate.Policy{s.other}
+		if s.all != nil && s.all != s.other {
+			policies = append(policies, s.all)
+		}
 	}
 	for _, p := range policies {
 		all = append(all, p.Limiter.Rules()...)

@@ -234,6 +234,52 @@ login 1 1 0, retry 3600 3600 3600, never 0
 login.h fixed_window 1/h: 1 1 0, most 1 of 1/h
 `,
 		},
+		// The second request to /media is denied by media alone, the last one by account alone, and /media then by both.
+		"all routes": {
+			file: "policies: {account: {rules: [{name: a, algorithm: fixed_window, limit: 3/h}]}, media: {rules: [{name: m, algorithm: fixed_window, limit: 1/m}]}}\n" +
+				"routes: {POST /media: media}\nall_routes: account",
+			trace: csv("0.1,k,,,POST_/media*2 0.1,k,,,GET_/ 0.1,k 0.1,k,,,GET_/ 0.1,k,,,POST_/media 0.1,l,,,POST_/media"),
+			want: `4 admitted, 3 denied, 0 delayed, 0 without a policy; 1 of 2 keys denied, 1 affected
+account 4 2 0, retry 3600 3600 3600, never 0
+account.a fixed_window 3/h: 5 2 0, most 3 of 3/h
+media 2 2 0, retry 60 3600 3600, never 0
+media.m fixed_window 1/m: 2 2 0, most 1 of 1/m
+`,
+			notes: "Every request is charged to the policy account of all routes, ",
+		},
+		"all routes, and a policy for the others": {
+			file: "policies: {account: {rules: [{name: a, algorithm: fixed_window, limit: 3/h, plans: {gold: 5/h}}]}, other: {rules: [{name: o, algorithm: fixed_window, limit: 9/m, plans: {pro: 2/m}}]}}\n" +
+				"routes: {/a: account}\nall_routes: account",
+			trace: csv("0.1,k,,gold,GET_/a*2 0.1,k,,gold,GET_/b*2 0.1,l,,pro,GET_/b*3"), args: "-policy other",
+			want: `6 admitted, 1 denied, 0 delayed, 0 without a policy; 1 of 2 keys denied, 1 affected
+account 6 0 0, retry 0 0 0, never 0
+account.a fixed_window 3/h: 7 0 0, most 4 of 5/h
+other 4 1 0, retry 60 60 60, never 0
+other.o fixed_window 9/m: 4 1 0, most 2 of 2/m
+`,
+			notes: "5 requests had a plan that no rule of the policy has, and the limits without a plan: gold, pro.",
+		},
+		"a policy of all routes needs no routes": {
+			file:  "policies: {account: {rules: [{name: a, algorithm: fixed_window, limit: 3/h}]}, media: {rules: [{name: m, algorithm: fixed_window, limit: 1/m}]}}\nall_routes: account",
+			trace: csv("0.1,k*4"),
+			want: `3 admitted, 1 denied, 0 delayed, 0 without a policy; 1 of 1 keys denied, 1 affected
+account 3 1 0, retry 3600 3600 3600, never 0
+account.a fixed_window 3/h: 3 1 0, most 3 of 3/h
+`,
+		},
+		// A delay of one policy is that of the request.
+		"all routes, with a leaky bucket": {
+			file: "policies: {account: {rules: [{name: a, algorithm: leaky_bucket, limit: 1/s burst 3}]}, media: {disabled: true, rules: [{name: m, algorithm: fixed_window, limit: 1/m, candidate: {algorithm: fixed_window, limit: 1/m}}]}, blocked: {rules: [{name: b, algorithm: fixed_window, limit: 5/m}], keys: {k: {blocked: true}}}}\n" +
+				"routes: {/media: media, /blocked: blocked}\nall_routes: account",
+			trace: csv("0.1,k,,,GET_/media*2 0.1,k,,,GET_/blocked*2"),
+			want: `2 admitted, 2 denied, 1 delayed, 0 without a policy; 1 of 1 keys denied, 1 affected
+account 2 0 1, retry 0 0 0, never 0
+account.a leaky_bucket 1/s burst 3: 2 0 1, most 1 of 1/s burst 3, queue {1 2 2}, delay {1 1 1}
+blocked 0 2 0, retry 0 0 0, never 2
+blocked.b fixed_window 5/m: 0 2 0
+media 2 0 1, retry 0 0 0, never 0
+`,
+		},
 		"one policy needs no routes": {
 			file: policy("{name: m, algorithm: fixed_window, limit: 1/m}"), trace: requests,
 			want: `2 admitted, 5 denied, 0 delayed, 0 without a policy; 2 of 2 keys denied, 2 affected

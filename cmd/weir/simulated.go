@@ -42,7 +42,7 @@ type simulatedPolicy struct {
 	Name       string          `json:"name"`
 	Requests   uint64          `json:"requests"`
 	Admitted   uint64          `json:"admitted"`
-	Denied     uint64          `json:"denied"`
+	Denied     uint64          `json:"denied"` // by this policy; the others were denied by another one
 	Delayed    uint64          `json:"delayed"`
 	DeniedKeys int             `json:"denied_keys"`
 	RetryAfter quantiles       `json:"retry_after"` // of denials, in seconds, as clients see it
@@ -184,6 +184,9 @@ func (s *scenario) notes() []string {
 	notes := []string{"Simulated clients do not adapt: each request comes at the time of the trace, also if a real client would have waited after a denial."}
 	if s.noPolicy > 0 {
 		notes = append(notes, plural(int(s.noPolicy), "request")+" had no policy, and no limit: no route of the file matches. -policy chooses one for them.")
+	}
+	if s.all != nil {
+		notes = append(notes, "Every request is charged to the policy "+s.all.Name+" of all routes, in one decision with the policy of its route: a request that another policy denies is not charged to it.")
 	}
 	if s.noPlan > 0 {
 		notes = append(notes, plural(int(s.noPlan), "request")+" had a plan that no rule of the policy has, and the limits without a plan: "+escaped(strings.Join(s.unknown, ", "))+".")

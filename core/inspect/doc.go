@@ -26,7 +26,8 @@
 //     body of a POST, and so not in access logs. The commands are lines for bash, zsh, fish and sh. There is
 //     none for a key or another argument with a character, such as ', & or $, that a shell can execute: the
 //     lines must be harmless in PowerShell and cmd.exe, too. The page then shows the reason.
-//   - Rules in force, with the configuration that they come from and its version ([rules.Set.Version]).
+//   - Rules in force, with the configuration that they come from, its version ([rules.Set.Version]) and its
+//     policy of all routes.
 //   - Keys with the most denials and the most decisions, with the option observe.TopKeys. They
 //     appear as HMACs ([observe.Store.Tag]); the tag of a key that is asked for is shown beside it.
 //   - The store: the state of failover, times of calls, and all measures of its parts.
@@ -44,7 +45,8 @@
 // The field requests contains the decisions since the start of the process by result (see package
 // observe), and series those of each rule and plan: as decisions the results of the rule, as requests the
 // decisions that it determined, each since the start and in the last hour. The field minutes contains the
-// requests of each minute, of which the last one is not complete. rules, denied, active, measures, calls
+// requests of each minute, of which the last one is not complete. configuration has the name, the version
+// and, as all_routes, the policy of all routes, whose limits of a key have of_all_routes. rules, denied, active, measures, calls
 // and key are as on the page; no_command is the reason why a command is missing. Durations are texts, such as
 // "1.5s". The retry_after and reset_after of an in-flight rule name the end of events, which has no known
 // time, and those of a quota the end of its period in its time zone, such as "at 2027-01-01T00:00:00+01:00".

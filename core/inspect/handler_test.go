@@ -190,6 +190,45 @@ func TestHandler_Key(t *testing.T) {
 	}
 }
 
+// The page and the document name the policy of all routes.
+func TestHandler_AllRoutes(t *testing.T) {
+	for file, want := range map[string]string{"": "", "all_routes: account": "account"} {
+		config, err := rules.Parse("limits.yaml", []byte("policies: {account: {rules: [{name: s, algorithm: sliding_log, limit: 2/d}]}, media: {rules: [{name: s, algorithm: sliding_log, limit: 1/d}]}}\n"+file))
+		testkit.Must(t, err)
+		store := observe.New(memstore.New())
+		set, err := rules.New(store, config)
+		testkit.Must(t, err)
+		h := newHandler(t, everybody, store, Rules(set))
+		w := ask(h, "POST", "/", url.Values{"key": {"k"}})
+		for _, text := range []string{"Every request is charged to the policy account, too.", "<h3>Policy account, that of all routes</h3>"} {
+			if got := strings.Count(w.Body.String(), text); got != len(want)/len("account") {
+				t.Errorf("all_routes %q: got %q %d times", want, text, got)
+			}
+		}
+		w = ask(h, "POST", "/?format=json", url.Values{"key": {"k"}})
+		var d struct {
+			Config struct {
+				AllRoutes string `json:"all_routes"`
+			} `json:"configuration"`
+			Key struct {
+				Limits []struct {
+					Policy string
+					OfAll  bool `json:"of_all_routes"`
+				}
+			}
+		}
+		testkit.Must(t, json.Unmarshal(w.Body.Bytes(), &d))
+		if d.Config.AllRoutes != want || len(d.Key.Limits) != 2 {
+			t.Errorf("got %+v, want %q", d, want)
+		}
+		for _, l := range d.Key.Limits {
+			if l.OfAll != (l.Policy == want) {
+				t.Errorf("all_routes %q: got %+v", want, l)
+			}
+		}
+	}
+}
+
 // The places of an in-flight rule are free when events end, which has no known time.
 func TestHandler_InFlight(t *testing.T) {
 	store := observe.New(memstore.New())

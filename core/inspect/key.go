@@ -41,6 +41,7 @@ type answer struct {
 // A limitsOfKey describes a key for one limiter.
 type limitsOfKey struct {
 	Policy   string    `json:"policy,omitempty"`
+	OfAll    bool      `json:"of_all_routes,omitempty"`
 	Decision string    `json:"decision"` // about an event of cost 1
 	Allowed  bool      `json:"allowed"`
 	Error    string    `json:"error,omitempty"` // in place of a decision
@@ -140,7 +141,7 @@ func (h *Handler) limitsOf(ctx context.Context, groups []group, asked question) 
 
 // limits describes a key for the limiter of g.
 func (h *Handler) limits(ctx context.Context, g *group, asked question) limitsOfKey {
-	all := limitsOfKey{Policy: g.policy}
+	all := limitsOfKey{Policy: g.policy, OfAll: g.ofAll}
 	limiter := g.limiter
 	if hasPlan(limiter, asked.plan) {
 		limiter = limiter.Plan(asked.plan)

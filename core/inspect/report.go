@@ -83,8 +83,9 @@ type rule struct {
 
 // A configuration is that of a rules.Set.
 type configuration struct {
-	Name    string `json:"name,omitempty"`
-	Version string `json:"version"`
+	Name      string `json:"name,omitempty"`
+	Version   string `json:"version"`
+	AllRoutes string `json:"all_routes,omitempty"` // the policy of all routes
 }
 
 // A topKey is an observe.Key.
@@ -145,7 +146,8 @@ func (h *Handler) report(ctx context.Context, asked question) *report {
 		r.addRules(&g)
 	}
 	if h.set != nil {
-		r.Config = &configuration{h.set.Config().Name, h.set.Version()}
+		c := h.set.Config()
+		r.Config = &configuration{c.Name, h.set.Version(), c.AllRoutes}
 	}
 	if asked.key != "" {
 		r.Key = h.answer(ctx, groups, asked)
@@ -200,6 +202,7 @@ type group struct {
 	off     bool // the policy, or all of them
 	limiter *core.Limiter
 	origin  string
+	ofAll   bool // the policy is that of all routes
 }
 
 // groups returns the limiters that were given to New, and those of the policies in force.
@@ -217,7 +220,7 @@ func (h *Handler) groups() (all []group) {
 	}
 	for name, p := range c.Policies {
 		if l, err := h.set.Limiter(name); err == nil { // it may have been removed just now
-			all = append(all, group{name, &p, c.Disabled || p.Disabled, l, origin})
+			all = append(all, group{name, &p, c.Disabled || p.Disabled, l, origin, name == c.AllRoutes})
 		}
 	}
 	slices.SortFunc(all[from:], func(a, b group) int { return cmp.Compare(a.policy, b.policy) })

@@ -316,19 +316,21 @@ func TestSet_ForAll_Settle(t *testing.T) {
 			return gate.Settle(r.Context(), 2)
 		}, 2, 2},
 	} {
-		onStores(t, func(t *testing.T, s core.Store) {
-			a := newAPI(t, s, parseFile(t, mastodon), "other", nil)
-			set = a.Set
-			a.Handler = nethttplimit.New(limiter(t, set, "other"), fromHeader, append([]gate.Option{gate.Routes(set)}, c.opts...)...)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if err := c.handler(r); err != nil {
-					t.Errorf("%s: %v", name, err)
+		t.Run(name, func(t *testing.T) {
+			onStores(t, func(t *testing.T, s core.Store) {
+				a := newAPI(t, s, parseFile(t, mastodon), "other", nil)
+				set = a.Set
+				a.Handler = nethttplimit.New(limiter(t, set, "other"), fromHeader, append([]gate.Option{gate.Routes(set)}, c.opts...)...)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if err := c.handler(r); err != nil {
+						t.Error(err)
+					}
+					w.WriteHeader(200)
+				}))
+				a.do("POST /media", "k")
+				if media, account := a.used(t, "media", "k")[0], a.used(t, "account", "k")[0]; media != c.media || account != c.account {
+					t.Errorf("got %d of media and %d of the account, want %d and %d", media, account, c.media, c.account)
 				}
-				w.WriteHeader(200)
-			}))
-			a.do("POST /media", "k")
-			if media, account := a.used(t, "media", "k")[0], a.used(t, "account", "k")[0]; media != c.media || account != c.account {
-				t.Errorf("%s: got %d of media and %d of the account, want %d and %d", name, media, account, c.media, c.account)
-			}
+			})
 		})
 	}
 }

@@ -14,22 +14,25 @@ type Client struct {
 	windows          []window
 }
 
-// A DeniedBy is the number of events of a client that a policy denied.
+// A DeniedBy is the number of events of a client that a policy denied, alone or together with another one.
 type DeniedBy struct {
 	Policy *Policy
 	Denied uint64
 }
 
-// count counts a decision of p, or one without a policy if p is nil.
-func (c *Client) count(p *Policy, d *core.Decision) {
+// count counts a decision.
+func (c *Client) count(d *core.Decision) {
 	c.Requests++
-	if d.Allowed {
-		if d.Delay > 0 {
-			c.Delayed++
-		}
-		return
+	switch {
+	case !d.Allowed:
+		c.Denied++
+	case d.Delay > 0:
+		c.Delayed++
 	}
-	c.Denied++
+}
+
+// deny counts an event that p denied.
+func (c *Client) deny(p *Policy) {
 	i := slices.IndexFunc(c.DeniedBy, func(by DeniedBy) bool { return by.Policy == p })
 	if i < 0 {
 		i, c.DeniedBy = len(c.DeniedBy), append(c.DeniedBy, DeniedBy{Policy: p})

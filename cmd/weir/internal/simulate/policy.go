@@ -9,10 +9,11 @@ import (
 
 // A Policy is a limiter, with counts of its decisions.
 type Policy struct {
-	Name                       string
-	Limiter                    *core.Limiter
-	Requests, Admitted, Denied uint64
-	Delayed                    uint64 // admitted, after a delay
+	Name               string
+	Limiter            *core.Limiter
+	Requests, Admitted uint64
+	Denied             uint64 // by this policy; others were denied by another policy of the same decision
+	Delayed            uint64 // admitted, after a delay
 	// RetryAfter has the waits that denied clients were told, in seconds, rounded up as in the header field.
 	RetryAfter Distribution
 	Never      uint64  // denials of costs that can never be admitted, without such a wait
@@ -22,15 +23,20 @@ type Policy struct {
 // Seconds returns the value of Retry-After for a wait: whole seconds, rounded up, at least 1.
 func Seconds(d time.Duration) int64 { return max(1, int64((d-1)/time.Second)+1) }
 
-// count counts the decision d about e, an event of c.
-func (p *Policy) count(c *Client, e *Event, d *core.Decision) {
+// count counts the decision d about e, an event of c. ask is the index of the ask of p.
+func (p *Policy) count(c *Client, e *Event, d *core.Decision, ask int) {
 	p.Requests++
+	denies := !d.Allowed && denies(d, ask)
+	if denies {
+		c.deny(p)
+	}
 	switch {
 	case d.Allowed:
 		p.Admitted++
 		if d.Delay > 0 {
 			p.Delayed++
 		}
+	case !denies:
 	case d.RetryAfter == core.Never:
 		p.Denied++
 		p.Never++
@@ -39,17 +45,35 @@ func (p *Policy) count(c *Client, e *Event, d *core.Decision) {
 		p.RetryAfter.Add(Seconds(d.RetryAfter))
 	}
 	if p.Rules == nil {
-		p.Rules = make([]*Rule, d.Len())
+		p.Rules = make([]*Rule, len(p.Limiter.Rules()))
 	}
+	first := -1 // the index of the first state of p
 	for i, s := range d.States() {
+		if s.Ask != ask {
+			continue
+		}
+		if first < 0 {
+			first = i
+		}
 		if s.Unknown || s.Limit() == core.Unlimited {
 			continue
 		}
-		if p.Rules[i] == nil {
-			p.Rules[i] = &Rule{Rule: p.Limiter.Rules()[i]}
+		r := &p.Rules[i-first]
+		if *r == nil {
+			*r = &Rule{Rule: p.Limiter.Rules()[i-first]}
 		}
-		p.Rules[i].count(c, e, d, &s)
+		(*r).count(c, e, d, &s)
 	}
+}
+
+// denies reports whether a rule of an ask denies the event of d.
+func denies(d *core.Decision, ask int) bool {
+	for _, s := range d.States() {
+		if s.Ask == ask && !s.Allowed && !s.Rule.IsShadow() {
+			return true
+		}
+	}
+	return false
 }
 
 // A Rule is a rule of a [Policy], with counts of its decisions. A shadow rule counts the events that it

@@ -21,7 +21,13 @@ type Simulation struct {
 
 	store *memstore.Store
 	now   int64 // Unix microseconds
-	ask   [1]core.Ask
+	asks  []core.Ask
+}
+
+// An Ask is a policy that an event is charged to, and the plan of the event in it.
+type Ask struct {
+	Policy *Policy
+	Plan   string
 }
 
 // New returns a Simulation without policies.
@@ -44,12 +50,24 @@ func (s *Simulation) Add(name string, l *core.Limiter) *Policy {
 // Decide decides about an event in a policy of s, at the time of the event, and counts the decision. The
 // times of events must not decrease. If p is nil, no limit applies to the event.
 func (s *Simulation) Decide(ctx context.Context, p *Policy, e *Event) (core.Decision, error) {
+	if p == nil {
+		return s.DecideTogether(ctx, e)
+	}
+	return s.DecideTogether(ctx, e, Ask{p, e.Plan})
+}
+
+// DecideTogether is Decide for an event that is charged to several policies, or to none. The plan of e has no
+// effect.
+func (s *Simulation) DecideTogether(ctx context.Context, e *Event, asks ...Ask) (core.Decision, error) {
 	s.now = e.At
 	d := core.Decision{Allowed: true}
-	if p != nil {
+	if len(asks) > 0 {
+		s.asks = s.asks[:0]
+		for _, a := range asks {
+			s.asks = append(s.asks, core.Ask{Limiter: a.Policy.Limiter, Key: e.Key, Cost: e.Cost, Plan: a.Plan})
+		}
 		var err error
-		s.ask[0] = core.Ask{Limiter: p.Limiter, Key: e.Key, Cost: e.Cost, Plan: e.Plan}
-		if d, err = core.AllowTogether(ctx, s.ask[:]...); err != nil {
+		if d, err = core.AllowTogether(ctx, s.asks...); err != nil {
 			return d, err
 		}
 	}
@@ -58,10 +76,10 @@ func (s *Simulation) Decide(ctx context.Context, p *Policy, e *Event) (core.Deci
 		c = new(Client)
 		s.Clients[e.Key] = c
 	}
-	c.count(p, &d)
+	c.count(&d)
 	s.Timeline.add(e.At, d.Allowed)
-	if p != nil {
-		p.count(c, e, &d)
+	for i, a := range asks {
+		a.Policy.count(c, e, &d, i)
 	}
 	return d, nil
 }
