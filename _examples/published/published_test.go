@@ -20,7 +20,7 @@ import (
 )
 
 // A step is n requests, of which want are admitted. In user, request and addr, %d is the number of the request divided
-// by each.
+// by each, and %p a prompt.
 type step struct {
 	wait    time.Duration // before the first request
 	every   time.Duration // between the requests; 0 sends them at one moment
@@ -69,22 +69,22 @@ var steps = map[string][]step{
 		{user: "unlisted.bob", request: "GET /api/conversations.history", n: 2, want: 1},
 	},
 	"openai": {
-		{user: "ann", request: "POST /v1?prompt=10&max_tokens=100", n: 501, want: 500},
-		{user: "bob", request: "POST /v1?prompt=100&max_tokens=5000&output=100", n: 60, want: 60}, // 300 000 estimated, 12 000 used
-		{user: "cid", request: "POST /v1?prompt=10&max_tokens=10&output=300000", n: 2, want: 1, field: "Retry-After: 31"},
-		{user: "dan", request: "POST /v1?prompt=200001", n: 1, want: 0, field: "Retry-After: "},
-		{user: "tier2.eve", request: "POST /v1?prompt=2000000", n: 1, want: 1},
-		{user: "tier2.eve", request: "POST /v1?prompt=2000001", n: 1, want: 0, field: "Retry-After: "},
-		{user: "fay", request: "POST /v1?prompt=10", n: 10300, every: 125 * time.Millisecond, want: 10149}, // 10 000 a day, and the refill
+		{user: "ann", request: `POST /v1 {"max_tokens":100}`, n: 501, want: 500},
+		{user: "bob", request: `POST /v1?input=100&output=100 {"max_tokens":5000}`, n: 60, want: 60}, // 300 000 estimated, 12 000 used
+		{user: "cid", request: `POST /v1?output=300010 {"max_tokens":10}`, n: 2, want: 1, field: "Retry-After: 31"},
+		{user: "dan", request: `POST /v1 {"max_tokens":200001}`, n: 1, want: 0, field: "Retry-After: "},
+		{user: "tier2.eve", request: `POST /v1 {"max_tokens":2000000}`, n: 1, want: 1},
+		{user: "tier2.eve", request: `POST /v1 {"max_tokens":2000001}`, n: 1, want: 0, field: "Retry-After: "},
+		{user: "fay", request: `POST /v1 {"max_tokens":10}`, n: 10300, every: 125 * time.Millisecond, want: 10149}, // 10 000 a day, and the refill
 	},
 	"anthropic": {
-		{user: "ann", request: "POST /v1/messages?prompt=10", n: 51, want: 50, field: "Retry-After: 2"},
-		{user: "bob", request: "POST /v1/messages?prompt=10000", n: 4, want: 3, field: "Retry-After: 20"},
-		{user: "bob", request: "POST /v1/messages?prompt=30001", n: 1, want: 0, field: "Retry-After: "},
-		{user: "cid", request: "POST /v1/messages?prompt=10000&cached=9990", n: 40, want: 40}, // cached input is free
-		{user: "dan", request: "POST /v1/messages?prompt=10&max_tokens=64000&output=9000", n: 2, want: 1, field: "Retry-After: 8"},
-		{wait: 8 * time.Second, user: "dan", request: "POST /v1/messages?prompt=10&output=1", n: 1, want: 1},
-		{user: "tier2.eve", request: "POST /v1/messages?prompt=450000", n: 2, want: 1},
+		{user: "ann", request: `POST /v1/messages {"max_tokens":64000}`, n: 51, want: 50, field: "Retry-After: 2"},
+		{user: "bob", request: `POST /v1/messages?input=10000 {"prompt":"%p"}`, n: 4, want: 3, field: "Retry-After: 1"}, // the bucket is empty, so the body is not read
+		{user: "bea", request: `POST /v1/messages {"prompt":"%p%p%p%p"}`, n: 1, want: 0, field: "Retry-After: "},
+		{user: "cid", request: `POST /v1/messages?input=10000&cached=9990 {"prompt":"%p"}`, n: 40, want: 40}, // cached input is free
+		{user: "dan", request: `POST /v1/messages?output=9000 {"max_tokens":64000}`, n: 2, want: 1, field: "Retry-After: 8"},
+		{wait: 8 * time.Second, user: "dan", request: `POST /v1/messages?output=1 {}`, n: 1, want: 1},
+		{user: "tier2.eve", request: `POST /v1/messages?input=10000 {"prompt":"%p"}`, n: 46, want: 45},
 	},
 	"x": {
 		{wait: 14*time.Minute + 50*time.Second, user: "ann@reader", request: "GET /2/tweets/1", n: 901, want: 900, field: "X-RateLimit-Reset: " + unix(29*time.Minute+50*time.Second)},
@@ -102,10 +102,10 @@ var steps = map[string][]step{
 		{user: "ann", request: "GET /admin/api/2026-01/orders.json", n: 1, want: 0},
 		{wait: 5 * time.Second, user: "ann", request: "GET /admin/api/2026-01/orders.json", n: 20, want: 10},
 		{user: "plus.bob", request: "GET /admin/api/2026-01/orders.json", n: 401, want: 400},
-		{user: "cid", request: "POST /admin/api/2026-01/graphql.json?requested=1000&actual=120", n: 1, want: 1},
-		{user: "cid", request: "POST /admin/api/2026-01/graphql.json?requested=1881", n: 1, want: 0},
-		{user: "cid", request: "POST /admin/api/2026-01/graphql.json?requested=1880&actual=1880", n: 1, want: 1}, // 1880 were left
-		{wait: time.Second, user: "cid", request: "POST /admin/api/2026-01/graphql.json?requested=1&actual=1", n: 200, want: 100},
+		{user: "cid", request: `POST /admin/api/2026-01/graphql.json?actual=120 {"query":"{ products(first: 998) { id } }"}`, n: 1, want: 1},
+		{user: "cid", request: `POST /admin/api/2026-01/graphql.json {"query":"{ products(first: 1879) { id } }"}`, n: 1, want: 0},
+		{user: "cid", request: `POST /admin/api/2026-01/graphql.json?actual=1880 {"query":"{ products(first: 1878) { id } }"}`, n: 1, want: 1}, // 1880 were left
+		{wait: time.Second, user: "cid", request: `POST /admin/api/2026-01/graphql.json?actual=2 {"query":"{ shop { name } }"}`, n: 100, want: 50},
 	},
 	"twilio": {
 		{request: "POST /Messages.json?From=15550100", n: 14400, want: 14400, field: "Send-After: 3h59m59s"},
@@ -190,6 +190,9 @@ var steps = map[string][]step{
 	},
 }
 
+// prompt makes {"prompt":"%p"} a body of 40 000 bytes, which are 10 000 tokens.
+var prompt = strings.Repeat("p", 40000-len(`{"prompt":""}`))
+
 func unix(d time.Duration) string {
 	return strconv.FormatInt(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(d).Unix(), 10)
 }
@@ -242,7 +245,7 @@ func (s step) run(t *testing.T, name string, h http.Handler) {
 		if i > 0 {
 			time.Sleep(s.every)
 		}
-		fill := strings.NewReplacer("%d", strconv.Itoa(i/max(s.each, 1))).Replace
+		fill := strings.NewReplacer("%d", strconv.Itoa(i/max(s.each, 1)), "%p", prompt).Replace
 		parts := strings.SplitN(fill(s.request)+"  ", " ", 3)
 		r := httptest.NewRequest(parts[0], parts[1], strings.NewReader(strings.TrimSpace(parts[2])))
 		if s.addr != "" {

@@ -4,10 +4,12 @@ package published
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -106,13 +108,35 @@ func Slack(s *rules.Set, h http.Handler) http.Handler {
 		gate.And(limiter(s, "channel"), only(posts, keyfunc.Join(account, keyfunc.JSONField("channel")))))(h)
 }
 
+// costOfBody makes f determine the cost of a request from its body, a JSON object of at most 1 MiB.
+func costOfBody(f func(body []byte, q query) int) gate.Option {
+	return gate.CostOfBody(1<<20, func(_ context.Context, _ *http.Request, body []byte) (int, error) {
+		var q query
+		if len(body) > 0 {
+			if err := json.Unmarshal(body, &q); err != nil {
+				return 0, err // status 400
+			}
+		}
+		return f(body, q), nil
+	})
+}
+
+// A query is the body of a request.
+type query struct {
+	Query     string // of GraphQL
+	MaxTokens int    `json:"max_tokens"`
+}
+
+// tokensOf estimates the tokens of a prompt: one for four bytes.
+func tokensOf(body []byte, _ query) int { return (len(body) + 3) / 4 }
+
 // OpenAI charges an estimate, and settles it at the usage.
 func OpenAI(s *rules.Set, h http.Handler) http.Handler {
 	tokens := limiter(s, "tokens")
-	estimate := func(_ context.Context, r *http.Request) int { return max(number(r, "max_tokens"), number(r, "prompt")) }
-	return nethttplimit.New(limiter(s, "requests"), account, plan, gate.And(tokens, account, gate.Cost(estimate)))(
+	estimate := costOfBody(func(body []byte, q query) int { return max(q.MaxTokens, tokensOf(body, q)) })
+	return nethttplimit.New(limiter(s, "requests"), account, plan, gate.And(tokens, account, estimate))(
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			defer func() { settle(r, tokens, number(r, "prompt")+number(r, "output")) }()
+			defer func() { settle(r, tokens, number(r, "input")+number(r, "output")) }()
 			h.ServeHTTP(w, r)
 		}))
 }
@@ -120,13 +144,12 @@ func OpenAI(s *rules.Set, h http.Handler) http.Handler {
 // Anthropic charges the output when it is known. A request is denied while an earlier output is a debt.
 func Anthropic(s *rules.Set, h http.Handler) http.Handler {
 	input, output := limiter(s, "input"), limiter(s, "output")
-	prompt := func(_ context.Context, r *http.Request) int { return number(r, "prompt") }
 	none := func(context.Context, *http.Request) int { return 0 }
 	return nethttplimit.New(limiter(s, "requests"), account, plan,
-		gate.And(input, account, gate.Cost(prompt)), gate.And(output, account, gate.Cost(none)))(
+		gate.And(input, account, costOfBody(tokensOf)), gate.And(output, account, gate.Cost(none)))(
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			defer func() {
-				settle(r, input, number(r, "prompt")-number(r, "cached"))
+				settle(r, input, number(r, "input")-number(r, "cached"))
 				settle(r, output, number(r, "output"))
 			}()
 			h.ServeHTTP(w, r)
@@ -143,11 +166,25 @@ func X(s *rules.Set, h http.Handler) http.Handler {
 		gate.And(limiter(s, "posts-of-app"), only(isPost, app)))(h)
 }
 
+var first = regexp.MustCompile(`first: *(\d{1,4})`)
+
+// pointsOf stands for the static analysis of a query: 2 points for the query, and 1 for each object.
+func pointsOf(_ []byte, q query) int {
+	if q.Query == "" {
+		return 1 // REST
+	}
+	points := 2
+	for _, m := range first.FindAllStringSubmatch(q.Query, -1) {
+		n, _ := strconv.Atoi(m[1])
+		points += n
+	}
+	return points
+}
+
 // Shopify charges the requested cost of a query, and settles it at the actual cost.
 func Shopify(s *rules.Set, h http.Handler) http.Handler {
 	graphql := limiter(s, "graphql")
-	requested := func(_ context.Context, r *http.Request) int { return max(number(r, "requested"), 1) }
-	return nethttplimit.New(limiter(s, "rest"), account, gate.Routes(s), plan, gate.Cost(requested))(
+	return nethttplimit.New(limiter(s, "rest"), account, gate.Routes(s), plan, costOfBody(pointsOf))(
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			d, _ := gate.FromContext(r.Context())
 			if st, ok := d.StateOf("rest.rest"); ok {
