@@ -231,6 +231,11 @@ func (g *Generator) attack(yield func(*Event) bool) {
 			if edge-at < per/2 {
 				edge += per
 			}
+			if r.Spec().FromFirst { // the window begins with an event, and ends at the edge
+				if edge = at + per; !send(at, 1) {
+					return
+				}
+			}
 			before := edge - min(1000, per/4+1)
 			if len(targets) > 1 {
 				for i := range events {

@@ -41,8 +41,8 @@ func TestGenerator_Adversary(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := int64(l.Events)
-		want := map[string]int64{"token_bucket": 2*n - 1, "leaky_bucket": n, "fixed_window": 2 * n, "sliding_log": n, "sliding_window": n}
-		for _, r := range five(l) {
+		want := map[string]int64{"token_bucket": 2*n - 1, "leaky_bucket": n, "fixed_window": 2 * n, "sliding_log": n, "sliding_window": n, "from_first": 2*n - 1}
+		for _, r := range append(five(l), core.FixedWindow("from_first", l).FromFirst()) {
 			g.Targets = []core.Rule{r}
 			p := simulated(t, g.Traffic(), r)[0]
 			if got := p.Rules[0].Worst; got.Admitted != want[r.Name()] || got.Limit != l || got.AtLeast {
