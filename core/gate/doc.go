@@ -110,9 +110,9 @@
 //	exports := core.Must(core.New(store, core.InFlight("exports", 5)))
 //	limit := nethttplimit.New(exports, user)
 //
-// A gate takes places when it knows all keys. A key function that reads the body, such as
-// [keyfunc.FormValue], and [CostOfBody] can wait for a slow client, and no place bounds these requests. To bound them, put a
-// gate with the InFlight around that of the other keys.
+// A gate takes places when it knows all keys and costs. A key function that reads the body, such as
+// [keyfunc.FormValue], and [CostOfBody] can wait for a slow client, and no place bounds these requests. To
+// bound them, put a gate with the InFlight around that of the other keys.
 //
 // [Refund], [Settle] and RefundIf change the costs of other rules and leave the place taken. [Reset] frees
 // all places of the key: the requests that run have none from then on, and their ends free none.

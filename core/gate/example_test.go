@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -165,6 +166,32 @@ func ExampleCost() {
 	// /search 200 "api";r=10;t=30
 	// /orders 200 "api";r=9;t=27
 	// /search 429 "api";r=9;t=3
+}
+
+// A batch costs as many units as it has items.
+func ExampleCostOfBody() {
+	store := memstore.New()
+	requests := core.Must(core.New(store, core.SlidingLog("requests", core.PerMinute(20))))
+	items := core.Must(core.New(store, core.SlidingLog("items", core.PerMinute(100))))
+	cost := func(_ context.Context, _ *http.Request, body []byte) (int, error) {
+		var batch []json.RawMessage
+		if err := json.Unmarshal(body, &batch); err != nil {
+			return 0, &keyfunc.NoKeyError{Detail: "the body is not an array"}
+		}
+		return len(batch), nil
+	}
+	ip := keyfunc.RemoteIP()
+	h := nethttplimit.New(requests, ip, gate.And(items, ip, gate.CostOfBody(1<<20, cost)))(hello)
+
+	for _, body := range []string{"[1,2,3]", "3"} {
+		r := httptest.NewRequest("POST", "/batch", strings.NewReader(body))
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		fmt.Println(w.Code, w.Header().Get("RateLimit"))
+	}
+	// Output:
+	// 200 "requests";r=19;t=60, "items";r=97;t=60
+	// 400 "requests";r=18;t=60, "items";r=96;t=60
 }
 
 // Requests for which the server has failed do not count.
@@ -370,6 +397,17 @@ func ExampleHeaders() {
 	// RateLimit: "api";r=9;t=60
 	// X-RateLimit-Limit: 10
 	// X-RateLimit-Remaining: 9
+}
+
+// All gates of a program send the same fields, which describe the limit of an hour.
+func ExampleOptions() {
+	house := gate.Options(gate.Headers(gate.XRateLimit), gate.XRateLimitRule("hourly"))
+
+	hourly := core.Must(core.New(memstore.New(), core.SlidingLog("hourly", core.PerHour(5000)), core.SlidingLog("minute", core.PerMinute(5))))
+	search := nethttplimit.New(hourly, keyfunc.RemoteIP(), house)(hello)
+	w := do(search, "GET", "/")
+	fmt.Println(w.Header().Get("X-RateLimit-Limit"), w.Header().Get("X-RateLimit-Remaining"))
+	// Output: 5000 4999
 }
 
 // Scripts of other origins may read the fields.
