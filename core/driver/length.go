@@ -7,7 +7,7 @@ import (
 
 // length returns the length of the States of a rule as a text: the time in which a bucket fills up,
 // or the period of another algorithm (of an in-flight rule, Hold), and for a sliding window the number of
-// sub-windows ("60/60"). That of a fixed window from the first event is "60/first".
+// sub-windows ("60/60"). A fixed window from the first event has the length "60/first".
 // The unit is the second, or a smaller unit that is followed by its name ("1500ms",
 // "333333us+1/3"). The text is empty for an invalid bucket.
 //

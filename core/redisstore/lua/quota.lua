@@ -3,8 +3,8 @@
 -- State      a string, big-endian: 7 bytes with the end of the period (us), 7 bytes with its length (us),
 --            and 6 bytes with the count of its events
 -- Arguments  cost, events; two periods that follow each other: the start of the first, the boundary and
---            the end of the second (us); a bound of the length of any period (us). Of a fixed window from
---            the first event: cost, events; 0, 0, 0; its length
+--            the end of the second (us); a bound of the length of any period (us). A fixed window
+--            from the first event: cost, events; 0, 0, 0; its length
 -- Reading    count; the time until the period ends (us); the length of the period (us)
 -- TTL        until the period ends
 
