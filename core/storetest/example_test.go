@@ -34,6 +34,7 @@ func (s *MapStore) Take(ctx context.Context, charges []driver.Charge) error {
 		admitted, readings := true, make([]driver.Reading, len(charges))
 		for i := range charges {
 			c := &charges[i]
+			c.Receipt = driver.Receipt{} // likewise
 			readings[i] = c.Read(states[i], now)
 			admitted = admitted && (c.Rule.Shadow || c.Fits(&readings[i]))
 		}
