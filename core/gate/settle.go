@@ -52,8 +52,8 @@ func Settle(ctx context.Context, cost int) error {
 
 // SettleFor is [Settle] for one limiter: l, or the limiter that l is a view of, whatever plan or
 // variant was in force. It looks for the last Check of the handler that has charged l, then for the innermost
-// gate that has charged l for the request, and returns [ErrNotAdmitted] if there is none. Of Checks of one
-// limiter just after each other, and of more than 8 Checks, only the last ones are found. A handler can ignore that error: the request was let
+// gate that has charged l for the request, and returns [ErrNotAdmitted] if there is none. SettleFor
+// finds the last 8 Checks, and the last one of Checks of one limiter just after each other. A handler can ignore that error: the request was let
 // through without a limit, for example while the Store was down. Defer SettleFor, so that the cost
 // of a handler that fails is settled, too, for example at 0.
 func SettleFor(ctx context.Context, l *core.Limiter, cost int) error {

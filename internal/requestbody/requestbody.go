@@ -100,7 +100,7 @@ func SetUsed(r *http.Request) {
 
 // Read returns all bytes of the body of r, and replaces the body by one with the same content. If Gin has
 // read the body, its bytes are in ctx, the context of the framework. The caller must not change the bytes.
-// Another call for the same request reads only what is missing up to its own limit.
+// Another call for the same request reads only the bytes that are missing up to its own limit.
 //
 // The error is an [Error] if the body is longer than limit, which is positive, if its ContentLength says so, if
 // it has a Content-Encoding, if its reader returns an error, or if nothing is left of it. If r has no body,
