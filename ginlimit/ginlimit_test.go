@@ -435,3 +435,22 @@ func TestNew_Pattern(t *testing.T) {
 		}
 	}
 }
+
+// A middleware has read the body, and Gin has kept its bytes.
+func TestCostOfBody_KeptByGin(t *testing.T) {
+	for limit, want := range map[int64]int{7: http.StatusNoContent, 6: http.StatusBadRequest} {
+		length := func(_ context.Context, _ *http.Request, body []byte) (int, error) { return len(body), nil }
+		e := gin.New()
+		e.Use(func(c *gin.Context) {
+			if err := c.ShouldBindBodyWithJSON(new(map[string]int)); err != nil {
+				t.Error(err)
+			}
+		}, ginlimit.New(times(9), keyfunc.Constant("k"), gate.CostOfBody(limit, length)))
+		e.POST("/", func(c *gin.Context) { c.Status(http.StatusNoContent) })
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequest("POST", "/", strings.NewReader(`{"a":1}`)))
+		if w.Code != want {
+			t.Errorf("with a limit of %d bytes, the status is %d, want %d", limit, w.Code, want)
+		}
+	}
+}

@@ -40,6 +40,18 @@ var faults = []fault{
 		"original.Pattern = r.Pattern", "_ = r", "ginlimit ^TestContract$/^outer_readers$",
 	},
 	{
+		"X-RateLimit-* describe places beside a rate", "core/gate/headers.go",
+		"return o.policy.places", "_ = o", "core/gate ^TestInFlight_Fields$",
+	},
+	{
+		"an inner gate adds RateLimit to X-RateLimit-*", "core/gate/headers.go",
+		"return around.versions()", "return around.versions() | rec.gate.versions", "core/gate ^TestNested$",
+	},
+	{
+		"Check cannot be settled", "core/gate/record.go",
+		"return rec.reservation.Decision().Allowed", "return !rec.gate.check && rec.reservation.Decision().Allowed", "core/gate ^TestCheck",
+	},
+	{
 		"Check removes the Content-Encoding of a middleware", "core/gate/check.go",
 		`"Content-Length", "Etag"`, `"Content-Length", "Content-Encoding", "Etag"`, "echolimit ^TestContract$/^Check$/^compressed$",
 	},

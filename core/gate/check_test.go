@@ -270,7 +270,7 @@ func TestCheck_Reset(t *testing.T) {
 	limiter := func(name string) *core.Limiter {
 		return core.Must(core.New(store, core.SlidingLog(name, core.PerHour(100))))
 	}
-	user, r := limiter("user"), get("/")
+	user, r := core.Must(core.New(store, core.FixedWindow("user", core.PerHour(100)))), get("/")
 	r, _, _ = newGate("test", limiter("api"), anyKey, nil).Admit(r.Context(), header(), r, "")
 	check("test", r.Context(), header(), r, user, "ann", []Option{costs(5)})
 	if err := Reset(r.Context(), user); err != nil {

@@ -21,8 +21,9 @@ import (
 //
 // The result of f is a cost as that of the function of Cost: 0 charges nothing, but is denied if the limit is
 // exhausted; a cost above the capacity of a rule is denied for ever; a negative one is a fault of the
-// application, with the status 500. A client chooses the cost, so f should add a cost of the request itself,
-// and bound its sums: a sum of numbers of a client may overflow. [Settle] and [SettleFor] set the real cost.
+// application, with the status 500. A client chooses the cost, so f should add the cost of the request itself,
+// and bound the numbers of the body before it adds them: the sum may overflow. [Settle] and [SettleFor] set the
+// real cost.
 //
 // An error is a response with the status 400 unless [OnError] chooses another one, and all keys are charged, at
 // least 1 each, as for a missing key. The causes are an error of f, and a body that
@@ -87,8 +88,8 @@ func (e *costError) Unwrap() error { return e.cause }
 
 // isCostError reports whether err is about the body, and not about a key.
 func isCostError(err error) bool {
-	_, is := err.(*costError) //nolint:errorlint // bodyCost returns it as it is
-	return is
+	var of *costError
+	return errors.As(err, &of)
 }
 
 // detail returns the text for the client.

@@ -145,6 +145,19 @@ func TestCostOfBody_Limits(t *testing.T) {
 	}})
 }
 
+// A limit holds for a body that was read up to a larger one.
+func TestCostOfBody_SmallerLimit(t *testing.T) {
+	store := memory()
+	second := core.Must(core.New(store, core.SlidingLog("second", core.PerHour(9))))
+	a := start(setup{Store: store, Opts: []gate.Option{gate.CostOfBody(9, number), gate.And(second, constant("k"), gate.CostOfBody(2, number))}})
+	for body, want := range map[string]int{"9": 200, "007": 400} {
+		reset(t, second, "k")
+		if got := record(t, a, posts(body)); got.Status != want {
+			t.Errorf("%s: got %d, want %d", body, got.Status, want)
+		}
+	}
+}
+
 // OnError gets the cause, and can let a request through whose keys are charged.
 func TestCostOfBody_OnError(t *testing.T) {
 	for name, c := range map[string]struct {
