@@ -28,7 +28,7 @@ func files(t *testing.T) {
 		"toomany.yaml": "policies:\n  a: {rules: [" + manyRules(9) + "]}\n  b: {rules: [" + manyRules(8) + "]}\nroutes: {/b: b}\nall_routes: a\n",
 		// user:1 is the 2074th of 10 000, user:2 the 2581st, user:3 the 6832nd.
 		"part.yaml":   start + ", enforce: 25.5, keys: {\"user:3\": {blocked: true, plan: gold}}}}",
-		"unit.yaml":   "policies: {api: {rules: [{name: r, algorithm: sliding_log, limit: 9/h, unit: tokens, plans: {staff: unlimited}}, {name: s, algorithm: fixed_window, limit: 5/d}]}}",
+		"unit.yaml":   "policies: {api: {rules: [{name: r, algorithm: sliding_log, limit: 9/h, unit: tokens, plans: {staff: unlimited}}, {name: s, algorithm: fixed_window, limit: 5/d, from_first: true}]}}",
 		"long.yaml":   "policies: {api: {rules: [{name: r, algorithm: sliding_log, limit: 9/h, unit: " + strings.Repeat("x", 33) + "}]}}",
 		"off.yaml":    start + ", disabled: true}}",
 		"alloff.yaml": start + "}}\ndisabled: true",
@@ -152,13 +152,13 @@ func TestRun(t *testing.T) {
 			"second, candidate  sliding_log   7/s    base    shadow\n" +
 			"hour               sliding_log   500/h  base    shadow\n", ""},
 		"explain unit": {[]string{"explain", "unit.yaml", "api", "x"}, 0, "" +
-			"RULE  ALGORITHM     LIMIT         SOURCE  MODE\n" +
-			"r     sliding_log   9/h (tokens)  base    enforce\n" +
-			"s     fixed_window  5/d           base    enforce\n", ""},
+			"RULE  ALGORITHM     LIMIT                     SOURCE  MODE\n" +
+			"r     sliding_log   9/h (tokens)              base    enforce\n" +
+			"s     fixed_window  5/d from the first event  base    enforce\n", ""},
 		"explain unit of a plan": {[]string{"explain", "unit.yaml", "api", "x", "staff"}, 0, "" +
-			"RULE  ALGORITHM     LIMIT      SOURCE        MODE\n" +
-			"r     sliding_log   unlimited  plan \"staff\"  enforce\n" +
-			"s     fixed_window  5/d        base          enforce\n", ""},
+			"RULE  ALGORITHM     LIMIT                     SOURCE        MODE\n" +
+			"r     sliding_log   unlimited                 plan \"staff\"  enforce\n" +
+			"s     fixed_window  5/d from the first event  base          enforce\n", ""},
 		"check unit": {[]string{"check", "unit.yaml"}, 0, "", ""},
 		"check long unit": {[]string{"check", "long.yaml"}, 1, "", "long.yaml:1:78: policies.api.rules[0].unit: unit is 33 bytes long, more than 32\n" +
 			"\tame: r, algorithm: sliding_log, limit: 9/h, unit: " + strings.Repeat("x", 33) + "}]}}\n\t" + strings.Repeat(" ", 50) + "^\n"},

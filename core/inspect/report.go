@@ -265,11 +265,14 @@ func limitInForce(s core.State) string {
 	return limitOfPlan(of, p)
 }
 
-// limitOfPlan returns the limit of p, a plan of s, with the time zone of a quota and the headroom.
+// limitOfPlan returns the limit of p, a plan of s, with the begin of a window, the time zone of a quota and the headroom.
 func limitOfPlan(s core.Spec, p core.Plan) string {
 	text := p.Limit.String()
 	if p.Limit == core.Unlimited || p.Limit == core.Blocked {
 		return text
+	}
+	if s.FromFirst {
+		text += " from the first event"
 	}
 	if s.Algorithm == core.AlgorithmQuota {
 		text += " in " + cmp.Or(s.Location, time.UTC).String()
