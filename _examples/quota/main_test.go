@@ -123,5 +123,5 @@ func TestRedis(t *testing.T) {
 func TestHints(t *testing.T) {
 	demotest.RunHints(t, demotest.Start(t),
 		"HTTP/1.1 200 OK", "Retry-After: ", "used 701 of 1000, resets at ", " 299 200\n", " 1 429\n",
-		`Policy \"calls\" allows 1000 requests per month. Retry in `, "used 12000 of 1000000, resets at ")
+		`Policy \"calls\" allows 1000 requests per month. Retry `, "used 12000 of 1000000, resets at ")
 }
