@@ -73,8 +73,8 @@ func removeBody(h http.Header) {
 }
 
 // attach makes rec the last check of the handler of r, also if it is undecided: otherwise [Settle] would be
-// about the check before. It replaces a check of the same limiter just before if it is decided, so that a
-// handler may make any number of them.
+// about the check before. It replaces a check of the same limiter just before, unless only that one is decided,
+// so that a handler may make any number of them.
 //
 // Without a record in its context, r itself gets one. A copy of r would hide later changes by the
 // handler from the server, such as the files of a form.
@@ -93,10 +93,12 @@ func attach(rec *record, r *http.Request) {
 			before = place
 		}
 		switch {
-		case before == nil || checks(before) == maxChecks:
+		case before == nil:
 			rec.outer = place
-		case before.gate.asks[0].limiter == rec.gate.asks[0].limiter && rec.reservation.Decision().Len() > 0:
+		case before.gate.asks[0].limiter == rec.gate.asks[0].limiter && (isDecided(rec) || !isDecided(before)):
 			rec.outer = before.outer
+		case checks(before) == maxChecks:
+			rec.outer = place
 		default:
 			rec.outer = before
 		}
@@ -105,6 +107,8 @@ func attach(rec *record, r *http.Request) {
 		}
 	}
 }
+
+func isDecided(rec *record) bool { return rec.reservation.Decision().Len() > 0 }
 
 // checks returns the number of checks from rec to that of a gate.
 func checks(rec *record) int {

@@ -3,6 +3,7 @@ package gate_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
@@ -187,10 +188,16 @@ func TestCostOfBody_OnError(t *testing.T) {
 // A client that sends bad bodies uses up its limits, and the bodies of a client over the limit are not read, from
 // many connections at once.
 func TestCostOfBody_BadBodies(t *testing.T) {
+	for _, err := range []error{errSecret, fmt.Errorf("%w: of the client", core.ErrNegativeCost), &keyfunc.NoKeyError{Detail: "no number"}} {
+		t.Run(err.Error(), func(t *testing.T) { badBodies(t, err) })
+	}
+}
+
+func badBodies(t *testing.T, bad error) {
 	var reads atomic.Int64
 	a := start(setup{Rules: []core.Rule{core.SlidingLog("ten", core.PerHour(10))}, Opts: []gate.Option{quiet, gate.CostOfBody(9, func(context.Context, *http.Request, []byte) (int, error) {
 		reads.Add(1)
-		return 0, errSecret
+		return 0, bad
 	})}})
 	for range 30 {
 		record(t, a, posts("x"))

@@ -110,7 +110,9 @@ func (a *ask) choosePlan(ctx context.Context, r *http.Request, next *core.Ask) (
 // all.
 func (a *ask) appendAll(ctx context.Context, r *http.Request, known []core.Ask, all *core.Limiter) (_ []core.Ask, err error) {
 	next := known[0]
-	next.Limiter = all
+	if next.Limiter = all; !inner.HasPlans(all) {
+		next.Plan = ""
+	}
 	if a.plan != nil && !inner.HasPlans(known[0].Limiter) && inner.HasPlans(all) {
 		if err = a.choosePlan(ctx, r, &next); err != nil && isNotLimited(err) {
 			return known, nil

@@ -207,7 +207,7 @@ func (w *early) refund() {
 // function a negative cost, or whose body has no cost.
 func (w *early) withoutKey(err error) (*record, *Rejection) {
 	g, d := w.rec.gate, &w.e.Decision
-	if errors.Is(err, core.ErrNegativeCost) {
+	if errors.Is(err, core.ErrNegativeCost) && !isCostError(err) { // that of a Cost function
 		w.refund()
 		*d = core.Decision{}
 		return w.rec, g.reject(&w.e, w.h, w.r, err, keyFailure(w.r, err))

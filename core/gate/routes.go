@@ -25,7 +25,8 @@ import (
 // returns with each request, too, unless it is nil: for the key of New, at the same cost, under the same
 // plan, and in one decision with the limiter of the route, or that of New for a request without a route.
 // Such a limit of all routes is all_routes in a configuration file. If both are the same limiter, it is
-// charged once. ForAll must be fast and return a limiter on the Store of the others, as for [And].
+// charged once. ForAll must be fast and return a limiter on the Store of the others, as for [And], and the same
+// one until the configuration changes.
 //
 // The response to a path that has a dot segment only when it is decoded, such as /files/%2e%2e/x or
 // /files/a%2F..%2Fx, is 400 ([ErrPath]): handlers and routers do not agree on the route of such a
@@ -76,14 +77,16 @@ func (g *gate) route(rec *record, r *http.Request, pattern string) (l, all *core
 	if g.ofAll == nil {
 		return g.routes.ForRequest(r), nil
 	}
-	for all = g.ofAll.ForAll(); ; {
+	all = g.ofAll.ForAll()
+	for range 10 { // a configuration changes once, unless ForAll returns another view each time
 		l = g.routes.ForRequest(r)
 		now := g.ofAll.ForAll()
 		if now == all { // both are of one configuration
-			return l, all
+			break
 		}
 		all = now
 	}
+	return l, all
 }
 
 // hidesDots reports whether the path of u has a segment "." or ".." only when it is decoded.

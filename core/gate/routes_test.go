@@ -168,3 +168,36 @@ func TestGate_Admit_ForAllAndBody(t *testing.T) {
 		}
 	}
 }
+
+// renewing is a policy whose limiter of all routes is another view each time.
+type renewing struct {
+	base
+	all *core.Limiter
+}
+
+func (p renewing) ForAll() *core.Limiter { return p.all.Plan("") }
+
+// A request is charged once to the limiter of all routes: if And has it, too, for which no plan is chosen, and if
+// it is another view each time.
+func TestGate_Admit_ForAllOnce(t *testing.T) {
+	s := memstore.New()
+	first := core.Must(core.New(s, core.FixedWindow("first", core.PerDay(9)).Plan("gold", core.PerDay(90))))
+	all := core.Must(core.New(s, core.FixedWindow("all", core.PerDay(9))))
+	for name, c := range map[string]struct {
+		policy Policy
+		opts   []Option
+	}{
+		"And": {&changing{all: [2]*core.Limiter{all, all}}, []Option{And(all, anyKey)}},
+		"new": {renewing{all: all}, nil},
+	} {
+		if _, err := all.Reset(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		plan := func(context.Context, *http.Request) (string, error) { return "gold", nil }
+		g := newGate("test", first, anyKey, append(c.opts, Routes(c.policy), Plan(plan)))
+		g.Admit(t.Context(), header(), get("/"), "")
+		if d, err := all.Peek(t.Context(), "k"); err != nil || d.State(0).Used() != 1 {
+			t.Errorf("%s: got %v, %v, want 1 of all used", name, d, err)
+		}
+	}
+}

@@ -53,7 +53,8 @@ func Settle(ctx context.Context, cost int) error {
 // SettleFor is [Settle] for one limiter: l, or the limiter that l is a view of, whatever plan or
 // variant was in force. It looks for the last Check of the handler that has charged l, then for the innermost
 // gate that has charged l for the request, and returns [ErrNotAdmitted] if there is none. SettleFor finds only
-// the last one of several Checks of one limiter just after each other, and only the last 8 Checks. A handler can
+// the last one of several Checks of one limiter just after each other, and a ninth Check hides the eight before
+// it. A handler can
 // ignore that error: the request was let through without a limit, for example while the Store was down. Defer
 // SettleFor, so that the cost of a handler that fails is settled, too, for example at 0.
 func SettleFor(ctx context.Context, l *core.Limiter, cost int) error {

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"math"
 	"math/big"
 	"testing"
 	"time"
@@ -10,12 +11,13 @@ import (
 
 // The price of n events is exactly n events divided by the rate, up to more than any bucket holds.
 func TestPrice(t *testing.T) {
+	most := int(min(int64(maxCount), math.MaxInt)) // also on systems of 32 bits
 	for _, d := range []driver.Definition{
 		{Events: 10, Per: time.Second},
 		{Events: 3, Per: time.Second},
 		{Events: 7, Per: time.Hour, Burst: 1000},
-		{Events: 1<<48 - 1, Per: time.Microsecond},
-		{Events: 1<<48 - 1, Per: 7 * time.Microsecond, Burst: 1},
+		{Events: most, Per: time.Microsecond},
+		{Events: most, Per: 7 * time.Microsecond, Burst: 1},
 		{Events: 1, Per: horizon * time.Microsecond},
 	} {
 		d.Name, d.Algorithm = "r", driver.TokenBucket
