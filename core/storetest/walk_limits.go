@@ -16,7 +16,7 @@ import (
 func (w *walk) limits(name string) (all []*oracle.Rule) {
 	first := oracle.Rule{
 		Name:      name,
-		Algorithm: pick(w, algorithmNames...),
+		Algorithm: pick(w, append(slices.Clip(algorithmNames), "fixed_window")...), // half of its windows begin with the first event
 		Events:    most(pick[int64](w, 1, 2, 3, 7, 10, 13, 25, 60, 100, 997, 1_000_003, 1<<47+1, oracle.MaxCount-1)),
 		Per: pick(w, 1, 3, 1000, 7000, 1_000_000, 11_000_000, 60_000_000, 3_600_000_000, 86_400_000_000,
 			365*86_400_000_000, oracle.Horizon),
