@@ -63,7 +63,7 @@ var content = view{
 	},
 	Lanes: []lane{
 		{"fixed_window", "Fixed window", "Counts the requests of each {per}, and begins again at zero in the next."},
-		{"fixed_window_from_first", "Fixed window from first", "The {per} of each client begins with its first request, not at a fixed time."},
+		{"fixed_window_from_first", "Fixed window from first", "The {per} of each client begins with its first request. One that sends just before and after its end gets almost twice the limit."},
 		{"token_bucket", "Token bucket", "Saves up requests while a client is idle, up to the burst; then a steady rate."},
 		{"leaky_bucket", "Leaky bucket", "Puts requests in a queue and lets them out evenly: blue, when they leave. A full queue denies."},
 		{"sliding_log", "Sliding log", "Remembers the time of every request of the last {per}."},

@@ -270,7 +270,7 @@ function verdict(run, all) {
   const over = lanes.filter(lane => all[lane.id].worst.admitted > run.limit);
   if (!over.length) return 'With this traffic, none of them admits more than ' + grouped(run.limit) + ' in any ' + word + one + '.';
   const parts = over.map((lane, i) => name(lane) + (i ? ' ' : ' admits ') + grouped(all[lane.id].worst.admitted) + (i ? '' : one));
-  return 'Within one ' + word + ', ' + list(parts) + '. The other' + (over.length === lanes.length - 1 ? ' never admits' : 's never admit') + ' more than ' + grouped(run.limit) + '.';
+  return 'Within one ' + word + ', ' + list(parts) + '. The other' + (over.length === lanes.length - 1 ? ' admits' : 's admit') + ' at most ' + grouped(run.limit) + '.';
 }
 
 let drawn = null;
