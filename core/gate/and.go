@@ -49,8 +49,7 @@ func And(l *core.Limiter, key keyfunc.Func, opts ...Option) Option {
 }
 
 // An ask holds a limiter of a gate and the functions that find its key, cost and plan. cost is nil
-// unless the limiter has a Cost of its own,
-// and body unless it has a CostOfBody.
+// unless the limiter has a Cost of its own, and body unless it has a CostOfBody.
 type ask struct {
 	limiter *core.Limiter
 	key     keyfunc.Func

@@ -43,8 +43,8 @@ import (
 // Store cannot decide, the body is not read, and a client that sends Expect: 100-continue does not send it. The
 // gate finds this out by asking the Store about all keys, without a charge, in one call before that of the
 // decision. It makes no such call for a request without a body. The Retry-After of a denial before the body is
-// read is the time until one unit is admitted: a client with a larger cost may be denied again. A key function that reads the body does so in its
-// turn: put it after the keys that need none (see [And]).
+// read is the time until one unit is admitted: a client with a larger cost may be denied again. A key function
+// that reads the body does so in its turn: put it after the keys that need none (see [And]).
 //
 // A client can send its body slowly. Set the timeouts of the [http.Server], and to bound the number of bodies
 // that are read at the same time, put a gate with a [core.InFlight] around this one. CostOfBody panics if f is

@@ -86,9 +86,9 @@ func (s *exhaustedKeys) hash(l *core.Limiter, key string) uint64 {
 }
 
 // addFrom adds the denied keys of known, the asks of a gate whose asks are asks, and all as in decide. A nil set
-// stays empty. After a request without a key it also adds keys whose remaining capacity is below the cost. It does not add such keys after
-// an admitted request: with a limit of one per second, every request would add its key, and the
-// next request would take two calls of the Store.
+// stays empty. After a request without a key it also adds keys whose remaining capacity is below the cost. It does
+// not add such keys after an admitted request: with a limit of one per second, every request would add its key,
+// and the next request would take two calls of the Store.
 func (s *exhaustedKeys) addFrom(asks []ask, all *core.Limiter, known []core.Ask, d *core.Decision, withoutKey bool) {
 	if s == nil || d.Allowed && !withoutKey {
 		return

@@ -82,8 +82,9 @@ func SettleFor(ctx context.Context, l *core.Limiter, cost int) error {
 func Refund(ctx context.Context) error { return Settle(ctx, 0) }
 
 // Key returns the key for which the innermost gate, or a later Check of the handler, has charged l, or another
-// view of the same limiter. It returns false if no gate has charged l for the request, as for a [core.Unlimited] caller, or if that
-// gate has charged it for several keys. ctx is as for [FromContext]. A key is personal data: do not log it.
+// view of the same limiter. It returns false if no gate has charged l for the request, as for a [core.Unlimited]
+// caller, or if that gate has charged it for several keys. ctx is as for [FromContext]. A key is personal data: do
+// not log it.
 func Key(ctx context.Context, l *core.Limiter) (key string, ok bool) {
 	key, n := chargedKey(ctx, l)
 	return key, n == 1
