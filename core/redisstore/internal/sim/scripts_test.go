@@ -181,7 +181,7 @@ func (s *server) decode(v verb, keys, args []string) (charges []*charge, err err
 		if c.Op == driver.Undo || c.Op == driver.Renew {
 			if c.Receipt.At = integer(rest[0]); library == "in_flight" {
 				c.number = c.Receipt.At
-				c.Receipt.At = s.w.numbers[place{key, c.number}]
+				c.Receipt.At = s.w.placeOf(key, c.number)
 				rest = rest[1:]
 			} else {
 				c.Receipt.Used = driver.Span{Micros: integer(rest[1]), Frac: integer(rest[2])}
@@ -219,12 +219,6 @@ func (s *server) save(c *charge, state driver.State) {
 
 const noMemory = "OOM command not allowed when used memory > 'maxmemory'."
 
-// A place is identified by its key and the number that its client has chosen.
-type place struct {
-	key    string
-	number int64
-}
-
 // take decides as take.lua does. number is that of the places that it takes.
 func (s *server) take(reply []any, charges []*charge, now, number int64) []any {
 	admitted := true
@@ -248,7 +242,7 @@ func (s *server) take(reply []any, charges []*charge, now, number int64) []any {
 		reply = c.report(reply, &readings[i], admitted && c.Op == driver.Spend && c.Fits(&readings[i]))
 		s.commit(c, &readings[i], now, admitted)
 		if c.Op == driver.Spend && c.Rule.Algorithm == driver.InFlight && c.Receipt.At != 0 {
-			s.w.numbers[place{c.key, number}] = c.Receipt.At
+			s.w.takes(c.key, c.Receipt.At, number)
 		}
 	}
 	if !admitted {
@@ -320,7 +314,6 @@ func (s *server) adjust(reply []any, charges []*charge, now int64) []any {
 		}
 		freed := before - inUse(c, &r)
 		if c.Op == driver.Undo && freed > 0 {
-			delete(s.w.numbers, place{c.key, c.number})
 			s.spends[spendName(tagOf(c.key), c.Rule.StateName)] -= c.Cost
 		}
 		if c.Op == driver.Undo && s.undone != nil {

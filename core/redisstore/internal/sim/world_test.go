@@ -12,7 +12,7 @@ type world struct {
 	seed    uint64
 	begin   time.Time
 	servers []*server
-	numbers map[place]int64 // of the places in the states of package driver, by those that clients have chosen
+	places  map[string]map[int64]int64 // the numbers that clients have chosen, by the key and the number in the state of package driver
 	rules   *catalog
 	verbose bool
 
@@ -41,7 +41,7 @@ func (v *violation) String() string {
 }
 
 func newWorld(seed uint64) *world {
-	return &world{seed: seed, begin: time.Now(), rules: newCatalog(), numbers: map[place]int64{}}
+	return &world{seed: seed, begin: time.Now(), rules: newCatalog(), places: map[string]map[int64]int64{}}
 }
 
 func mix(x, y uint64) uint64 {
@@ -141,4 +141,27 @@ func (w *world) lossesWithin(d time.Duration) (n int) {
 		}
 	}
 	return n
+}
+
+// takes notes that a client has taken the place at of a key, and has chosen number. A place that had the number at
+// before has ended.
+func (w *world) takes(key string, at, number int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.places[key] == nil {
+		w.places[key] = map[int64]int64{}
+	}
+	w.places[key][at] = number
+}
+
+// placeOf returns the number in the state of package driver of the place for which a client has chosen number, or 0.
+func (w *world) placeOf(key string, number int64) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for at, chosen := range w.places[key] {
+		if chosen == number {
+			return at
+		}
+	}
+	return 0
 }
