@@ -347,8 +347,11 @@ func (e *event) conclude(d *Decision, reserved bool) {
 			ends := e.ends(l)
 			v = &driver.Verdict{RetryAfter: ends, ResetAfter: ends, Window: ends}
 		default:
-			if v = &charges[l.charge].Verdict; v.Rule != nil && v.Rule != rule.d.compiled {
+			switch v = &charges[l.charge].Verdict; {
+			case v.Rule != nil && v.Rule != rule.d.compiled:
 				rule = rule.ruleOf(v.Rule)
+			case !v.Allowed && rule.isPause():
+				rule = rule.closed()
 			}
 		}
 		switch {

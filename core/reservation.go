@@ -253,7 +253,8 @@ func (r *Reservation) settleAsks(ctx context.Context, cost int, ends bool, is fu
 			}
 		}
 		switch {
-		case !found, c.Rule.Shadow && !c.Verdict.Allowed && before == 0, c.Rule.Algorithm == driver.InFlight && !ends:
+		case !found, c.Rule.Shadow && !c.Verdict.Allowed && before == 0, c.Rule.Algorithm == driver.InFlight && !ends,
+			c.Rule.Algorithm == driver.Pause:
 			return before
 		}
 		return sum

@@ -45,6 +45,9 @@ func newRuleSet(rules []Rule) (*ruleSet, error) {
 			if other.Name() == r.Name() {
 				return nil, d.spec.invalid("name", "is given to two rules of one limiter")
 			}
+			if r.isPause() && other.isPause() {
+				return nil, d.spec.invalid("algorithm", "is that of a second pause in one limiter")
+			}
 		}
 		if err := d.checkPlans(); err != nil {
 			return nil, err

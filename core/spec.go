@@ -19,7 +19,7 @@ import (
 //	core.TokenBucket("api", core.PerMinute(100)).Soft(10)
 //	core.NewRule(core.Spec{Name: "api", Algorithm: core.AlgorithmTokenBucket, Limit: core.PerMinute(100), Soft: 10})
 //
-// Name, Algorithm and Limit are required. All other fields may be zero: the rule then does not have the
+// Name, Algorithm and Limit are required, except that a [Pause] has no Limit. All other fields may be zero: the rule then does not have the
 // property, or has the default that the field names. [New] returns an error for a field that is invalid, or
 // that has no meaning for the algorithm.
 type Spec struct {
@@ -151,8 +151,8 @@ type Plan struct {
 }
 
 // An Algorithm defines how a rule counts events: see the function of the same name, such as [TokenBucket].
-// Its String is "token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window", "in_flight"
-// or "quota". The zero Algorithm is invalid.
+// Its String is "token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window", "in_flight",
+// "quota" or "pause". The zero Algorithm is invalid.
 type Algorithm = driver.Algorithm
 
 // The algorithms.
@@ -164,6 +164,7 @@ const (
 	AlgorithmSlidingWindow = driver.SlidingWindow
 	AlgorithmInFlight      = driver.InFlight
 	AlgorithmQuota         = driver.Quota
+	AlgorithmPause         = driver.Pause
 )
 
 const (
@@ -178,6 +179,10 @@ func (s *Spec) complete() {
 		s.SubWindows = cmp.Or(s.SubWindows, defaultSubWindows)
 	case driver.InFlight:
 		s.Hold = cmp.Or(s.Hold, defaultHold)
+	case driver.Pause:
+		if s.Limit == (Limit{}) {
+			s.Limit = Unlimited
+		}
 	}
 }
 
@@ -236,6 +241,8 @@ func (s *Spec) isElastic() bool { return s.Spare != nil || s.UpTo != 0 }
 func (s *Spec) checkElastic() error {
 	switch {
 	case !s.isElastic():
+	case s.Algorithm == driver.Pause:
+		return s.invalid("elastic", "has no meaning for a pause")
 	case s.Spare == nil:
 		return s.invalid("elastic", "has no signal: the function is nil")
 	case s.Algorithm == driver.InFlight && !(s.UpTo > 0 && s.UpTo <= 1): // NaN is neither
@@ -256,6 +263,9 @@ func (s *Spec) definition(p *Plan) (d driver.Definition) {
 	d.Events, d.Per, d.Calendar, d.Burst, d.Always = l.Events, l.Per, l.Calendar, l.Burst, l.always
 	d.FromFirst, d.SubWindows, d.Hold, d.Soft, d.Headroom = s.FromFirst, s.SubWindows, s.Hold, s.Soft, p.Headroom
 	d.Shadow, d.UpTo, d.Text = s.Shadow, s.UpTo, ""
+	if s.Algorithm == driver.Pause && *l == Unlimited {
+		d.Always = 0
+	}
 	return d
 }
 
@@ -266,7 +276,10 @@ func limitOf(d *driver.Definition) Limit {
 // text describes s with the limit of p for logs.
 func (s *Spec) text(p *Plan) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %q %s", s.Algorithm, s.Name, p.Limit)
+	fmt.Fprintf(&b, "%s %q", s.Algorithm, s.Name)
+	if s.Algorithm != driver.Pause || p.Limit != Unlimited {
+		b.WriteString(" " + p.Limit.String())
+	}
 	if s.FromFirst {
 		b.WriteString(" from the first event")
 	}

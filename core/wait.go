@@ -149,9 +149,12 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (*R
 		}
 		l.waiters.SetCost(w, n)
 		wait := d.RetryAfter
-		if d.estimated() {
+		switch {
+		case d.estimated():
 			wait = poll/2 + rand.N(poll/2)
 			poll = min(2*poll, maxPoll)
+		case d.paused(): // another process may end the pause
+			wait = min(wait, maxPoll)
 		}
 		if err := sleep(ctx, wait, replaced, w.Freed); err != nil {
 			return nil, err
@@ -160,7 +163,7 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (*R
 }
 
 // A caller of Acquire asks for a place again after minPoll to maxPoll, because other processes do not tell
-// that one is free.
+// that one is free. A caller that waits for the end of a pause asks again after maxPoll.
 const (
 	minPoll = 100 * time.Millisecond // of which half is random
 	maxPoll = time.Second

@@ -85,7 +85,7 @@ func (d *denial) covers(rule *driver.Compiled, cost, maxDelay int64) bool {
 		return false
 	}
 	a := rule.Algorithm
-	return cost == d.cost || a.IsBucket() || a == driver.FixedWindow || a == driver.Quota || d.verdict.RetryAfter == driver.Never
+	return cost == d.cost || a.IsBucket() || a == driver.FixedWindow || a == driver.Quota || a == driver.Pause || d.verdict.RetryAfter == driver.Never
 }
 
 // verdictAt returns the Verdict at now for c, which d covers. The times in the Verdict are too long

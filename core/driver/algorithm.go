@@ -14,6 +14,7 @@ const (
 	SlidingWindow
 	InFlight
 	Quota
+	Pause
 )
 
 var algorithmNames = [...]string{
@@ -25,10 +26,11 @@ var algorithmNames = [...]string{
 	SlidingWindow: "sliding_window",
 	InFlight:      "in_flight",
 	Quota:         "quota",
+	Pause:         "pause",
 }
 
 // String returns "token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window",
-// "in_flight", "quota", or "none" for an invalid Algorithm.
+// "in_flight", "quota", "pause", or "none" for an invalid Algorithm.
 func (a Algorithm) String() string {
 	if int(a) < len(algorithmNames) {
 		return algorithmNames[a]
@@ -37,14 +39,14 @@ func (a Algorithm) String() string {
 }
 
 // IsBucket reports whether the algorithm has a bucket, which refills or drains at a rate. The other
-// algorithms count events in a window, or at the same time.
+// algorithms count events in a window, or at the same time, or count none.
 func (a Algorithm) IsBucket() bool { return a == TokenBucket || a == LeakyBucket }
 
 // unknown returns the text of the panic in a switch that has no case for the algorithm.
 func (a Algorithm) unknown() string { return fmt.Sprintf("weir: no algorithm has the number %d", a) }
 
-// An engine applies one algorithm with its constants: a *bucket, *window, *log, *places or *quota. Spans
-// are in microseconds. A returned State may share memory with s, which must not be used again.
+// An engine applies one algorithm with its constants: a *bucket, *window, *log, *places, *quota or
+// pause. Spans are in microseconds. A returned State may share memory with s, which must not be used again.
 //
 // The methods that every decision calls are not in the interface, because an interface call would
 // copy or allocate the Reading, which takes a sixth of the time of a decision. The functions below
@@ -74,6 +76,8 @@ func (c *Compiled) read(r *Reading, s State, now, cost int64) {
 		e.read(r, s, now)
 	case *quota:
 		e.read(r, s, now)
+	case pause:
+		e.read(r, s, now)
 	default:
 		panic(c.Algorithm.unknown())
 	}
@@ -93,6 +97,8 @@ func (c *Compiled) fits(r *Reading, cost, maxDelay int64) bool {
 		return e.fits(r)
 	case *quota:
 		return e.fits(r, cost)
+	case pause:
+		return e.fits(r)
 	}
 	panic(c.Algorithm.unknown())
 }
@@ -110,6 +116,8 @@ func (c *Compiled) spend(s State, r *Reading, now, cost int64) State {
 		return e.spend(s, r, now)
 	case *quota:
 		return e.spend(r, now, cost)
+	case pause:
+		return s
 	}
 	panic(c.Algorithm.unknown())
 }
@@ -133,6 +141,8 @@ func (c *Compiled) verdict(v *Verdict, r *Reading, cost, maxDelay int64, spent b
 		e.verdict(v, r, spent)
 	case *quota:
 		e.verdict(v, r, cost, spent)
+	case pause:
+		e.verdict(v, r)
 	default:
 		panic(c.Algorithm.unknown())
 	}
@@ -163,6 +173,8 @@ func newEngine(d *Definition, extra int64) engine {
 		return &places{capacity, extra, d.Hold.Microseconds(), false}
 	case Quota:
 		return &quota{window{capacity, extra, d.Calendar.longest()}, Periods{}}
+	case Pause:
+		return pause{}
 	}
 	panic(d.Algorithm.unknown())
 }

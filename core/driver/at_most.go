@@ -41,6 +41,11 @@ func (c *Compiled) room(r *Reading) int64 {
 		return max(0, e.events-r.Count)
 	case *quota:
 		return max(0, e.events-r.Count)
+	case pause:
+		if e.fits(r) {
+			return Never
+		}
+		return 0
 	}
 	panic(c.Algorithm.unknown())
 }

@@ -16,10 +16,11 @@ const (
 	// Reset forgets the State. The Verdict is that of an unused key, except for Found.
 	Reset
 	// Credit frees Cost, or all if less is in use. Sliding algorithms forget the newest events, but
-	// only events at the newest 1000 times in the log. Older events stay.
+	// only events at the newest 1000 times in the log. Older events stay. A pause does not change.
 	Credit
 	// Debit takes Cost whether it fits or not. A bucket goes into debt if necessary, and repays the
-	// debt at its rate. Windows and logs count the cost until it expires.
+	// debt at its rate. Windows and logs count the cost until it expires. A pause lasts for MaxDelay from now, or
+	// until its present end if that is later.
 	Debit
 	// Undo frees up to Cost units that still count, of the Spend or Debit that wrote the Receipt. If
 	// a sliding log has events at 1000 or more later times, it frees nothing. It frees the place of an
@@ -43,9 +44,10 @@ type Charge struct {
 	Cost   int // at least 1; ignored by Reset; 1 for an in-flight rule
 
 	// If a leaky bucket would delay a Spend or Peek for longer than MaxDelay, the charge is denied.
-	// MaxDelay is rounded down to microseconds. Zero means no bound.
+	// MaxDelay is rounded down to microseconds. Zero means no bound. For the Debit of a pause, it is the
+	// length of the pause, up to 366 days: Cost is an int, which may have 32 bits.
 	MaxDelay time.Duration
-	// A Spend or Debit that takes something sets Receipt, which must be zero before. An Undo and a Renew
+	// A Spend or Debit that takes something sets Receipt, which must be zero before (a pause takes nothing). An Undo and a Renew
 	// read it.
 	Receipt Receipt
 
@@ -113,7 +115,7 @@ func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State,
 	default:
 		return s, false
 	}
-	if c.Op == Peek {
+	if c.Op == Peek || c.Rule.Algorithm == Pause {
 		return s, false
 	}
 	c.Receipt = c.Rule.Receipt(r, now)
@@ -136,6 +138,9 @@ func (c *Charge) Decide(s State, now int64) (_ State, changed bool) {
 // now. Apply returns the new State, which may be s. If it cannot be stored, see Commit.
 func (c *Charge) Apply(s State, r *Reading, now int64) State {
 	e, cost := c.Rule.engine, int64(c.Cost)
+	if c.Rule.Algorithm == Pause {
+		cost = c.MaxDelay.Microseconds()
+	}
 	switch c.Op {
 	case Reset:
 		c.answerAt(State{}, now)

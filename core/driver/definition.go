@@ -16,8 +16,8 @@ type Definition struct {
 	Algorithm Algorithm
 	Plan      string // the plan of the callers that have this limit; empty for callers without a plan
 
-	Events   int           // the number of events per period, 1 to 2^48-1; InFlight: at the same time, up to 1000
-	Per      time.Duration // the period: whole microseconds, up to 100 years; InFlight and Quota: zero
+	Events   int           // the number of events per period, 1 to 2^48-1; InFlight: at the same time, up to 1000; Pause: zero
+	Per      time.Duration // the period: whole microseconds, up to 100 years; InFlight, Quota and Pause: zero
 	Calendar Calendar      // Quota: the unit of the period; other algorithms: zero
 	Burst    int           // the capacity of a bucket; zero means Events; for windows and logs, zero or Events
 
@@ -88,6 +88,8 @@ func (d Definition) Check() error {
 		d.Always, d.Events = 0, 1
 		switch d.Algorithm {
 		case InFlight:
+		case Pause:
+			d.Events = 0
 		case Quota:
 			d.Calendar = Day
 		default:
@@ -171,6 +173,9 @@ func (d *Definition) fault() *RuleError {
 // divide returns the compiled rule with one n-th of the limit of d, as described in
 // [github.com/weir-go/weir/core.Rule.Divide], or nil if d cannot be divided.
 func (d Definition) divide(n int) *Compiled {
+	if d.Algorithm == Pause {
+		return nil
+	}
 	least := d
 	least.Text, least.Events, least.Burst, least.Like = "", max(1, d.Events/n), 0, nil
 	exact := least
@@ -231,7 +236,7 @@ func (d *Definition) left() int64 {
 
 // check returns an error if a field of d other than Algorithm is invalid.
 func (d *Definition) check() *RuleError {
-	switch n := d.SubWindows; {
+	switch n, counts := d.SubWindows, d.Algorithm != Pause; {
 	case d.Name == "":
 		return d.invalid("name", "is empty")
 	case len(d.Name) > maxName:
@@ -242,9 +247,15 @@ func (d *Definition) check() *RuleError {
 		return d.invalid("plan", fmt.Sprintf("%q is not a name of at most %d characters of printable ASCII", d.Plan, maxName))
 	case d.Always != 0:
 		return d.invalid("limit", "has no number of events")
-	case d.Events == 0 && d.Per == 0 && d.Burst == 0 && d.Calendar == 0:
+	case !counts && d.Plan != "":
+		return d.invalid("plan", "has no meaning for a pause")
+	case !counts && (d.Events != 0 || d.Per != 0 || d.Burst != 0 || d.Calendar != 0):
+		return d.invalid("limit", "has no meaning for a pause: leave it zero")
+	case !counts && d.Soft != 0:
+		return d.invalid("soft", "has no meaning for a pause")
+	case counts && d.Events == 0 && d.Per == 0 && d.Burst == 0 && d.Calendar == 0:
 		return d.invalid("limit", "is zero")
-	case d.Events <= 0:
+	case counts && d.Events <= 0:
 		return d.invalid("events", fmt.Sprintf("is %d, not positive", d.Events))
 	case d.Algorithm == InFlight && (d.Per != 0 || d.Calendar != 0):
 		return d.invalid("per", "has no meaning for events at the same time: leave it zero")
@@ -256,7 +267,7 @@ func (d *Definition) check() *RuleError {
 		return d.invalid("per", "is no period of the calendar: use a limit per day, week or month")
 	case d.Algorithm != Quota && d.Calendar != 0:
 		return d.invalid("per", "is a period of the calendar, which only a quota has: use a fixed span, such as 24h, 7d or 30d")
-	case d.Algorithm != InFlight && d.Algorithm != Quota && d.Per <= 0:
+	case counts && d.Algorithm != InFlight && d.Algorithm != Quota && d.Per <= 0:
 		return d.invalid("per", fmt.Sprintf("is %v, not positive", d.Per))
 	case d.Per%time.Microsecond != 0:
 		return d.invalid("per", "is not a whole number of microseconds")

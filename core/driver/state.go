@@ -10,9 +10,9 @@ package driver
 // used. A State that was decoded from bytes shares no memory.
 type State struct {
 	// For a store that packs the States of buckets and fixed windows. Other stores use MarshalBinary.
-	Time   int64 // bucket: the time at which it will be full; fixed window: its start; quota: the end of its period
+	Time   int64 // bucket: the time at which it will be full; fixed window: its start; quota and pause: the end of its period
 	Amount int64 // bucket: a fraction of a microsecond, times Denominator, to add to Time; fixed window and quota: their events
-	Debt   int64 // bucket in debt: the time at which the debt was written; quota: the start of its period; else 0
+	Debt   int64 // bucket in debt and pause: the time at which it was written; quota: the start of its period; else 0
 
 	log *[]run // log or places: see history and places
 }
@@ -41,7 +41,7 @@ func (s State) Coarsen() State {
 // A Reading describes a [State] at a given time, before a charge with a given cost. A [Verdict]
 // follows from it. Spans are in microseconds. For an unused key, only Left and Phase are set.
 type Reading struct {
-	Used Span // bucket: the part that is in use, more than the capacity if it is in debt
+	Used Span // bucket: the part that is in use, more than the capacity if it is in debt; pause: until its end
 
 	Count int64 // window or log: the events that count; in flight: the places that are taken
 	Left  int64 // FixedWindow and Quota: until the window or period ends, at least 1
@@ -60,10 +60,14 @@ type Reading struct {
 // inUse reports whether anything is used.
 func (r *Reading) inUse() bool { return r.Count > 0 || r.Used != Span{} }
 
-// Receipt returns the receipt of a Spend or Debit of c at now, given the Reading before the charge.
+// Receipt returns the receipt of a Spend or Debit of c at now, given the Reading before the charge. It is zero for a
+// Pause, which has nothing to undo.
 func (c *Compiled) Receipt(r *Reading, now int64) Receipt {
-	if c.Algorithm == InFlight {
+	switch c.Algorithm {
+	case InFlight:
 		now += r.Phase
+	case Pause:
+		return Receipt{}
 	}
 	return Receipt{At: now, Used: r.Used}
 }

@@ -12,8 +12,8 @@ import (
 
 var errAway = fmt.Errorf("%w: the primary is away, and its charges cannot be refunded or renewed", driver.ErrUnavailable)
 
-// Adjust implements [driver.Store]. An Undo or a Renew goes to the store that has the charge, a Reset to
-// both stores, and every other charge to the store that decides now. See the package comment.
+// Adjust implements [driver.Store]. An Undo or a Renew goes to the store that has the charge, a Reset and a Debit of
+// a pause to both stores, and every other charge to the store that decides now. See the package comment.
 func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 	toPrimary := s.breaker.admits(s.now())
 	if toPrimary && onlyPrimary(charges) {
@@ -21,15 +21,15 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 		return err
 	}
 	away := s.breaker.State() == open
-	var primary, backup, resets part
+	var primary, backup, both part
 	for i, c := range charges {
 		switch {
 		case readsReceipt(&c) && c.Receipt.Origin&1 == byBackup:
 			backup.add(i, withoutOrigin(c))
 		case readsReceipt(&c):
 			primary.add(i, withoutOrigin(c))
-		case c.Op == driver.Reset:
-			resets.add(i, c)
+		case belongsToBoth(&c):
+			both.add(i, c)
 			if !away {
 				primary.add(i, c)
 			}
@@ -53,18 +53,18 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 		backup.copyTo(charges)
 	}
 	switch {
-	case len(resets.charges) == 0:
+	case len(both.charges) == 0:
 	case done:
-		// The primary is reset, and decides now or soon, so a failure of the backup is ignored.
-		if s.backup.do(ctx, driver.Store.Adjust, resets.charges) == nil {
-			for i, place := range resets.places {
+		// The primary has them, and decides now or soon, so a failure of the backup is ignored.
+		if s.backup.do(ctx, driver.Store.Adjust, both.charges) == nil {
+			for i, place := range both.places {
 				v := &charges[place].Verdict
-				v.Found = v.Found || resets.charges[i].Verdict.Found
+				v.Found = v.Found || both.charges[i].Verdict.Found
 			}
 		}
 	default:
-		err = cmp.Or(err, s.callBackup(ctx, driver.Store.Adjust, resets.charges))
-		resets.copyTo(charges)
+		err = cmp.Or(err, s.callBackup(ctx, driver.Store.Adjust, both.charges))
+		both.copyTo(charges)
 	}
 	return err
 }
@@ -72,8 +72,14 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 // onlyPrimary reports whether all charges go only to the primary while the primary decides.
 func onlyPrimary(charges []driver.Charge) bool {
 	return !slices.ContainsFunc(charges, func(c driver.Charge) bool {
-		return c.Op == driver.Reset || readsReceipt(&c) && c.Receipt.Origin != 0
+		return belongsToBoth(&c) || readsReceipt(&c) && c.Receipt.Origin != 0
 	})
+}
+
+// belongsToBoth reports whether c goes to both stores: a Reset, or the Debit of a pause, which also holds while the
+// other store decides.
+func belongsToBoth(c *driver.Charge) bool {
+	return c.Op == driver.Reset || c.Op == driver.Debit && c.Rule.Algorithm == driver.Pause
 }
 
 // readsReceipt reports whether c belongs to the store that wrote its receipt.
@@ -107,7 +113,9 @@ func (s *Store) adjustPrimary(ctx context.Context, charges []driver.Charge, away
 		}
 		switch charges[i].Op {
 		case driver.Debit:
-			debits.add(i, charges[i])
+			if !belongsToBoth(&charges[i]) { // Adjust passes it to the backup
+				debits.add(i, charges[i])
+			}
 		case driver.Credit, driver.Undo:
 			kept, lost = true, true
 		case driver.Renew:

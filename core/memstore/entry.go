@@ -7,7 +7,7 @@ import (
 )
 
 // An entry holds a State that does not fit a [bucket], and the rule that used it last. The State is
-// a debt, a fixed window, a quota, a sliding log, a sliding window, or the places of an in-flight rule.
+// a debt, a fixed window, a quota, a sliding log, a sliding window, the places of an in-flight rule, or a pause.
 type entry struct {
 	state driver.State
 	rule  *driver.Compiled
@@ -33,12 +33,12 @@ func (e *entry) time(now int64) int64 {
 
 // fillRatio returns exhausted for a debt, because its eviction would admit the key again, and for a
 // log of three or more events. If logs were evicted while they grow, none would reach its limit in
-// a store that is too small for its users. It returns exhausted for places, which are in use.
+// a store that is too small for its users. It returns exhausted for places, which are in use, and for a pause.
 func (e *entry) fillRatio(now int64) uint64 {
 	if e.idle(now) {
 		return 0
 	}
-	if e.rule.Algorithm.IsBucket() || e.rule.Algorithm == driver.InFlight {
+	if a := e.rule.Algorithm; a.IsBucket() || a == driver.InFlight || a == driver.Pause {
 		return exhausted
 	}
 	count := (&driver.Charge{Rule: e.rule, Cost: 1}).Read(e.state, e.time(now)).Count

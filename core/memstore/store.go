@@ -13,7 +13,7 @@
 //
 //	token bucket, leaky bucket   28 to 36 bytes
 //	the same in debt             55 to 72 bytes
-//	fixed window, quota          55 to 72 bytes
+//	fixed window, quota, pause   55 to 72 bytes
 //	sliding log                  79 to 96 bytes, and 16 to 32 for each event in its window
 //	sliding window               79 to 96 bytes, and 16 to 32 for each sub-window in use
 //	in flight                    79 to 96 bytes, and 16 to 32 for each place, while a place is taken

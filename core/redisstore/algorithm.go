@@ -59,6 +59,7 @@ var algorithms = [...]algorithm{
 	driver.SlidingLog:    {library: slidingLog, version: "l4", readings: 4, light: 7 * time.Microsecond, heavy: 30 * time.Microsecond, arguments: slidingLogArguments, read: readSlidingLog},
 	driver.InFlight:      {library: inFlight, version: "i1", readings: 4, light: 6 * time.Microsecond, heavy: 12 * time.Microsecond, arguments: inFlightArguments, read: readInFlight},
 	driver.Quota:         {library: quota, version: "d1", readings: 3, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: quotaArguments, read: readQuota},
+	driver.Pause:         {library: pause, version: "p1", readings: 1, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: pauseArguments, read: readBucket},
 }
 
 // fromFirst encodes a fixed window from the first event, which is a quota without periods in Lua.
@@ -180,6 +181,9 @@ func readQuota(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) 
 	r := driver.Reading{Count: n[0], Left: n[1], Phase: n[2]}
 	return r, r.Count <= maxCount && 1 <= r.Left && r.Left <= k.Period && 1 <= r.Phase && r.Phase <= k.Period
 }
+
+// pauseArguments returns the length that a debit sets. The Reading is that of a bucket without fractions.
+func pauseArguments(_ *driver.Compiled, length int64) []any { return []any{integer(length)} }
 
 // smallIntegers are boxed once.
 var smallIntegers = [...]any{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16"}

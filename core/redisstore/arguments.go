@@ -24,10 +24,12 @@ func opArgument(c *driver.Charge) any {
 
 // costArgument returns the cost for a script, within the range of integers that a double represents
 // exactly. Spends and Peeks of all costs above the capacity are denied alike. With AtMost, it is the unit
-// of which scripts take several.
+// of which scripts take several. For the debit of a pause, it is the length.
 func costArgument(c *driver.Charge) int64 {
 	switch {
-	case c.AtMost:
+	case c.Rule.Algorithm == driver.Pause && c.Op == driver.Debit:
+		return c.MaxDelay.Microseconds()
+	case c.AtMost, c.Rule.Algorithm == driver.Pause:
 		return 1
 	case c.Op.Asks():
 		return min(int64(c.Cost), c.Rule.Constants.Capacity+1)

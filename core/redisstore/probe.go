@@ -14,7 +14,7 @@ var errProbeDenied = errors.New("the probe was denied, as after a million probes
 
 // Probe implements [driver.Prober]. For each charge, it spends one event on a separate key in the
 // same hash slot, with the algorithm of the charge, or that of a log for an in-flight rule and of a fixed
-// window for a quota. The key expires within 2 s. The probe fails if the server rejects writes, because it
+// window for a quota or pause. The key expires within 2 s. The probe fails if the server rejects writes, because it
 // is a replica, has no free memory or has an ACL that forbids the write. Probe returns within [Timeout]. It
 // returns the errors of Take, but [Stats] does not count them.
 func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
@@ -47,7 +47,7 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 }
 
 // probeRule returns the rule of probes for r. An in-flight rule has too few places for the probes of many
-// processes, and a quota has no short period. A log and a fixed window need the same permissions. The TTL
+// processes, and a quota or pause has no short period. A log and a fixed window need the same permissions. The TTL
 // of the states of a probe is the window of half a second plus one sub-window, so at most about a second.
 func probeRule(r *driver.Compiled) (*driver.Compiled, error) {
 	d := r.Definition
@@ -55,7 +55,7 @@ func probeRule(r *driver.Compiled) (*driver.Compiled, error) {
 	switch d.Algorithm {
 	case driver.InFlight:
 		d.Algorithm, d.Hold = driver.SlidingLog, 0
-	case driver.Quota:
+	case driver.Quota, driver.Pause:
 		d.Algorithm = driver.FixedWindow
 	}
 	d.Events, d.Burst, d.Per, d.Calendar, d.SubWindows, d.Shadow = 1_000_000, 0, time.Second/2, 0, min(d.SubWindows, 1), false

@@ -42,6 +42,7 @@ var libraries = [...]any{ // strings, boxed once
 	slidingLog:    "sliding_log",
 	inFlight:      "in_flight",
 	quota:         "quota",
+	pause:         "pause",
 }
 
 // A library is an index into the array libraries.
@@ -54,6 +55,7 @@ const (
 	slidingLog
 	inFlight
 	quota
+	pause
 )
 
 // A scriptCache contains the scripts of a verb.

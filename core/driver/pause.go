@@ -1,0 +1,54 @@
+package driver
+
+import (
+	"math"
+	"time"
+)
+
+// maxPause is the longest pause, in microseconds: 366 days.
+const maxPause = 366 * 24 * int64(time.Hour/time.Microsecond)
+
+// pause denies all events of a key until an end, which a Debit sets. The State stores the end, and in Debt when it
+// was written. If the clock has stepped back since then, the rest of the pause is what it was at that time, so a
+// step makes no pause longer. Reading.Used is the time until the end.
+type pause struct{}
+
+func (pause) constants() Constants { return Constants{Capacity: Never, Denominator: 1} }
+
+func (pause) read(r *Reading, s State, now int64) {
+	if r.moved = s.Debt > now; r.moved {
+		now = s.Debt
+	}
+	r.Used.Micros = min(max(0, s.Time-now), maxPause)
+}
+
+func (pause) fits(r *Reading) bool { return r.Used.Micros == 0 }
+
+// debit pauses for n microseconds, or until the end of the present pause if that is later.
+func (p pause) debit(_ State, r Reading, now, n int64) State {
+	r.Used.Micros = max(r.Used.Micros, min(n, maxPause))
+	return p.rewrite(State{}, r, now)
+}
+
+// Events take nothing, so no credit or undo frees anything. Only a Reset ends a pause.
+
+func (pause) credit(s State, _ Reading, _, _ int64) State          { return s }
+func (pause) undo(s State, _ Reading, _, _ int64, _ Receipt) State { return s }
+
+func (pause) rewrite(_ State, r Reading, now int64) State {
+	if r.Used.Micros == 0 {
+		return State{}
+	}
+	return State{Time: now + r.Used.Micros, Debt: now}
+}
+
+func (pause) expiresAt(s State) int64 { return s.Time }
+
+func (p pause) verdict(v *Verdict, r *Reading) {
+	if v.Allowed = p.fits(r); v.Allowed {
+		v.Remaining = math.MaxInt
+		return
+	}
+	v.RetryAfter = duration(r.Used.Micros)
+	v.ResetAfter, v.Window = v.RetryAfter, v.RetryAfter
+}

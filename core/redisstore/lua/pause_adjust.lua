@@ -1,0 +1,14 @@
+-- pause_adjust: a pause as a charge of adjust.lua. Of two pauses, the later end holds.
+
+function algorithms.pause(key, at, op)
+  local left, _, corrupt = pause_read(key)
+  if op == 'debit' then
+    left = math.max(left, ARGV[at] + 0)
+    if left > 0 then
+      replaced = replaced + corrupt
+      pause_write(key, left)
+    end
+  end
+  reply[#reply + 1] = left
+  return op == 'undo' and at + 5 or at + 1
+end
