@@ -25,6 +25,7 @@ func TestLimiter_Allow_Allocations(t *testing.T) {
 		{[]core.Rule{core.TokenBucket("unlimited", core.Unlimited)}, 0},
 		{[]core.Rule{core.TokenBucket("headroom", core.PerHour(5)).Headroom("batch", 50)}, 0},
 		{[]core.Rule{core.Quota("quota", core.Monthly(5))}, 0},
+		{[]core.Rule{core.Pause("pause")}, 0},
 		{[]core.Rule{core.Quota("anchor", core.Monthly(5)).Anchor(func(context.Context, string) time.Time { return time.Unix(1e9, 0) })}, 2}, // the rule during the periods of the key
 		{[]core.Rule{core.TokenBucket("second", core.PerSecond(10)), core.TokenBucket("hour", core.PerHour(500))}, 1},
 	} {

@@ -1,13 +1,6 @@
 package core
 
-import (
-	"context"
-	"fmt"
-	"slices"
-	"time"
-
-	"github.com/weir-go/weir/core/driver"
-)
+import "github.com/weir-go/weir/core/driver"
 
 // Pause returns a rule that admits every event of a key until [Limiter.Pause] closes it for a time: in all
 // processes that share the Store, at their next decision. It is for a time that somebody else has named, such as
@@ -40,39 +33,6 @@ import (
 // answer from its memory for up to its MaxAge after another process has ended a pause early. Package lease asks its
 // Store for each decision of a limiter with a Pause.
 func Pause(name string) Rule { return NewRule(Spec{Name: name, Algorithm: driver.Pause}) }
-
-// maxPause is the length of the longest pause.
-const maxPause = 366 * 24 * time.Hour
-
-// Pause makes the [Pause] rule of l deny all events of key from now on, for d or until the end of a present pause,
-// whichever is later: pauses do not add up. d is rounded up to microseconds. If d is zero, the pause ends, and
-// nothing else changes: [Limiter.Reset] also forgets the events of the other rules.
-//
-// The error is an [ErrInvalidAsk] if d is negative or more than 366 days, or if l has no Pause. After an error of
-// the Store, the key may be paused.
-//
-// The function of [Limiter.Choose] is not asked. A key whose limits it has chosen to be Unlimited can be paused, but
-// is not denied.
-func (l *Limiter) Pause(ctx context.Context, key string, d time.Duration) error {
-	if d < 0 || d > maxPause {
-		return invalidAsk(fmt.Sprintf("a pause of %v, outside 0 to 366 days", d))
-	}
-	rules := l.current.Load().rules
-	i := slices.IndexFunc(rules, Rule.isPause)
-	if i < 0 {
-		return invalidAsk("the limiter has no Pause rule")
-	}
-	op := driver.Debit
-	if d == 0 {
-		op = driver.Reset
-	}
-	length := (d + time.Microsecond - 1).Truncate(time.Microsecond)
-	_, err := adjust(ctx, op, Ask{Limiter: l, Key: key, MaxDelay: length}, rules[i:i+1])
-	if d == 0 {
-		l.waiters.Wake(key)
-	}
-	return err
-}
 
 func (r Rule) isPause() bool { return r.Algorithm() == driver.Pause }
 
