@@ -38,6 +38,8 @@
 //     subscription is renewed. Use it for amounts that customers have bought, beside a rate.
 //   - [InFlight] has no period: it bounds the events that run at the same time, in all processes. Use it
 //     for exports, streams, jobs and slow requests, alone or beside a rate.
+//   - [Pause] has no limit: it admits everything until [Limiter.Pause] closes a key for a time, in all
+//     processes. Use it for the Retry-After of a service that you call, and for penalties.
 //
 // # Limits that depend on the caller, and limits that change
 //

@@ -23,7 +23,7 @@ func (g *gate) Admit(ctx context.Context, h http.Header, r *http.Request, patter
 				}
 			}()
 		}
-		e.report(ctx, g.onDecision, cmp.Or(pattern, r.Pattern), rejection)
+		e.report(ctx, g.onDecision, recordOf(next.Context()), cmp.Or(pattern, r.Pattern), rejection)
 		reported = true
 	}
 	return next, served, rejection

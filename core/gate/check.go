@@ -56,7 +56,7 @@ func (functions) Check(name string, ctx context.Context, h http.Header, r *http.
 		rejection = rec.apply(h, r, &e)
 	}
 	if g.onDecision != nil {
-		e.report(ctx, g.onDecision, r.Pattern, rejection)
+		e.report(ctx, g.onDecision, rec, r.Pattern, rejection)
 	}
 	if rejection != nil {
 		removeBody(h)

@@ -101,6 +101,11 @@
 //
 //	err := gate.SettleFor(r.Context(), tokens, used) // in the handler
 //
+// # Pauses
+//
+// The header fields do not mention a [core.Pause] that is open. While it is closed, they have q=0 and r=0, and t and
+// Retry-After are the time to its end.
+//
 // # Requests at the same time
 //
 // A [core.InFlight] limits the requests of a key that run at the same time. An admitted request takes a

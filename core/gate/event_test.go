@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -195,5 +197,45 @@ func TestOutcome_String(t *testing.T) {
 	}
 	if len(seen) != 9 || gate.Outcome(9).String() != "gate.Outcome(9)" {
 		t.Errorf("got %v and %v", seen, gate.Outcome(9))
+	}
+}
+
+// In the function of OnDecision, Key returns the key of each limiter, admitted or denied, and FromContext the decision.
+func TestOnDecision_Key(t *testing.T) {
+	type value struct{}
+	user := func(ctx context.Context, _ *http.Request) (string, error) { return ctx.Value(value{}).(string), nil }
+	one, two := testkit.Limiter(t, memstore.New(), core.SlidingLog("one", core.PerHour(1))), testkit.Limiter(t, memstore.New(), core.SlidingLog("two", core.PerHour(5)))
+	for name, c := range map[string]struct {
+		opts []gate.Option
+		want string
+	}{
+		"admitted, then denied": {nil, "admitted ann true, denied ann true"},
+		"skipped":               {[]gate.Option{gate.Skip(func(context.Context, *http.Request) bool { return true })}, "skipped  false, skipped  false"},
+		"undecided":             {[]gate.Option{gate.Cost(func(context.Context, *http.Request) int { return -1 }), gate.OnError(func(*http.Request, error, int) int { return 0 })}, "let_through  false, let_through  false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			note := func(ctx context.Context, e gate.Event) {
+				key, ok := gate.Key(ctx, one)
+				if _, other := gate.Key(ctx, two); other || ctx.Value(value{}) != "ann" {
+					t.Error("the key of another limiter, or another context")
+				}
+				if d, decided := gate.FromContext(ctx); decided != ok || d.String() != e.Decision.String() {
+					t.Errorf("got the decision %v, want %v", d, e.Decision)
+				}
+				got = append(got, fmt.Sprint(e.Outcome, " ", key, " ", ok))
+			}
+			h := build(one, user, append(c.opts, gate.OnDecision(note)), func(http.ResponseWriter, *http.Request) {})
+			for range 2 {
+				r := httptest.NewRequest(http.MethodGet, "/", nil)
+				h.ServeHTTP(httptest.NewRecorder(), r.WithContext(context.WithValue(r.Context(), value{}, "ann")))
+			}
+			if all := strings.Join(got, ", "); all != c.want {
+				t.Errorf("got %s, want %s", all, c.want)
+			}
+			if _, err := one.Reset(t.Context(), "ann"); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -81,20 +81,20 @@ func SettleFor(ctx context.Context, l *core.Limiter, cost int) error {
 // 0: Refund is about the gate around the handler.
 func Refund(ctx context.Context) error { return Settle(ctx, 0) }
 
-// Key returns the key for which the innermost gate, or a later Check of the handler, has charged l, or another
-// view of the same limiter. It returns false if no gate has charged l for the request, as for a [core.Unlimited]
-// caller, or if that gate has charged it for several keys. ctx is as for [FromContext]. A key is personal data: do
-// not log it.
+// Key returns the key for which the innermost gate, or a later Check of the handler, has decided about l, or another
+// view of the same limiter. It returns false if no gate has decided about l for the request, as for a [core.Unlimited]
+// caller, or if that gate has decided for several keys. ctx is as for [FromContext], or that of [OnDecision]. A key is
+// personal data: do not log it.
 func Key(ctx context.Context, l *core.Limiter) (key string, ok bool) {
-	key, n := chargedKey(ctx, l)
+	key, n := keyOf(ctx, l, true)
 	return key, n == 1
 }
 
-// chargedKey returns the key for which the innermost gate or a later check has charged l, and the number of such keys, as
-// Key of package unexported.
-func chargedKey(ctx context.Context, l *core.Limiter) (key string, n int) {
+// keyOf returns the key for which the innermost gate or a later check has decided about l, and the number of such keys,
+// as Key of package unexported. Unless denied is set, it ignores denials.
+func keyOf(ctx context.Context, l *core.Limiter, denied bool) (key string, n int) {
 	for rec := recordFrom(ctx).innermost(); rec != nil && l != nil && n == 0; rec = rec.outer {
-		if rec.charged() {
+		if denied || rec.charged() {
 			key, n = inner.Key(&rec.reservation, l)
 		}
 	}
@@ -111,7 +111,7 @@ func chargedKey(ctx context.Context, l *core.Limiter) (key string, n int) {
 // [core.Unlimited]. Other errors are those of [core.Limiter.Reset]. As with [Settle], ctx only identifies
 // the request.
 func Reset(ctx context.Context, l *core.Limiter) error {
-	key, n := chargedKey(ctx, l)
+	key, n := keyOf(ctx, l, false)
 	switch {
 	case n < 0:
 		return nil
