@@ -3,7 +3,7 @@ package core
 import "github.com/weir-go/weir/core/driver"
 
 // Pause returns a rule that admits every event of a key until [Limiter.Pause] closes it for a time: in all
-// processes that share the Store, at their next decision. It is for a time that somebody else has named, such as
+// processes that share the Store, at their next decision. It is for a time that others have named, such as
 // the Retry-After of a service that all processes call, and for penalties. A limiter has at most one.
 //
 //	partner := core.Must(core.New(store, core.Pause("partner"), core.TokenBucket("rate", core.PerSecond(10))))

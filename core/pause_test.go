@@ -40,7 +40,7 @@ func paused(t *testing.T, l *core.Limiter, key string, d time.Duration) {
 	}
 }
 
-// Of several pauses, the one that ends last holds, and a pause of zero ends all of them.
+// The pause that ends last holds, and a pause of zero ends all of them.
 func TestPause(t *testing.T) {
 	type step struct {
 		at    time.Duration // since the beginning

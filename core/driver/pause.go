@@ -9,7 +9,7 @@ import (
 const maxPause = 366 * 24 * int64(time.Hour/time.Microsecond)
 
 // pause denies all events of a key until an end, which a Debit sets. The State stores the end, and in Debt when it
-// was written. If the clock has stepped back since then, the rest of the pause is what it was at that time, so a
+// was written. If the clock has stepped back since then, the rest of the pause is that of the time of the write, so a
 // step makes no pause longer. Reading.Used is the time until the end.
 type pause struct{}
 

@@ -134,8 +134,8 @@
 //	        reports that something was in use if either store reports it.
 //
 // The Debit of a core.Pause goes to both stores as a Reset does. The backups of other processes do not know the
-// pause, so these processes admit its events while their backups decide. Nor does a backup know that another process
-// has ended a pause early: while it decides, it denies until the end that it knows. A pause that begins while the
+// pause, so these processes admit its events while their backups decide. A backup does not know either that another
+// process has ended a pause early: while it decides, it denies until the end that it knows. A pause that begins while the
 // primary is away ends in this process when the primary is back.
 //
 // While the backup decides, a call with a charge of a fail-closed rule returns an error, after the
