@@ -9,7 +9,7 @@ func (s *Store) Describe() driver.Description {
 	return d
 }
 
-// Measures implements [driver.Measurer] with the figures of [Stats].
+// Measures returns the figures of [Stats], for package observe.
 func (s *Store) Measures() []driver.Measure {
 	n := s.Stats()
 	return []driver.Measure{

@@ -240,7 +240,7 @@ func (f *figures) Measures() []driver.Measure {
 	return []driver.Measure{{Name: "shop.calls", Help: "Calls of the store.", Unit: "{call}", Total: true, Value: float64(f.calls)}}
 }
 
-func ExampleMeasurer() {
+func ExampleMeasure() {
 	store := observe.New(&figures{slow: slow{memstore.New()}})
 	api := core.Must(core.New(store, core.SlidingLog("api", core.PerHour(100))))
 	_, _ = api.Allow(context.Background(), "alice")

@@ -53,14 +53,7 @@ func (r Result) String() string {
 	return fmt.Sprintf("driver.Result(%d)", int(r))
 }
 
-// A Measurer is a part of a Store that reports figures about itself. Stores of one kind must report
-// the same Names in the same order. To a part with a method LogTo(*slog.Logger), package observe also gives
-// its log, for changes of the state of the part.
-type Measurer interface {
-	Measures() []Measure
-}
-
-// A Measure is a figure of a store.
+// A Measure is a figure of a store, which the method Measures of the store returns: see Measurer of package observe.
 type Measure struct {
 	Name  string // for metrics, such as "weir.redis.round_trips"
 	Help  string // one sentence

@@ -14,7 +14,7 @@ func (s *Store) Describe() driver.Description {
 	}
 }
 
-// Measures implements [driver.Measurer] with the State and the figures of [Stats].
+// Measures returns the State and the figures of [Stats], for package observe.
 func (s *Store) Measures() []driver.Measure {
 	n := s.Stats()
 	return []driver.Measure{
@@ -28,7 +28,7 @@ func (s *Store) Measures() []driver.Measure {
 	}
 }
 
-// LogTo sets the log: see [driver.Measurer]. Each change that [OnChange] would report is logged at level Warn as
+// LogTo sets the log, for package observe. Each change that [OnChange] would report is logged at level Warn as
 // "weir: the store has changed", with the attributes from, to and error. It must be called before the
 // Store is used.
 func (s *Store) LogTo(log *slog.Logger) {

@@ -2,7 +2,7 @@ package memstore
 
 import "github.com/weir-go/weir/core/driver"
 
-// Measures implements [driver.Measurer] with the figures of [Stats].
+// Measures returns the figures of [Stats], for package observe.
 func (s *Store) Measures() []driver.Measure {
 	n := s.Stats()
 	return []driver.Measure{

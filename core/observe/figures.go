@@ -14,7 +14,7 @@ type numbers struct {
 	failures        atomic.Uint64 // calls that returned a core.ErrUnavailable
 }
 
-// Measures implements [driver.Measurer].
+// Measures implements [Measurer].
 func (f *figures) Measures() []driver.Measure {
 	var peeks, attempts, failures uint64
 	f.all(func(n *numbers) {

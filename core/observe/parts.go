@@ -8,6 +8,13 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
+// A Measurer is a part of a store that reports figures about itself. Stores of one kind must report
+// the same Names in the same order. To a part with a method LogTo(*slog.Logger), this package also gives
+// its log, for changes of the state of the part.
+type Measurer interface {
+	Measures() []driver.Measure
+}
+
 // parts are the parts of a store that report measures.
 type parts struct {
 	mu  sync.Mutex
@@ -16,7 +23,7 @@ type parts struct {
 
 type part struct {
 	role string
-	driver.Measurer
+	Measurer
 }
 
 // add adds p, if it reports measures, and makes it log to log, unless that is nil.
@@ -24,7 +31,7 @@ func (s *parts) add(role string, p any, log *slog.Logger) {
 	if l, ok := p.(interface{ LogTo(*slog.Logger) }); ok && log != nil {
 		l.LogTo(log)
 	}
-	if m, ok := p.(driver.Measurer); ok {
+	if m, ok := p.(Measurer); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.all = append(s.all, part{role, m})

@@ -64,7 +64,7 @@ func (s *Store) visit(role string, next driver.Store) {
 
 // Add adds p, a part of the application that is not a store behind s, such as a *rules.Set, to the
 // measures of s. Its changes are logged, too ([Logger]).
-func (s *Store) Add(p driver.Measurer) {
+func (s *Store) Add(p Measurer) {
 	argument.NotNil("observe: Add", "part", p)
 	s.parts.add("", p, s.logger)
 }

@@ -2,8 +2,7 @@ package redisstore
 
 import "github.com/weir-go/weir/core/driver"
 
-// Measures implements [driver.Measurer] with the figures of [Stats], and the number
-// of decisions that were split.
+// Measures returns the figures of [Stats], and the number of decisions that were split, for package observe.
 func (s *Store) Measures() []driver.Measure {
 	n := s.Stats()
 	return []driver.Measure{

@@ -6,7 +6,7 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// Measures implements [driver.Measurer], so that observe.Store.Add accepts a Set. The figures of
+// Measures returns figures, so that observe.Store.Add accepts a Set. Those of
 // overrides are there if the Set has a [RedisSource].
 func (s *Set) Measures() []driver.Measure {
 	all := []driver.Measure{
@@ -28,7 +28,7 @@ func (s *Set) Measures() []driver.Measure {
 	)
 }
 
-// LogTo sets the log: see [driver.Measurer]. Each new configuration is logged at level Info as "weir: new
+// LogTo sets the log, for package observe. Each new configuration is logged at level Info as "weir: new
 // configuration", with the attributes previous, version and changes, the number of differences. Errors
 // go to this log, in place of slog.Default, unless there is an [OnError]. It must be called before the
 // Set is used concurrently.
