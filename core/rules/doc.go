@@ -103,10 +103,10 @@
 //	partner, err := set.Limiter("partner")
 //	err = partner.Pause(ctx, "acme", retryAfter)
 //
-// A policy has at most one. Of the optional fields, a pause can have mode and unit. Overrides cannot have a limit for it,
-// and one with blocked: true denies beside it. It denies the keys that enforce includes, and for the others it is a shadow
-// rule. A pause that has begun stays when the configuration changes, and also while the policy is disabled or does not
-// have the rule.
+// A policy has at most one. The optional fields of a pause are mode and unit. An override cannot have a limit for it, and
+// one with blocked: true denies every event, also of a key that is not paused. A pause that has begun stays when the
+// configuration changes, also while the policy is disabled or does not have the rule. A pause has no candidate, and is no
+// candidate of another rule.
 //
 // # Quotas
 //
