@@ -105,6 +105,7 @@ var cases = map[string][]string{
 		"core/storetest/reference.go", "core/storetest/walk_limits.go",
 	},
 	"Pause": {
+		"cmd/weir/scenario.go", "cmd/weir/simulated.go", "core/inspect/key.go", "core/inspect/report.go",
 		"core/rules/build.go", "core/rules/field.go",
 	},
 	"Quota": {
