@@ -103,10 +103,10 @@
 //	partner, err := set.Limiter("partner")
 //	err = partner.Pause(ctx, "acme", retryAfter)
 //
-// A policy has at most one. The optional fields of a pause are mode and unit. An override cannot have a limit for it, and
-// one with blocked: true denies every event, also of a key that is not paused. A pause that has begun stays when the
-// configuration changes, also while the policy is disabled or does not have the rule. A pause has no candidate, and is no
-// candidate of another rule.
+// A policy has at most one. The optional fields of a pause are mode and unit. An override cannot have a limit for it,
+// and one with blocked: true denies every event, also of a key that is not paused. A pause that has begun stays when
+// the configuration changes, also while the policy is disabled or does not have the rule. A pause has no candidate,
+// and is no candidate of another rule.
 //
 // # Quotas
 //

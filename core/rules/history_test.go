@@ -472,7 +472,7 @@ func (h history) compare(t *testing.T, m *model, l *core.Limiter, policy, key, p
 	if event.Lost() != nil {
 		m.running = append(m.running, [2]*core.Reservation{event, like})
 	}
-	blocked := func(s core.State) bool { return s.Limit() == core.Blocked && s.Rule.Algorithm() != driver.Pause } // not paused
+	blocked := func(s core.State) bool { return s.Limit() == core.Blocked && s.Rule.Algorithm() != driver.Pause }
 	if want.Blocked() {
 		ends := time.Duration(0)
 		for _, w := range want.States() {
