@@ -417,7 +417,7 @@ func TestRules_InFlight(t *testing.T) {
 // The pause of a key is that of a program, and differs from a block.
 func TestRules_Pause(t *testing.T) {
 	server := redistest.Shared(t)
-	const config = `policies: {api: {rules: [{name: stop, algorithm: pause}, {name: day, algorithm: fixed_window, limit: 5/d}]}}`
+	const config = `policies: {api: {rules: [{name: stop, algorithm: pause}, {name: day, algorithm: fixed_window, limit: 5/d}], keys: {old: {blocked: true, until: 2020-01-01T00:00:00Z}}}}`
 	files(t)
 	write(t, "api.yaml", config)
 	parsed, err := rules.Parse("api.yaml", []byte(config))
@@ -427,15 +427,18 @@ func TestRules_Pause(t *testing.T) {
 	l, err := set.Limiter("api")
 	must(t, err)
 	admit(t, l, "x", 2)
-	must(t, l.Pause(t.Context(), "x", 9*time.Hour))
+	for _, key := range []string{"x", "old"} {
+		must(t, l.Pause(t.Context(), key, 9*time.Hour))
+	}
 	const (
 		open    = "stop none - - now now enforce\n"
-		paused  = "stop paused - - in 8h59mS in 8h59mS enforce\n"
-		blocked = "stop blocked - - in 7h59mS in 7h59mS enforce\n"
+		paused  = "stop paused - - in 9h in 9h enforce\n"
+		blocked = "stop blocked - - in 8h in 8h enforce\n"
 	)
 	for _, c := range []struct{ args, want string }{
 		{"usage -rule stop api y", open},
 		{"usage -rule stop api x", paused},
+		{"usage -rule stop api old", paused},
 		{"block api x 8h", ""},
 		{"usage -rule stop api x", blocked},
 		{"unblock api x", ""},
@@ -445,11 +448,14 @@ func TestRules_Pause(t *testing.T) {
 		{"reset -rule stop api x", open},
 	} {
 		var stdout, stderr strings.Builder
-		if status := run(strings.Fields("rules -redis redis://"+server.Addr+" -prefix pauses: -config api.yaml "+c.args), &stdout, &stderr); status != 0 {
+		args := strings.Fields("rules -redis redis://" + server.Addr + " -prefix pauses: -config api.yaml " + c.args)
+		if status := run(args, &stdout, &stderr); status != 0 {
 			t.Fatalf("%s: got status %d, %s", c.args, status, &stderr)
 		}
 		_, got, _ := strings.Cut(stdout.String(), "\n")
-		got = regexp.MustCompile(` +`).ReplaceAllString(regexp.MustCompile(`59m[0-9.]+s`).ReplaceAllString(got, "59mS"), " ")
+		for pattern, text := range map[string]string{" +": " ", `8h59m[0-9.]+s|9h0m0s`: "9h", `7h59m[0-9.]+s|8h0m0s`: "8h"} {
+			got = regexp.MustCompile(pattern).ReplaceAllString(got, text)
+		}
 		if got != c.want {
 			t.Errorf("%s: got %q, want %q", c.args, got, c.want)
 		}

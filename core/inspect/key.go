@@ -233,14 +233,15 @@ func (h *Handler) addCommands(all *limitsOfKey, g *group, key string, o rules.Ov
 		}
 		add(effect, "reset", g.policy, key)
 	}
-	if rule, limit := g.example(d); rule != "" && all.Unread == "" && (!o.Blocked || ofConfig) {
+	if all.Unread == "" && (!o.Blocked || ofConfig) {
+		rule, limit := g.example(d)
 		if o.Blocked = false; o.Limits == nil {
 			o.Limits = make(map[string]core.Limit)
 		}
 		if o.Limits[rule] = limit; o.Until.IsZero() {
 			o.Until = time.Now().Add(24 * time.Hour).UTC().Truncate(time.Second)
 		}
-		if text, err := o.Format(); err == nil {
+		if text, err := o.Format(); err == nil { // else no rule has a limit
 			// The quotes of the time are not necessary, and have a meaning in shells.
 			plain := bytes.ReplaceAll(text, []byte("'"), nil)
 			if same, err := rules.ParseOverride("", plain); err == nil {
