@@ -48,7 +48,7 @@ var lists = []struct{ file, entry, except string }{
 	{"redisstore/internal/sim/catalog_test.go", "driver.FixedWindow", ""},
 	{"redisstore/internal/sim/scripts_test.go", "driver.FixedWindow", ""},
 	{"rules/history_test.go", "driver.FixedWindow", ""},
-	{"../cmd/weir/internal/playground/kind.go", "core.FixedWindow", "InFlight Quota"}, // needs more than requests
+	{"../cmd/weir/internal/playground/kind.go", "core.FixedWindow", "InFlight Pause Quota"}, // needs more than requests
 	{"../docs/algorithms.md", "FixedWindow", ""},
 	{"../README.md", "FixedWindow", ""},
 }
@@ -103,6 +103,10 @@ var cases = map[string][]string{
 		"core/redisstore/reply.go", "core/redisstore/request.go", "core/reservation.go", "core/rules/build.go",
 		"core/rules/field.go", "core/settle.go", "core/storetest/bridge.go", "core/storetest/places.go",
 		"core/storetest/reference.go", "core/storetest/walk_limits.go",
+	},
+	"Pause": {
+		"cmd/weir/scenario.go", "cmd/weir/simulated.go", "core/inspect/key.go", "core/inspect/report.go",
+		"core/rules/build.go", "core/rules/field.go",
 	},
 	"Quota": {
 		"core/denycache/entry.go", "core/driver/compiled.go", "core/driver/definition.go", "core/event.go",

@@ -47,6 +47,14 @@ func (r Rule) closed() Rule {
 	return Rule{known}
 }
 
+// off returns r without its limits and other properties: every event is admitted, without a charge. The limit Unlimited
+// does not suffice, because a Pause has it, too.
+func (r Rule) off() Rule {
+	d := newDefinition(Spec{Name: r.Name(), Algorithm: r.Algorithm(), Limit: Unlimited})
+	d.once.Do(func() {}) // it is never compiled
+	return Rule{d}
+}
+
 // paused reports whether a pause denies d.
 func (d *Decision) paused() bool {
 	for _, s := range d.States() {

@@ -35,13 +35,14 @@
 // there is one, or {} if there is none. A running program applies the change if its rules.Set has
 // the option rules.Overrides, and a configuration if Set.Watch watches a rules.RedisSource.
 //
-// The commands usage, reset and credit concern the states of a program whose store is in Redis, and
-// print them as they then are: NEXT is the time until the next event is admitted, and UNUSED that
-// until nothing is in use. For a quota, both are the end of its period in its time zone. A reset takes
-// the places of running events of an in_flight rule away, and a credit of such a rule is an error. The
-// commands need the prefix and the secret of the store, which are those of the rules. A program notices
-// a reset or a credit at its next decision; with package denycache, which package resilient contains, at
-// most a second later; with package lease when its tokens are spent.
+// The commands usage, reset and credit concern the states of a program whose store is in Redis, and print them as
+// they then are: NEXT is the time until the next event is admitted, and UNUSED that until nothing is in use. A key
+// that a program has paused has the LIMIT paused, and both times are those until the end of the pause; a reset ends
+// it at once. The commands weir explain and weir rules explain read no states. For a quota, both are the end of its
+// period in its time zone. A reset takes the places of running events of an in_flight rule away, and a credit of such
+// a rule is an error. The commands need the prefix and the secret of the store, which are those of the rules. A
+// program notices a reset or a credit at its next decision; with package denycache, which package resilient contains,
+// at most a second later; with package lease when its tokens are spent.
 //
 // # Simulation
 //
@@ -71,7 +72,8 @@
 // times. A request that is later than that has the time of the one before it. A line that cannot be read is
 // counted. Requests with the status 429 count as demand, like all others. Simulated clients do not adapt: each
 // request comes at the time of the trace, also if a real client would have waited after a denial. In-flight rules
-// are left out, because a trace has no ends of requests. An override with an end has effect if it has not ended now.
+// are left out, because a trace has no ends of requests, and no key is paused. An override with an end has effect if
+// it has not ended now.
 //
 //	weir simulate limits.yaml access.log
 //	weir simulate -json limits.yaml - <access.log

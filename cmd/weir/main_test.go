@@ -29,6 +29,7 @@ func files(t *testing.T) {
 		// user:1 is the 2074th of 10 000, user:2 the 2581st, user:3 the 6832nd.
 		"part.yaml":   start + ", enforce: 25.5, keys: {\"user:3\": {blocked: true, plan: gold}}}}",
 		"unit.yaml":   "policies: {api: {rules: [{name: r, algorithm: sliding_log, limit: 9/h, unit: tokens, plans: {staff: unlimited}}, {name: s, algorithm: fixed_window, limit: 5/d, from_first: true}]}}",
+		"pause.yaml":  "policies: {api: {rules: [{name: stop, algorithm: pause}], keys: {k: {blocked: true}}}}",
 		"long.yaml":   "policies: {api: {rules: [{name: r, algorithm: sliding_log, limit: 9/h, unit: " + strings.Repeat("x", 33) + "}]}}",
 		"off.yaml":    start + ", disabled: true}}",
 		"alloff.yaml": start + "}}\ndisabled: true",
@@ -159,6 +160,12 @@ func TestRun(t *testing.T) {
 			"RULE  ALGORITHM     LIMIT                     SOURCE        MODE\n" +
 			"r     sliding_log   unlimited                 plan \"staff\"  enforce\n" +
 			"s     fixed_window  5/d from the first event  base          enforce\n", ""},
+		"explain pause": {[]string{"explain", "pause.yaml", "api", "x"}, 0, "" +
+			"RULE  ALGORITHM  LIMIT  SOURCE  MODE\n" +
+			"stop  pause      none   base    enforce\n", ""},
+		"explain pause, blocked": {[]string{"explain", "pause.yaml", "api", "k"}, 0, "" +
+			"RULE  ALGORITHM  LIMIT    SOURCE               MODE\n" +
+			"stop  pause      blocked  override of the key  enforce\n", ""},
 		"check unit": {[]string{"check", "unit.yaml"}, 0, "", ""},
 		"check long unit": {[]string{"check", "long.yaml"}, 1, "", "long.yaml:1:78: policies.api.rules[0].unit: unit is 33 bytes long, more than 32\n" +
 			"\tame: r, algorithm: sliding_log, limit: 9/h, unit: " + strings.Repeat("x", 33) + "}]}}\n\t" + strings.Repeat(" ", 50) + "^\n"},

@@ -414,6 +414,57 @@ func TestRules_InFlight(t *testing.T) {
 	}
 }
 
+// The pause of a key is that of a program, and differs from a block.
+func TestRules_Pause(t *testing.T) {
+	server := redistest.Shared(t)
+	const config = `policies: {api: {rules: [{name: stop, algorithm: pause}, {name: day, algorithm: fixed_window, limit: 5/d}], keys: {old: {blocked: true, until: 2020-01-01T00:00:00Z}}}}`
+	files(t)
+	write(t, "api.yaml", config)
+	parsed, err := rules.Parse("api.yaml", []byte(config))
+	must(t, err)
+	set, err := rules.New(redisstore.New(server.Client(), redisstore.Prefix("pauses:"), redisstore.Timeout(10*time.Second)), parsed)
+	must(t, err)
+	l, err := set.Limiter("api")
+	must(t, err)
+	for _, key := range []string{"x", "old"} {
+		_, err := l.Reset(t.Context(), key) // of an earlier run
+		must(t, err)
+		admit(t, l, key, 2)
+		must(t, l.Pause(t.Context(), key, 9*time.Hour))
+	}
+	const (
+		open    = "stop none - - now now enforce\n"
+		paused  = "stop paused - - in 9h in 9h enforce\n"
+		blocked = "stop blocked - - in 8h in 8h enforce\n"
+	)
+	for _, c := range []struct{ args, want string }{
+		{"usage -rule stop api y", open},
+		{"usage -rule stop api x", paused},
+		{"usage -rule stop api old", paused},
+		{"block api x 8h", ""},
+		{"usage -rule stop api x", blocked},
+		{"unblock api x", ""},
+		{"usage -rule stop api x", paused},
+		{"reset -rule day api x", "day 5/d 0 5 now now enforce\n"},
+		{"usage -rule stop api x", paused},
+		{"reset -rule stop api x", open},
+	} {
+		var stdout, stderr strings.Builder
+		args := strings.Fields("rules -redis redis://" + server.Addr + " -prefix pauses: -config api.yaml " + c.args)
+		if status := run(args, &stdout, &stderr); status != 0 {
+			t.Fatalf("%s: got status %d, %s", c.args, status, &stderr)
+		}
+		_, got, _ := strings.Cut(stdout.String(), "\n")
+		for pattern, text := range map[string]string{" +": " ", `8h59m[0-9.]+s|9h0m0s`: "9h", `7h59m[0-9.]+s|8h0m0s`: "8h"} {
+			got = regexp.MustCompile(pattern).ReplaceAllString(got, text)
+		}
+		if got != c.want {
+			t.Errorf("%s: got %q, want %q", c.args, got, c.want)
+		}
+	}
+	admit(t, l, "x", 5)
+}
+
 // A quota counts until the end of its period, in the time zone of the rule.
 func TestRules_Quota(t *testing.T) {
 	server := redistest.Shared(t)

@@ -23,6 +23,7 @@ type scenario struct {
 	other    *simulate.Policy                     // of requests without a route; nil if there is none
 	all      *simulate.Policy                     // that of all routes, beside the others; nil if there is none
 	left     []string                             // in-flight rules, which are not simulated
+	pauses   []string                             // rules that are a pause: no key is paused
 	noPolicy uint64                               // requests without a policy
 	plans    map[*simulate.Policy]map[string]bool // of all rules
 	unknown  []string                             // some plans that requests have, and their policies do not
@@ -65,6 +66,9 @@ func newScenario(config *rules.Config, policy string) (*scenario, error) {
 		for _, r := range config.Policies[name].Rules {
 			for _, plan := range plansOf(r) {
 				s.plans[p][plan] = true
+			}
+			if r.Algorithm == driver.Pause {
+				s.pauses = append(s.pauses, name+"."+r.Name)
 			}
 		}
 		if s.policies[l] = p; name == policy {

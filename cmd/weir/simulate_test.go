@@ -309,6 +309,17 @@ report.running in_flight not simulated: 0 1 0
 `,
 			notes: "has no ends of requests: report.running.",
 		},
+		"pause": {
+			file:  "policies: {api: {rules: [{name: stop, algorithm: pause}, {name: m, algorithm: fixed_window, limit: 1/m}], keys: {bad: {blocked: true}}}, other: {rules: [{name: p, algorithm: pause}]}}\nroutes: {/: api, /other: other}",
+			trace: csv("0.1,k,,,GET_/*2 0.1,bad,,,GET_/ 0.1,k,,,GET_/other*2"),
+			want: `3 admitted, 2 denied, 0 delayed, 0 without a policy; 2 of 2 keys denied, 2 affected
+api 1 2 0, retry 60 60 60, never 1
+api.stop pause not simulated: 0 1 0
+api.m fixed_window 1/m: 1 2 0, most 1 of 1/m
+other 2 0 0, retry 0 0 0, never 0
+`,
+			notes: "No key is paused, because a trace does not tell when a program has paused one: api.stop, other.p.",
+		},
 		"in flight as a candidate": {
 			file:  policy("{name: m, algorithm: fixed_window, limit: 1/m, candidate: {algorithm: in_flight, limit: 1}}, {name: n, algorithm: in_flight, limit: 1, candidate: {algorithm: fixed_window, limit: 2/m}}"),
 			trace: csv("0.1,k*2"),

@@ -162,7 +162,7 @@ func newSimulatedPolicy(p *simulate.Policy, deniedKeys int, name func(string) st
 		}
 		rule := simulatedRule{Name: at, Algorithm: r.Rule.Algorithm().String(), Limit: r.Rule.Limit().String(), Shadow: r.Rule.IsShadow(),
 			Admitted: r.Admitted, Denied: r.Denied, Delayed: r.Delayed, Delay: quantilesOf(&r.Delay, 1e6), Queue: quantilesOf(&r.Queue, 1)}
-		if r.Rule.Algorithm() == driver.InFlight { // see withoutInFlight
+		if a := r.Rule.Algorithm(); a == driver.InFlight || a == driver.Pause { // see withoutInFlight
 			rule.Limit = "not simulated"
 		}
 		if w := r.Worst; w.Admitted > 0 {
@@ -196,6 +196,9 @@ func (s *scenario) notes() []string {
 	}
 	if len(s.left) > 0 {
 		notes = append(notes, "Rules that count requests at the same time are not simulated, because a trace has no ends of requests: "+strings.Join(s.left, ", ")+".")
+	}
+	if len(s.pauses) > 0 {
+		notes = append(notes, "No key is paused, because a trace does not tell when a program has paused one: "+strings.Join(s.pauses, ", ")+".")
 	}
 	return notes
 }

@@ -276,6 +276,53 @@ func TestHandler_InFlight(t *testing.T) {
 	look("ended", "Denied: the next event is admitted in 24h0m0s.", "{api.exports 3  enforced 0 3 now now false 30s}", `<td class="n">0 of 3 taken</td>`)
 }
 
+// The page says that a key is paused, and until when. A pause has no limit.
+func TestHandler_Pause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := observe.New(memstore.New())
+		config, err := rules.Parse("limits.yaml", []byte(`{policies: {api: {rules: [{name: stop, algorithm: pause}, {name: day, algorithm: fixed_window, limit: 4/d}],
+			keys: {blocked: {blocked: true, until: 2000-01-01T01:00:00Z}}}}}`))
+		testkit.Must(t, err)
+		set, err := rules.New(store, config)
+		testkit.Must(t, err)
+		api, err := set.Limiter("api")
+		testkit.Must(t, err)
+		own := testkit.Limiter(t, store, core.Pause("own").Shadow(), core.SlidingLog("hour", core.PerHour(9)))
+		h := newHandler(t, everybody, store, Rules(set), Limiters(own))
+		for _, key := range []string{"paused", "blocked"} {
+			testkit.Must(t, api.Pause(t.Context(), key, 90*time.Second))
+		}
+		testkit.Must(t, own.Pause(t.Context(), "shadow", time.Second))
+		for range 2 {
+			testkit.Allow(t, api, "paused")
+		}
+		d := reportOf(t, h, nil)
+		if got, want := fmt.Sprint(d.Rules, d.Requests), "[{own pause none [] shadow code} {hour sliding_log 9/h [] enforced code} {api.stop pause none [] enforced limits.yaml}"+
+			" {api.day fixed_window 4/d [] enforced limits.yaml}] map[blocked:2]"; got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+		for _, c := range []struct {
+			key      string
+			decision string
+			states   string
+			limiter  int // in the order of the answer
+		}{
+			{"other", "Admitted.", "[{api.stop none  enforced   now now false } {api.day 4/d  enforced 0 4 now now false }]", 1},
+			{"paused", "Paused by the rule api.stop: every event is denied for 1m30s.", "[{api.stop paused  enforced   in 1m30s in 1m30s true } {api.day 4/d  enforced 0 4 now now false }]", 0},
+			{"blocked", "Blocked: every event is denied for 1h0m0s.", "[{api.stop blocked  enforced   in 1h0m0s in 1h0m0s true } {api.day blocked  enforced   in 1h0m0s in 1h0m0s true }]", 0},
+			{"shadow", "Admitted.", "[{own paused  shadow   in 1s in 1s false } {hour 9/h  enforced 0 9 now now false }]", 0},
+		} {
+			l := reportOf(t, h, url.Values{"key": {c.key}}).Key.Limits[c.limiter]
+			if got := fmt.Sprint(l.States); l.Decision != c.decision || got != c.states {
+				t.Errorf("%s:\ngot  %q %s\nwant %q %s", c.key, l.Decision, got, c.decision, c.states)
+			}
+			if body := ask(h, "POST", "/", url.Values{"key": {c.key}}).Body.String(); !strings.Contains(body, c.decision) {
+				t.Errorf("%s: the page does not contain %q", c.key, c.decision)
+			}
+		}
+	})
+}
+
 // A quota begins again at a time of the calendar, and the plan of a headroom may use a part of it.
 func TestHandler_Quota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // the clock is at 2000-01-01T00:00:00Z

@@ -53,6 +53,8 @@ type limitsOfKey struct {
 	Commands []command `json:"commands,omitempty"`
 
 	NoCommand string `json:"no_command,omitempty"` // why a command is missing
+
+	pause string // the name of the one that denies, in its policy
 }
 
 // A state is the state of one rule for the key.
@@ -149,13 +151,9 @@ func (h *Handler) limits(ctx context.Context, g *group, asked question) limitsOf
 	d, err := limiter.Peek(ctx, asked.key)
 	if err != nil {
 		all.Error = err.Error()
-	} else {
-		all.Allowed, all.Decision = d.Allowed, decisionOf(d)
-		for _, s := range d.States() {
-			all.States = append(all.States, stateOf(s, g))
-		}
 	}
 	if g.config == nil {
+		all.decide(d, g, false)
 		return all
 	}
 	o, err := h.set.OverrideOf(ctx, g.policy, asked.key)
@@ -176,8 +174,27 @@ func (h *Handler) limits(ctx context.Context, g *group, asked question) limitsOf
 			all.Source = "the configuration"
 		}
 	}
+	all.decide(d, g, o.Blocked)
 	h.addCommands(&all, g, asked.key, o, ofConfig, d)
 	return all
+}
+
+// decide describes d, unless there is an error in its place. blocked reports whether an override blocks the key.
+func (all *limitsOfKey) decide(d core.Decision, g *group, blocked bool) {
+	if all.Error != "" {
+		return
+	}
+	all.Allowed, all.Decision = d.Allowed, decisionOf(d)
+	for _, s := range d.States() {
+		r := stateOf(s, g)
+		if s.Rule.Algorithm() == driver.Pause && s.Limit() == core.Blocked && !blocked {
+			if r.Limit = "paused"; r.Denies {
+				all.pause = s.Rule.Spec().Label
+				all.Decision = "Paused by the rule " + r.Rule + ": every event is denied for " + text(s.RetryAfter) + "."
+			}
+		}
+		all.States = append(all.States, r)
+	}
 }
 
 // addCommands adds the commands that change the limits of a key whose override is o. d is the decision
@@ -206,6 +223,9 @@ func (h *Handler) addCommands(all *limitsOfKey, g *group, key string, o rules.Ov
 			add("Remove the override", "remove", g.policy, key)
 		}
 	}
+	if all.pause != "" {
+		add("Let the key in: end its pause", "reset", "-rule", all.pause, g.policy, key)
+	}
 	if all.Error == "" && !all.Allowed && !d.Blocked() {
 		effect := "Let the key in: forget its events"
 		if slices.ContainsFunc(g.limiter.Rules(), func(r core.Rule) bool { return r.Algorithm() == driver.InFlight }) {
@@ -221,7 +241,7 @@ func (h *Handler) addCommands(all *limitsOfKey, g *group, key string, o rules.Ov
 		if o.Limits[rule] = limit; o.Until.IsZero() {
 			o.Until = time.Now().Add(24 * time.Hour).UTC().Truncate(time.Second)
 		}
-		if text, err := o.Format(); err == nil {
+		if text, err := o.Format(); err == nil { // else no rule has a limit
 			// The quotes of the time are not necessary, and have a meaning in shells.
 			plain := bytes.ReplaceAll(text, []byte("'"), nil)
 			if same, err := rules.ParseOverride("", plain); err == nil {
@@ -245,9 +265,12 @@ func special(c rune) bool {
 }
 
 // example returns the rule of the policy whose limit an operator probably changes, with its limit in force:
-// the first one that denies, or else the first one. d is the decision about the key.
+// the first one that denies, or else the first one; none if a pause is the only rule. d is the decision about the key.
 func (g *group) example(d core.Decision) (name string, limit core.Limit) {
 	for _, r := range g.config.Rules {
+		if r.Algorithm == driver.Pause {
+			continue
+		}
 		s, ok := d.StateOf(g.policy + "." + r.Name)
 		if ok = ok && s.Limit() != core.Blocked && s.Limit() != core.Unlimited; ok && !s.Allowed {
 			return r.Name, s.Limit()

@@ -19,7 +19,8 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 
 // The commands of a key depend on why it is denied.
 func TestHandler_Commands(t *testing.T) {
-	config, err := rules.Parse("Redis", []byte(`{policies: {api: {rules: [{name: s, algorithm: sliding_log, limit: 1/d, plans: {gold: 5/d, banned: blocked}}], keys: {"in file": {blocked: true}}}}}`))
+	config, err := rules.Parse("Redis", []byte(`{policies: {api: {rules: [{name: stop, algorithm: pause}, {name: s, algorithm: sliding_log, limit: 1/d, plans: {gold: 5/d, banned: blocked}}], keys: {"in file": {blocked: true}}},
+		gate: {rules: [{name: closed, algorithm: pause}]}}}`))
 	testkit.Must(t, err)
 	store := observe.New(memstore.New())
 	set, err := rules.New(store, config, rules.Overrides(rules.Redis(redistest.Shared(t).Client(), rules.Prefix("inspect:"))))
@@ -32,6 +33,10 @@ func TestHandler_Commands(t *testing.T) {
 	testkit.Must(t, set.Override(t.Context(), "api", "slow", rules.Override{Limits: map[string]core.Limit{"s": core.PerDay(1)}}))
 	testkit.Must(t, set.Override(t.Context(), "api", "lawless", rules.Override{Plan: "gold"}))
 	testkit.Allow(t, api, "slow")
+	testkit.Must(t, api.Pause(t.Context(), "paused", time.Hour))
+	gate, err := set.Limiter("gate")
+	testkit.Must(t, err)
+	testkit.Must(t, gate.Pause(t.Context(), "elsewhere", time.Hour))
 	for _, c := range []struct{ key, plan, decision, override, commands string }{
 		{"new", "", "Admitted", "", "override api new block api new 24h"},
 		{"used up", "", "Denied: the next event", "", "reset api 'used up' override api 'used up' block api 'used up' 24h"},
@@ -39,6 +44,8 @@ func TestHandler_Commands(t *testing.T) {
 		{"slow", "", "Denied: the next event", "{limits: {s: 1/d}}", "remove api slow reset api slow override api slow"},
 		{"lawless", "", "Admitted", "{plan: gold}", "remove api lawless override api lawless"},
 		{"in file", "", "Blocked: every event is denied.", "{blocked: true}", "override api 'in file'"},
+		{"paused", "", "Paused by the rule api.stop: every event is denied for ", "", "reset -rule stop api paused override api paused block api paused 24h"},
+		{"elsewhere", "", "Paused by the rule gate.closed", "", "reset -rule closed gate elsewhere block gate elsewhere 24h"},
 		{"new", "banned", "Blocked: every event is denied.", "", "override api new block api new 24h"},
 		{"\x1b[2J", "", "Admitted", "", ""},
 	} {

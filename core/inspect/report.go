@@ -268,6 +268,9 @@ func limitInForce(s core.State) string {
 // limitOfPlan returns the limit of p, a plan of s, with the begin of a window, the time zone of a quota and the headroom.
 func limitOfPlan(s core.Spec, p core.Plan) string {
 	text := p.Limit.String()
+	if s.Algorithm == driver.Pause && p.Limit == core.Unlimited {
+		return "none"
+	}
 	if p.Limit == core.Unlimited || p.Limit == core.Blocked {
 		return text
 	}
@@ -286,6 +289,9 @@ func limitOfPlan(s core.Spec, p core.Plan) string {
 // limitOf returns the limit of r and its modifiers, with the lease of an in-flight rule and the time zone
 // of a quota, and without the modifier of a shadow rule.
 func limitOf(r core.Rule) string {
+	if r.Algorithm() == driver.Pause {
+		return limitOfPlan(r.Spec(), core.Plan{Limit: r.Limit()})
+	}
 	text := strings.TrimPrefix(r.String(), fmt.Sprintf("%s %q ", r.Algorithm(), r.Name()))
 	switch limit := r.Limit().String(); {
 	case r.Algorithm() == driver.InFlight && !strings.HasPrefix(text, limit+" hold "):

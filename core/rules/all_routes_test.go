@@ -126,6 +126,39 @@ func TestSet_ForAll(t *testing.T) {
 	})
 }
 
+// The pause of each policy denies. A request that one of them denies is charged to no rule.
+func TestSet_ForAll_Pause(t *testing.T) {
+	file := strings.NewReplacer("[{name: account", "[{name: stop, algorithm: pause}, {name: account", "[{name: media", "[{name: stop, algorithm: pause}, {name: media").Replace(mastodon)
+	onStores(t, func(t *testing.T, s core.Store) {
+		a := newAPI(t, s, parseFile(t, file), "other", nil)
+		pause := func(policy string, length time.Duration) {
+			t.Helper()
+			testkit.Must(t, limiter(t, a.Set, policy).Pause(t.Context(), "k", length))
+		}
+		do := func(request, name string, served int) {
+			t.Helper()
+			before := a.served
+			w := a.do(request, "k")
+			if retry := w.Header().Get("Retry-After"); a.served-before != served || (retry == "") != (served == 1) {
+				t.Errorf("%s, %s: got %d requests with Retry-After %q, want %d", name, request, a.served-before, retry, served)
+			}
+		}
+		do("POST /media", "open", 1)
+		pause("media", time.Hour)
+		do("POST /media", "media paused", 0)
+		do("GET /statuses", "media paused", 1)
+		pause("account", time.Hour)
+		pause("media", 0)
+		do("POST /media", "account paused", 0)
+		do("GET /statuses", "account paused", 0)
+		pause("account", 0)
+		do("POST /media", "open again", 1)
+		if media, account := a.used(t, "media", "k")[1], a.used(t, "account", "k")[1]; media != 2 || account != 3 {
+			t.Errorf("got %d and %d events of media and account, want 2 and 3", media, account)
+		}
+	})
+}
+
 // Clients see the rules of both policies, and the later Retry-After.
 func TestSet_ForAll_Response(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -27,6 +27,8 @@ var algorithmNames = func() map[string]core.Algorithm {
 	return names
 }()
 
+func isPause(r Rule) bool { return r.Algorithm == driver.Pause }
+
 // spec returns r, without its candidate, as a rule that is called name on a store.
 func (r *Rule) spec(name string) core.Spec {
 	s := r.Spec
@@ -66,14 +68,22 @@ func invalid(rule, field, reason string) *core.RuleError {
 	return &core.RuleError{Rule: rule, Field: field, Reason: reason, Category: core.ErrInvalidRule}
 }
 
-// fault returns the reason why the algorithm of r cannot have its time zone or a period, and the field, or empty
-// texts.
+// fault returns the reason why the algorithm of r cannot have its time zone, a period, a limit or its candidate, and
+// the field, or empty texts.
 func (r *Rule) fault() (field, reason string) {
 	if reason := timezoneFault(r.Algorithm, r.Timezone); reason != "" {
 		return "timezone", reason
 	}
 	if reason := periodFault(r.Algorithm, r.Limit); reason != "" {
 		return "limit", reason
+	}
+	switch {
+	case isPause(*r) && r.Limit != (core.Limit{}):
+		return "limit", "has no meaning for a pause: leave it out"
+	case isPause(*r) && r.Candidate != nil:
+		return "candidate", "has no meaning for a pause"
+	case r.Candidate != nil && isPause(*r.Candidate):
+		return "candidate", "cannot be a pause"
 	}
 	for _, p := range r.Plans {
 		if reason := periodFault(r.Algorithm, p.Limit); reason != "" {

@@ -52,7 +52,7 @@ func (p *Policy) rate() float64 {
 	rate := math.Inf(1)
 	for _, r := range p.Rules {
 		switch l := r.Limit; {
-		case p.Disabled || p.Enforce == 0 || r.Shadow || l == core.Unlimited:
+		case p.Disabled || p.Enforce == 0 || r.Shadow || l == core.Unlimited || isPause(r):
 		case l == core.Blocked || l.Per == 0 && l.Calendar == 0:
 			return 0
 		default:
@@ -63,7 +63,7 @@ func (p *Policy) rate() float64 {
 }
 
 // A Rule is the configuration of one rule of a policy: a core.Spec, and properties of configurations. Label,
-// Location, Anchor, Spare, UpTo and the Headroom of a Plan must be zero.
+// Location, Anchor, Spare, UpTo and the Headroom of a Plan must be zero, and so must the Limit of a core.Pause.
 type Rule struct {
 	core.Spec
 	Headroom  map[string]float64 // that of the plans, by name; a plan that is not in Plans has the limit of the rule

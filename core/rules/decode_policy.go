@@ -75,6 +75,9 @@ func (d *decoder) policy(name string, v value) Policy {
 		if _, exists := known.rules[r.Name]; exists && r.Name != "" {
 			d.fail(element, "another rule of the policy is called %q", r.Name)
 		}
+		if isPause(r) && slices.ContainsFunc(p.Rules, isPause) {
+			d.fail(element, "another rule of the policy is a pause")
+		}
 		if known.rules[r.Name] = nil; ok {
 			known.rules[r.Name] = &r
 		}
@@ -166,21 +169,21 @@ func (d *decoder) rule(policy string, v value) (Rule, bool) {
 	if !plainName.MatchString(policy) || !plainName.MatchString(r.Name) {
 		name = "rule" // the error is reported already
 	}
-	d.check(name, v, f, &r)
 	if c := f["candidate"]; c.node != nil {
 		r.Candidate = d.candidate(name, c)
 	}
+	d.check(name, v, f, &r)
 	return r, len(d.errors) == before && !d.full()
 }
 
 // fields decodes some of the fields of a rule. It returns false if the others are not decoded.
 func (d *decoder) fields(v value, f map[string]value, some []field, r *Rule) bool {
-	for _, known := range some {
-		if known.required && f[known.name].node == nil {
+	return !slices.ContainsFunc(some, func(known field) bool {
+		if known.required && f[known.name].node == nil && !known.isAbsent(r) {
 			d.fail(v, "the field %s is missing", known.name)
 		}
-	}
-	return !slices.ContainsFunc(some, func(known field) bool { return !known.decode(d, f[known.name], r) })
+		return !known.decode(d, f[known.name], r)
+	})
 }
 
 func (d *decoder) ruleName(v value, name string) {
@@ -242,7 +245,10 @@ func (d *decoder) check(name string, v value, f map[string]value, r *Rule) {
 	}
 	// Package core reports one error, so this checks each field in a rule that is valid otherwise.
 	before := len(d.errors)
-	valid := Rule{Spec: core.Spec{Algorithm: r.Algorithm, Limit: core.Unlimited}}
+	valid := Rule{Spec: core.Spec{Algorithm: r.Algorithm}}
+	if !isPause(valid) {
+		valid.Limit = core.Unlimited
+	}
 	if err := valid.check(name); err != nil {
 		d.fail(v, "%q is its name on a store: %s %s", name, err.Field, err.Reason)
 	}
@@ -265,7 +271,10 @@ func (d *decoder) check(name string, v value, f map[string]value, r *Rule) {
 	}
 	if len(d.errors) == before { // the fields are valid, but not together
 		at, err := f["limit"], r.check(name)
-		if err.Field == "plan" && len(r.Plans) > 0 {
+		switch {
+		case err.Field == "candidate":
+			at = f["candidate"]
+		case err.Field == "plan" && len(r.Plans) > 0:
 			at = f["plans"]
 		}
 		d.reject(at, err)

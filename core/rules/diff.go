@@ -149,7 +149,10 @@ func (d *differ) rule(what string, a, b *Rule) {
 
 // text describes the rule without its plans and candidate: "sliding_log 500/h soft 10% unit tokens".
 func (r Rule) text() string {
-	text, others := r.Algorithm.String()+" "+r.Limit.String(), ""
+	text, others := r.Algorithm.String(), ""
+	if r.Limit != (core.Limit{}) {
+		text += " " + r.Limit.String()
+	}
 	for i := range fields {
 		switch f := &fields[i]; {
 		case f.text == nil:

@@ -97,6 +97,10 @@ func TestDiff(t *testing.T) {
 			rules(first + "}"), rules("{name: r, algorithm: in_flight, limit: 5, hold: 2m, max_hold: 1h}"),
 			[]string{"api.r algorithm: sliding_window to in_flight", "api.r hold: 30s to 2m", "api.r max hold: none to 1h", "api.r: 10/s to 5"},
 		},
+		"new pause":    {rules(second), rules(second + ", {name: p, algorithm: pause, mode: shadow}"), []string{"api.p: added (pause shadow)"}},
+		"old pause":    {rules(second + ", {name: p, algorithm: pause}"), rules(second), []string{"api.p: removed (was pause)"}},
+		"to a pause":   {rules(second), rules("{name: s, algorithm: pause}"), []string{"api.s algorithm: sliding_log to pause", "api.s: 500/h to none"}},
+		"from a pause": {rules("{name: s, algorithm: pause}"), rules(second), []string{"api.s algorithm: pause to sliding_log", "api.s: none to 500/h"}},
 		"keys": {
 			api(", keys: {a: {plan: gold}, b: {plan: gold}, c: {plan: gold}, d: {blocked: true, until: 2027-01-01T00:00:00Z}, e: {plan: gold}}"),
 			api(`, keys: {a: {plan: gold, limits: {r: 5/s}, until: 2027-01-01T01:00:00+01:00}, c: {plan: gold}, d: {blocked: true}, e: {blocked: true, plan: gold}, "x y\n": {limits: {r: blocked}}}`),

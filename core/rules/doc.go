@@ -55,6 +55,10 @@
 //	        plans: {pro: 5000000/month}
 //	        timezone: Asia/Tokyo   # periods begin at midnight there; default: UTC
 //	        headroom: {batch: 20}  # percent of its limit that a plan leaves to all others, in any algorithm
+//	  partner:
+//	    rules:
+//	      - {name: stop, algorithm: pause} # denies a key while the application has paused it; it has no limit
+//	      - {name: rate, algorithm: token_bucket, limit: 10/s}
 //	  login:
 //	    enforce: 25                # percent of the keys (see InPercent); default: 100
 //	    disabled: true             # neither enforced nor counted; default: false
@@ -66,8 +70,8 @@
 //	all_routes: calls              # every request is charged to this policy, too; default: none
 //	disabled: false                # true disables all policies
 //
-// A policy needs rules, and a rule needs a name, an algorithm and a limit. All other fields are
-// optional. [core.ParseLimit] describes the text of a limit, and [core.Rule] the algorithms, plans,
+// A policy needs rules, and a rule needs a name, an algorithm and, unless it is a pause, a limit. All other
+// fields are optional. [core.ParseLimit] describes the text of a limit, and [core.Rule] the algorithms, plans,
 // units, soft and shadow rules. A policy with a rule or a candidate that is in_flight is for
 // middlewares, and for Reserve and Acquire: core.Limiter.Allow returns an error for it
 // (core.InFlight). An override with limits has precedence over plans, and its plan has precedence
@@ -90,6 +94,19 @@
 //
 // A plan of a headroom that has no limit in plans has the limit of the rule (core.Rule.Headroom). A
 // candidate has neither plans nor headroom.
+//
+// # Pauses
+//
+// A pause (core.Pause) admits every event of a key until the application closes the key for a time, in all
+// processes, with the limiter of the policy:
+//
+//	partner, err := set.Limiter("partner")
+//	err = partner.Pause(ctx, "acme", retryAfter)
+//
+// A policy has at most one. The optional fields of a pause are mode and unit. An override cannot have a limit for it,
+// and one with blocked: true denies every event, also of a key that is not paused. A pause that has begun stays when
+// the configuration changes, also while the policy is disabled or does not have the rule. A pause has no candidate,
+// and is no candidate of another rule.
 //
 // # Quotas
 //

@@ -20,6 +20,7 @@ type field struct {
 	required bool
 	shared   bool           // a candidate has the field, too
 	only     core.Algorithm // the one that has the field; 0 if all have it
+	unless   core.Algorithm // the one that does not have the field, which is required of all others; 0 if there is none
 	still    bool           // Diff leaves the field out where the algorithm changes
 	subject  string         // of Diff, after the name of the rule
 	words    string         // in the description of a rule, with a % for the value
@@ -34,7 +35,7 @@ type field struct {
 var fields = []field{
 	single(field{name: "name", required: true}, codec[string]{decode: (*decoder).name, text: strings.Clone}, func(r *Rule) *string { return &r.Name }),
 	single(field{name: "algorithm", required: true, shared: true, subject: " algorithm"}, algorithmCodec, func(r *Rule) *core.Algorithm { return &r.Algorithm }),
-	single(field{name: "limit", required: true, shared: true}, limitCodec, func(r *Rule) *core.Limit { return &r.Limit }),
+	single(field{name: "limit", required: true, shared: true, unless: driver.Pause}, limitCodec, func(r *Rule) *core.Limit { return &r.Limit }),
 	{name: "plans", decode: (*decoder).plans, node: plansNode, diff: (*differ).plans},
 	{name: "headroom", decode: (*decoder).headroom, node: headroomNode, diff: (*differ).headroom},
 	single(field{name: "soft", shared: true, subject: " soft", words: " soft %"}, percentCodec, func(r *Rule) *float64 { return &r.Soft }),
@@ -66,13 +67,15 @@ func namesOf(fields []field) (names []string) {
 func single[T comparable](f field, k codec[T], at func(*Rule) *T) field {
 	preset := *at(&Rule{Spec: core.NewRule(core.Spec{Algorithm: f.only}).Spec()})
 	f.decode = func(d *decoder, v value, r *Rule) bool {
-		k.decode(d, v, at(r))
+		if v.node != nil || !f.isAbsent(r) {
+			k.decode(d, v, at(r))
+		}
 		return true
 	}
 	f.node = func(r *Rule) *yaml.Node {
 		var zero T
 		switch v := *at(r); {
-		case v == zero && !(f.required && f.shared):
+		case v == zero && (!(f.required && f.shared) || f.isAbsent(r)):
 			return nil
 		case k.node != nil:
 			return k.node(v)
@@ -95,6 +98,9 @@ func single[T comparable](f field, k codec[T], at func(*Rule) *T) field {
 	return f
 }
 
+// isAbsent reports whether f has no meaning for the algorithm of r, although it is required of all others.
+func (f *field) isAbsent(r *Rule) bool { return f.unless != 0 && f.unless == r.Algorithm }
+
 // A codec reads and writes the values of fields of one type.
 type codec[T comparable] struct {
 	decode func(d *decoder, v value, to *T)
@@ -105,7 +111,7 @@ type codec[T comparable] struct {
 var (
 	algorithmCodec = codec[core.Algorithm]{decode: chosen("algorithm", algorithmNames), text: core.Algorithm.String}
 	modeCodec      = codec[bool]{decode: chosen("mode", modes), text: modeOf}
-	limitCodec     = codec[core.Limit]{decode: (*decoder).limitOrNone, text: core.Limit.String, node: limit}
+	limitCodec     = codec[core.Limit]{decode: (*decoder).limitOrNone, text: limitText, node: limit}
 	percentCodec   = codec[float64]{decode: (*decoder).percent, text: percent, node: func(f float64) *yaml.Node { return number("", f) }}
 	countCodec     = codec[int]{decode: (*decoder).count, text: strconv.Itoa, node: func(n int) *yaml.Node { return number("!!int", float64(n)) }}
 	yesCodec       = codec[bool]{decode: func(d *decoder, v value, to *bool) { *to = d.boolean(v) }, text: yes, node: func(b bool) *yaml.Node {
@@ -145,6 +151,14 @@ func duration(t time.Duration) string {
 		return "never"
 	}
 	return period.Duration(t)
+}
+
+// limitText returns the text of l: "none" for that of a pause.
+func limitText(l core.Limit) string {
+	if l == (core.Limit{}) {
+		return "none"
+	}
+	return l.String()
 }
 
 func percent(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) + "%" }

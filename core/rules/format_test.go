@@ -80,6 +80,9 @@ func TestConfig_FormatRoundTrip(t *testing.T) {
 			r.Plans, r.Headroom = []core.Plan{{Name: "gold", Limit: core.Daily(1000)}, {Name: "staff", Limit: core.Unlimited}}, map[string]float64{"gold": 0.5, "null": 99, "1 ": 0}
 			r.Candidate = &Rule{Spec: core.Spec{Algorithm: driver.Quota, Limit: core.Blocked}, Timezone: "Etc/GMT+3"}
 		}),
+		"pause": with(func(r *Rule) {
+			*r = Rule{Spec: core.Spec{Name: "p", Algorithm: driver.Pause, Shadow: true, Unit: "calls"}}
+		}),
 		"time": {Policies: map[string]Policy{"api": {Rules: []Rule{rule}, Keys: map[string]Override{
 			"a": {Limits: map[string]core.Limit{"r": core.PerSecond(1)}, Until: time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC)},
 		}}}},
@@ -105,6 +108,7 @@ func TestConfig_FormatInvalid(t *testing.T) {
 		"zero":         {Config{}, "config:1:1: the file has no policies"},
 		"zero rule":    {Config{Policies: map[string]Policy{"a": {Rules: []Rule{{Spec: core.Spec{Name: "r"}}}}}}, `"none" is no algorithm`},
 		"timezone":     {Config{Policies: map[string]Policy{"a": {Rules: []Rule{{Spec: core.Spec{Name: "r", Algorithm: driver.Quota, Limit: core.Daily(1)}, Timezone: "Local"}}}}}, `"Local" differs`},
+		"limit":        {Config{Policies: map[string]Policy{"a": {Rules: []Rule{{Spec: core.Spec{Name: "p", Algorithm: driver.Pause, Limit: core.Unlimited}}}}}}, "limit has no meaning for a pause"},
 		"invalid key":  {Config{Policies: map[string]Policy{"a": {Rules: rules, Keys: map[string]Override{"\xff": {Limits: map[string]core.Limit{"r": core.PerSecond(1)}}}}}}, "a key must be a text"},
 		"unknown rule": {Config{Policies: map[string]Policy{"a": {Rules: rules, Keys: map[string]Override{"k": {Limits: map[string]core.Limit{"s": core.PerSecond(1)}}}}}}, `no rule "s"`},
 	} {

@@ -3,6 +3,7 @@ package rules_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -72,7 +73,11 @@ func (m *model) rules(policy, key, plan string) (all []core.Rule) {
 		if o.Blocked {
 			l, shadow = core.Blocked, false
 		}
-		all = append(all, m.rule(p, policy+"."+r.Name, r, l, shadow).Headroom("caller", r.Headroom[plan]))
+		own := m.rule(p, policy+"."+r.Name, r, l, shadow)
+		if own.Algorithm() != driver.Pause { // which has no plans
+			own = own.Headroom("caller", r.Headroom[plan])
+		}
+		all = append(all, own)
 		if r.Candidate != nil {
 			all = append(all, m.rule(p, policy+"."+r.Name+".candidate", *r.Candidate, limitOf(*r.Candidate, plan), true).Headroom("caller", r.Candidate.Headroom[plan]))
 		}
@@ -149,6 +154,8 @@ func (m *model) rule(p rules.Policy, name string, r rules.Rule, l core.Limit, sh
 		rule = testkit.Algorithms[at].Rule(name, l).Soft(r.Soft)
 	case l == core.Unlimited, l == core.Blocked: // the same for all algorithms
 		rule = core.TokenBucket(name, l)
+	case r.Algorithm == driver.Pause:
+		rule = core.Pause(name)
 	case r.Algorithm == driver.Quota:
 		zone, err := time.LoadLocation(r.Timezone)
 		if err != nil {
@@ -235,9 +242,10 @@ func (h history) policy(like rules.Policy) (p rules.Policy) {
 	plans := []string{""}
 	for i := range 1 + h.IntN(3) {
 		r := h.rule(fmt.Sprint("r", i))
+		same := slices.IndexFunc(like.Rules, func(o rules.Rule) bool { return o.Name == r.Name })
 		switch {
-		case i < len(like.Rules) && h.one(2):
-			r = like.Rules[i]
+		case same >= 0 && h.one(2):
+			r = like.Rules[same]
 		case h.one(4):
 			c := h.rule("")
 			r.Candidate = &c
@@ -247,6 +255,10 @@ func (h history) policy(like rules.Policy) (p rules.Policy) {
 		}
 		plans = append(plans, slices.Sorted(maps.Keys(r.Headroom))...)
 		p.Rules = append(p.Rules, r)
+	}
+	if h.one(2) {
+		pause := rules.Rule{Spec: core.Spec{Name: "pause", Algorithm: driver.Pause, Shadow: h.one(6)}}
+		p.Rules = slices.Insert(p.Rules, h.IntN(1+len(p.Rules)), pause)
 	}
 	p.Keys = make(map[string]rules.Override)
 	for i := range h.IntN(4) {
@@ -266,7 +278,7 @@ func (h history) policy(like rules.Policy) (p rules.Policy) {
 func (h history) override(p rules.Policy, plans []string) rules.Override {
 	o := rules.Override{Blocked: h.one(6), Plan: draw(h, plans...), Limits: make(map[string]core.Limit)}
 	for _, r := range p.Rules {
-		if h.one(2) {
+		if r.Algorithm != driver.Pause && h.one(2) {
 			o.Limits[r.Name] = h.limit(r.Algorithm)
 		}
 	}
@@ -300,6 +312,8 @@ func TestSet_Histories(t *testing.T) {
 					h.change(t, s, m, occurred)
 				case h.one(5):
 					h.end(t, m, occurred)
+				case h.one(10):
+					h.pause(t, s, m, occurred)
 				case h.one(40):
 					for len(m.running) > 0 { // they would renew their places all the time
 						h.end(t, m, occurred)
@@ -313,7 +327,7 @@ func TestSet_Histories(t *testing.T) {
 			}
 		})
 	}
-	for _, name := range []string{"allowed", "denied", "shadow", "unlimited", "blocked", "block with an end", "invalid", "soft", "delay", "candidate", "places denied", "lost", "headroom", "quota denied", "quota of a zone"} {
+	for _, name := range []string{"allowed", "denied", "shadow", "unlimited", "blocked", "block with an end", "invalid", "soft", "delay", "candidate", "places denied", "lost", "headroom", "quota denied", "quota of a zone", "paused", "paused in shadow", "no pause"} {
 		if occurred[name] == 0 {
 			t.Errorf("%s never occurred: %v", name, occurred)
 		}
@@ -338,9 +352,11 @@ func TestSet_Histories_Redis(t *testing.T) {
 			name, key := draw(h, "a", "b", "c"), fmt.Sprint("k", h.IntN(6))
 			at := [2]string{name, key}
 			_, inForce := s.OverrideOf(ctx, name, key)
-			switch n := h.IntN(14); {
+			switch n := h.IntN(15); {
 			case n == 0:
 				h.change(t, s, m, occurred)
+			case n > 13:
+				h.pause(t, s, m, occurred)
 			case n > 11:
 				h.end(t, m, occurred)
 			case n > 3 || inForce != nil: // the configuration has no such policy
@@ -367,7 +383,7 @@ func TestSet_Histories_Redis(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"allowed", "denied", "shadow", "unlimited", "blocked", "soft", "candidate", "written", "places denied", "headroom", "quota denied"} {
+	for _, name := range []string{"allowed", "denied", "shadow", "unlimited", "blocked", "soft", "candidate", "written", "places denied", "headroom", "quota denied", "paused"} {
 		if occurred[name] == 0 {
 			t.Errorf("%s never occurred: %v", name, occurred)
 		}
@@ -395,6 +411,29 @@ func (h history) end(t *testing.T, m *model, occurred map[string]int) {
 		t.Fatalf("an event has lost its place: %t, with plain limiters %t", lost[0], lost[1])
 	}
 	m.running = slices.Delete(m.running, at, at+1)
+}
+
+// pause pauses a key of a policy, or ends its pause.
+func (h history) pause(t *testing.T, s *rules.Set, m *model, occurred map[string]int) {
+	t.Helper()
+	policy, key, length := draw(h, "a", "b", "c"), fmt.Sprint("k", h.IntN(6)), draw(h, 0, time.Second, 20*time.Second)
+	p, ok := m.policies[policy]
+	if !ok {
+		return
+	}
+	if h.real { // it does not end during the test
+		length *= 1000
+	}
+	err := limiter(t, s, policy).Pause(t.Context(), key, length)
+	if !slices.ContainsFunc(p.Rules, func(r rules.Rule) bool { return r.Algorithm == driver.Pause }) {
+		if !errors.Is(err, core.ErrInvalidAsk) {
+			t.Fatalf("policy %s: got %v, want an error: it has no pause", policy, err)
+		}
+		occurred["no pause"]++
+		return
+	}
+	testkit.Must(t, err)
+	testkit.Must(t, testkit.Limiter(t, m.store, core.Pause(policy+".pause")).Pause(t.Context(), key, length))
 }
 
 // change applies another configuration, or an invalid one.
@@ -433,13 +472,15 @@ func (h history) compare(t *testing.T, m *model, l *core.Limiter, policy, key, p
 	if event.Lost() != nil {
 		m.running = append(m.running, [2]*core.Reservation{event, like})
 	}
+	blocked := func(s core.State) bool { return s.Limit() == core.Blocked && s.Rule.Algorithm() != driver.Pause }
 	if want.Blocked() {
-		want.RetryAfter = 0
+		ends := time.Duration(0)
 		for _, w := range want.States() {
-			if w.Limit() == core.Blocked && !w.Rule.IsShadow() {
-				want.RetryAfter = max(want.RetryAfter, m.retryAfter(policy, key, plan, w.Rule))
+			if blocked(w) && !w.Rule.IsShadow() {
+				ends = max(ends, m.retryAfter(policy, key, plan, w.Rule))
 			}
 		}
+		want.RetryAfter = cmp.Or(ends, want.RetryAfter)
 		if want.RetryAfter != core.Never {
 			occurred["block with an end"]++
 		}
@@ -456,16 +497,18 @@ func (h history) compare(t *testing.T, m *model, l *core.Limiter, policy, key, p
 		for name, is := range map[string]bool{
 			"shadow": g.Rule.IsShadow(), "unlimited": g.Limit() == core.Unlimited, "blocked": g.Limit() == core.Blocked,
 			"soft": g.Soft, "delay": g.Delay > 0, "candidate": len(g.Rule.Name()) > 5,
-			"headroom":        strings.Contains(g.Rule.String(), " headroom "),
-			"quota denied":    g.Rule.Algorithm() == driver.Quota && !g.Allowed,
-			"quota of a zone": g.Rule.Algorithm() == driver.Quota && g.Rule.Spec().Location != nil,
-			"places denied":   g.Rule.Algorithm() == driver.InFlight && g.Estimate,
+			"headroom":         strings.Contains(g.Rule.String(), " headroom "),
+			"quota denied":     g.Rule.Algorithm() == driver.Quota && !g.Allowed,
+			"quota of a zone":  g.Rule.Algorithm() == driver.Quota && g.Rule.Spec().Location != nil,
+			"paused":           w.Rule.Algorithm() == driver.Pause && !g.Allowed && !g.Rule.IsShadow() && !g.Unknown,
+			"paused in shadow": w.Rule.Algorithm() == driver.Pause && !g.Allowed && g.Rule.IsShadow(),
+			"places denied":    g.Rule.Algorithm() == driver.InFlight && g.Estimate,
 		} {
 			if is {
 				occurred[name]++
 			}
 		}
-		if w.Limit() == core.Blocked {
+		if blocked(w) {
 			if w.RetryAfter = m.retryAfter(policy, key, plan, w.Rule); w.RetryAfter != core.Never {
 				w.ResetAfter = w.RetryAfter
 			}

@@ -140,6 +140,24 @@ func TestParse_Quota(t *testing.T) {
 	}
 }
 
+// A pause has no limit.
+func TestParse_Pause(t *testing.T) {
+	in := []byte(with("      - {name: p, algorithm: pause, mode: shadow, unit: calls, soft: 0, plans: {}}", "    keys: {k: {blocked: true}}"))
+	got, err := Parse("limits.yaml", in)
+	want := &Config{Name: "limits.yaml", Policies: map[string]Policy{"api": {
+		Enforce: 100,
+		Rules:   []Rule{{Spec: core.Spec{Name: "p", Algorithm: driver.Pause, Shadow: true, Unit: "calls"}}},
+		Keys:    map[string]Override{"k": {Blocked: true}},
+	}}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v (%v), expected %+v", got, err, want)
+	}
+	_, s := schema(t)
+	if err := validates(t, s, in); err != nil {
+		t.Errorf("the schema: %v", err)
+	}
+}
+
 // A plan of a headroom is a plan of the policy. It has a limit of its own, or that of the rule.
 func TestParse_Headroom(t *testing.T) {
 	got, err := Parse("limits.yaml", []byte(with("      - {name: r, algorithm: token_bucket, limit: 10/m, plans: {pro: 20/m}, headroom: {pro: 12.5, sheddable: 20, none: 0}}", "    keys: {k: {plan: sheddable}}")))
@@ -243,7 +261,7 @@ var invalidFiles = map[string]struct {
 	"long name":           {with("      - {name: "+strings.Repeat("r", 61)+", algorithm: sliding_log, limit: 5/m}", ""), []string{`4:9: policies.api.rules[0]: "api.` + strings.Repeat("r", 61) + `" is its name on a store: name is 65 bytes long, more than 64`}, true},
 	"long candidate":      {with("      - {name: "+strings.Repeat("r", 51)+", algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m}}", ""), []string{`4:116: policies.api.rules[0].candidate: "api.` + strings.Repeat("r", 51) + `.candidate" is its name on a store: name is 65 bytes long, more than 64`}, true},
 	"algorithm":           {with("      - {name: r, algorithm: sliding_logs, limit: 5/m}", ""), []string{`4:30: policies.api.rules[0].algorithm: "sliding_logs" is no algorithm; did you mean "sliding_log"?`}, false},
-	"algorithm none":      {with("      - {name: r, algorithm: none, limit: 5/m}", ""), []string{`4:30: policies.api.rules[0].algorithm: "none" is no algorithm: use fixed_window, in_flight, leaky_bucket, quota, sliding_log, sliding_window, token_bucket`}, false},
+	"algorithm none":      {with("      - {name: r, algorithm: none, limit: 5/m}", ""), []string{`4:30: policies.api.rules[0].algorithm: "none" is no algorithm: use fixed_window, in_flight, leaky_bucket, pause, quota, sliding_log, sliding_window, token_bucket`}, false},
 	"limit is a number":   {with("      - {name: r, algorithm: sliding_log, limit: 5}", ""), []string{"4:50: policies.api.rules[0].limit: limit 5 has no period, unlike 5/s and 5/h"}, false},
 	"limit":               {with("      - {name: r, algorithm: sliding_log, limit: 5 per m}", ""), []string{`4:50: policies.api.rules[0].limit: invalid limit "5 per m": events: "5 per m" is not a positive integer (expected "10/s", "500/h", "10/s burst 20", "1000/month", "5", "unlimited" or "blocked")`}, false},
 	"limit of a log":      {with("      - {name: r, algorithm: sliding_log, limit: 5/m burst 6}", ""), []string{"4:50: policies.api.rules[0].limit: burst has a meaning for buckets only: leave it zero"}, true},
@@ -288,6 +306,29 @@ var invalidFiles = map[string]struct {
 	"quota without period":  {with("      - {name: r, algorithm: quota, limit: 5}", ""), []string{`4:44: policies.api.rules[0].limit: limit 5 has no period, unlike 5/day and 5/month`}, false},
 	"quota with a burst":    {with("      - {name: r, algorithm: quota, limit: 5/day burst 9}", ""), []string{`4:44: policies.api.rules[0].limit: burst has a meaning for buckets only: leave it zero`}, false},
 	"quota with a hold":     {with("      - {name: r, algorithm: quota, limit: 5/day, hold: 30s}", ""), []string{`4:57: policies.api.rules[0].hold: hold has a meaning for events at the same time only`}, false},
+	"pause": {
+		with("      - {name: p, algorithm: pause, limit: unlimited, plans: {gold: 5/s}, headroom: {batch: 10}, soft: 10, from_first: true, sub_windows: 3, hold: 30s, max_hold: 1h, timezone: UTC}", ""),
+		[]string{
+			"4:44: policies.api.rules[0].limit: limit has no meaning for a pause: leave it out",
+			"4:69: policies.api.rules[0].plans.gold: plan has no meaning for a pause",
+			"4:93: policies.api.rules[0].headroom.batch: plan has no meaning for a pause",
+			"4:104: policies.api.rules[0].soft: soft has no meaning for a pause",
+			"4:120: policies.api.rules[0].from_first: from first has a meaning for a fixed window only",
+			"4:139: policies.api.rules[0].sub_windows: sub-windows have a meaning for a sliding window only",
+			"4:148: policies.api.rules[0].hold: hold has a meaning for events at the same time only",
+			"4:163: policies.api.rules[0].max_hold: max hold has a meaning for events at the same time only",
+			"4:177: policies.api.rules[0].timezone: timezone has a meaning for a quota only",
+		}, false,
+	},
+	"limit of a pause":      {with("      - {name: p, algorithm: pause, limit: 5/s}", ""), []string{"4:44: policies.api.rules[0].limit: limit has no meaning for a pause: leave it out"}, false},
+	"pause with a plan":     {with("      - {name: p, algorithm: pause, plans: {gold: blocked}}", ""), []string{"4:51: policies.api.rules[0].plans.gold: plan has no meaning for a pause"}, false},
+	"pause with headroom":   {with("      - {name: p, algorithm: pause, headroom: {gold: 0}}", ""), []string{"4:54: policies.api.rules[0].headroom.gold: plan has no meaning for a pause"}, false},
+	"pause that is soft":    {with("      - {name: p, algorithm: pause, soft: 5}", ""), []string{"4:43: policies.api.rules[0].soft: soft has no meaning for a pause"}, false},
+	"candidate of a pause":  {with("      - {name: p, algorithm: pause, candidate: {algorithm: sliding_log, limit: 5/m}}", ""), []string{"4:48: policies.api.rules[0].candidate: candidate has no meaning for a pause"}, false},
+	"candidate is a pause":  {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: pause}}", ""), []string{"4:66: policies.api.rules[0].candidate: candidate cannot be a pause"}, false},
+	"two pauses":            {with("      - {name: p, algorithm: pause}\n      - {name: q, algorithm: pause}", ""), []string{"5:9: policies.api.rules[1]: another rule of the policy is a pause"}, true},
+	"pause for a key":       {with("      - {name: p, algorithm: pause}", "    keys: {a: {limits: {p: blocked}}}"), []string{"5:28: policies.api.keys.a.limits.p: limit has no meaning for a pause: leave it out"}, true},
+	"no limit":              {with("      - {name: r, algorithm: sliding_log, candidate: {algorithm: sliding_log}}", ""), []string{"4:9: policies.api.rules[0]: the field limit is missing", "4:54: policies.api.rules[0].candidate: the field limit is missing"}, false},
 	"several months":        {with("      - {name: r, algorithm: quota, limit: 5/2month}", ""), []string{`4:44: policies.api.rules[0].limit: invalid limit "5/2month": period: "2month" is not a positive duration (expected "10/s", "500/h", "10/s burst 20", "1000/month", "5", "unlimited" or "blocked")`}, false},
 	"months":                {with("      - {name: r, algorithm: quota, limit: 5/months}", ""), []string{`4:44: policies.api.rules[0].limit: invalid limit "5/months": period: "months" is no period; write month (expected "10/s", "500/h", "10/s burst 20", "1000/month", "5", "unlimited" or "blocked")`}, false},
 	"a calendar month":      {with("      - {name: r, algorithm: sliding_log, limit: 100/month, plans: {gold: 9/week}}", ""), []string{`4:50: policies.api.rules[0].limit: limit 100/month has a period of the calendar, and only quota counts by the calendar: write 100/30d`, `4:75: policies.api.rules[0].plans.gold: plan "gold": limit 9/week has a period of the calendar, and only quota counts by the calendar: write 9/7d`}, false},
@@ -328,7 +369,7 @@ var invalidFiles = map[string]struct {
 	"until is a date":       {with(valid, "    keys: {a: {plan: gold, until: 2026-01-01}}"), []string{`5:35: policies.api.keys.a.until: "2026-01-01" is no time such as 2027-01-01T00:00:00Z`}, false},
 	"until is year 10000":   {with(valid, "    keys: {a: {plan: gold, until: '9999-12-31T23:59:59-01:00'}}"), []string{"5:35: policies.api.keys.a.until: is not a time of the years 1 to 9999 in UTC"}, true},
 	"until is the zero":     {with(valid, "    keys: {a: {plan: gold, until: '0001-01-01T00:00:00Z'}}"), []string{"5:35: policies.api.keys.a.until: is not a time of the years 1 to 9999 in UTC"}, true},
-	"invalid rule of a key": {with("      - {name: r, algorithm: none, limit: 5/m}", "    keys: {a: {limits: {r: 5/m burst 6}}}"), []string{`4:30: policies.api.rules[0].algorithm: "none" is no algorithm: use fixed_window, in_flight, leaky_bucket, quota, sliding_log, sliding_window, token_bucket`}, false},
+	"invalid rule of a key": {with("      - {name: r, algorithm: none, limit: 5/m}", "    keys: {a: {limits: {r: 5/m burst 6}}}"), []string{`4:30: policies.api.rules[0].algorithm: "none" is no algorithm: use fixed_window, in_flight, leaky_bucket, pause, quota, sliding_log, sliding_window, token_bucket`}, false},
 	"route":                 {with(valid, "routes: {/: apo}"), []string{`5:13: routes["/"]: there is no policy "apo"; did you mean "api"?`}, true},
 	"route to a number":     {with(valid, "routes: {/: 1}"), []string{`5:13: routes["/"]: is an integer, expected a text`}, false},
 	"all routes":            {with(valid, "all_routes: apo"), []string{`5:13: all_routes: there is no policy "apo"; did you mean "api"?`}, true},

@@ -32,6 +32,7 @@ func newPolicy(s core.Store, rules []core.Rule) (*policy, error) {
 
 var inner = unexported.Core.(interface {
 	ChooseFor(l *core.Limiter, pick func(ctx context.Context, key string) (*core.Limiter, time.Duration, error)) *core.Limiter
+	Off(r core.Rule) core.Rule
 	ReplaceAll(rules map[*core.Limiter][]core.Rule, then func()) error
 })
 

@@ -132,6 +132,8 @@ func TestConfig_Route_Stricter(t *testing.T) {
 		"unlimited":               {rate("10/h"), rate("unlimited"), "/a/"},
 		"blocked":                 {rate("10/h"), rate("blocked"), "/a/b/"},
 		"events at the same time": {rate("10/h"), "{rules: [{name: i, algorithm: in_flight, limit: 9}]}", "/a/b/"},
+		"pause":                   {rate("10/h"), "{rules: [{name: p, algorithm: pause}]}", "/a/"},
+		"pause and a lower rate":  {rate("10/h"), "{rules: [{name: p, algorithm: pause}, " + fmt.Sprintf(limit, "1/h") + "]}", "/a/b/"},
 		"shadow":                  {rate("10/h"), "{rules: [{name: r, algorithm: token_bucket, limit: 1/h, mode: shadow}]}", "/a/"},
 		"off":                     {rate("10/h"), "{disabled: true, rules: [" + fmt.Sprintf(limit, "1/h") + "]}", "/a/"},
 		"enforced for no key":     {rate("10/h"), "{enforce: 0, rules: [" + fmt.Sprintf(limit, "1/h") + "]}", "/a/"},
@@ -146,7 +148,7 @@ func TestConfig_Route_Stricter(t *testing.T) {
 		// The limiter of New may be stricter than a policy without a limit.
 		delete(config.Routes, "/a/")
 		want := "/a/b/"
-		if slices.Contains([]string{"unlimited", "shadow", "off", "enforced for no key"}, name) {
+		if slices.Contains([]string{"unlimited", "pause", "shadow", "off", "enforced for no key"}, name) {
 			want = ""
 		}
 		if got := config.Route(requestFor(t, "/a/%2562/y", "/a/*")); got != want {

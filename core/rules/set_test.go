@@ -61,6 +61,8 @@ const second = `{name: second, algorithm: token_bucket, limit: 10/s burst 20, pl
 
 const hour = `{name: hour, algorithm: sliding_log, limit: 500/h, soft: 10, plans: {silver: 900/h}}`
 
+const stop = `{name: stop, algorithm: pause}`
+
 func TestSet_Rules(t *testing.T) {
 	const (
 		base   = `token_bucket "api.second" 10/s burst 20`
@@ -97,6 +99,10 @@ func TestSet_Rules(t *testing.T) {
 			"a candidate", "api: {rules: [{name: r, algorithm: sliding_window, limit: 9/s, sub_windows: 5, candidate: {algorithm: fixed_window, limit: 8/s}}], keys: {k: {limits: {r: 1/s}}}}", "k", "",
 			`sliding_window "api.r" 1/s in 5 sub-windows|fixed_window "api.r.candidate" 8/s shadow`,
 		},
+		{"a pause", "api: {rules: [" + stop + "," + hour + "]}", "k", "silver", `pause "api.stop"|sliding_log "api.hour" 900/h soft 10% plan "silver"`},
+		{"a pause, enforced for no key", "api: {rules: [" + stop + "," + hour + "], enforce: 0}", "k", "", `pause "api.stop" shadow|` + hourly + " shadow"},
+		{"a pause, blocked", "api: {rules: [" + stop + "," + hour + "], keys: {k: {blocked: true}}}", "k", "", `pause "api.stop" blocked|sliding_log "api.hour" blocked soft 10%`},
+		{"a pause, off", "api: {rules: [" + stop + "," + hour + "], disabled: true}", "k", "", `pause "api.stop"|sliding_log "api.hour" unlimited`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -161,6 +167,56 @@ func TestSet_Blocked(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An application pauses a key of a policy with the limiter of the policy. The pause stays when the configuration
+// changes, and denies as far as the configuration in force says.
+func TestSet_Pause(t *testing.T) {
+	const rule = "{name: r, algorithm: sliding_log, limit: 9/m}"
+	synctest.Test(t, func(t *testing.T) {
+		store := new(storetest.Fake)
+		s, err := rules.New(store, parse(t, "api: {rules: ["+stop+"]}"))
+		testkit.Must(t, err)
+		l := limiter(t, s, "api")
+		testkit.Must(t, l.Pause(t.Context(), "k", time.Minute))
+		for _, c := range []struct {
+			policy string
+			denied bool // RetryAfter is the rest of the pause
+			calls  int
+		}{
+			{"rules: [" + stop + "]", true, 1},
+			{"rules: [" + rule + "," + stop + "], keys: {k: {limits: {r: unlimited}}}", true, 1},
+			{"rules: [" + stop + "," + rule + "], enforce: 0", false, 1},
+			{"rules: [" + strings.Replace(stop, "}", ", mode: shadow}", 1) + "]", false, 1},
+			{"rules: [" + stop + "], disabled: true", false, 0},
+			{"rules: [" + rule + "]", false, 1},
+			{"rules: [" + rule + "," + stop + "]", true, 1},
+		} {
+			testkit.Must(t, s.Apply(parse(t, "api: {"+c.policy+"}")))
+			time.Sleep(time.Second)
+			before := store.Calls()
+			d := testkit.Allow(t, l, "k")
+			if d.Allowed == c.denied || d.Blocked() != c.denied || c.denied && d.RetryAfter != time.Minute-time.Since(time.Unix(946684800, 0)) {
+				t.Errorf("%s: got %v", c.policy, d)
+			}
+			if n := store.Calls() - before; n != c.calls {
+				t.Errorf("%s: got %d calls of the store, want %d", c.policy, n, c.calls)
+			}
+			testkit.Admit(t, l, "another key", 1)
+		}
+		testkit.Must(t, s.Apply(parse(t, "api: {rules: ["+stop+"], keys: {k: {blocked: true, until: 2000-01-01T00:00:20Z}}}")))
+		if d := testkit.Allow(t, l, "k"); d.RetryAfter != 13*time.Second {
+			t.Errorf("a block: got %v, want a denial until its end", d)
+		}
+		time.Sleep(13 * time.Second)
+		if d := testkit.Allow(t, l, "k"); d.RetryAfter != 40*time.Second {
+			t.Errorf("after the block: got %v, want the rest of the pause", d)
+		}
+		testkit.Must(t, s.Apply(parse(t, "api: {rules: ["+stop+"], disabled: true}")))
+		testkit.Must(t, l.Pause(t.Context(), "k", 0))
+		testkit.Must(t, s.Apply(parse(t, "api: {rules: ["+stop+"]}")))
+		testkit.Admit(t, l, "k", 1)
+	})
 }
 
 // RetryAfter is the end of an override that blocks, and Never if the policy itself or an override

@@ -168,7 +168,7 @@ func (v *version) newView(c *selection) (w view) {
 	rules := config.storeRules(v.name)
 	for i, r := range rules {
 		if c.unlimited {
-			rules[i] = core.NewRule(core.Spec{Name: r.Name(), Algorithm: r.Algorithm(), Limit: core.Unlimited})
+			rules[i] = inner.Off(r)
 		}
 	}
 	w.limiter, w.err = v.root.Variant(rules...)
