@@ -84,6 +84,7 @@ func (s State) Used() int {
 //	denied, retry after 6s: "page" 0 of 10 left, "hour" unknown
 //	denied, retry after about 30s: "exports" 0 of 5 left
 //	denied for ever: "page" blocked, "hour" unlimited
+//	denied, retry after 6s: "partner" closed, "rate" 9 of 10 left
 //	no decision
 func (d Decision) String() string {
 	var b strings.Builder
@@ -97,6 +98,10 @@ func (d Decision) String() string {
 		switch l := s.Limit(); {
 		case s.Unknown:
 			b.WriteString("unknown")
+		case s.Rule.isPause() && l == Unlimited:
+			b.WriteString("open")
+		case s.Rule.isPause() && s.RetryAfter != Never:
+			b.WriteString("closed")
 		case !l.counts():
 			b.WriteString(l.String())
 		default:

@@ -246,8 +246,8 @@ const maxPause = 366 * 24 * time.Hour
 // The error is an [ErrInvalidAsk] if d is negative or more than 366 days, or if l has no Pause. After an error of
 // the Store, the key may be paused.
 //
-// The function of [Limiter.Choose] is not asked. A key whose limits it has chosen to be Unlimited can be paused, but
-// is not denied.
+// The function of [Limiter.Choose] is not asked. A [Limiter.Variant] has the pauses of l; with [Spec.Shadow] it does
+// not enforce them.
 func (l *Limiter) Pause(ctx context.Context, key string, d time.Duration) error {
 	if d < 0 || d > maxPause {
 		return invalidAsk(fmt.Sprintf("a pause of %v, outside 0 to 366 days", d))

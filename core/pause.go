@@ -35,8 +35,6 @@ import "github.com/weir-go/weir/core/driver"
 // Store for each decision of a limiter with a Pause.
 func Pause(name string) Rule { return NewRule(Spec{Name: name, Algorithm: driver.Pause}) }
 
-func (r Rule) isPause() bool { return r.Algorithm() == driver.Pause }
-
 // closed returns r, a Pause, as the State of a paused key has it.
 func (r Rule) closed() Rule {
 	known := r.d.divided.Load()

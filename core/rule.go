@@ -139,6 +139,7 @@ func (r Rule) ruleOf(c *driver.Compiled) Rule {
 }
 
 func (r Rule) isInFlight() bool { return r.Algorithm() == driver.InFlight }
+func (r Rule) isPause() bool    { return r.Algorithm() == driver.Pause }
 
 // Spec returns the description of r. Its Plans are a copy. For a Rule of a [State], the Limit is the one
 // that was in force. If it is that of a plan, Plans contains only this plan. If Spare had changed it, Spare
