@@ -41,6 +41,7 @@ var limiterSituations = []string{
 	"merged", "invalid", "at most", "settled", "replaced", "conflict", "reset true", "reset false",
 	"estimate", "elastic", "acquired", "released", "refunded", "lapsed",
 	"quota", "quota denied", "anchored", "headroom", "headroom denied", "headroom of places",
+	"paused", "not paused", "shadow paused", "unknown pause", "no pause", "pause ended", "pause not made shorter",
 }
 
 // situations have to occur in the histories.
