@@ -24,10 +24,13 @@ func (pause) read(r *Reading, s State, now int64) {
 
 func (pause) fits(r *Reading) bool { return r.Used.Micros == 0 }
 
-// debit pauses for n microseconds, or until the end of the present pause if that is later.
-func (p pause) debit(_ State, r Reading, now, n int64) State {
-	r.Used.Micros = max(r.Used.Micros, min(n, maxPause))
-	return p.rewrite(State{}, r, now)
+// debit pauses for n microseconds, or until the end of the present pause if that is later. If there is no pause
+// then, s stays.
+func (p pause) debit(s State, r Reading, now, n int64) State {
+	if r.Used.Micros = max(r.Used.Micros, min(n, maxPause)); r.Used.Micros == 0 {
+		return s
+	}
+	return p.rewrite(s, r, now)
 }
 
 // Events take nothing, so no credit or undo frees anything. Only a Reset ends a pause.

@@ -48,7 +48,7 @@ func TestPause(t *testing.T) {
 			{60, spend, 0, 1, 0, 60, 0}, // is not written: the Store forgets the State
 			{61, peek, 0, 1, 0, 60, 0},
 			{62, debit, time.Second, 1, 1, 63, 62},
-			{90, debit, 0, 1, 0, 0, 0},
+			{90, debit, 0, 1, 0, 63, 62},
 		}},
 		{"the later end holds", []pauseStep{
 			{0, debit, time.Minute, 1, 60, 60, 0},
