@@ -50,8 +50,8 @@ func TestStore_Take_Pause(t *testing.T) {
 	}
 }
 
-// A pause that begins, becomes longer or ends through this Store holds at once. That of another process is noticed
-// when the cached denial has ended.
+// A pause that begins, becomes longer or ends through this Store holds at once. A change by another process is
+// noticed when the cached denial has ended.
 func TestStore_Adjust_Pause(t *testing.T) {
 	const most = time.Minute
 	f := newFixture(t, denycache.MaxAge(most))

@@ -11,7 +11,7 @@ import (
 // maxPause is the length of the longest pause.
 const maxPause = 366 * 24 * time.Hour
 
-// A pauseStep is a charge of a pause, and what it shows and leaves. Times are in seconds after start.
+// A pauseStep is a charge of a pause, its result and the State after it. Times are in seconds after start.
 type pauseStep struct {
 	at     int64
 	op     driver.Op

@@ -133,8 +133,8 @@ func TestStore_Adjust_pause(t *testing.T) {
 	}
 }
 
-// Of the charges of one Adjust, only the debit of the pause also goes to the backup, once, and the others have their
-// cost on the store that decides.
+// Only the debit of a pause also goes to the backup. The other charges of an Adjust have their cost on the store that
+// decides.
 func TestStore_Adjust_pauseAmongOthers(t *testing.T) {
 	eachPair(t, func(t *testing.T, p *pair) {
 		l := testkit.Limiter(t, p, year, partner)

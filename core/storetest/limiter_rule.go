@@ -109,7 +109,7 @@ func (r *limited) counts() bool { return r.limit != core.Unlimited && r.limit !=
 
 func (r *limited) isPause() bool { return r.algorithm == pauseAlgorithm }
 
-// shows returns the limit that a State of r has. That of a pause shows whether it is closed.
+// shows returns the limit that a State of r has. If r is a pause, it shows whether that is closed.
 func (r *limited) shows(allowed bool) core.Limit {
 	switch {
 	case !r.isPause():

@@ -239,7 +239,7 @@ func pausesTogether(s *subject, a algorithm) {
 			rate.left(2)
 			place.left(1)
 		}
-		// What was taken before the pause can be settled, and another rule can be charged.
+		// Events from before the pause can end, and another rule can be charged.
 		rate.do(driver.Debit, driver.Receipt{})
 		place.do(driver.Reset, driver.Receipt{})
 		p.pausedFor(time.Minute)

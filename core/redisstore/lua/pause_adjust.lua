@@ -1,4 +1,4 @@
--- pause_adjust: a pause as a charge of adjust.lua. Of two pauses, the later end holds.
+-- pause_adjust: a pause as a charge of adjust.lua. The later end of two pauses holds.
 
 function algorithms.pause(key, at, op)
   local left, _, corrupt = pause_read(key)

@@ -201,8 +201,8 @@ type Verdict struct {
 	// Window is the span to which Remaining refers. For a bucket, it is the time in which Remaining
 	// events refill or, if Remaining is 0, until an event of the limit is available. For a fixed
 	// window or quota, it is the time until the window or period ends. For a log or sliding window, it is the time
-	// until the first event leaves it, or Per if it is empty. For places and an open pause, it is 0. After a denial, Window
-	// is RetryAfter, unless RetryAfter is Never.
+	// until the first event leaves it, or Per if it is empty. For places and an open pause, it is 0. After a
+	// denial, Window is RetryAfter, unless RetryAfter is Never.
 	Window int64
 	Period int64 // of a quota: the length of the present period
 }
@@ -345,7 +345,7 @@ func (o *Oracle) Adjust(now int64, charges []Charge) {
 	}
 }
 
-// debited returns what c, a Debit, takes.
+// debited returns the cost of c, a Debit, or the length of a pause in microseconds.
 func (c *Charge) debited() int64 {
 	if c.Rule.Algorithm == "pause" {
 		return c.MaxDelay.Microseconds()

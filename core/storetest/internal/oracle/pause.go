@@ -6,7 +6,7 @@ package oracle
 // RULE: a debit pauses a key for its length from now, and the later end holds. Pauses do not add up, because
 // callers that are told the same end at different times must not make it later together.
 //
-// RULE: after a step back, the rest is what it was when the pause was written, so that no step makes a pause
+// RULE: after a step back, the rest is as long as when the pause was written, so that no step makes a pause
 // longer.
 //
 // RULE: a pause has at most 366 days, so that a wrong number closes no key for good.
