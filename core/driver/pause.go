@@ -39,9 +39,6 @@ func (pause) credit(s State, _ Reading, _, _ int64) State          { return s }
 func (pause) undo(s State, _ Reading, _, _ int64, _ Receipt) State { return s }
 
 func (pause) rewrite(_ State, r Reading, now int64) State {
-	if r.Used.Micros == 0 {
-		return State{}
-	}
 	return State{Time: now + r.Used.Micros, Debt: now}
 }
 

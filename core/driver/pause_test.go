@@ -119,6 +119,17 @@ func TestPause(t *testing.T) {
 	}
 }
 
+// A pause has no number of events that could be unlimited or blocked.
+func TestDefinition_Check_Pause(t *testing.T) {
+	d := driver.Definition{Name: "p", Algorithm: driver.Pause, Always: 1}
+	if err := d.Check(); err != nil {
+		t.Errorf("got %v, want no error", err)
+	}
+	if d.Soft = 10; d.Check() == nil {
+		t.Error("got no error for a soft pause")
+	}
+}
+
 // Commit changes the State of a pause if the clock has stepped back and the charge does not fit, and then only.
 func TestPause_Commit(t *testing.T) {
 	c := driver.Charge{Rule: compile(t, driver.Definition{Algorithm: driver.Pause}), Op: driver.Debit, Cost: 1, MaxDelay: time.Minute}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/storetest"
@@ -148,6 +149,10 @@ func TestStore_Adjust_pauseAmongOthers(t *testing.T) {
 		testkit.Must(t, err)
 		testkit.Must(t, l.Pause(t.Context(), "k", time.Hour))
 		p.used("k", 8, 4)
+		// Both have got three debits of the pause. The primary has got two of the rate, of which it refused one.
+		if on, backup := p.primary.Charges(driver.Debit), p.backup.Charges(driver.Debit); on != 5 || backup != 4 {
+			t.Errorf("got %d debits on the primary and %d on the backup, expected 5 and 4", on, backup)
+		}
 		testkit.Must(t, r.Settle(t.Context(), 2)) // of an event from before the pause
 		p.used("k", 5, 4)
 		for range 2 {

@@ -140,7 +140,7 @@ type Charge struct {
 
 	// MaxDelay is the longest accepted delay of a Spend or Peek by a leaky bucket, in whole
 	// microseconds. A charge with a longer delay is denied. Zero accepts any delay. For the Debit of a pause, it is
-	// the length of the pause.
+	// the length of the pause, up to 366 days.
 	MaxDelay time.Duration
 	// Receipt, if not nil, is written by an admitted Spend and by a Debit, and read by an Undo and a Renew.
 	Receipt *Receipt

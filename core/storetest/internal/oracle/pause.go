@@ -9,17 +9,12 @@ package oracle
 // RULE: after a step back, the rest is as long as when the pause was written, so that no step makes a pause
 // longer.
 //
-// RULE: a pause has at most 366 days, so that a wrong number closes no key for good.
-//
 // RULE: an event takes nothing, so a receipt is zero, and a credit or an undo changes nothing. Only a Reset ends
 // a pause.
 type pause struct {
 	now, rest int64
 	future    bool
 }
-
-// longestPause is the length of the longest pause.
-const longestPause = 366 * day
 
 func (p pause) at(_ *Rule, now int64) state {
 	if p.rest > 0 && now < p.now {
@@ -48,7 +43,7 @@ func (p pause) spend(int64) state { return p }
 
 // debit pauses for length. If there is no pause then, it writes nothing.
 func (p pause) debit(length int64) (state, bool) {
-	rest := max(p.rest, min(length, longestPause))
+	rest := max(p.rest, length)
 	return pause{p.now, rest, false}, rest > 0
 }
 
