@@ -32,19 +32,19 @@ var algorithmNames = func() (names []string) {
 var lists = []struct{ file, entry, except string }{
 	{"spec.go", "AlgorithmFixedWindow", ""},
 	{"spec.go", `"fixed_window"`, ""},
-	{"internal/testkit/testkit.go", "core.FixedWindow", "InFlight Quota"}, // drives tests of all packages
-	{"driver/driver_test.go", "driver.FixedWindow", "Quota"},
+	{"internal/testkit/testkit.go", "core.FixedWindow", "InFlight Quota Pause"}, // drives tests of all packages
+	{"driver/driver_test.go", "driver.FixedWindow", "Quota Pause"},
 	{"driver/alloc_test.go", "driver.FixedWindow", ""},
-	{"contract_test.go", "core.FixedWindow", "InFlight Quota"},
-	{"divide_test.go", "core.FixedWindow", "InFlight Quota"},
-	{"headroom_test.go", "core.FixedWindow", ""},
-	{"wait_test.go", "core.FixedWindow", "InFlight Quota"}, // see soonest in wait.go
-	{"memstore/helper_test.go", "core.FixedWindow", "InFlight Quota"},
+	{"contract_test.go", "core.FixedWindow", "InFlight Quota Pause"},
+	{"divide_test.go", "core.FixedWindow", "InFlight Quota Pause"},
+	{"headroom_test.go", "core.FixedWindow", "Pause"},
+	{"wait_test.go", "core.FixedWindow", "InFlight Quota Pause"}, // see soonest in wait.go
+	{"memstore/helper_test.go", "core.FixedWindow", "InFlight Quota Pause"},
 	{"storetest/walk_test.go", "fixed_window", ""},
-	{"redisstore/corrupt_state_test.go", `"fixed_window"`, "InFlight Quota"},
-	{"redisstore/memory_test.go", "core.FixedWindow", "LeakyBucket InFlight Quota"},
+	{"redisstore/corrupt_state_test.go", `"fixed_window"`, "InFlight Quota Pause"},
+	{"redisstore/memory_test.go", "core.FixedWindow", "LeakyBucket InFlight Quota Pause"},
 	{"redisstore/state_table_test.go", "driver.FixedWindow", "InFlight"},
-	{"redisstore/store_test.go", "core.FixedWindow", "InFlight Quota"},
+	{"redisstore/store_test.go", "core.FixedWindow", "InFlight Quota Pause"},
 	{"redisstore/internal/sim/catalog_test.go", "driver.FixedWindow", ""},
 	{"redisstore/internal/sim/scripts_test.go", "driver.FixedWindow", ""},
 	{"rules/history_test.go", "driver.FixedWindow", ""},
@@ -76,7 +76,8 @@ func TestAlgorithms_Lists(t *testing.T) {
 
 // cases lists the files with code for some algorithms only. A new algorithm needs a case in the files of the
 // algorithms that it is like: LeakyBucket, if it delays events; InFlight, if its events take something until they
-// end; Quota, if its limit has no period, or one of the calendar.
+// end; Quota, if its limit has no period, or one of the calendar; Pause, if it has no limit, and its events take
+// nothing.
 var cases = map[string][]string{
 	"TokenBucket": {
 		"core/lease/take.go", "core/rules/decode_policy.go", "core/storetest/bridge.go", "core/wait.go",
@@ -114,6 +115,12 @@ var cases = map[string][]string{
 		"core/quota.go", "core/redisstore/arguments.go", "core/redisstore/probe.go", "core/rules/build.go",
 		"core/rules/field.go", "core/rules/timezone.go", "core/settle.go", "core/storetest/bridge.go",
 		"core/storetest/quota.go", "core/wait.go",
+	},
+	"Pause": {
+		"core/denycache/entry.go", "core/driver/charge.go", "core/driver/definition.go", "core/driver/state.go",
+		"core/failover/adjust.go", "core/memstore/entry.go", "core/pause.go", "core/redisstore/arguments.go",
+		"core/redisstore/probe.go", "core/reservation.go", "core/settle.go", "core/storetest/bridge.go",
+		"core/storetest/pause.go", "core/storetest/reference.go", "core/storetest/walk_limits.go",
 	},
 }
 

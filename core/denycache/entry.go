@@ -57,6 +57,9 @@ func newDenial(c *driver.Charge, sent, maxAge int64) (d denial, ok bool) {
 		d.cost, d.maxDelay = 1, driver.Never
 		v.Allowed, v.RetryAfter, v.Delay = false, v.Window, 0
 	}
+	if c.Rule.Algorithm == driver.Pause {
+		d.cost = 1 // denies all costs alike
+	}
 	lasts := v.RetryAfter
 	if lasts == driver.Never {
 		// One denial covers all costs above the capacity. Otherwise, clients could fill the entry.

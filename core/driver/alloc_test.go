@@ -56,6 +56,30 @@ func TestCharge_Allocations(t *testing.T) {
 	}
 }
 
+// An event of a key that is paused from time to time allocates nothing, and neither does a pause.
+func TestCharge_AllocationsPause(t *testing.T) {
+	k := key{rule: compile(t, driver.Definition{Algorithm: driver.Pause})}
+	now, admitted, denied := start, 0, 0
+	thousand := func() {
+		for i := range 1000 {
+			if now++; i%10 == 0 {
+				k.do(driver.Charge{Op: driver.Debit, Cost: 1, MaxDelay: 5 * time.Microsecond}, now)
+			}
+			if v, _ := k.spend(1, now); v.Allowed {
+				admitted++
+			} else {
+				denied++
+			}
+		}
+	}
+	if n := testing.AllocsPerRun(1, thousand); n != 0 {
+		t.Errorf("got %v allocations in 1000 decisions, expected 0", n)
+	}
+	if admitted != 1000 || denied != 1000 { // of two runs
+		t.Errorf("got %d admitted and %d denied, expected 1000 of both", admitted, denied)
+	}
+}
+
 // A rule during periods is two objects, so that a key with periods of its own costs little.
 func TestCompiled_During_Allocations(t *testing.T) {
 	c := compile(t, driver.Definition{Algorithm: driver.Quota, Events: 10, Calendar: driver.Day})

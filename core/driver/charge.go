@@ -47,8 +47,8 @@ type Charge struct {
 	// MaxDelay is rounded down to microseconds. Zero means no bound. For the Debit of a pause, it is the
 	// length of the pause, up to 366 days: Cost is an int, which may have 32 bits.
 	MaxDelay time.Duration
-	// A Spend or Debit that takes something sets Receipt, which must be zero before (a pause takes nothing). An Undo and a Renew
-	// read it.
+	// A Spend or Debit that takes something sets Receipt, which must be zero before (a pause takes nothing). An
+	// Undo and a Renew read it.
 	Receipt Receipt
 
 	// Verdict is the result. For an op of Adjust, it is the result that a Peek of cost 1 would have

@@ -48,6 +48,10 @@ func TestCompiled_Constants(t *testing.T) {
 			driver.Constants{Capacity: 5, Period: 33 * 86_400_000_000},
 		},
 		{
+			driver.Definition{Algorithm: driver.Pause},
+			driver.Constants{Capacity: driver.Never, Denominator: 1},
+		},
+		{
 			driver.Definition{Algorithm: driver.TokenBucket, Events: 3, Per: time.Second, Burst: 5, Headroom: 30},
 			driver.Constants{
 				Capacity: 3, Unit: driver.Span{Micros: 333_333, Frac: 1}, Full: driver.Span{Micros: 1_666_666, Frac: 2},
@@ -78,7 +82,7 @@ func TestCompiled_Constants(t *testing.T) {
 // It must not change, because stores write it down.
 func TestCompiled_ID(t *testing.T) {
 	seen := make(map[uint64]string)
-	for _, a := range append(algorithms[:], driver.Quota) {
+	for _, a := range append(algorithms[:], driver.Quota, driver.Pause) {
 		for _, name := range []string{"a", "b", "ab", "a b"} {
 			d := valid(a)
 			d.Name = name
@@ -91,7 +95,9 @@ func TestCompiled_ID(t *testing.T) {
 				t.Errorf("%v and %s have one ID", c, other)
 			}
 			seen[c.ID] = c.String()
-			d.Events, d.Shadow, d.Text = 20, true, "text"
+			if d.Shadow, d.Text = true, "text"; a != driver.Pause {
+				d.Events = 20
+			}
 			if other := compile(t, d); other.ID != c.ID || other.Name != name || other.Algorithm != a || !other.Shadow || c.Shadow {
 				t.Errorf("got %+v, expected another limit of %v with its ID", other, c)
 			}
@@ -136,6 +142,8 @@ func TestCompiled_StateName(t *testing.T) {
 		{"in flight", compile(t, driver.Definition{Name: "api", Algorithm: driver.InFlight, Events: 5, Hold: 30 * time.Second}), "30:api"},
 		{"quota", compile(t, driver.Definition{Name: "api", Algorithm: driver.Quota, Events: 5, Calendar: driver.Month}), "month:api"},
 		{"part of a quota", compile(t, driver.Definition{Name: "api", Algorithm: driver.Quota, Events: 5, Calendar: driver.Day}).Divide(3), "day:api"},
+		{"pause", compile(t, driver.Definition{Name: "api", Algorithm: driver.Pause}), "0:api"},
+		{"part of a pause", compile(t, driver.Definition{Name: "api", Algorithm: driver.Pause}).Divide(3), "0:api"},
 		{"headroom", compile(t, driver.Definition{Name: "api", Algorithm: driver.TokenBucket, Events: 100, Per: time.Minute, Headroom: 30}), "60:api"},
 		{"headroom and soft", compile(t, driver.Definition{Name: "api", Algorithm: driver.TokenBucket, Events: 100, Per: time.Minute, Soft: 10, Headroom: 30}), "66:api"},
 	} {
@@ -182,6 +190,9 @@ func TestCompiled_String(t *testing.T) {
 	}
 	quota := compile(t, driver.Definition{Name: "calls", Algorithm: driver.Quota, Events: 10, Calendar: driver.Month})
 	if got, want := quota.String(), `quota "calls" of 10 in a month, burst 10`; got != want {
+		t.Errorf("got %s, expected %s", got, want)
+	}
+	if got, want := compile(t, valid(driver.Pause)).String(), `pause "rule"`; got != want {
 		t.Errorf("got %s, expected %s", got, want)
 	}
 	d.Text = "ten a second"
@@ -281,6 +292,9 @@ func TestCompiled_Divide(t *testing.T) {
 		if got := c.Divide(n); !got.Definition.Equal(c.Definition) {
 			t.Errorf("a part of %d: got %+v, expected the rule", n, got.Definition)
 		}
+	}
+	if pause := compile(t, valid(driver.Pause)); pause.Divide(3) != pause {
+		t.Errorf("a part of a pause: got %+v, expected the rule", pause.Divide(3))
 	}
 	whole := compile(t, driver.Definition{Algorithm: driver.TokenBucket, Events: 1, Per: 10 * 366 * 24 * time.Hour, Soft: 900})
 	if got := whole.Divide(3); !got.Definition.Equal(whole.Definition) {

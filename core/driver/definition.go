@@ -207,6 +207,9 @@ func (d Definition) String() string {
 	if d.Text != "" {
 		return d.Text
 	}
+	if d.Algorithm == Pause {
+		return fmt.Sprintf("%s %q", d.Algorithm, d.Name)
+	}
 	per := (d.Per + d.Hold).String()
 	if d.Calendar != 0 {
 		per = "a " + d.Calendar.String()
@@ -253,6 +256,8 @@ func (d *Definition) check() *RuleError {
 		return d.invalid("limit", "has no meaning for a pause: leave it zero")
 	case !counts && d.Soft != 0:
 		return d.invalid("soft", "has no meaning for a pause")
+	case !counts && d.Headroom != 0:
+		return d.invalid("headroom", "has no meaning for a pause")
 	case counts && d.Events == 0 && d.Per == 0 && d.Burst == 0 && d.Calendar == 0:
 		return d.invalid("limit", "is zero")
 	case counts && d.Events <= 0:

@@ -24,6 +24,9 @@ func valid(a driver.Algorithm) driver.Definition {
 	if a == driver.Quota {
 		d.Per, d.Calendar = 0, driver.Day
 	}
+	if a == driver.Pause {
+		d.Events, d.Per = 0, 0
+	}
 	return d
 }
 
@@ -31,6 +34,7 @@ func valid(a driver.Algorithm) driver.Definition {
 func TestDefinition_Compile_Faults(t *testing.T) {
 	const century = time.Duration(driver.Horizon) * time.Microsecond
 	const bucket, log, fixed, sliding, inFlight = driver.TokenBucket, driver.SlidingLog, driver.FixedWindow, driver.SlidingWindow, driver.InFlight
+	const pause = driver.Pause
 	const quota, fixedSpan = driver.Quota, "is a period of the calendar, which only a quota has: use a fixed span, such as 24h, 7d or 30d"
 	type row struct {
 		algorithm     driver.Algorithm
@@ -39,7 +43,7 @@ func TestDefinition_Compile_Faults(t *testing.T) {
 	}
 	rows := []row{
 		{0, func(*driver.Definition) {}, "algorithm", "is none"},
-		{driver.Quota + 1, func(*driver.Definition) {}, "algorithm", "is none"},
+		{driver.Pause + 1, func(*driver.Definition) {}, "algorithm", "is none"},
 		{bucket, func(d *driver.Definition) { d.Name = "" }, "name", "is empty"},
 		{log, func(d *driver.Definition) { d.Name = strings.Repeat("x", 65) }, "name", "is 65 bytes long, more than 64"},
 		{bucket, func(d *driver.Definition) { d.Name = "a\x1f" }, "name", "is not printable ASCII, so it cannot be sent in a RateLimit field"},
@@ -91,6 +95,23 @@ func TestDefinition_Compile_Faults(t *testing.T) {
 		{quota, func(d *driver.Definition) { d.Headroom = 99.5 }, "headroom", "is 99.5 percent, outside 0 to 99"},
 		{inFlight, func(d *driver.Definition) { d.Headroom = math.NaN() }, "headroom", "is NaN percent, outside 0 to 99"},
 		{log, func(d *driver.Definition) { d.Headroom = 99 }, "", ""},
+		{pause, func(*driver.Definition) {}, "", ""},
+		{pause, func(d *driver.Definition) { d.Shadow = true }, "", ""},
+		{pause, func(d *driver.Definition) { d.Plan = "free" }, "plan", "has no meaning for a pause"},
+		{pause, func(d *driver.Definition) { d.Plan = "é" }, "plan", `"é" is not a name of at most 64 characters of printable ASCII`},
+		{pause, func(d *driver.Definition) { d.Name = "" }, "name", "is empty"},
+		{pause, func(d *driver.Definition) { d.Always = 1 }, "limit", "has no number of events"},
+		{pause, func(d *driver.Definition) { d.Events = 1 }, "limit", "has no meaning for a pause: leave it zero"},
+		{pause, func(d *driver.Definition) { d.Events = -1 }, "limit", "has no meaning for a pause: leave it zero"},
+		{pause, func(d *driver.Definition) { d.Per = time.Second }, "limit", "has no meaning for a pause: leave it zero"},
+		{pause, func(d *driver.Definition) { d.Burst = 1 }, "limit", "has no meaning for a pause: leave it zero"},
+		{pause, func(d *driver.Definition) { d.Calendar = driver.Day }, "limit", "has no meaning for a pause: leave it zero"},
+		{pause, func(d *driver.Definition) { d.Soft = 10 }, "soft", "has no meaning for a pause"},
+		{pause, func(d *driver.Definition) { d.Soft = math.NaN() }, "soft", "has no meaning for a pause"},
+		{pause, func(d *driver.Definition) { d.Headroom = 10 }, "headroom", "has no meaning for a pause"},
+		{pause, func(d *driver.Definition) { d.Hold = time.Minute }, "hold", "has a meaning for events at the same time only"},
+		{pause, func(d *driver.Definition) { d.FromFirst = true }, "from first", "has a meaning for a fixed window only"},
+		{pause, func(d *driver.Definition) { d.SubWindows = 1 }, "sub-windows", "have a meaning for a sliding window only"},
 		// The largest valid definitions.
 		{bucket, func(d *driver.Definition) { d.Name = strings.Repeat(" ~", 32) }, "", ""},
 		{bucket, func(d *driver.Definition) { d.Per = century }, "", ""},

@@ -214,7 +214,11 @@ func hold(t *testing.T, c *driver.Compiled, b []byte, now int64, cost int) {
 			}
 			k := key{rule: c}
 			_ = k.state.UnmarshalBinary(b) // once more: an op may change the memory of a State
-			v := k.do(driver.Charge{Op: op, Cost: cost, Receipt: driver.Receipt{At: max(1, at-now%7), Used: r.Used}}, at)
+			charge := driver.Charge{Op: op, Cost: cost, Receipt: driver.Receipt{At: max(1, at-now%7), Used: r.Used}}
+			if op == driver.Debit {
+				charge.MaxDelay = time.Duration(min(int64(cost), driver.Horizon)) * time.Microsecond // the length of a pause, which may be too long
+			}
+			v := k.do(charge, at)
 			limit, longest := c.Constants.Capacity-c.Constants.Extra, 2*time.Duration(driver.Horizon)*time.Microsecond
 			if v.Remaining < 0 || int64(v.Remaining) > limit || v.Allowed != (v.RetryAfter == 0) || v.RetryAfter != driver.Never && v.RetryAfter > longest ||
 				min(v.RetryAfter, v.ResetAfter, v.Window, v.Delay) < 0 || max(v.ResetAfter, v.Window, v.Delay) > longest {

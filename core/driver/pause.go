@@ -9,8 +9,8 @@ import (
 const maxPause = 366 * 24 * int64(time.Hour/time.Microsecond)
 
 // pause denies all events of a key until an end, which a Debit sets. The State stores the end, and in Debt when it
-// was written. If the clock has stepped back since then, the rest of the pause is that of the time of the write, so a
-// step makes no pause longer. Reading.Used is the time until the end.
+// was written. If the clock has stepped back to before that time, the rest of the pause is as it was then, so no step
+// makes it longer than its length. Reading.Used is the time until the end.
 type pause struct{}
 
 func (pause) constants() Constants { return Constants{Capacity: Never, Denominator: 1} }
@@ -24,10 +24,13 @@ func (pause) read(r *Reading, s State, now int64) {
 
 func (pause) fits(r *Reading) bool { return r.Used.Micros == 0 }
 
-// debit pauses for n microseconds, or until the end of the present pause if that is later.
-func (p pause) debit(_ State, r Reading, now, n int64) State {
-	r.Used.Micros = max(r.Used.Micros, min(n, maxPause))
-	return p.rewrite(State{}, r, now)
+// debit pauses for n microseconds, or until the end of the present pause if that is later. If there is no pause
+// then, s stays.
+func (p pause) debit(s State, r Reading, now, n int64) State {
+	if r.Used.Micros = max(r.Used.Micros, min(n, maxPause)); r.Used.Micros == 0 {
+		return s
+	}
+	return p.rewrite(s, r, now)
 }
 
 // Events take nothing, so no credit or undo frees anything. Only a Reset ends a pause.
@@ -36,9 +39,6 @@ func (pause) credit(s State, _ Reading, _, _ int64) State          { return s }
 func (pause) undo(s State, _ Reading, _, _ int64, _ Receipt) State { return s }
 
 func (pause) rewrite(_ State, r Reading, now int64) State {
-	if r.Used.Micros == 0 {
-		return State{}
-	}
 	return State{Time: now + r.Used.Micros, Debt: now}
 }
 

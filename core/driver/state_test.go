@@ -2,6 +2,7 @@ package driver_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -32,6 +33,7 @@ func rules(t testing.TB) (all []*driver.Compiled) {
 		{Algorithm: driver.SlidingLog, Events: 10, Per: time.Second, Headroom: 20},
 		{Algorithm: driver.Quota, Events: 10, Calendar: driver.Day, Soft: 50},
 		{Algorithm: driver.Quota, Events: 1000, Calendar: driver.Month},
+		{Algorithm: driver.Pause},
 	} {
 		d.Name = fmt.Sprint("rule ", i)
 		all = append(all, during(compile(t, d)))
@@ -39,9 +41,12 @@ func rules(t testing.TB) (all []*driver.Compiled) {
 	return all
 }
 
-// span returns a time in which a rule forgets an event.
+// span returns a time in which a rule forgets an event, or an hour for a pause.
 func span(c *driver.Compiled) int64 {
 	k := c.Constants
+	if c.Algorithm == driver.Pause {
+		return time.Hour.Microseconds()
+	}
 	return max(k.Period, k.Full.Micros, 1)
 }
 
@@ -81,7 +86,7 @@ func (s *sequence) next() driver.Charge {
 		s.now += s.rng.Int64N(span(s.rule)/5 + 1)
 	}
 	s.now = min(max(s.now, 1), 1<<53-1)
-	capacity := int(s.rule.Constants.Capacity)
+	capacity := int(min(s.rule.Constants.Capacity, math.MaxInt32-1))
 	c := driver.Charge{Cost: 1 + s.rng.IntN(2), Op: driver.Op(s.rng.IntN(int(driver.Undo) + 1))}
 	switch {
 	case s.rng.IntN(3) > 0:
@@ -97,6 +102,9 @@ func (s *sequence) next() driver.Charge {
 		if !hasOp(s.rule, c.Op) {
 			c.Op = driver.Renew
 		}
+	}
+	if s.rule.Algorithm == driver.Pause && c.Op == driver.Debit {
+		c.MaxDelay = time.Duration(s.rng.Int64N(2*span(s.rule))) * time.Microsecond
 	}
 	if c.Receipt = (driver.Receipt{}); c.Op >= driver.Undo && len(s.receipts) > 0 {
 		c.Receipt = s.receipts[s.rng.IntN(len(s.receipts))]
@@ -192,7 +200,7 @@ func TestState_Coarsen_Others(t *testing.T) {
 	}
 }
 
-// The exported fields are the whole State of a bucket, fixed window or quota, and no other.
+// The exported fields are the whole State of a bucket, fixed window, quota or pause, and no other.
 func TestState_Fields(t *testing.T) {
 	for i, c := range rules(t) {
 		whole, logs := 0, 0

@@ -47,6 +47,8 @@ const (
 	maxCount = 1<<48 - 1
 	// maxPlaces is the largest number of places of an in-flight rule, see driver.Definition.
 	maxPlaces = 1000
+	// maxPause is the length of the longest pause in microseconds, see driver.Charge.
+	maxPause = 366 * 24 * 3600 * 1_000_000
 	// horizon is the longest debt of a bucket in microseconds, see driver.Constants.
 	horizon = 100 * 366 * 24 * 3600 * 1_000_000
 )
@@ -59,7 +61,7 @@ var algorithms = [...]algorithm{
 	driver.SlidingLog:    {library: slidingLog, version: "l4", readings: 4, light: 7 * time.Microsecond, heavy: 30 * time.Microsecond, arguments: slidingLogArguments, read: readSlidingLog},
 	driver.InFlight:      {library: inFlight, version: "i1", readings: 4, light: 6 * time.Microsecond, heavy: 12 * time.Microsecond, arguments: inFlightArguments, read: readInFlight},
 	driver.Quota:         {library: quota, version: "d1", readings: 3, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: quotaArguments, read: readQuota},
-	driver.Pause:         {library: pause, version: "p1", readings: 1, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: pauseArguments, read: readBucket},
+	driver.Pause:         {library: pause, version: "p1", readings: 1, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: pauseArguments, read: readPause},
 }
 
 // fromFirst encodes a fixed window from the first event, which is a quota without periods in Lua.
@@ -182,8 +184,12 @@ func readQuota(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) 
 	return r, r.Count <= maxCount && 1 <= r.Left && r.Left <= k.Period && 1 <= r.Phase && r.Phase <= k.Period
 }
 
-// pauseArguments returns the length that a debit sets. The Reading is that of a bucket without fractions.
+// pauseArguments returns the length that a debit sets.
 func pauseArguments(_ *driver.Compiled, length int64) []any { return []any{integer(length)} }
+
+func readPause(_ driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {
+	return driver.Reading{Used: driver.Span{Micros: n[0]}}, n[0] <= maxPause
+}
 
 // smallIntegers are boxed once.
 var smallIntegers = [...]any{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16"}

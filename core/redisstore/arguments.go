@@ -28,7 +28,7 @@ func opArgument(c *driver.Charge) any {
 func costArgument(c *driver.Charge) int64 {
 	switch {
 	case c.Rule.Algorithm == driver.Pause && c.Op == driver.Debit:
-		return c.MaxDelay.Microseconds()
+		return min(c.MaxDelay.Microseconds(), maxPause)
 	case c.AtMost, c.Rule.Algorithm == driver.Pause:
 		return 1
 	case c.Op.Asks():

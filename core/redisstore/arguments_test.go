@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -30,6 +31,36 @@ func TestBucketArguments(t *testing.T) {
 		testkit.Must(t, err)
 		if got := fmt.Sprint(arguments(rule, 1)); got != c.want {
 			t.Errorf("%v of %d, %v%%: the arguments are %s, want %s", c.algorithm, c.events, c.headroom, got, c.want)
+		}
+	}
+}
+
+// A debit of a pause has its length as the only argument, and another charge has a 1, whatever it costs.
+func TestPauseArguments(t *testing.T) {
+	e := new(executor)
+	e.arguments.rules.Max = maxCached
+	rule := testkit.Compiled(core.Pause("rule"))
+	for _, c := range []struct {
+		charge driver.Charge
+		want   string
+	}{
+		{driver.Charge{Cost: 1}, "[1]"},
+		{driver.Charge{Cost: math.MaxInt}, "[1]"},
+		{driver.Charge{Cost: 1000, AtMost: true}, "[1]"},
+		{driver.Charge{Op: driver.Peek, Cost: 1000, MaxDelay: time.Minute}, "[1]"},
+		{driver.Charge{Op: driver.Credit, Cost: 1000}, "[1]"},
+		{driver.Charge{Op: driver.Undo, Cost: 1000}, "[1]"},
+		{driver.Charge{Op: driver.Reset}, "[1]"},
+		{driver.Charge{Op: driver.Debit, Cost: 1000}, "[0]"},
+		{driver.Charge{Op: driver.Debit, Cost: 1, MaxDelay: time.Microsecond}, "[1]"},
+		{driver.Charge{Op: driver.Debit, Cost: 1, MaxDelay: 2 * time.Microsecond}, "[2]"},
+		{driver.Charge{Op: driver.Debit, Cost: 1, MaxDelay: 90*time.Second + 999}, "[90000000]"},
+		{driver.Charge{Op: driver.Debit, Cost: 1, MaxDelay: 366 * 24 * time.Hour}, "[31622400000000]"},
+		{driver.Charge{Op: driver.Debit, Cost: 1, MaxDelay: math.MaxInt64}, "[31622400000000]"},
+	} {
+		c.charge.Key, c.charge.Rule = "k", rule
+		if got := fmt.Sprint(e.arguments.of(&c.charge)); got != c.want {
+			t.Errorf("op %d of %d for %v: the arguments are %s, want %s", c.charge.Op, c.charge.Cost, c.charge.MaxDelay, got, c.want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"encoding/binary"
+	"math"
 	"testing"
 	"time"
 
@@ -25,6 +26,8 @@ func FuzzReply(f *testing.F) {
 			d.Per, d.Hold = 0, time.Hour
 		case driver.Quota:
 			d.Per, d.Calendar = 0, driver.Day
+		case driver.Pause:
+			d.Events, d.Per = 0, 0
 		}
 		rule, err := d.Compile()
 		testkit.Must(f, err)
@@ -40,7 +43,7 @@ func FuzzReply(f *testing.F) {
 		}
 		return data
 	}
-	for i, reading := range [][]int64{{5, 0}, {2, 10, 20, 0}, {5, 0}, {3, 100}, {10, 3, 60, 70, 0}, {7, 60, 70, 60, 1}, {7, 60, 86_400_000_000}} {
+	for i, reading := range [][]int64{{5, 0}, {2, 10, 20, 0}, {5, 0}, {3, 100}, {10, 3, 60, 70, 0}, {7, 60, 70, 60, 1}, {7, 60, 86_400_000_000}, {60}} {
 		for op := range uint8(driver.Renew + 1) {
 			f.Add(uint8(i), op, uint8(0), integers(append([]int64{1_700_000_000_000_000, 0}, reading...)...))
 		}
@@ -70,8 +73,8 @@ func FuzzReply(f *testing.F) {
 			return
 		}
 		for i := range c.charges {
-			v, most := c.charges[i].Verdict, int(charge.Rule.Constants.Capacity)
-			if v.Remaining < 0 || v.Remaining > most || v.RetryAfter < 0 || v.ResetAfter < 0 {
+			v, most := c.charges[i].Verdict, int(min(charge.Rule.Constants.Capacity, math.MaxInt))
+			if v.Remaining < 0 || v.Remaining > most || v.RetryAfter < 0 || v.ResetAfter < 0 || charge.Rule.Algorithm == driver.Pause && v.ResetAfter > maxPause*time.Microsecond {
 				t.Errorf("%v: the verdict of op %d is %+v, want possible values", reply, charge.Op, v)
 			}
 			if form&4 != 0 && form&1 == 0 && len(all) > 0 {

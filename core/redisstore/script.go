@@ -80,6 +80,7 @@ var constants = strings.NewReplacer(
 	"MAX_COUNT", strconv.FormatInt(maxCount, 10),
 	"MAX_PLACES", strconv.FormatInt(maxPlaces, 10),
 	"HORIZON", strconv.FormatInt(horizon, 10),
+	"MAX_PAUSE", strconv.FormatInt(maxPause, 10),
 )
 
 // numbered reports whether the scripts for a verb and a set of libraries take places, whose number is an argument.

@@ -40,6 +40,15 @@ func quotaText(s driver.State) string {
 	return integer(s.Time, 7) + integer(s.Time-s.Debt, 7) + integer(s.Amount, 6)
 }
 
+// pauseText returns the state of a pause in Redis, as lua/pause.lua describes it.
+func pauseText(s driver.State) string {
+	if s == (driver.State{}) {
+		return ""
+	}
+	integer := func(n int64) string { return string(binary.BigEndian.AppendUint64(nil, uint64(n))[1:]) }
+	return integer(s.Time) + integer(s.Debt)
+}
+
 // apply applies c to s in this process.
 func apply(c *driver.Charge, s driver.State, now int64) driver.State {
 	r := c.Read(s, now)
@@ -189,6 +198,55 @@ func TestQuota_states(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The scripts of pauses and package driver agree about every charge of every state, also after a step of the clock.
+func TestPause_states(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	for _, shadow := range []bool{false, true} {
+		rule, err := driver.Definition{Name: "states", Algorithm: driver.Pause, Shadow: shadow}.Compile()
+		testkit.Must(t, err)
+		t.Run(fmt.Sprintf("shadow %t", shadow), func(t *testing.T) {
+			t.Parallel()
+			const longest = int64(366 * 24 * time.Hour / time.Microsecond)
+			h, rng := harness(rdb), rand.New(rand.NewPCG(1, 2))
+			for range 2000 {
+				h.Advance(time.Duration(rng.IntN(1000)) * time.Microsecond)
+				now := h.Now().UnixMicro()
+				length := func() int64 {
+					return []int64{1, 2, 1000, longest - 1, longest, 1 + rng.Int64N(longest), 1 + rng.Int64N(1e9)}[rng.IntN(7)]
+				}
+				var in driver.State
+				if rng.IntN(6) > 0 { // with the end or the write at the edges of now, or anywhere
+					in.Time = now + []int64{-length(), -1, 0, 1, length(), length() * 2}[rng.IntN(6)]
+					if in.Debt = in.Time - length(); rng.IntN(4) == 0 {
+						n := length()
+						in.Debt = now + int64(rng.IntN(3)) - 1
+						in.Time = in.Debt + n
+					}
+				}
+				c := driver.Charge{Rule: rule, Cost: 1 + rng.IntN(1000)}
+				switch rng.IntN(8) {
+				case 0:
+					c.Op = driver.Peek
+				case 1:
+					c.Op = driver.Reset
+				case 2:
+					c.Op = driver.Credit
+				case 3, 4:
+					c.Op = driver.Debit
+					us := []int64{0, 1, max(0, in.Time-now), max(1, in.Time-now) - 1, max(0, in.Time-now+1), length(), longest, longest + 1}[rng.IntN(8)]
+					c.MaxDelay = time.Duration(min(us, longest+1)) * time.Microsecond
+				case 5:
+					c.Op, c.Receipt = driver.Undo, driver.Receipt{At: []int64{0, now, in.Debt}[rng.IntN(3)], Age: rng.Int64N(2) * 5}
+				case 6:
+					c.AtMost = true
+				}
+				checkRow(t, rdb, h, in, c, pauseText)
+			}
+		})
 	}
 }
 

@@ -27,6 +27,7 @@ var driverOps = [...]driver.Op{
 func isBucketRule(r *oracle.Rule) bool   { return driverAlgorithms[r.Algorithm].IsBucket() }
 func isInFlightRule(r *oracle.Rule) bool { return driverAlgorithms[r.Algorithm] == driver.InFlight }
 func isQuotaRule(r *oracle.Rule) bool    { return driverAlgorithms[r.Algorithm] == driver.Quota }
+func isPauseRule(r *oracle.Rule) bool    { return driverAlgorithms[r.Algorithm] == driver.Pause }
 
 // fromFirst is the name of the fixed window with FromFirst in testkit.Algorithms.
 const fromFirst = "fixed_window_from_first"
@@ -56,6 +57,8 @@ func (c catalog) compile(r *oracle.Rule, plan string, soft, headroom float64) bo
 		d.Per, d.Hold = 0, d.Per
 	case isQuotaRule(r):
 		d.Per, d.Calendar = 0, units[r.Unit]
+	case isPauseRule(r):
+		d.Per = 0
 	}
 	compiled, err := d.Compile()
 	if err != nil {
@@ -138,7 +141,7 @@ func (c catalog) verdict(o *oracle.Charge) driver.Verdict {
 	}
 	v := o.Verdict
 	return driver.Verdict{
-		Rule: c[o.Rule], Allowed: v.Allowed, Soft: v.Soft, Found: v.Found, Remaining: int(v.Remaining),
+		Rule: c[o.Rule], Allowed: v.Allowed, Soft: v.Soft, Found: v.Found, Remaining: int(most(v.Remaining)),
 		Period:     int32(v.Period / 1_000_000),
 		RetryAfter: span(v.RetryAfter), ResetAfter: span(v.ResetAfter), Window: span(v.Window), Delay: span(v.Delay),
 	}

@@ -177,7 +177,7 @@ func TestFake_Forget(t *testing.T) {
 }
 
 func TestFake_InvalidCharge(t *testing.T) {
-	rule, take, adjust := testkit.Compiled(hour), (*storetest.Fake).Take, (*storetest.Fake).Adjust
+	rule, pause, take, adjust := testkit.Compiled(hour), testkit.Compiled(core.Pause("pause")), (*storetest.Fake).Take, (*storetest.Fake).Adjust
 	inFlight, err := driver.Definition{Name: "jobs", Algorithm: driver.InFlight, Events: 2, Hold: time.Minute}.Compile()
 	testkit.Must(t, err)
 	for name, c := range map[string]struct {
@@ -197,6 +197,9 @@ func TestFake_InvalidCharge(t *testing.T) {
 		"two places":        {take, []driver.Charge{{Key: "k", Rule: inFlight, Cost: 2}}},
 		"places at most":    {take, []driver.Charge{{Key: "k", Rule: inFlight, Cost: 1, AtMost: true}}},
 		"negative delay":    {take, []driver.Charge{{Key: "k", Rule: rule, Cost: 1, MaxDelay: -1}}},
+		"renew of a pause":  {adjust, []driver.Charge{{Key: "k", Rule: pause, Cost: 1, Op: driver.Renew}}},
+		"a pause too long":  {adjust, []driver.Charge{{Key: "k", Rule: pause, Cost: 1, Op: driver.Debit, MaxDelay: 366*24*time.Hour + 1}}},
+		"a pause below 0":   {adjust, []driver.Charge{{Key: "k", Rule: pause, Cost: 1, Op: driver.Debit, MaxDelay: -1}}},
 		"same key and rule": {take, []driver.Charge{{Key: "k", Rule: rule, Cost: 1}, {Key: "k", Rule: rule, Cost: 1}}},
 	} {
 		if err := c.call(new(storetest.Fake), t.Context(), c.charges); !errors.Is(err, driver.ErrInvalidCharge) {

@@ -96,7 +96,7 @@ func (h *limiterHistory) begin() {
 	h.limiter(core.TokenBucket("declared", core.PerSecond(1)))
 	_, err := core.New(h.Store, core.TokenBucket("declared", core.PerSecond(2)))
 	h.declares = err != nil
-	shared := h.rule("shared", nil)
+	shared, pause := h.rule("shared", nil), h.rule(pauseName, nil)
 	for i, name := range []string{"x", "y"} {
 		l := &modelLimiter{}
 		for n := range 1 + h.rng.IntN(2) {
@@ -104,6 +104,12 @@ func (h *limiterHistory) begin() {
 		}
 		if !h.one(4) {
 			l.rules = append(l.rules, shared)
+		}
+		switch {
+		case h.one(3):
+			l.rules = append(l.rules, pause)
+		case h.one(2):
+			l.rules = append([]*modelRule{h.rule(name+pauseName, nil)}, l.rules...)
 		}
 		l.Limiter = h.limiter(rulesOf(l.rules)...)
 		h.limiters[i] = l
@@ -173,7 +179,7 @@ func (h *limiterHistory) step() {
 	if h.one(4) {
 		h.spare = float64(h.rng.IntN(2))
 	}
-	switch h.rng.IntN(23) {
+	switch h.rng.IntN(27) {
 	case 0:
 		h.replace(h.one(2))
 	case 1:
@@ -192,6 +198,8 @@ func (h *limiterHistory) step() {
 		h.acquire()
 	case 14, 15:
 		h.end()
+	case 16, 17, 18, 19:
+		h.pause()
 	default:
 		if a := h.ask(); a.plan == "" && h.one(2) {
 			h.decide(nil, a)
@@ -243,8 +251,8 @@ func (h *limiterHistory) compare(got, want core.State, period time.Duration, r l
 	if l.Burst == 0 {
 		l.Burst = l.Events
 	}
-	if l != r.inForce() || rule.Name() != r.name || rule.PlanName() != r.plan || rule.IsShadow() != r.shadow || !hasHeadroom(rule, r.headroom) {
-		h.differ("got the rule %v, want %+v", rule, r)
+	if l != r.shows(got.Allowed) || rule.Name() != r.name || rule.PlanName() != r.plan || rule.IsShadow() != r.shadow || !hasHeadroom(rule, r.headroom) {
+		h.differ("got the rule %v of %v plan %q, want %+v", rule, l, rule.PlanName(), r)
 	}
 	h.left = got.Remaining
 	if got.RetryAfter > 0 && got.RetryAfter != core.Never {
@@ -254,10 +262,12 @@ func (h *limiterHistory) compare(got, want core.State, period time.Duration, r l
 		"unlimited": r.limit == core.Unlimited, "blocked": r.limit == core.Blocked, "unknown": got.Unknown,
 		"plan": r.plan != "" && r.plan != "unknown", "unknown plan": r.plan == "unknown",
 		"denied": !got.Allowed, "soft": got.Soft, "delayed": got.Delay > 0,
-		"estimate": got.Estimate, "elastic": l != r.limit,
+		"estimate": got.Estimate, "elastic": l != r.limit && !r.isPause(),
 		"quota": period > 0, "quota denied": period > 0 && got.RetryAfter > 0, "anchored": period > 0 && !r.days.anchor.IsZero(),
 		"headroom": r.headroom > 0 && got.Remaining > 0, "headroom denied": r.headroom > 0 && !got.Allowed,
 		"headroom of places": r.headroom > 0 && r.isInFlight(),
+		"paused":             r.isPause() && !got.Allowed && !r.shadow, "shadow paused": r.isPause() && !got.Allowed && r.shadow,
+		"not paused": r.isPause() && got.Allowed && !got.Unknown, "unknown pause": r.isPause() && got.Unknown,
 	} {
 		if is {
 			h.occurred[name]++
@@ -350,6 +360,41 @@ func (h *limiterHistory) reset() {
 	}
 }
 
+// pause pauses a key of a limiter, or ends its pause.
+func (h *limiterHistory) pause() {
+	h.Helper()
+	v, key := h.view(), h.key()
+	us := draw(h, 0, 0, 1, h.wait.Microseconds(), h.rng.Int64N(1000), h.rng.Int64N(3e6), h.rng.Int64N(100e9), longestPause.Microseconds())
+	d := min(time.Duration(us)*time.Microsecond, longestPause)
+	h.note("pause of %q for %v: %v", key, d, rulesOf(v.of.rules))
+	asked := d
+	if d > 0 {
+		asked -= time.Duration(h.rng.IntN(int(time.Microsecond))) // which is rounded up
+	}
+	err := v.view.Pause(context.Background(), key, asked)
+	i := slices.IndexFunc(v.of.rules, func(r *modelRule) bool { return r.algorithm == pauseAlgorithm })
+	if i < 0 {
+		if h.occurred["no pause"]++; !errors.Is(err, core.ErrInvalidAsk) {
+			h.differ("got error %v, want ErrInvalidAsk", err)
+		}
+		return
+	}
+	h.must(err)
+	r := v.of.rules[i].under("", core.Limit{})
+	c := []oracle.Charge{r.charge(key, oracle.Debit)}
+	c[0].MaxDelay = d
+	if d == 0 {
+		c[0].Op = oracle.Reset
+	}
+	h.oracle.Adjust(h.now(), c)
+	switch got := c[0].Verdict; {
+	case got.Found:
+		h.occurred["pause ended"]++
+	case got.ResetAfter > d.Microseconds():
+		h.occurred["pause not made shorter"]++
+	}
+}
+
 // variant makes a Variant.
 func (h *limiterHistory) variant() {
 	h.Helper()
@@ -380,12 +425,12 @@ func (h *limiterHistory) replace(both bool) {
 	}
 	rules := make(map[*core.Limiter][]core.Rule)
 	next := make(map[*modelLimiter][]*modelRule)
-	shared := h.rule("shared", nil)
+	shared := map[string]*modelRule{"shared": h.rule("shared", nil), pauseName: h.rule(pauseName, nil)}
 	for _, l := range changed {
 		for _, r := range l.rules {
 			switch {
-			case r.name == "shared" && both:
-				r = shared
+			case shared[r.name] != nil && both:
+				r = shared[r.name]
 			case !h.one(3):
 				r = h.rule(r.name, r)
 			}

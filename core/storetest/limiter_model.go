@@ -245,7 +245,7 @@ func (d *modelDecision) settle(o *oracle.Oracle, now int64, cost int, only *mode
 	}
 	for i := range d.charges {
 		c := &d.charges[i]
-		if !slices.ContainsFunc(c.asks, is) || c.rule.isInFlight() || c.rule.shadow && !c.Verdict.Allowed && len(c.parts) == 0 {
+		if !slices.ContainsFunc(c.asks, is) || c.rule.isInFlight() || c.rule.isPause() || c.rule.shadow && !c.Verdict.Allowed && len(c.parts) == 0 {
 			continue
 		}
 		change := int64(0)

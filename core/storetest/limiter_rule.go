@@ -16,7 +16,10 @@ import (
 // modelAlgorithms are the algorithms of modelled rules.
 var modelAlgorithms = append(slices.Clip(testkit.Algorithms), algorithm{Name: "quota", Rule: core.Quota}, algorithm{
 	Name: "in_flight", Rule: func(name string, l core.Limit) core.Rule { return core.InFlight(name, l.Events) },
-})
+}, algorithm{Name: "pause", Rule: func(name string, _ core.Limit) core.Rule { return core.Pause(name) }})
+
+// pauseAlgorithm is the index of the pause in modelAlgorithms, which is the last.
+var pauseAlgorithm = len(modelAlgorithms) - 1
 
 // A modelRule models a core.Rule.
 type modelRule struct {
@@ -26,7 +29,7 @@ type modelRule struct {
 	soft       float64
 	shadow     bool
 	places     modelPlaces
-	limits     map[string]core.Limit // by plan; "" is the limit without a plan
+	limits     map[string]core.Limit // by plan; "" is the limit without a plan, zero for a pause
 	headroom   map[string]float64    // by plan, for some of them
 	days       days                  // of a quota
 }
@@ -103,6 +106,19 @@ func (r limited) String() string {
 }
 
 func (r *limited) counts() bool { return r.limit != core.Unlimited && r.limit != core.Blocked }
+
+func (r *limited) isPause() bool { return r.algorithm == pauseAlgorithm }
+
+// shows returns the limit that a State of r has. If r is a pause, it shows whether that is closed.
+func (r *limited) shows(allowed bool) core.Limit {
+	switch {
+	case !r.isPause():
+		return r.inForce()
+	case allowed:
+		return core.Unlimited
+	}
+	return core.Blocked
+}
 
 // oracle returns r for the oracle, which keeps the states of different algorithms in one place.
 func (r *limited) oracle() *oracle.Rule {
@@ -196,14 +212,21 @@ func (h *limiterHistory) limit(algorithm int, like map[string]core.Limit) (l cor
 	return l
 }
 
+// pauseName is the name of the pause of both limiters, and ends that of the pause of one of them.
+const pauseName = "pause"
+
 // rule returns a random rule of the name. It is often similar to like, unless like is nil.
 func (h *limiterHistory) rule(name string, like *modelRule) *modelRule {
 	r := &modelRule{name: name, shadow: h.one(6), soft: draw[float64](h, 0, 0, 0, 10, 50, 300), days: h.days(name)}
+	if strings.HasSuffix(name, pauseName) {
+		r.algorithm, r.soft, r.limits = pauseAlgorithm, 0, map[string]core.Limit{"": {}}
+		return r
+	}
 	var limits map[string]core.Limit
 	if like != nil && !h.one(6) {
 		*r, limits = *like, like.limits
 	} else {
-		r.algorithm = h.rng.IntN(len(modelAlgorithms))
+		r.algorithm = h.rng.IntN(pauseAlgorithm)
 		switch modelAlgorithms[r.algorithm].Name {
 		case "sliding_window":
 			r.subWindows = draw(h, 1, 3, 10, 60)

@@ -19,7 +19,7 @@ type walk struct {
 	steady bool  // the clock does not step back, so more charges can be undone
 	fine   bool  // periods are so short that fractions of a microsecond matter
 	plans  bool  // the limits of a name are plans, and each charge has one of them
-	places bool  // all rules are in flight
+	places bool  // all rules are in flight, except for a pause
 	now    int64 // the time of the store's clock
 	real   int64 // the time of a clock that never steps
 	back   int64 // the next step back of the clock, or 0
@@ -54,10 +54,18 @@ func newWalk(seed uint64, h *Harness, occurred map[string]int) *walk {
 	w.now = h.Now().UnixMicro() + w.rng.Int64N(1e15)
 	for len(w.rules) < 3 {
 		if rules := w.limits(fmt.Sprint("rule", len(w.rules))); len(rules) > 0 {
-			w.rules, w.inForce, w.zones = append(w.rules, rules), append(w.inForce, 0), append(w.zones, 0)
+			w.add(rules)
 		}
 	}
+	if w.one(2) {
+		w.add(w.pause("pause"))
+	}
 	return w
+}
+
+// add adds the limits of a name.
+func (w *walk) add(limits []*oracle.Rule) {
+	w.rules, w.inForce, w.zones = append(w.rules, limits), append(w.inForce, 0), append(w.zones, 0)
 }
 
 func pick[T any](w *walk, from ...T) T { return from[w.rng.IntN(len(from))] }
@@ -207,7 +215,10 @@ func (w *walk) spend() oracle.Charge {
 	}
 	r := w.rules[name][w.inForce[name]]
 	c := oracle.Charge{Key: pick(w, "a", "b"), Rule: r, Cost: 1}
-	if !isInFlightRule(r) {
+	switch {
+	case isPauseRule(r):
+		c.Cost = most(w.cost(oracle.MaxCount)) // any cost fits
+	case !isInFlightRule(r):
 		c.Cost = most(w.cost(r.Capacity()))
 	}
 	return c
@@ -249,6 +260,14 @@ func (w *walk) asking() (oracle.Charge, *driver.Receipt) {
 
 func (w *walk) adjusting() (oracle.Charge, *driver.Receipt) {
 	c := w.spend()
+	if last := w.rules[len(w.rules)-1][0]; isPauseRule(c.Rule) || isPauseRule(last) && w.one(4) {
+		if c = w.pauses(last); c.Op == oracle.Undo {
+			return c, &driver.Receipt{At: c.Receipt.At}
+		} else if c.Op == oracle.Debit && w.one(2) {
+			return withReceipt(c)
+		}
+		return c, nil
+	}
 	c.Op = pick(w, oracle.Credit, oracle.Debit, oracle.Debit, oracle.Reset, oracle.Undo, oracle.Undo, oracle.Undo, oracle.Undo)
 	if isInFlightRule(c.Rule) && c.Op != oracle.Reset {
 		c.Op = pick(w, oracle.Undo, oracle.Renew)
@@ -332,6 +351,13 @@ func (w *walk) answer(c call) (ok bool) {
 	if first.Op == oracle.Undo && after != before {
 		w.occurred["freed by an undo: "+kindOf(first.Rule)]++
 	}
+	if first.Op == oracle.Debit && before.ResetAfter > 0 && isPauseRule(first.Rule) {
+		if after.ResetAfter > before.ResetAfter {
+			w.occurred["pause made longer"]++
+		} else if first.MaxDelay > 0 {
+			w.occurred["pause not made shorter"]++
+		}
+	}
 	ok = true
 	for i, receipt := range c.receipts {
 		charge := &c.charges[i]
@@ -345,7 +371,9 @@ func (w *walk) answer(c call) (ok bool) {
 
 func (w *walk) remember(c *oracle.Charge, own *driver.Receipt, together bool) {
 	v, asks := c.Verdict, c.Op <= oracle.Peek
-	w.left = v.Remaining
+	if !isPauseRule(c.Rule) {
+		w.left = v.Remaining
+	}
 	if v.RetryAfter > 0 && v.RetryAfter != oracle.Never {
 		w.wait = v.RetryAfter
 	}
@@ -385,8 +413,35 @@ func (w *walk) remember(c *oracle.Charge, own *driver.Receipt, together bool) {
 			w.occurred[name]++
 		}
 	}
+	if isPauseRule(c.Rule) {
+		w.rememberPause(c, together)
+	}
 	if own, ok := c.Calendar.(calendar); ok {
 		w.rememberPeriod(c, own)
+	}
+}
+
+// rememberPause counts the situations of a charge of a pause.
+func (w *walk) rememberPause(c *oracle.Charge, together bool) {
+	v, closed := c.Verdict, c.Verdict.ResetAfter > 0
+	for name, is := range map[string]bool{
+		"paused":                   !v.Allowed,
+		"paused together":          !v.Allowed && together && !c.Rule.Shadow,
+		"paused: at most":          !v.Allowed && c.AtMost && !c.Rule.Shadow,
+		"shadow paused":            !v.Allowed && c.Rule.Shadow,
+		"not paused":               c.Op == oracle.Spend && v.Allowed,
+		"not paused: at most":      c.AtMost && v.Allowed && c.Cost > 1,
+		"pause of nothing":         c.Op == oracle.Debit && !closed,
+		"longest pause":            c.Op == oracle.Debit && c.MaxDelay == longestPause,
+		"credit of a pause":        c.Op == oracle.Credit && closed,
+		"undo of a pause":          c.Op == oracle.Undo && closed,
+		"pause ended":              c.Op == oracle.Reset && v.Found,
+		"a microsecond of a pause": !v.Allowed && v.RetryAfter == 1,
+		"paused: peek":             c.Op == oracle.Peek && !v.Allowed,
+	} {
+		if is {
+			w.occurred[name]++
+		}
 	}
 }
 

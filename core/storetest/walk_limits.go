@@ -6,17 +6,18 @@ import (
 	"math/big"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/storetest/internal/oracle"
 )
 
-// limits returns up to four limits of a name, and variants of them. They have the same algorithm,
-// different rates, bursts, soft limits and lengths.
+// limits returns up to four limits of a name, and variants of them. They have the same algorithm, which is no
+// pause, and different rates, bursts, soft limits and lengths.
 func (w *walk) limits(name string) (all []*oracle.Rule) {
 	first := oracle.Rule{
 		Name:      name,
-		Algorithm: pick(w, append(slices.Clip(algorithmNames), "fixed_window")...), // half of its windows begin with the first event
+		Algorithm: pick(w, append(limitNames(), "fixed_window")...), // half of its windows begin with the first event
 		Events:    most(pick[int64](w, 1, 2, 3, 7, 10, 13, 25, 60, 100, 997, 1_000_003, 1<<47+1, oracle.MaxCount-1)),
 		Per: pick(w, 1, 3, 1000, 7000, 1_000_000, 11_000_000, 60_000_000, 3_600_000_000, 86_400_000_000,
 			365*86_400_000_000, oracle.Horizon),
@@ -69,6 +70,35 @@ func (w *walk) limits(name string) (all []*oracle.Rule) {
 		all = append(all, w.variants(r, plan)...)
 	}
 	return all
+}
+
+// limitNames returns the algorithms that have limits.
+func limitNames() []string {
+	return slices.DeleteFunc(slices.Clone(algorithmNames), func(name string) bool { return name == driver.Pause.String() })
+}
+
+// pause returns the only limit of a pause.
+func (w *walk) pause(name string) []*oracle.Rule {
+	r := &oracle.Rule{Name: name, Algorithm: driver.Pause.String(), Per: w.rules[0][0].Per, Shadow: w.one(5)}
+	if !w.compile(r, "", 0, 0) {
+		panic("storetest: not a pause")
+	}
+	return []*oracle.Rule{r}
+}
+
+// pauses returns a charge of Adjust for r, a pause. The lengths are as the periods of the other rules, by which
+// the clock moves.
+func (w *walk) pauses(r *oracle.Rule) oracle.Charge {
+	c := oracle.Charge{Key: pick(w, "a", "b"), Rule: r, Cost: most(w.cost(oracle.MaxCount))}
+	per := pick(w, w.rules...)[0].Per
+	us := pick(w, 0, 1, w.wait-1, w.wait, w.wait+1, w.rng.Int64N(per), w.rng.Int64N(per), w.rng.Int64N(per), w.rng.Int64N(2*per), longestPause.Microseconds())
+	switch c.Op = pick(w, oracle.Credit, oracle.Debit, oracle.Debit, oracle.Debit, oracle.Debit, oracle.Reset, oracle.Undo); c.Op {
+	case oracle.Debit:
+		c.MaxDelay = time.Duration(min(max(0, us), longestPause.Microseconds())) * time.Microsecond
+	case oracle.Undo:
+		c.Receipt = &oracle.Receipt{At: pick(w, 0, w.now, w.now-1)}
+	}
+	return c
 }
 
 // setUnit gives r, a quota, another period.

@@ -41,6 +41,7 @@ var limiterSituations = []string{
 	"merged", "invalid", "at most", "settled", "replaced", "conflict", "reset true", "reset false",
 	"estimate", "elastic", "acquired", "released", "refunded", "lapsed",
 	"quota", "quota denied", "anchored", "headroom", "headroom denied", "headroom of places",
+	"paused", "not paused", "shadow paused", "unknown pause", "no pause", "pause ended", "pause not made shorter",
 }
 
 // situations have to occur in the histories.
@@ -63,6 +64,9 @@ var situations = []string{
 	"headroom: in_flight", "headroom: quota",
 	"headroom denied: token_bucket", "headroom denied: leaky_bucket", "headroom denied: fixed_window", "headroom denied: sliding_log",
 	"headroom denied: sliding_window", "headroom denied: in_flight", "headroom denied: quota",
+	"paused", "paused together", "paused: at most", "paused: peek", "shadow paused", "not paused", "not paused: at most",
+	"pause made longer", "pause not made shorter", "pause of nothing", "longest pause", "a microsecond of a pause", "pause ended",
+	"credit of a pause", "undo of a pause", "ahead of the clock: pause",
 }
 
 // RetryAfter, ResetAfter and, for buckets, Window of the oracle are exact: the condition that each of

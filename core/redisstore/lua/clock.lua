@@ -1,5 +1,5 @@
 -- clock: the time of the server, and errors of reads. Every script begins with this file. MAX_INTEGER,
--- MAX_COUNT and HORIZON are numbers that script.go inserts.
+-- MAX_COUNT, HORIZON and other words in capitals are numbers that script.go inserts.
 --
 -- ARGV[1]  now in Unix microseconds, which only tests set; empty for the server's own clock
 --

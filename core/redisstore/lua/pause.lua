@@ -16,7 +16,7 @@ local function pause_read(key)
   if type(value) == 'string' and #value == 14 then
     stop, since = struct.unpack('>I7I7', value)
   end
-  if not stop or stop > MAX_INTEGER or since >= stop or stop - since > HORIZON then
+  if not stop or stop > MAX_INTEGER or since >= stop or stop - since > MAX_PAUSE then
     return 0, false, unreadable(value)
   elseif since > now then
     return stop - since, true, 0

@@ -44,9 +44,11 @@ const (
 // A Rule is an algorithm with a limit.
 type Rule struct {
 	Name      string
-	Algorithm string // "token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window", "in_flight", "quota"
+	Algorithm string // "token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window", "in_flight", "quota", "pause"
 
-	Events, Per int64  // a number of events per period, in microseconds; in flight: of places, and the time in which one lapses
+	// A number of events per period, in microseconds. In flight: of places, and the time in which one lapses. A
+	// pause has neither: walks move the clock by parts of Per.
+	Events, Per int64
 	Unit        string // of a quota: "day", "week" or "month"; Per then has no meaning
 	Burst       int64  // the burst of a bucket; 0 means Events
 	Extra       int64  // the number of events that a soft limit admits beyond the limit
@@ -71,7 +73,10 @@ type Rule struct {
 
 // limit returns how many events the rule admits at once, without Extra.
 func (r *Rule) limit() int64 {
-	if r.Burst != 0 {
+	switch {
+	case r.Algorithm == "pause":
+		return Never
+	case r.Burst != 0:
 		return r.Burst
 	}
 	return r.Events
@@ -99,6 +104,8 @@ func (r *Rule) Length() string {
 		return r.Unit
 	case r.FromFirst:
 		return fmt.Sprint(r.Per, " from first")
+	case r.Algorithm == "pause":
+		return ""
 	}
 	return fmt.Sprint(r.Per, " ", r.SubWindows)
 }
@@ -115,7 +122,7 @@ const (
 	Peek             // takes nothing, but denies the call if Cost does not fit
 	Reset            // forgets the state
 	Credit           // frees Cost, or as much of it as is in use
-	Debit            // takes Cost even if it does not fit
+	Debit            // takes Cost even if it does not fit; pauses a key for MaxDelay
 	Undo             // frees Cost of the charge that wrote Receipt, or as much of it as still counts
 	Renew            // makes the place of the charge that wrote Receipt lapse Per from now, if it has not lapsed
 )
@@ -132,7 +139,8 @@ type Charge struct {
 	AtMost bool
 
 	// MaxDelay is the longest accepted delay of a Spend or Peek by a leaky bucket, in whole
-	// microseconds. A charge with a longer delay is denied. Zero accepts any delay.
+	// microseconds. A charge with a longer delay is denied. Zero accepts any delay. For the Debit of a pause, it is
+	// the length of the pause, up to 366 days.
 	MaxDelay time.Duration
 	// Receipt, if not nil, is written by an admitted Spend and by a Debit, and read by an Undo and a Renew.
 	Receipt *Receipt
@@ -193,8 +201,8 @@ type Verdict struct {
 	// Window is the span to which Remaining refers. For a bucket, it is the time in which Remaining
 	// events refill or, if Remaining is 0, until an event of the limit is available. For a fixed
 	// window or quota, it is the time until the window or period ends. For a log or sliding window, it is the time
-	// until the first event leaves it, or Per if it is empty. For places, it is 0. After a denial, Window
-	// is RetryAfter, unless RetryAfter is Never.
+	// until the first event leaves it, or Per if it is empty. For places and an open pause, it is 0. After a
+	// denial, Window is RetryAfter, unless RetryAfter is Never.
 	Window int64
 	Period int64 // of a quota: the length of the present period
 }
@@ -263,6 +271,8 @@ func (r *Rule) unused() state {
 		return inFlight{rule: r}
 	case "quota":
 		return quota{rule: r}
+	case "pause":
+		return pause{}
 	}
 	panic("oracle: unknown algorithm " + r.Algorithm)
 }
@@ -320,7 +330,7 @@ func (o *Oracle) Adjust(now int64, charges []Charge) {
 			if c.Receipt != nil {
 				*c.Receipt = s.receipt()
 			}
-			s, changed = s.debit(c.Cost)
+			s, changed = s.debit(c.debited())
 		case Undo:
 			s, changed = s.undo(c.Cost, *c.Receipt)
 		case Renew:
@@ -333,6 +343,14 @@ func (o *Oracle) Adjust(now int64, charges []Charge) {
 		v.Allowed, v.RetryAfter, v.Soft, v.Found = true, 0, false, found
 		c.Verdict = v
 	}
+}
+
+// debited returns the cost of c, a Debit, or the length of a pause in microseconds.
+func (c *Charge) debited() int64 {
+	if c.Rule.Algorithm == "pause" {
+		return c.MaxDelay.Microseconds()
+	}
+	return c.Cost
 }
 
 // Look returns the Verdict of c at now as if c were a Peek, and reports whether the state is ahead
