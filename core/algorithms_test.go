@@ -105,10 +105,6 @@ var cases = map[string][]string{
 		"core/rules/field.go", "core/settle.go", "core/storetest/bridge.go", "core/storetest/places.go",
 		"core/storetest/reference.go", "core/storetest/walk_limits.go",
 	},
-	"Pause": {
-		"cmd/weir/scenario.go", "cmd/weir/simulated.go", "core/inspect/key.go", "core/inspect/report.go",
-		"core/rules/build.go", "core/rules/field.go",
-	},
 	"Quota": {
 		"core/denycache/entry.go", "core/driver/compiled.go", "core/driver/definition.go", "core/event.go",
 		"core/gate/policy.go", "core/inspect/report.go", "core/memstore/entry.go", "core/memstore/store.go",
@@ -117,10 +113,12 @@ var cases = map[string][]string{
 		"core/storetest/quota.go", "core/wait.go",
 	},
 	"Pause": {
-		"core/denycache/entry.go", "core/driver/charge.go", "core/driver/definition.go", "core/driver/state.go",
-		"core/failover/adjust.go", "core/memstore/entry.go", "core/pause.go", "core/redisstore/arguments.go",
-		"core/redisstore/probe.go", "core/reservation.go", "core/settle.go", "core/storetest/bridge.go",
-		"core/storetest/pause.go", "core/storetest/reference.go", "core/storetest/walk_limits.go",
+		"cmd/weir/scenario.go", "cmd/weir/simulated.go", "core/denycache/entry.go", "core/driver/charge.go",
+		"core/driver/definition.go", "core/driver/state.go", "core/failover/adjust.go", "core/inspect/key.go",
+		"core/inspect/report.go", "core/memstore/entry.go", "core/pause.go", "core/redisstore/arguments.go",
+		"core/redisstore/probe.go", "core/reservation.go", "core/rules/build.go", "core/rules/field.go",
+		"core/settle.go", "core/storetest/bridge.go", "core/storetest/pause.go", "core/storetest/reference.go",
+		"core/storetest/walk_limits.go",
 	},
 }
 
