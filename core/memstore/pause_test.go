@@ -14,7 +14,7 @@ import (
 func TestStore_Take_memoryOfPauses(t *testing.T) {
 	s := newTestStore(DefaultMaxMemory / keySize)
 	l := s.limiter(core.Pause("p"))
-	const keys = 200_000
+	const keys = 50_000
 	for i := range keys {
 		allow(t, l, "open "+strconv.Itoa(i))
 	}
