@@ -117,7 +117,7 @@ var cases = map[string][]string{
 		"core/driver/definition.go", "core/driver/state.go", "core/failover/adjust.go", "core/inspect/key.go",
 		"core/inspect/report.go", "core/memstore/entry.go", "core/pause.go", "core/redisstore/arguments.go",
 		"core/redisstore/probe.go", "core/reservation.go", "core/rules/build.go", "core/rules/field.go",
-		"core/settle.go", "core/storetest/bridge.go", "core/storetest/pause.go", "core/storetest/reference.go",
+		"core/storetest/bridge.go", "core/storetest/pause.go", "core/storetest/reference.go",
 		"core/storetest/walk_limits.go",
 	},
 }

@@ -348,10 +348,10 @@ func (e *event) conclude(d *Decision, reserved bool) {
 			v = &driver.Verdict{RetryAfter: ends, ResetAfter: ends, Window: ends}
 		default:
 			switch v = &charges[l.charge].Verdict; {
-			case v.Rule != nil && v.Rule != rule.d.compiled:
-				rule = rule.ruleOf(v.Rule)
 			case !v.Allowed && rule.isPause():
 				rule = rule.closed()
+			case v.Rule != nil && v.Rule != rule.d.compiled:
+				rule = rule.ruleOf(v.Rule)
 			}
 		}
 		switch {

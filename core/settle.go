@@ -43,7 +43,7 @@ func (e *event) reserve(allowed bool) {
 	now := time.Duration(0)
 	for i := range e.charges() {
 		c := &e.charges()[i]
-		if e.denied || c.Op != driver.Spend || !c.Verdict.Allowed || c.Rule.Algorithm == driver.Pause {
+		if e.denied || c.Op != driver.Spend || !c.Verdict.Allowed {
 			c.Cost = 0
 			continue
 		}

@@ -173,9 +173,6 @@ func (d *Definition) fault() *RuleError {
 // divide returns the compiled rule with one n-th of the limit of d, as described in
 // [github.com/weir-go/weir/core.Rule.Divide], or nil if d cannot be divided.
 func (d Definition) divide(n int) *Compiled {
-	if d.Algorithm == Pause {
-		return nil
-	}
 	least := d
 	least.Text, least.Events, least.Burst, least.Like = "", max(1, d.Events/n), 0, nil
 	exact := least
