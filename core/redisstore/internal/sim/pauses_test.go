@@ -42,6 +42,7 @@ type pausedBackup struct {
 	least, most   timeline  // the shortest and the longest pause that is possible
 	pauses, ends  int       // calls under way that set or end a pause
 	paused, ended time.Time // when the last of these calls has returned
+	forgot        time.Time // when the last call that has ended a pause has returned: the process forgets denials
 }
 
 const (
@@ -57,7 +58,8 @@ func newPauses(s *simulation) *pauses {
 	p := &pauses{s: s}
 	for i := range pausedKeys {
 		name := fmt.Sprint("paused", i)
-		k := &pausedKey{name: name, tag: keyhash.New(nil).Tag(name), calls: map[int64]*pauseCall{}, backups: map[int]*pausedBackup{}}
+		k := &pausedKey{name: name, tag: keyhash.New(nil).Tag(name), calls: map[int64]*pauseCall{}}
+		k.backups = map[int]*pausedBackup{}
 		for process := range s.plan.processes {
 			k.backups[process] = &pausedBackup{}
 		}
@@ -90,8 +92,8 @@ func (p *pauses) of(c *charge) *pausedKey {
 	panic("sim: a pause of the unknown key " + c.key)
 }
 
-// unclear reports whether a server may have lost a pause, or its clock may have stepped during one. The clock of a
-// server that is away for up to 20 s corrects no pause until it is back.
+// unclear reports whether a server may have lost a pause, or its clock may have stepped during one. The rest of a
+// pause is only corrected when it is read, which may take 20 s while the server is away.
 func (p *pauses) unclear() bool { return p.s.lossesWithin(pauseUnclear) > 0 }
 
 // adjusted notes that Redis has executed a charge at a time of its clock.
@@ -221,6 +223,9 @@ func (c *client) endPause(k *pausedKey, end func(l *core.Limiter) error) {
 	defer p.mu.Unlock()
 	b.ends--
 	b.ended = time.Now()
+	if err == nil {
+		b.forgot = b.ended
+	}
 	if err == nil && b.pauses == 0 && b.paused.Before(begun) {
 		b.most.set(time.Time{})
 	}
@@ -268,14 +273,15 @@ func (c *client) askPausedKey() {
 
 // decided checks a decision that was made since a time.
 func (c *client) decided(k *pausedKey, since time.Time, d core.Decision) {
-	switch s := d.State(0); {
+	switch s, _ := d.StateOf(pauseRule().Name()); {
 	case s.Unknown:
 	case s.Allowed:
 		if s.Limit() != core.Unlimited {
 			c.violate(pauseState, "%v: %s is not paused, and has the limit %v", c.process, k.name, s.Limit())
 		}
 		c.admitted(k, since)
-	case s.Limit() != core.Blocked || s.ResetAfter != s.RetryAfter || s.Window != s.RetryAfter || d.RetryAfter < s.RetryAfter || d.Allowed:
+	case s.Limit() != core.Blocked || s.ResetAfter != s.RetryAfter || s.Window != s.RetryAfter,
+		d.RetryAfter < s.RetryAfter, d.Allowed:
 		c.violate(pauseState, "%v: %s is paused, with the limit %v, RetryAfter %v, ResetAfter %v and Window %v: %v",
 			c.process, k.name, s.Limit(), s.RetryAfter, s.ResetAfter, s.Window, d)
 	default:
@@ -292,7 +298,8 @@ func (c *client) admitted(k *pausedKey, since time.Time) {
 	inRedis, here := k.redis.always(since, now), k.backups[c.process.index].least.always(since, now)
 	switch {
 	case inRedis && onlyRedis && !unclear:
-		c.violate(pauseHolds, "%v: an event of %s was admitted, which is paused until %v", c.process, k.name, k.redis.end().Sub(c.begin))
+		c.violate(pauseHolds, "%v: an event of %s was admitted, which is paused until %v",
+			c.process, k.name, k.redis.end().Sub(c.begin))
 	case here && (onlyBackup || inRedis && !unclear):
 		c.violate(pauseAtBackup, "%v: an event of %s was admitted, which this process has paused until %v",
 			c.process, k.name, k.backups[c.process.index].least.end().Sub(c.begin))
@@ -305,9 +312,13 @@ func (c *client) denied(k *pausedKey, since time.Time, retryAfter time.Duration)
 	onlyRedis := c.onlyRedis(k, from)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	b := k.backups[c.process.index]
+	if from.Before(b.forgot) {
+		from = earlier(b.forgot, since)
+	}
 	latest, earliest := k.redis.latest(from, now), k.redis.earliest(from, now)
 	if !onlyRedis {
-		latest = later(latest, k.backups[c.process.index].most.latest(from, now))
+		latest = later(latest, b.most.latest(from, now))
 	}
 	late := time.Microsecond // the clock of a server counts whole microseconds
 	if c.cached() > 0 {
@@ -315,7 +326,8 @@ func (c *client) denied(k *pausedKey, since time.Time, retryAfter time.Duration)
 	}
 	switch {
 	case unclear && retryAfter > longestPause:
-		c.violate(pauseAfterStep, "%v: %s is paused for %v, and nobody asked for more than %v", c.process, k.name, retryAfter, longestPause)
+		c.violate(pauseAfterStep, "%v: %s is paused for %v, and nobody asked for more than %v",
+			c.process, k.name, retryAfter, longestPause)
 	case unclear:
 	case latest.IsZero():
 		c.violate(pauseEnded, "%v: an event of %s was denied, which is not paused", c.process, k.name)
@@ -325,6 +337,23 @@ func (c *client) denied(k *pausedKey, since time.Time, retryAfter time.Duration)
 		c.violate(pauseExact, "%v: %s is paused for %v, want %v at least", c.process, k.name, retryAfter, earliest.Sub(now))
 	}
 }
+
+// decidePausedTogether decides about a key with a pause and another key together, which a Cluster has on different
+// servers.
+func (c *client) decidePausedTogether() {
+	for c.pause(c.plan.idle) {
+		k, begun, address := c.pausedKey(), time.Now(), pausedAddress(c.random.IntN(jointKeys))
+		d, err := core.AllowTogether(context.Background(),
+			core.Ask{Limiter: c.process.joint[0], Key: address}, core.Ask{Limiter: c.process.paused.open, Key: k.name})
+		c.called("AllowTogether", k.name, begun, timeout, err)
+		c.events.note(jointRules[0], address, begun, d.Allowed, 1, err)
+		if err == nil {
+			c.decided(k, begun, d)
+		}
+	}
+}
+
+func pausedAddress(i int) string { return fmt.Sprint("paused address", i) }
 
 // reservePausedKey takes places of a key with a pause.
 func (c *client) reservePausedKey() {
@@ -409,7 +438,8 @@ func (c *client) waited(k *pausedKey, begun time.Time, err error) {
 	case errors.Is(err, core.ErrDeadlineTooNear):
 		latest, deadline := k.redis.latest(begun.Add(-c.cached()), now), begun.Add(pauseWait)
 		if latest.Before(deadline.Add(-2 * timeout)) {
-			c.violate(pauseWaits, "%v: Wait of %s: %v, although the pause ended %v before the deadline", c.process, k.name, err, deadline.Sub(latest))
+			c.violate(pauseWaits, "%v: Wait of %s: %v, although the pause ended %v before the deadline",
+				c.process, k.name, err, deadline.Sub(latest))
 		}
 	case err == nil || errors.Is(err, context.DeadlineExceeded):
 		over := later(begun, k.redis.over(pauseNoticed+c.cached()))
@@ -463,5 +493,8 @@ func (p *pauses) checkEnded() {
 		if p.s.plan.stores == alone {
 			p.s.events.checkCharges(pauseCharges, pausedLog(), k.name)
 		}
+	}
+	for i := range jointKeys {
+		p.s.events.checkCharges(pauseCharges, jointRules[0], pausedAddress(i))
 	}
 }

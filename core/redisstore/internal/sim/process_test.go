@@ -106,7 +106,8 @@ func (s *simulation) start(t *testing.T, index int) *process {
 	p.joint = [2]*core.Limiter{limiter(store, jointRules[0]), limiter(store, jointRules[1])}
 	p.heavy = limiter(store, core.SlidingLog("heavy", core.PerSecond(1_000_000)))
 	p.hot = limiter(fast, bucket(s.plan.scale))
-	p.paused = pausedLimiters{limiter(fast, pauseRule(), pausedBucket()), limiter(store, pauseRule(), pausedLog(), placeRule("paused places", places, s.plan.hold))}
+	p.paused.open = limiter(fast, pauseRule(), pausedBucket())
+	p.paused.places = limiter(store, pauseRule(), pausedLog(), placeRule("paused places", places, s.plan.hold))
 	if s.plan.load.overrides > 0 {
 		s.watch(t, p, store)
 	}

@@ -148,6 +148,7 @@ func (s *simulation) clients(ctx context.Context, all *sync.WaitGroup, p *proces
 		start(l.pauses, (*client).askPausedKey)
 		start(l.pauses, (*client).reservePausedKey)
 		start(l.pauses, (*client).waitForPausedKey)
+		start(l.joint, (*client).decidePausedTogether)
 	}
 	if l.overrides > 0 {
 		start(l.overrides, (*client).useBlockedKey)
