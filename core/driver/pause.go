@@ -9,8 +9,8 @@ import (
 const maxPause = 366 * 24 * int64(time.Hour/time.Microsecond)
 
 // pause denies all events of a key until an end, which a Debit sets. The State stores the end, and in Debt when it
-// was written. If the clock has stepped back since then, the rest of the pause is what it was at that time, so a
-// step makes no pause longer. Reading.Used is the time until the end.
+// was written. If the clock has stepped back to before that time, the rest of the pause is as it was then, so no step
+// makes it longer than its length. Reading.Used is the time until the end.
 type pause struct{}
 
 func (pause) constants() Constants { return Constants{Capacity: Never, Denominator: 1} }
