@@ -37,7 +37,7 @@ type pauseCall struct {
 	away     bool // Redis was away during the whole call
 }
 
-// A pausedBackup is what is known about a key in the backup of one process.
+// A pausedBackup is the knowledge about a key in the backup of one process.
 type pausedBackup struct {
 	least, most   timeline  // the shortest and the longest pause that is possible
 	pauses, ends  int       // calls under way that set or end a pause
@@ -122,7 +122,7 @@ func (p *pauses) adjusted(c *charge, now int64) {
 	}
 }
 
-// read checks what Redis has read at a time of its clock: the time until the end of a pause (us).
+// read checks the time until the end of a pause (us), which Redis has read at a time of its clock.
 func (p *pauses) read(c *charge, now, left int64) {
 	unclear := p.unclear()
 	p.mu.Lock()
