@@ -54,6 +54,8 @@ var (
 		"RetryAfter is exact"}
 	pauseCharges = &invariant{"a pause charges no other rule", "pause.go",
 		"It charges no other rule and takes no place"}
+	pauseUnchanged = &invariant{"a pause is not changed by charges", "pause.go",
+		"they can be settled. Debit, Credit and refunds do not change it."}
 	pauseState = &invariant{"the State of a pause", "pause.go",
 		"The limit of its [State] is [Blocked], with RetryAfter, ResetAfter and Window until the end"}
 	pauseEnded = &invariant{"a pause ends", "pause.go",
@@ -72,7 +74,7 @@ var invariants = []*invariant{
 	placesAtServer, placesHeld, placeKept, placeFreed, placesBack, eventsInSpan, chargedOnce, capacityBack, deniedRightly, answered,
 	inTime, breakerOpens, partInUse, breakerCloses, refundAfterStep, blocked,
 	pauseHolds, pauseLength, pauseExact, pauseCharges, pauseState, pauseEnded, pauseWaits, pauseAfterStep,
-	pauseAtBackup, pauseInOutage,
+	pauseAtBackup, pauseInOutage, pauseUnchanged,
 }
 
 // The documentation has the sentences of the invariants.

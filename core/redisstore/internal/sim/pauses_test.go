@@ -96,16 +96,22 @@ func (p *pauses) of(c *charge) *pausedKey {
 // pause is only corrected when it is read, which may take 20 s while the server is away.
 func (p *pauses) unclear() bool { return p.s.lossesWithin(pauseUnclear) > 0 }
 
-// adjusted notes that Redis has executed a charge at a time of its clock.
-func (p *pauses) adjusted(c *charge, now int64) {
+// adjusted notes that Redis has executed a charge at a time of its clock, and that left microseconds are left of the
+// pause afterwards.
+func (p *pauses) adjusted(c *charge, now, left int64) {
+	unclear := p.unclear()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	k := p.of(c)
-	switch c.Op {
-	case driver.Reset:
+	switch {
+	case c.Op == driver.Reset:
 		k.end, k.reset = 0, time.Now()
 		k.redis.set(time.Time{})
-	case driver.Debit:
+	case c.Op != driver.Debit || c.MaxDelay == 0: // of Limiter.Debit, Credit and refunds
+		if want := max(0, k.end-now); left != want && !unclear {
+			p.s.violate(pauseUnchanged, "%s is paused for %d us after op %d, want %d us", k.name, left, c.Op, want)
+		}
+	default:
 		call := k.calls[c.MaxDelay.Microseconds()]
 		switch {
 		case call == nil:
@@ -249,7 +255,7 @@ func (c *client) askPausedKey() {
 		k, begun := c.pausedKey(), time.Now()
 		var d core.Decision
 		var err error
-		switch c.random.IntN(6) {
+		switch c.random.IntN(9) {
 		case 0:
 			d, err = l.Peek(context.Background(), k.name)
 		case 1:
@@ -261,6 +267,9 @@ func (c *client) askPausedKey() {
 			if r, err = l.ReserveAtMost(context.Background(), k.name, 8); err == nil {
 				d = r.Decision()
 			}
+		case 4:
+			c.adjustPausedKey(k)
+			continue
 		default:
 			d, err = l.Allow(context.Background(), k.name)
 		}
@@ -269,6 +278,29 @@ func (c *client) askPausedKey() {
 			c.decided(k, begun, d)
 		}
 	}
+}
+
+// adjustPausedKey changes the charges of the rule beside the pause.
+func (c *client) adjustPausedKey(k *pausedKey) {
+	l, begun := c.process.paused.open, time.Now()
+	var err error
+	switch c.random.IntN(3) {
+	case 0:
+		err = l.Debit(context.Background(), k.name, 3)
+	case 1:
+		err = l.Credit(context.Background(), k.name, 3)
+	default:
+		var r *core.Reservation
+		r, err = l.Reserve(context.Background(), k.name, 5)
+		if c.called("Reserve", k.name, begun, 2*timeout, err); err != nil {
+			return
+		}
+		c.decided(k, begun, r.Decision())
+		c.sleep(time.Duration(c.random.Int64N(int64(time.Second))))
+		begun = time.Now()
+		err = r.Settle(context.Background(), c.random.IntN(10))
+	}
+	c.called("a change of the charges", k.name, begun, 2*timeout, err)
 }
 
 // decided checks a decision that was made since a time.

@@ -318,7 +318,7 @@ func (s *server) adjust(reply []any, charges []*charge, now int64) []any {
 		before := inUse(c, &r)
 		s.save(c, c.Apply(c.state, &r, now))
 		if s.paused != nil && c.Rule.Algorithm == driver.Pause {
-			s.paused.adjusted(c, now)
+			s.paused.adjusted(c, now, c.Read(c.state, now).Used.Micros)
 		}
 		if c.Op != driver.Reset && (c.Op != driver.Debit || !c.Rule.Algorithm.IsBucket()) {
 			after := c.Charge
