@@ -26,13 +26,12 @@ import "github.com/weir-go/weir/core/driver"
 //
 // # Stores
 //
-// The end is the time of the Store plus the length. If the clock of a Redis steps back, a pause is no
-// longer than it was. With package failover, a pause is written to the primary and to the backup of
+// The end is the time of the Store plus the length. If the clock of a Redis steps back, a pause ends later, but its
+// rest is never longer than its length. With package failover, a pause is written to the primary and to the backup of
 // this process. The backups of other processes do not know it, so they admit its events in an outage, and this one
-// does not know if another process ends it early. A pause that begins in an outage is known in this process only,
-// and ends with the outage. Package denycache may
-// answer from its memory for up to its MaxAge after another process has ended a pause early. Package lease asks its
-// Store for each decision of a limiter with a Pause.
+// does not know if another process ends it early. A pause that begins in an outage is known in this process only, and
+// ends with the outage. Package denycache may answer from its memory for up to its MaxAge after another process has
+// ended a pause early or made it longer. Package lease asks its Store for each decision of a limiter with a Pause.
 func Pause(name string) Rule { return NewRule(Spec{Name: name, Algorithm: driver.Pause}) }
 
 // closed returns r, a Pause, as the State of a paused key has it.

@@ -22,6 +22,7 @@ func newCatalog() *catalog { return &catalog{rules: map[string][]*driver.Compile
 var libraries = map[driver.Algorithm]string{
 	driver.TokenBucket: "bucket", driver.LeakyBucket: "bucket", driver.FixedWindow: "fixed_window", driver.SlidingWindow: "sliding_window",
 	driver.SlidingLog: "sliding_log", driver.InFlight: "in_flight", driver.Quota: "quota",
+	driver.Pause: "pause",
 }
 
 // add adds a rule, unless one with the same numbers is there.
@@ -83,6 +84,8 @@ func costOf(r *driver.Compiled, n []int64) (int64, bool) {
 		return n[0], n[1] == k.Capacity && n[2] == k.Period && n[3] == k.SubWindow
 	case driver.SlidingLog:
 		return n[0], n[1] == k.Capacity && n[2] == k.Period
+	case driver.Pause: // all have equal constants, and the argument is the length that a debit sets
+		return 1, true
 	case driver.InFlight:
 		return 1, n[0] == k.Capacity && n[1] == k.Period
 	default:

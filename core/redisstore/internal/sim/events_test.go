@@ -289,21 +289,24 @@ func (l *ledger) check(p *process) {
 		}
 		r := rate.rules(l.s.plan.scale)[0]
 		for k := range rateKeys {
-			// Each charge has a caller who knows of it, or who got an error.
-			key := fmt.Sprint("key", k)
-			id := r.Name() + " " + key
-			l.mu.Lock()
-			got, least, most := l.spent(r, key), l.granted[id], l.granted[id]+l.failed[id]
-			l.mu.Unlock()
-			if got < least || got > most {
-				l.s.violate(chargedOnce, "%s: %d events were charged; %d were admitted and %d failed", id, got, least, most-least)
-			}
+			l.checkCharges(chargedOnce, r, fmt.Sprint("key", k))
 		}
 	}
 	for _, key := range l.once {
 		if n := l.spent(slidingLog(), key); n > 1 {
 			l.s.violate(chargedOnce, "an event was charged %d times", n)
 		}
+	}
+}
+
+// checkCharges checks that each charge has a caller who knows of it, or who got an error.
+func (l *ledger) checkCharges(i *invariant, r core.Rule, key string) {
+	id := r.Name() + " " + key
+	l.mu.Lock()
+	got, least, most := l.spent(r, key), l.granted[id], l.granted[id]+l.failed[id]
+	l.mu.Unlock()
+	if got < least || got > most {
+		l.s.violate(i, "%s: %d events were charged; %d were admitted and %d failed", id, got, least, most-least)
 	}
 }
 

@@ -46,11 +46,35 @@ var (
 		"An Age above now - At shows that the clock of the store has stepped back."}
 	blocked = &invariant{"a block is enforced", "rules/override.go",
 		"within two seconds in every process that watches the source"}
+	pauseHolds = &invariant{"a pause holds", "pause.go",
+		"until [Limiter.Pause] closes it for a time: in all processes that share the Store, at their next decision"}
+	pauseLength = &invariant{"the length of a pause", "pause.go",
+		"whichever is later: pauses do not add up. d is rounded up to microseconds."}
+	pauseExact = &invariant{"the time until the end of a pause", "pause.go",
+		"RetryAfter is exact"}
+	pauseCharges = &invariant{"a pause charges no other rule", "pause.go",
+		"It charges no other rule and takes no place"}
+	pauseUnchanged = &invariant{"a pause is not changed by charges", "pause.go",
+		"they can be settled. Debit, Credit and refunds do not change it."}
+	pauseState = &invariant{"the State of a pause", "pause.go",
+		"The limit of its [State] is [Blocked], with RetryAfter, ResetAfter and Window until the end"}
+	pauseEnded = &invariant{"a pause ends", "pause.go",
+		"admits every event of a key until [Limiter.Pause] closes it for a time"}
+	pauseWaits = &invariant{"the end of a pause is waited for", "pause.go",
+		"waits for the end of a pause, too"}
+	pauseAfterStep = &invariant{"a pause after a step of the clock", "pause.go",
+		"If the clock of a Redis steps back, a pause ends later, but its rest is never longer than its length."}
+	pauseAtBackup = &invariant{"a pause in the backup", "pause.go",
+		"a pause is written to the primary and to the backup of this process"}
+	pauseInOutage = &invariant{"a pause in an outage", "pause.go",
+		"A pause that begins in an outage is known in this process only, and ends with the outage."}
 )
 
 var invariants = []*invariant{
 	placesAtServer, placesHeld, placeKept, placeFreed, placesBack, eventsInSpan, chargedOnce, capacityBack, deniedRightly, answered,
 	inTime, breakerOpens, partInUse, breakerCloses, refundAfterStep, blocked,
+	pauseHolds, pauseLength, pauseExact, pauseCharges, pauseState, pauseEnded, pauseWaits, pauseAfterStep,
+	pauseAtBackup, pauseInOutage, pauseUnchanged,
 }
 
 // The documentation has the sentences of the invariants.

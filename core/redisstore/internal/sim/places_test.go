@@ -77,6 +77,13 @@ func (b *book) denied(p *process, key string, begun time.Time, n int, free time.
 	}
 }
 
+// withdraw notes that a call has taken no place for another reason than that all are taken.
+func (b *book) withdraw(key string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.taken[key]--
+}
+
 // failed notes that a call for a place had no answer.
 func (b *book) failed(key string) {
 	b.mu.Lock()

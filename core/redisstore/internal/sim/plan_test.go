@@ -52,6 +52,7 @@ type load struct {
 	heavy     int // make events with a large cost
 	overrides int // users that are blocked
 	hot       int // use one key all the time, and stop for a while
+	pauses    int // use keys that one more client pauses, of each kind
 }
 
 const (
@@ -150,6 +151,33 @@ var plans = []plan{
 	{
 		name: "overrides", servers: 1, processes: 3, stores: withBackup, pool: 10, length: time.Minute, idle: 200 * time.Millisecond,
 		load: load{overrides: 6}, every: 8 * time.Second, faults: []string{"reset", "flaky", "stall", "partition", "crash", "forget"},
+	},
+	{
+		name: "pauses", servers: 1, processes: 3, pool: 10,
+		length: 30 * time.Second, idle: 200 * time.Millisecond, hold: 5 * time.Second, apart: true,
+		load: load{pauses: 2}, every: 5 * time.Second, faults: with(network, "slow", "loading", "memory"),
+	},
+	{
+		name: "pausesCached", servers: 1, processes: 3, stores: leased, pool: 10,
+		length: 30 * time.Second, idle: 200 * time.Millisecond, hold: 5 * time.Second, apart: true,
+		load: load{pauses: 2}, every: 8 * time.Second, faults: with(network, "slow"),
+	},
+	{
+		name: "pausesOutage", servers: 1, processes: 3, stores: withBackup, pool: 10,
+		length: 30 * time.Second, idle: 200 * time.Millisecond, hold: 5 * time.Second,
+		load: load{pauses: 2, rates: 1, only: []int{1}}, every: 8 * time.Second, lasts: 4 * time.Second,
+		faults: []string{"partition", "freeze", "crash", "readonly", "dropBack", "reset"},
+	},
+	{
+		name: "pausesTogether", servers: 3, processes: 2, cluster: true, pool: 10,
+		length: 15 * time.Second, idle: 200 * time.Millisecond, hold: 5 * time.Second,
+		load: load{pauses: 1, joint: 3},
+	},
+	{
+		name: "pausesLoss", servers: 1, processes: 2, pool: 10,
+		length: 40 * time.Second, idle: 200 * time.Millisecond, hold: 5 * time.Second,
+		load: load{pauses: 2}, every: 2 * time.Second,
+		faults: []string{"flush", "failover", "stepOn", "stepBack", "stepBack", "stepBack", "freeze"},
 	},
 }
 

@@ -36,9 +36,11 @@ type process struct {
 	joint    [2]*core.Limiter
 	heavy    *core.Limiter
 	hot      *core.Limiter
+	paused   pausedLimiters
 	set      *rules.Set
 	dead     atomic.Bool
-	outage   span // in which Redis is away, without its first second; guarded by the mutex of the world
+	changed  atomic.Int64 // when the store that decides has changed for the last time (ns)
+	outage   span         // in which Redis is away, without its first second; guarded by the mutex of the world
 }
 
 // start starts a process, whose rules the servers learn.
@@ -70,6 +72,7 @@ func (s *simulation) start(t *testing.T, index int) *process {
 	case withBackup:
 		p.failover = resilient.New(p.rdb, resilient.Instances(s.plan.processes), resilient.OnChange(func(from, to failover.State, _ error) {
 			s.logf("p%d is %v, was %v", index, to, from)
+			p.changed.Store(time.Now().UnixNano())
 			healthy := 0
 			for _, n := range s.servers {
 				if time.Since(p.links[n.addr].healthySince()) > 2*time.Second {
@@ -103,6 +106,8 @@ func (s *simulation) start(t *testing.T, index int) *process {
 	p.joint = [2]*core.Limiter{limiter(store, jointRules[0]), limiter(store, jointRules[1])}
 	p.heavy = limiter(store, core.SlidingLog("heavy", core.PerSecond(1_000_000)))
 	p.hot = limiter(fast, bucket(s.plan.scale))
+	p.paused.open = limiter(fast, pauseRule(), pausedBucket())
+	p.paused.places = limiter(store, pauseRule(), pausedLog(), placeRule("paused places", places, s.plan.hold))
 	if s.plan.load.overrides > 0 {
 		s.watch(t, p, store)
 	}

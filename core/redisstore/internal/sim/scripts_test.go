@@ -135,7 +135,7 @@ var ops = map[string]driver.Op{
 }
 
 // sizes has the numbers of arguments of the libraries; a bucket may have more.
-var sizes = map[string]int{"bucket": 4, "fixed_window": 3, "sliding_window": 4, "sliding_log": 4, "in_flight": 2, "quota": 6}
+var sizes = map[string]int{"bucket": 4, "fixed_window": 3, "sliding_window": 4, "sliding_log": 4, "in_flight": 2, "quota": 6, "pause": 1}
 
 // decode reads the charges of a decision from its arguments.
 func (s *server) decode(v verb, keys, args []string) (charges []*charge, err error) {
@@ -171,6 +171,9 @@ func (s *server) decode(v verb, keys, args []string) (charges []*charge, err err
 			if c.Cost = int(cost); v == atMost {
 				c.AtMost, c.Cost = true, int(most)
 			}
+			if c.Rule.Algorithm == driver.Pause && c.Op == driver.Debit {
+				c.MaxDelay = time.Duration(integer(rest[0])) * time.Microsecond
+			}
 			if c.Rule.Algorithm == driver.LeakyBucket {
 				if delay := integer(rest[3]); delay < 1<<53-1 {
 					c.MaxDelay = max(1, time.Duration(delay)*time.Microsecond)
@@ -198,6 +201,7 @@ func (s *server) decode(v verb, keys, args []string) (charges []*charge, err err
 var probes = map[string][]any{
 	"bucket": {int64(0)}, "fixed_window": {int64(0), int64(1)}, "sliding_window": {int64(0), int64(0), int64(0), int64(0), int64(0)},
 	"sliding_log": {int64(0), int64(0), int64(0), int64(0)}, "in_flight": {int64(0), int64(0), int64(0), int64(0)}, "quota": {int64(0), int64(1), int64(1)},
+	"pause": {int64(0)},
 }
 
 func (s *server) load(c *charge, now int64) driver.Reading {
@@ -228,6 +232,9 @@ func (s *server) take(reply []any, charges []*charge, now, number int64) []any {
 			continue
 		}
 		readings[i] = s.load(c, now)
+		if s.paused != nil && c.Rule.Algorithm == driver.Pause {
+			s.paused.read(c, now, readings[i].Used.Micros)
+		}
 		admitted = admitted && (c.Rule.Shadow || c.Fits(&readings[i]))
 	}
 	if s.noMemory && admitted {
@@ -271,6 +278,9 @@ func (s *server) takeAtMost(reply []any, charges []*charge, now int64) []any {
 		one := *c
 		one.Cost = 1
 		readings[i] = s.load(&one, now)
+		if s.paused != nil && c.Rule.Algorithm == driver.Pause {
+			s.paused.read(c, now, readings[i].Used.Micros)
+		}
 		c.state, all[i] = one.state, c.Charge
 	}
 	driver.Reduce(all, func(i int) driver.Reading { return readings[i] })
@@ -307,6 +317,9 @@ func (s *server) adjust(reply []any, charges []*charge, now int64) []any {
 		}
 		before := inUse(c, &r)
 		s.save(c, c.Apply(c.state, &r, now))
+		if s.paused != nil && c.Rule.Algorithm == driver.Pause {
+			s.paused.adjusted(c, now, c.Read(c.state, now).Used.Micros)
+		}
 		if c.Op != driver.Reset && (c.Op != driver.Debit || !c.Rule.Algorithm.IsBucket()) {
 			after := c.Charge
 			after.Op, after.Cost = driver.Peek, 1
@@ -365,6 +378,8 @@ func (c *charge) report(reply []any, r *driver.Reading, done bool) []any {
 		reply = append(reply, r.Count, r.Last, r.Retry, phase)
 	case driver.Quota:
 		reply = append(reply, r.Count, r.Left, r.Phase)
+	case driver.Pause:
+		reply = append(reply, r.Used.Micros)
 	}
 	return reply
 }

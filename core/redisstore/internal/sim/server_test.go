@@ -43,6 +43,7 @@ type server struct {
 	slots       *slots
 	undone      func(s *server, c *charge, before, after int64) // is told about each Undo, unless it is nil
 	granted     func(s *server, c *charge)                      // is told about each admitted Spend, unless it is nil
+	paused      *pauses                                         // is told about all charges of pauses, unless it is nil
 }
 
 // A call is a command that waits.

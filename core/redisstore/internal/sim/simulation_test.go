@@ -27,6 +27,7 @@ type simulation struct {
 	places    *book
 	events    *ledger
 	refunds   *refunds
+	pauses    *pauses
 	blocks    *blocks
 	slowest   time.Duration
 	watching  []func() // end the goroutines that watch rules
@@ -55,7 +56,7 @@ func run(t *testing.T, p plan, seed uint64, drop []int, verbose bool) (s *simula
 		p.scale, p.hold, p.healed = max(1, p.scale), max(p.hold, time.Second), cmp.Or(p.healed, healed)
 		s = &simulation{world: newWorld(seed), plan: p}
 		s.verbose = verbose
-		s.places, s.events, s.refunds, s.blocks = newBook(s), newLedger(s), newRefunds(s), newBlocks()
+		s.places, s.events, s.refunds, s.pauses, s.blocks = newBook(s), newLedger(s), newRefunds(s), newPauses(s), newBlocks()
 		for i, f := range schedule(p, seed) {
 			if !slices.Contains(drop, i) {
 				s.faults = append(s.faults, f)
@@ -70,6 +71,7 @@ func (s *simulation) run(t *testing.T) {
 	for i := range s.plan.servers {
 		n := newServer(s.world, i)
 		n.chargeTime, n.oneSlotOnly, n.granted, n.undone = s.plan.chargeTime, s.plan.oneSlot, s.refunds.granted, s.refunds.undone
+		n.paused = s.pauses
 		if s.plan.apart {
 			n.clock = time.Duration(s.rand(int64(20*time.Minute), "apart", i)) - 10*time.Minute
 		}
@@ -141,6 +143,13 @@ func (s *simulation) clients(ctx context.Context, all *sync.WaitGroup, p *proces
 	start(l.joint, (*client).decideTogether)
 	start(l.heavy, (*client).useMuch)
 	start(l.hot, (*client).useHotKey)
+	if l.pauses > 0 {
+		start(1, (*client).pauseKeys)
+		start(l.pauses, (*client).askPausedKey)
+		start(l.pauses, (*client).reservePausedKey)
+		start(l.pauses, (*client).waitForPausedKey)
+		start(l.joint, (*client).decidePausedTogether)
+	}
 	if l.overrides > 0 {
 		start(l.overrides, (*client).useBlockedKey)
 		if p.index == 0 {
@@ -250,6 +259,7 @@ func (s *simulation) end(t *testing.T) {
 	s.processes = append(s.processes, fresh)
 	s.places.checkFree(fresh)
 	s.refunds.checkFree(fresh)
+	s.pauses.checkEnded()
 	s.events.check(fresh)
 	s.events.checkDenials()
 	s.stopWatching()
