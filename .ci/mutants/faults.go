@@ -91,4 +91,12 @@ var faults = []fault{
 		"the place of a request that is not served stays taken", "core/gate/in_flight.go",
 		"if end := places(rec); end != nil {\n\t\tend()", "if end := places(rec); end != nil {\n\t\t_ = end", "core/gate ^TestInFlight",
 	},
+	{
+		"a second ask about a pause says that its limit is Unlimited", "core/event.go",
+		"case !v.Allowed && rule.isPause():", "case !v.Allowed && rule.isPause() && v.Rule == rule.d.compiled:", "core/storetest ^TestRun_",
+	},
+	{
+		"a denial by a pause in memory is that of one cost", "core/denycache/entry.go",
+		"d.cost = 1 // denies all costs alike", "_ = d", "core/denycache ^TestPause",
+	},
 }

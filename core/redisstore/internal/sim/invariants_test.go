@@ -48,7 +48,7 @@ var (
 		"within two seconds in every process that watches the source"}
 	pauseHolds = &invariant{"a pause holds", "pause.go",
 		"until [Limiter.Pause] closes it for a time: in all processes that share the Store, at their next decision"}
-	pauseLength = &invariant{"the length of a pause", "pause.go",
+	pauseLength = &invariant{"the length of a pause", "limiter.go",
 		"whichever is later: pauses do not add up. d is rounded up to microseconds."}
 	pauseExact = &invariant{"the time until the end of a pause", "pause.go",
 		"RetryAfter is exact"}
