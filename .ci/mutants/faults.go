@@ -97,6 +97,6 @@ var faults = []fault{
 	},
 	{
 		"a denial by a pause in memory is that of one cost", "core/denycache/entry.go",
-		"d.cost = 1 // denies all costs alike", "_ = d", "core/denycache ^TestPause",
+		"d.cost = 1 // denies all costs alike", "_ = d", "core/denycache ^TestStore_Take_Pause$",
 	},
 }
