@@ -16,7 +16,7 @@ var (
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) *storetest.Harness {
 		clock := new(storetest.Clock)
-		s := resilient.Over(&storetest.Fake{Clock: clock.Micros}, clock.Micros)
+		s := resilient.Over(&storetest.Fake{Clock: clock.Micros})
 		t.Cleanup(func() { s.Close() })
 		return clock.Harness(s)
 	})
