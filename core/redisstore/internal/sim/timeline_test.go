@@ -51,9 +51,6 @@ func (t timeline) always(from, to time.Time) bool {
 	return all
 }
 
-// ever reports whether there was a pause at a time of the span.
-func (t timeline) ever(from, to time.Time) bool { return !t.latest(from, to).IsZero() }
-
 // latest returns the latest end of a pause that there was in the span, or zero.
 func (t timeline) latest(from, to time.Time) (latest time.Time) {
 	t.between(from, to, func(part span, end time.Time) {
