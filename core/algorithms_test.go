@@ -113,11 +113,11 @@ var cases = map[string][]string{
 		"core/storetest/quota.go", "core/wait.go",
 	},
 	"Pause": {
-		"cmd/weir/scenario.go", "cmd/weir/simulated.go", "core/denycache/entry.go", "core/driver/charge.go",
-		"core/driver/definition.go", "core/driver/state.go", "core/failover/adjust.go", "core/inspect/key.go",
-		"core/inspect/report.go", "core/memstore/entry.go", "core/pause.go", "core/redisstore/arguments.go",
-		"core/redisstore/probe.go", "core/reservation.go", "core/rules/build.go", "core/rules/field.go",
-		"core/storetest/bridge.go", "core/storetest/pause.go", "core/storetest/reference.go",
+		"cmd/weir/scenario.go", "cmd/weir/simulated.go", "core/denycache/entry.go", "core/denycache/store.go",
+		"core/driver/charge.go", "core/driver/definition.go", "core/driver/state.go", "core/failover/adjust.go",
+		"core/inspect/key.go", "core/inspect/report.go", "core/memstore/entry.go", "core/pause.go",
+		"core/redisstore/arguments.go", "core/redisstore/probe.go", "core/reservation.go", "core/rules/build.go",
+		"core/rules/field.go", "core/storetest/bridge.go", "core/storetest/pause.go", "core/storetest/reference.go",
 		"core/storetest/walk_limits.go",
 	},
 }

@@ -117,7 +117,7 @@ func (s *State) result() driver.Result {
 		return driver.Allowed
 	case s.Rule.d.spec.Shadow:
 		return driver.ShadowDenied
-	case s.Rule.Limit() == Blocked:
+	case s.isBlocked():
 		return driver.Blocked
 	case s.RetryAfter == Never:
 		return driver.NeverAllowed

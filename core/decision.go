@@ -100,7 +100,7 @@ func (d Decision) String() string {
 			b.WriteString("unknown")
 		case s.Rule.isPause() && l == Unlimited:
 			b.WriteString("open")
-		case s.Rule.isPause() && s.RetryAfter != Never:
+		case s.Rule.isPause() && !s.isBlocked():
 			b.WriteString("closed")
 		case !l.counts():
 			b.WriteString(l.String())
@@ -254,15 +254,18 @@ func (d Decision) Soft() bool {
 }
 
 // Blocked reports whether the event was denied because an enforced limit is [Blocked], for ever or
-// until the end of a block.
+// until the end of a block. A denial by a [Pause] is none.
 func (d Decision) Blocked() bool {
 	for _, s := range d.States() {
-		if s.Limit() == Blocked && !s.Rule.IsShadow() {
+		if s.isBlocked() && !s.Rule.IsShadow() {
 			return true
 		}
 	}
 	return false
 }
+
+// isBlocked reports whether the limit of s is Blocked, and not only in the State of a Pause that is closed.
+func (s *State) isBlocked() bool { return s.Limit() == Blocked && s.Rule.d.compiled == nil }
 
 // StateOf returns the State of the first Rule with the name, and false if no Rule has the name.
 func (d Decision) StateOf(name string) (State, bool) {

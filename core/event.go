@@ -279,7 +279,7 @@ func (a *Ask) fill(c *driver.Charge, rule Rule, op driver.Op) {
 	c.Verdict = driver.Verdict{} // a Store may set single fields
 }
 
-// fillOther is the rest of fill for an in-flight rule or a quota, so that the compiler can inline fill.
+// fillOther is the rest of fill for an in-flight rule or a quota, so that the compiler can inline fill. A pause has none.
 func (e *event) fillOther(ctx context.Context, c *driver.Charge, a *Ask, rule Rule) {
 	switch c.Rule.Algorithm {
 	case driver.Quota:

@@ -34,7 +34,8 @@ const (
 
 // Limits without a number of events, for a [Rule] or one of its plans (see [Rule.Plan]).
 var (
-	// Unlimited admits every event without a call of the Store. Header fields do not mention the rule.
+	// Unlimited admits every event without a call of the Store, except for a [Pause]. Header fields do not mention
+	// the rule.
 	Unlimited = Limit{always: driver.Allowed}
 	// Blocked denies every event, without a call of the Store: for ever, unless package rules has
 	// blocked a key until a time. RetryAfter is then the time until the block ends.

@@ -243,8 +243,8 @@ const maxPause = 366 * 24 * time.Hour
 // whichever is later: pauses do not add up. d is rounded up to microseconds. If d is zero, the pause ends, and
 // nothing else changes: [Limiter.Reset] also forgets the events of the other rules.
 //
-// The error is an [ErrInvalidAsk] if d is negative or more than 366 days, or if l has no Pause. After an error of
-// the Store, the key may be paused.
+// The error is an [ErrInvalidAsk] if d is negative or more than 366 days, or if l has no Pause, and an [ErrEmptyKey]
+// if the key is empty. After an error of the Store, the key may be paused, in this process or in all.
 //
 // The function of [Limiter.Choose] is not asked. A [Limiter.Variant] has the pauses of l; with [Spec.Shadow] it does
 // not enforce them.
@@ -254,8 +254,8 @@ func (l *Limiter) Pause(ctx context.Context, key string, d time.Duration) error 
 	}
 	rules := l.current.Load().rules
 	i := slices.IndexFunc(rules, Rule.isPause)
-	if i < 0 {
-		return invalidAsk("the limiter has no Pause rule")
+	if i < 0 || rules[i].d.compiled == nil {
+		return invalidAsk("the limiter has no Pause rule, or its limit is Blocked")
 	}
 	op := driver.Debit
 	if d == 0 {
@@ -280,6 +280,9 @@ func (l *Limiter) adjust(ctx context.Context, key string, op driver.Op, n int) e
 	}
 	if slices.ContainsFunc(rules, Rule.isInFlight) {
 		return errNoHolder
+	}
+	if i := slices.IndexFunc(rules, Rule.isPause); i >= 0 { // which has no cost
+		rules = slices.Delete(slices.Clone(rules), i, i+1)
 	}
 	_, err = adjust(ctx, op, Ask{Limiter: l, Key: key, Cost: n}, rules)
 	return err

@@ -18,11 +18,12 @@ import "github.com/weir-go/weir/core/driver"
 // While a key is paused, the decision is denied, whatever the event costs. It charges no other rule and takes no
 // place, and RetryAfter is exact. The limit of its [State] is [Blocked], with RetryAfter, ResetAfter and Window until
 // the end; that of any other State is [Unlimited]. A Peek, or an ask of cost zero, is denied, too. A pause does
-// not end events that were admitted before, and they can be settled. Debit, Credit and refunds do not change it.
+// not end events that were admitted before, and they can be settled. [Limiter.Wait] does not return in a pause, but a
+// gate passes a request that a [LeakyBucket] had delayed before. Debit, Credit and refunds do not change it.
 // Limiters with a Pause of one name on one Store share it, as with any [Rule].
 //
-// A Pause has no Limit: its [Spec] contains Unlimited. Plans, Soft, FromFirst, SubWindows, Hold, Spare and the like are
-// errors. With [Spec.Shadow], it denies nothing.
+// A Pause has no Limit. Plans, Soft, FromFirst, SubWindows, Hold, Spare and the like are errors. With [Spec.Shadow], it
+// denies nothing.
 //
 // # Stores
 //
@@ -30,8 +31,10 @@ import "github.com/weir-go/weir/core/driver"
 // rest is never longer than its length. With package failover, a pause is written to the primary and to the backup of
 // this process. The backups of other processes do not know it, so they admit its events in an outage, and this one
 // does not know if another process ends it early. A pause that begins in an outage is known in this process only, and
-// ends with the outage. Package denycache may answer from its memory for up to its MaxAge after another process has
-// ended a pause early or made it longer. Package lease asks its Store for each decision of a limiter with a Pause.
+// ends with the outage at the latest. One that is ended in an outage is there again after the outage. If the primary
+// fails and the next decision may be its own, Pause returns an error. Package denycache may answer from its memory for
+// up to its MaxAge after another process has begun a pause, ended it early or made it longer. Package lease asks its
+// Store for each decision of a limiter with a Pause.
 func Pause(name string) Rule { return NewRule(Spec{Name: name, Algorithm: driver.Pause}) }
 
 // closed returns r, a Pause, as the State of a paused key has it.

@@ -34,7 +34,7 @@ func paused(t *testing.T, l *core.Limiter, key string, d time.Duration) {
 		if d > 0 {
 			limit, remaining = core.Blocked, 0
 		}
-		if s.Limit() != limit || s.Remaining != remaining || s.Used() != 0 || got.Blocked() != (d > 0) {
+		if s.Limit() != limit || s.Remaining != remaining || s.Used() != 0 || got.Blocked() {
 			t.Fatalf("cost %d: got the limit %v and %d remaining, want %v and %d", cost, s.Limit(), s.Remaining, limit, remaining)
 		}
 	}
@@ -207,6 +207,41 @@ func TestPause_Wait(t *testing.T) {
 	}
 }
 
+// A caller that a queue has delayed does not come back in a pause that has begun meanwhile, and has a turn after it.
+func TestPause_Wait_Delayed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		begin := time.Now()
+		returned := make(chan time.Duration, 5)
+		for range cap(returned) { // processes
+			l := testkit.Limiter(t, s, core.Pause("pause"), core.LeakyBucket("queue", core.PerSecond(5)))
+			go func() {
+				if err := l.Wait(t.Context(), "k"); err != nil {
+					t.Error(err)
+				}
+				returned <- time.Since(begin)
+			}()
+		}
+		time.Sleep(50 * time.Millisecond)
+		const until = 3050 * time.Millisecond
+		pause(t, testkit.Limiter(t, s, core.Pause("pause")), "k", until-50*time.Millisecond)
+		var last time.Duration
+		for i := range cap(returned) {
+			got := <-returned
+			if i == 0 {
+				if got != 0 {
+					t.Errorf("the first caller came back after %v", got)
+				}
+				continue
+			}
+			if got < until || got-last < 200*time.Millisecond || got > until+2*time.Second {
+				t.Errorf("caller %d came back after %v, and the one before after %v", i, got, last)
+			}
+			last = got
+		}
+	})
+}
+
 // A wait that cannot end in time fails at once.
 func TestPause_Wait_Deadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -347,7 +382,9 @@ func TestPause_Limits(t *testing.T) {
 	s := p.Spec()
 	s.Limit = core.Blocked
 	l := testkit.Limiter(t, memstore.New(), core.NewRule(s))
-	pause(t, l, "k", time.Second)
+	if err := l.Pause(t.Context(), "k", time.Second); !errors.Is(err, core.ErrInvalidAsk) {
+		t.Errorf("a blocked Pause: got %v", err)
+	}
 	if d := testkit.Peek(t, l, "k"); d.Allowed || d.RetryAfter != core.Never || l.Rules()[0].String() != `pause "pause" blocked` {
 		t.Errorf("a blocked Pause: got %v of %v", d, l.Rules()[0])
 	}

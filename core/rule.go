@@ -102,7 +102,7 @@ func (r Rule) with(change func(*Spec)) Rule {
 	if r.d == nil {
 		return r
 	}
-	s := r.Spec()
+	s := r.completeSpec()
 	change(&s)
 	return Rule{newDefinition(s)}
 }
@@ -145,6 +145,15 @@ func (r Rule) isPause() bool    { return r.Algorithm() == driver.Pause }
 // that was in force. If it is that of a plan, Plans contains only this plan. If Spare had changed it, Spare
 // and UpTo are zero.
 func (r Rule) Spec() Spec {
+	s := r.completeSpec()
+	if r.isPause() && s.Limit == Unlimited {
+		s.Limit = Limit{}
+	}
+	return s
+}
+
+// completeSpec is Spec with the limit Unlimited of a Pause.
+func (r Rule) completeSpec() Spec {
 	d := r.def()
 	s := *d.spec
 	s.Limit = d.plan.Limit

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
@@ -18,7 +19,8 @@ const maxWaiters = 10_000
 //
 //   - the error of ctx if ctx ends. An event that was admitted and delayed is refunded.
 //   - [ErrNeverAdmitted] if the event can never be admitted. Wait waits for the end of a block that
-//     ends, such as rules.Set.Block with a time.
+//     ends, such as rules.Set.Block with a time, and of a [Pause]: it asks again each second, because
+//     another process may end the pause.
 //   - [ErrDeadlineTooNear], at once, if the estimated wait does not end before the deadline of ctx.
 //     The estimate includes the events of callers that already wait for key in this process, if they
 //     have the same plan and [Limiter.Variant].
@@ -142,7 +144,11 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (*R
 				_ = r.Refund(context.WithoutCancel(ctx))
 				return nil, err
 			}
-			return r, nil
+			if d.Delay == 0 || !l.pausedNow(ctx, key, rules) {
+				return r, nil
+			}
+			_ = r.Refund(context.WithoutCancel(ctx)) // and ask again
+			continue
 		}
 		if err := tooLate(ctx, d, 0, n); err != nil {
 			return nil, err
@@ -168,6 +174,15 @@ const (
 	minPoll = 100 * time.Millisecond // of which half is random
 	maxPoll = time.Second
 )
+
+// pausedNow reports whether a pause of rules has begun since a decision.
+func (l *Limiter) pausedNow(ctx context.Context, key string, rules []Rule) bool {
+	if !slices.ContainsFunc(rules, Rule.isPause) {
+		return false
+	}
+	d, err := AllowTogether(ctx, Ask{Limiter: l, Key: key, Peek: true, attempt: always})
+	return err == nil && d.paused()
+}
 
 // checkWait returns ErrDeadlineTooNear if w must wait for earlier callers until the deadline.
 func (l *Limiter) checkWait(ctx context.Context, key string, w *waiters.Waiter[view]) error {

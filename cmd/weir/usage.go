@@ -24,7 +24,7 @@ func (r *remote) ofStates(change func(ctx context.Context, l *core.Limiter, key 
 	return func(args []string, _, _ io.Writer) error {
 		return r.connect(func(ctx context.Context) error {
 			policy, key := args[0], args[1]
-			set, l, err := r.limiter(ctx, policy, key)
+			l, err := r.limiter(ctx, policy, key)
 			if err == nil && change != nil {
 				err = change(ctx, l, key, args[2:])
 			}
@@ -35,28 +35,27 @@ func (r *remote) ofStates(change func(ctx context.Context, l *core.Limiter, key 
 			if err != nil {
 				return err
 			}
-			o, _ := set.OverrideOf(ctx, policy, key) // one that cannot be read is not in force
-			return r.printUsage(policy, d, o.Blocked && (o.Until.IsZero() || time.Now().Before(o.Until)))
+			return r.printUsage(policy, d)
 		})
 	}
 }
 
-// limiter returns the limiter of a policy on Redis for a key, for the rule and the plan of the flags, and its Set.
-func (r *remote) limiter(ctx context.Context, policy, key string) (*rules.Set, *core.Limiter, error) {
+// limiter returns the limiter of a policy on Redis for a key, for the rule and the plan of the flags.
+func (r *remote) limiter(ctx context.Context, policy, key string) (*core.Limiter, error) {
 	c, err := r.config(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	p, ok := c.Policies[policy]
 	if !ok {
-		return nil, nil, fmt.Errorf("%s has no policy %q; it has %s", r.name(), policy, list(slices.Collect(maps.Keys(c.Policies))))
+		return nil, fmt.Errorf("%s has no policy %q; it has %s", r.name(), policy, list(slices.Collect(maps.Keys(c.Policies))))
 	}
 	if err := checkPlan(p, r.plan); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if r.rule != "" {
 		if p, err = onlyRule(p, r.rule, key); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	opts := []redisstore.Option{redisstore.Prefix(r.prefix), redisstore.Timeout(timeout)}
@@ -67,13 +66,13 @@ func (r *remote) limiter(ctx context.Context, policy, key string) (*rules.Set, *
 	set, err := rules.New(redisstore.New(r.rdb, opts...), &rules.Config{Policies: map[string]rules.Policy{policy: p}, Disabled: c.Disabled},
 		rules.Overrides(r.source), rules.OnError(func(error) {}))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	l, err := set.Limiter(policy)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return set, l.Plan(r.plan), nil
+	return l.Plan(r.plan), nil
 }
 
 // list returns names in order.
@@ -133,18 +132,14 @@ func onlyRule(p rules.Policy, name, key string) (rules.Policy, error) {
 	return p, nil
 }
 
-// printUsage prints the States of a Peek about a key of a policy. blocked reports whether an override blocks the key.
-func (r *remote) printUsage(policy string, d core.Decision, blocked bool) error {
+// printUsage prints the States of a Peek about a key of a policy.
+func (r *remote) printUsage(policy string, d core.Decision) error {
 	w := tabwriter.NewWriter(r.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "RULE\tLIMIT\tUSED\tLEFT\tNEXT\tUNUSED\tMODE")
 	for _, s := range d.States() {
 		used, left, mode := strconv.Itoa(s.Used()), strconv.Itoa(s.Remaining), "enforce"
 		if l := s.Limit(); l == core.Unlimited || l == core.Blocked {
 			used, left = "-", "-"
-		}
-		limit := inForce(s, strings.TrimSuffix(s.Rule.Spec().Unit, "requests"))
-		if s.Rule.Algorithm() == core.AlgorithmPause && s.Limit() == core.Blocked && !blocked {
-			limit = "paused"
 		}
 		next, unused := waitOf(s, s.RetryAfter), waitOf(s, s.ResetAfter)
 		if s.Unknown { // another rule has denied without a call of Redis
@@ -159,6 +154,10 @@ func (r *remote) printUsage(policy string, d core.Decision, blocked bool) error 
 		if s.Rule.IsShadow() {
 			mode = "shadow"
 		}
+		limit := inForce(s, strings.TrimSuffix(s.Rule.Spec().Unit, "requests"))
+		if s.Rule.Algorithm() == core.AlgorithmPause && s.Limit() == core.Blocked && !d.Blocked() {
+			limit = "paused"
+		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", strings.TrimPrefix(s.Rule.Name(), policy+"."), limit,
 			used, left, next, unused, mode)
 	}
@@ -168,7 +167,7 @@ func (r *remote) printUsage(policy string, d core.Decision, blocked bool) error 
 // inForce returns the text of the limit that was in force, of a rule with a unit: "none" for a pause.
 func inForce(s core.State, unit string) string {
 	of, headroom := s.Rule.Spec(), 0.0
-	if of.Algorithm == core.AlgorithmPause && of.Limit == core.Unlimited {
+	if of.Limit == (core.Limit{}) {
 		return "none"
 	}
 	if s.Rule.PlanName() != "" && len(of.Plans) > 0 { // only that plan, or none if it is unknown

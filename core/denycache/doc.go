@@ -23,7 +23,9 @@
 //     eight denials are cached, of all plans of one length together. A denial of a plan with Headroom
 //     denies no other plan.
 //   - A Reset, Credit, Debit or undo of a reservation through this Store removes the denials of
-//     the key at once, for every plan that shares the changed state.
+//     the key at once, for every plan that shares the changed state. A core.Limiter.Pause through this
+//     Store is cached at once. One of another process is hidden for up to MaxAge by a cached denial of
+//     another rule, with the RetryAfter of that rule.
 //   - If an event is admitted and nothing remains, the Store's verdict says when the next event
 //     fits. A denial until then is cached in advance, except for a soft rule.
 //   - A shadow rule denies nothing.

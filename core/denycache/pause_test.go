@@ -64,10 +64,12 @@ func TestStore_Adjust_Pause(t *testing.T) {
 	}
 	f.ask(l, "k", 1)
 	testkit.Must(t, l.Pause(t.Context(), "k", 10*time.Minute))
-	denied(f.miss(l, "k", 1), 10*time.Minute)
+	denied(f.hit(l, "k", 1), 10*time.Minute)
 	denied(f.hit(l, "k", 5), 10*time.Minute)
+	testkit.Must(t, l.Pause(t.Context(), "k", time.Minute))
+	denied(f.hit(l, "k", 1), 10*time.Minute)
 	testkit.Must(t, l.Pause(t.Context(), "k", time.Hour))
-	denied(f.miss(l, "k", 1), time.Hour)
+	denied(f.hit(l, "k", 1), time.Hour)
 	f.pauseElsewhere(l, 2*time.Hour)
 	denied(f.hit(l, "k", 1), time.Hour)
 	f.advance(most)
@@ -81,18 +83,37 @@ func TestStore_Adjust_Pause(t *testing.T) {
 		t.Fatalf("got %+v after the end of the pause", d)
 	}
 	testkit.Must(t, l.Pause(t.Context(), "k", time.Hour))
-	denied(f.miss(l, "k", 1), time.Hour)
-	f.hit(l, "k", 1)
+	denied(f.hit(l, "k", 1), time.Hour)
 	testkit.Must(t, l.Pause(t.Context(), "k", 0))
 	if d := f.miss(l, "k", 1); !d.Allowed || d.State(0).Remaining != 1000-3 {
 		t.Errorf("got %+v after the end of the pause, want the third event", d)
 	}
 	testkit.Must(t, l.Pause(t.Context(), "k", time.Hour))
-	denied(f.miss(l, "k", 1), time.Hour)
+	denied(f.hit(l, "k", 1), time.Hour)
 	if found, err := l.Reset(t.Context(), "k"); !found || err != nil {
 		t.Errorf("got %t, %v of a Reset, want true", found, err)
 	}
 	testkit.Admit(t, l, "k", 1)
+}
+
+// A cached denial by another rule does not hide a pause of this Store.
+func TestStore_Adjust_PauseOfDenied(t *testing.T) {
+	for _, a := range testkit.Algorithms {
+		t.Run(a.Name, func(t *testing.T) {
+			f := newFixture(t, denycache.MaxAge(time.Minute))
+			l := f.limiter(core.Pause("p"), a.Rule("r", core.PerHour(1)))
+			f.ask(l, "k", 1)
+			f.ask(l, "k", 1) // its denial is cached
+			testkit.Must(t, l.Pause(t.Context(), "k", 24*time.Hour))
+			if d := f.hit(l, "k", 1); d.RetryAfter != 24*time.Hour {
+				t.Errorf("got %v, want the end of the pause", d)
+			}
+			f.advance(time.Minute)
+			if d := f.miss(l, "k", 1); d.RetryAfter != 24*time.Hour-time.Minute {
+				t.Errorf("got %v a minute later, want the end of the pause", d)
+			}
+		})
+	}
 }
 
 // A shadow pause denies nothing from memory.

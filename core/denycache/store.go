@@ -58,16 +58,30 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 	return driver.Probe(ctx, s.next, charges)
 }
 
-// Adjust implements [driver.Store]. It calls the Store behind, and removes the cached denials.
+// Adjust implements [driver.Store]. It calls the Store behind, and removes the cached denials. It caches the denial by
+// a pause that a Debit has begun: a cached denial by another rule would hide it otherwise.
 func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
-	defer func() { // after an error, too: the Store may have applied charges
-		for i := range charges {
-			key := keyOf(&charges[i])
-			s.adjusted(key).Add(1)
-			s.entries.Invalidate(key)
+	var few [4]part
+	parts := few[:0]
+	for i := range charges {
+		p := part{key: keyOf(&charges[i])}
+		p.adjustments = s.adjusted(p.key).Load()
+		parts = append(parts, p)
+	}
+	sent := s.now()
+	err := s.next.Adjust(ctx, charges)
+	for i := range parts { // after an error, too: the Store may have applied charges
+		p := &parts[i]
+		p.adjustments++
+		s.adjusted(p.key).Add(1)
+		s.entries.Invalidate(p.key)
+	}
+	for i := range charges {
+		if c := &charges[i]; err == nil && c.Rule.Algorithm == driver.Pause && c.Op == driver.Debit {
+			s.learn(c, parts[i], sent)
 		}
-	}()
-	return s.next.Adjust(ctx, charges)
+	}
+	return err
 }
 
 // adjusted returns the count of the calls of Adjust for key and the keys that share its hash.

@@ -93,12 +93,17 @@ func (s *Store) ask(ctx context.Context, charges []driver.Charge, parts []part) 
 		if p.cached && c.Verdict.Allowed {
 			s.entries.Invalidate(p.key) // denials of larger costs may last longer now
 		}
-		if d, ok := newDenial(c, sent, s.maxAge); ok {
-			d.heard = s.now()
-			s.remember(*p, d)
-		}
+		s.learn(c, *p, sent)
 	}
 	return nil
+}
+
+// learn caches the denial that the verdict of c says, if any. The call was sent at that time.
+func (s *Store) learn(c *driver.Charge, p part, sent int64) {
+	if d, ok := newDenial(c, sent, s.maxAge); ok {
+		d.heard = s.now()
+		s.remember(p, d)
+	}
 }
 
 // remember adds d to the entry of p, unless the key was adjusted during the call.

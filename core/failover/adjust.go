@@ -94,7 +94,8 @@ func withoutOrigin(c driver.Charge) driver.Charge {
 // adjustPrimary passes charges to the primary unless the primary is away. It reports whether the
 // primary has executed them. If not, it charges Debits to the backup, because a double charge is
 // safer than none, and returns an error for Credits, Undos and Renews, because the backup does not
-// have their charges. A Renew that fails leaves no cost charged for longer, so it is not lost.
+// have their charges. A Renew that fails leaves no cost charged for longer, so it is not lost. A pause is an error, too, if
+// the primary decides the next events, which may not know it.
 func (s *Store) adjustPrimary(ctx context.Context, charges []driver.Charge, away bool) (done bool, err error) {
 	failed, cause := true, errAway
 	if away {
@@ -111,15 +112,15 @@ func (s *Store) adjustPrimary(ctx context.Context, charges []driver.Charge, away
 		if applied(charges[i]) { // by the primary, which has failed for another charge
 			continue
 		}
-		switch charges[i].Op {
-		case driver.Debit:
-			if !belongsToBoth(&charges[i]) { // Adjust passes it to the backup
-				debits.add(i, charges[i])
-			}
-		case driver.Credit, driver.Undo:
-			kept, lost = true, true
-		case driver.Renew:
+		switch op := charges[i].Op; {
+		case belongsToBoth(&charges[i]): // Adjust passes it to the backup
+			kept = kept || op == driver.Debit && s.breaker.State() != open
+		case op == driver.Debit:
+			debits.add(i, charges[i])
+		case op == driver.Renew:
 			kept = true
+		default: // a Credit or an Undo
+			kept, lost = true, true
 		}
 	}
 	if debits.charges != nil {

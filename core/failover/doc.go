@@ -136,7 +136,9 @@
 // The Debit of a core.Pause goes to both stores as a Reset does. The backups of other processes do not know the
 // pause, so these processes admit its events while their backups decide. A backup does not know either that another
 // process has ended a pause early: while it decides, it denies until the end that it knows. A pause that begins while the
-// primary is away ends in this process when the primary is back.
+// primary is away ends in this process when the primary is back, and one that is ended then is there again. If the
+// primary fails and is not away, the backup gets the pause, and the Debit returns an error, because the next decisions
+// may be those of the primary.
 //
 // While the backup decides, a call with a charge of a fail-closed rule returns an error, after the
 // charges of the other rules were executed.

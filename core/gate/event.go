@@ -11,8 +11,9 @@ import (
 
 // OnDecision makes the gate call f once for each request, after its decision and, if it is delayed,
 // after the delay, before the handler runs or the response is written. Use it for access logs and
-// metrics of routes; package observe counts decisions by rule without it. ctx is the context that key
-// functions get. After a decision, [Key] returns the key for it, and [FromContext] the decision.
+// metrics of routes; package observe counts decisions by rule without it. ctx is derived from the
+// context that key functions get, and ends with the request. After a decision, [Key] returns its key, and [FromContext]
+// the decision.
 //
 // f is called concurrently, and the request waits for it. A panic of f propagates, as that of a key
 // function does; after a panic of another function, f is not called. In Check, f is called for the
@@ -63,9 +64,10 @@ func (o Outcome) String() string {
 // report completes e, the outcome of rec, and calls f, the function of OnDecision.
 func (e *Event) report(ctx context.Context, f func(context.Context, Event), rec *record, pattern string, rejection *Rejection) {
 	e.Pattern = pattern
-	if e.conclude(rejection); e.Decision.Len() > 0 {
-		ctx = context.WithValue(ctx, recordKey{}, rec)
+	if e.conclude(rejection); e.Decision.Len() == 0 {
+		rec = recordOf(ctx) // of an outer gate
 	}
+	ctx = context.WithValue(ctx, recordKey{}, rec) // also without a decision, so that its type is always the same
 	f(ctx, *e)
 }
 

@@ -81,24 +81,25 @@ func SettleFor(ctx context.Context, l *core.Limiter, cost int) error {
 // 0: Refund is about the gate around the handler.
 func Refund(ctx context.Context) error { return Settle(ctx, 0) }
 
-// Key returns the key for which the innermost gate, or a later Check of the handler, has decided about l, or another
-// view of the same limiter. It returns false if no gate has decided about l for the request, as for a [core.Unlimited]
-// caller, or if that gate has decided for several keys. ctx is as for [FromContext], or that of [OnDecision]. A key is
-// personal data: do not log it.
+// Key returns the key for which the innermost gate, or a later Check of the handler, has charged l, or another
+// view of the same limiter. It returns false if no gate has charged l for the request, as for a [core.Unlimited]
+// caller, or if that gate has charged it for several keys. ctx is as for [FromContext]; with that of [OnDecision], Key
+// returns the key of a denied request, too. A key is personal data: do not log it.
 func Key(ctx context.Context, l *core.Limiter) (key string, ok bool) {
-	key, n := keyOf(ctx, l, true)
+	key, n, _ := keyOf(ctx, l)
 	return key, n == 1
 }
 
-// keyOf returns the key for which the innermost gate or a later check has decided about l, and the number of such keys,
-// as Key of package unexported. Unless denied is set, it ignores denials.
-func keyOf(ctx context.Context, l *core.Limiter, denied bool) (key string, n int) {
-	for rec := recordFrom(ctx).innermost(); rec != nil && l != nil && n == 0; rec = rec.outer {
-		if denied || rec.charged() {
+// keyOf returns the key for which the innermost gate or a later check has charged l, the number of such keys, as Key of
+// package unexported, and whether the request is admitted. The gate of OnDecision may have denied it.
+func keyOf(ctx context.Context, l *core.Limiter) (key string, n int, admitted bool) {
+	own := recordFrom(ctx)
+	for rec := own.innermost(); rec != nil && l != nil && n == 0; rec = rec.outer {
+		if admitted = rec.charged(); admitted || rec == own {
 			key, n = inner.Key(&rec.reservation, l)
 		}
 	}
-	return key, n
+	return key, n, admitted
 }
 
 // Reset forgets all events of the [Key] of l, such as the failures of a user who has now logged in. Use
@@ -107,15 +108,15 @@ func keyOf(ctx context.Context, l *core.Limiter, denied bool) (key string, n int
 // of l afterwards, even if Reset returns an error: the charge may then stay. A [Refund] of the other
 // limiters can come before or after Reset.
 //
-// If [Key] returns false, Reset returns [ErrNotAdmitted], or nil if the limit of the caller is
+// If [Key] returns false or the request is denied, Reset returns [ErrNotAdmitted], or nil if the limit of the caller is
 // [core.Unlimited]. Other errors are those of [core.Limiter.Reset]. As with [Settle], ctx only identifies
 // the request.
 func Reset(ctx context.Context, l *core.Limiter) error {
-	key, n := keyOf(ctx, l, false)
+	key, n, admitted := keyOf(ctx, l)
 	switch {
 	case n < 0:
 		return nil
-	case n != 1:
+	case n != 1 || !admitted:
 		return ErrNotAdmitted
 	}
 	rec := recordFrom(ctx).innermost()

@@ -97,6 +97,10 @@ func TestKey(t *testing.T) {
 	inside, _, _ := nested.Admit(r.Context(), header(), r, "")
 	denied := newGate("test", other, keyfunc.Constant("all"), []Option{Cost(func(context.Context, *http.Request) int { return 1000 })})
 	refused, _, _ := denied.Admit(r.Context(), header(), r, "")
+	deniedCheck := l.admits(t, get("/?user=ann"))
+	if check("test", t.Context(), header(), deniedCheck, l.user, "body", []Option{Cost(func(context.Context, *http.Request) int { return 1000 })}) == nil {
+		t.Error("the check is not denied")
+	}
 	checked := get("/")
 	check("test", t.Context(), header(), checked, other, "body", nil)
 	store.Set(storetest.Fail(core.ErrUnavailable))
@@ -114,7 +118,8 @@ func TestKey(t *testing.T) {
 		"of an outer gate":           {inside, l.user, "ann", true},
 		"of the inner gate":          {inside, other, "constant:all", true},
 		"not asked":                  {r, other, "", false},
-		"denied":                     {refused, other, "constant:all", true},
+		"denied, in OnDecision":      {refused, other, "constant:all", true},
+		"denied by a check":          {deniedCheck, l.user, "ann", true},
 		"of a check":                 {checked, other, "body", true},
 		"the Store could not decide": {undecided, l.user, "", false},
 		"no gate":                    {get("/"), l.user, "", false},
@@ -124,7 +129,7 @@ func TestKey(t *testing.T) {
 		if key != c.want || ok != c.ok {
 			t.Errorf("%s: the key is %q, %t, want %q", name, key, ok, c.want)
 		}
-		if c.ok && name != "denied" {
+		if c.ok && name != "denied, in OnDecision" {
 			continue
 		}
 		if err := Reset(c.r.Context(), c.limiter); err != ErrNotAdmitted {

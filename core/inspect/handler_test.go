@@ -298,7 +298,7 @@ func TestHandler_Pause(t *testing.T) {
 		}
 		d := reportOf(t, h, nil)
 		if got, want := fmt.Sprint(d.Rules, d.Requests), "[{own pause none [] shadow code} {hour sliding_log 9/h [] enforced code} {api.stop pause none [] enforced limits.yaml}"+
-			" {api.day fixed_window 4/d [] enforced limits.yaml}] map[blocked:2]"; got != want {
+			" {api.day fixed_window 4/d [] enforced limits.yaml}] map[denied:2]"; got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 		for _, c := range []struct {

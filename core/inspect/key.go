@@ -153,7 +153,7 @@ func (h *Handler) limits(ctx context.Context, g *group, asked question) limitsOf
 		all.Error = err.Error()
 	}
 	if g.config == nil {
-		all.decide(d, g, false)
+		all.decide(d, g)
 		return all
 	}
 	o, err := h.set.OverrideOf(ctx, g.policy, asked.key)
@@ -174,20 +174,20 @@ func (h *Handler) limits(ctx context.Context, g *group, asked question) limitsOf
 			all.Source = "the configuration"
 		}
 	}
-	all.decide(d, g, o.Blocked)
+	all.decide(d, g)
 	h.addCommands(&all, g, asked.key, o, ofConfig, d)
 	return all
 }
 
-// decide describes d, unless there is an error in its place. blocked reports whether an override blocks the key.
-func (all *limitsOfKey) decide(d core.Decision, g *group, blocked bool) {
+// decide describes d, unless there is an error in its place.
+func (all *limitsOfKey) decide(d core.Decision, g *group) {
 	if all.Error != "" {
 		return
 	}
 	all.Allowed, all.Decision = d.Allowed, decisionOf(d)
 	for _, s := range d.States() {
 		r := stateOf(s, g)
-		if s.Rule.Algorithm() == driver.Pause && s.Limit() == core.Blocked && !blocked {
+		if s.Rule.Algorithm() == driver.Pause && s.Limit() == core.Blocked && !d.Blocked() {
 			if r.Limit = "paused"; r.Denies {
 				all.pause = s.Rule.Spec().Label
 				all.Decision = "Paused by the rule " + r.Rule + ": every event is denied for " + text(s.RetryAfter) + "."
@@ -226,7 +226,7 @@ func (h *Handler) addCommands(all *limitsOfKey, g *group, key string, o rules.Ov
 	if all.pause != "" {
 		add("Let the key in: end its pause", "reset", "-rule", all.pause, g.policy, key)
 	}
-	if all.Error == "" && !all.Allowed && !d.Blocked() {
+	if all.Error == "" && !all.Allowed && all.pause == "" && !d.Blocked() {
 		effect := "Let the key in: forget its events"
 		if slices.ContainsFunc(g.limiter.Rules(), func(r core.Rule) bool { return r.Algorithm() == driver.InFlight }) {
 			effect += "; those that run lose their places"

@@ -267,10 +267,10 @@ func limitInForce(s core.State) string {
 
 // limitOfPlan returns the limit of p, a plan of s, with the begin of a window, the time zone of a quota and the headroom.
 func limitOfPlan(s core.Spec, p core.Plan) string {
-	text := p.Limit.String()
-	if s.Algorithm == driver.Pause && p.Limit == core.Unlimited {
+	if p.Limit == (core.Limit{}) { // of a pause
 		return "none"
 	}
+	text := p.Limit.String()
 	if p.Limit == core.Unlimited || p.Limit == core.Blocked {
 		return text
 	}
@@ -290,7 +290,8 @@ func limitOfPlan(s core.Spec, p core.Plan) string {
 // of a quota, and without the modifier of a shadow rule.
 func limitOf(r core.Rule) string {
 	if r.Algorithm() == driver.Pause {
-		return limitOfPlan(r.Spec(), core.Plan{Limit: r.Limit()})
+		s := r.Spec()
+		return limitOfPlan(s, core.Plan{Limit: s.Limit})
 	}
 	text := strings.TrimPrefix(r.String(), fmt.Sprintf("%s %q ", r.Algorithm(), r.Name()))
 	switch limit := r.Limit().String(); {

@@ -32,7 +32,7 @@
 //	soft           allowed, but beyond the limit itself: core.Rule.Soft
 //	denied         over the limit
 //	never          denied for ever, because the cost is above the capacity
-//	blocked        denied, because the limit of the plan or override is core.Blocked, or by a core.Pause
+//	blocked        denied, because the limit of the plan or override is core.Blocked
 //	shadow_denied  a core.Rule.Shadow would have denied
 //	canceled       the context ended before the decision
 //	error          the store could not decide

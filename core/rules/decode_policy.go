@@ -178,12 +178,16 @@ func (d *decoder) rule(policy string, v value) (Rule, bool) {
 
 // fields decodes some of the fields of a rule. It returns false if the others are not decoded.
 func (d *decoder) fields(v value, f map[string]value, some []field, r *Rule) bool {
-	return !slices.ContainsFunc(some, func(known field) bool {
+	for i := range some {
+		known := &some[i]
 		if known.required && f[known.name].node == nil && !known.isAbsent(r) {
 			d.fail(v, "the field %s is missing", known.name)
 		}
-		return !known.decode(d, f[known.name], r)
-	})
+		if !known.decode(d, f[known.name], r) {
+			return false
+		}
+	}
+	return true
 }
 
 func (d *decoder) ruleName(v value, name string) {
