@@ -10,24 +10,25 @@
 --            undo, 1 if the places were taken, and otherwise 0
 -- TTL        hold after the newest renewal
 
--- Appends the reading to the reply, with a last value of 0. Returns the total without the events that have
+-- Appends the reading for a cost to the reply, with a last value of 0. Returns the total without the events that have
 -- lapsed; these events, or nil; whether there are renewals after now, because the clock stepped back; and 1 if the
 -- state is unreadable, otherwise 0.
-local function by_cost_read(key, at)
-  local cost, events, cutoff, place = ARGV[at] + 0, ARGV[at + 1] + 0, now - ARGV[at + 2], #reply
+local function by_cost_read(key, at, cost)
+  local events, cutoff, place = ARGV[at + 1] + 0, now - ARGV[at + 2], #reply
   reply[place + 1], reply[place + 2], reply[place + 3], reply[place + 4] = 0, 0, 0, 0
-  local score = redis.pcall('ZSCORE', key, 'total')
-  if not score then
-    return 0, nil, false, redis.call('EXISTS', key)
-  elseif type(score) == 'table' then
-    return 0, nil, false, unreadable(score)
+  local first = redis.pcall('ZRANGE', key, '0', '1', 'WITHSCORES') -- the total, and the oldest event
+  if first.err then
+    return 0, nil, false, unreadable(first)
+  elseif not first[1] then
+    return 0, nil, false, 0
+  elseif first[1] ~= 'total' then
+    return 0, nil, false, 1
   end
-  local total, lapsed = 0 - score, nil
-  local oldest = redis.call('ZRANGEBYSCORE', key, '(0', '+inf', 'WITHSCORES', 'LIMIT', '0', '1')[2]
+  local total, oldest, lapsed = 0 - first[2], first[4], nil
   local latest = redis.call('ZREVRANGE', key, '0', '0', 'WITHSCORES')[2] + 0
   local count = redis.call('ZCARD', key) - 1
   if oldest and oldest + 0 <= cutoff then
-    lapsed = redis.call('ZRANGEBYSCORE', key, '(0', string.format('%d', cutoff))
+    lapsed = redis.call('ZRANGE', key, '1', redis.call('ZCOUNT', key, '-inf', string.format('%d', cutoff)) - 1)
     for _, number in ipairs(lapsed) do
       total = total - (tonumber(number) or 0) % 1048576
     end
@@ -35,7 +36,7 @@ local function by_cost_read(key, at)
   end
   if count == 0 and total == 0 and lapsed then
     return 0, lapsed, false, 0
-  elseif count < 1 or count > MAX_PLACES or total < count or total % 1 ~= 0 or latest % 1 ~= 0 then
+  elseif count < 1 or count > MAX_PLACES or total < count or total > count * 1048575 or total % 1 ~= 0 or latest % 1 ~= 0 then
     return 0, nil, false, 1
   end
   local excess = total + cost - events
@@ -47,7 +48,7 @@ local function by_cost_read(key, at)
   while excess > 0 and offset < count do
     local some = redis.call('ZRANGEBYSCORE', key, string.format('(%d', cutoff), '+inf', 'WITHSCORES', 'LIMIT', offset, 16)
     for i = 1, #some, 2 do
-      excess = excess - some[i] % 1048576
+      excess = excess - (tonumber(some[i]) or 0) % 1048576
       reply[place + 3] = math.min(some[i + 1], now) - cutoff
       if excess <= 0 then
         break

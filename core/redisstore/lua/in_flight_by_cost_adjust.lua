@@ -1,7 +1,7 @@
 -- in_flight_by_cost_adjust: places by cost as a charge of adjust.lua. A receipt is the number of an event.
 
 function algorithms.in_flight_by_cost(key, at, op)
-  local total, lapsed, moved, corrupt = by_cost_read(key, at)
+  local total, lapsed, moved, corrupt = by_cost_read(key, at, 1)
   if op == 'reset' then
     return at + 3
   end
@@ -29,7 +29,7 @@ function algorithms.in_flight_by_cost(key, at, op)
   end
   if found then
     reply[place + 1], reply[place + 2], reply[place + 3], reply[place + 4] = nil, nil, nil, nil
-    by_cost_read(key, at)
+    by_cost_read(key, at, 1)
     reply[place + 4] = 1
   end
   return at + 4

@@ -3,8 +3,15 @@
 -- ARGV[2]  as for in_flight_by_cost_take.lua
 
 function algorithms.in_flight_by_cost(key, at, op, decide)
-  local total, lapsed, moved, corrupt = by_cost_read(key, at)
-  local cost = decide(at + 3, op, ARGV[at + 1] - reply[#reply - 3], corrupt)
+  local total, lapsed, moved, corrupt = by_cost_read(key, at, 1)
+  local place = #reply - 4
+  local cost, refused = decide(at + 3, op, ARGV[at + 1] - reply[place + 1], corrupt)
+  if refused then
+    local size = #reply
+    by_cost_read(key, at, refused)
+    reply[place + 3] = reply[size + 3]
+    reply[size + 1], reply[size + 2], reply[size + 3], reply[size + 4] = nil, nil, nil, nil
+  end
   if cost > 0 then
     by_cost_spend(key, at, cost, total, lapsed, moved, corrupt)
   elseif moved then

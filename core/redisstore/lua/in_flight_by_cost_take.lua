@@ -4,7 +4,7 @@
 
 function algorithms.in_flight_by_cost(key, at, op, decide)
   local cost = ARGV[at] + 0
-  local total, lapsed, moved, corrupt = by_cost_read(key, at)
+  local total, lapsed, moved, corrupt = by_cost_read(key, at, cost)
   local action = decide(at + 3, op, reply[#reply - 3] + cost <= ARGV[at + 1] + 0, moved, corrupt)
   if action == 'spend' then
     by_cost_spend(key, at, cost, total, lapsed, moved, corrupt)
