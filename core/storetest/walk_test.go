@@ -40,6 +40,7 @@ var limiterSituations = []string{
 	"plan", "unknown plan", "variant", "chosen", "unlimited", "blocked", "unknown", "denied", "soft", "delayed",
 	"merged", "invalid", "at most", "settled", "replaced", "conflict", "reset true", "reset false",
 	"estimate", "elastic", "acquired", "released", "refunded", "lapsed",
+	"estimate by cost", "weight that never fits", "at most by cost", "ended by cost",
 	"quota", "quota denied", "anchored", "headroom", "headroom denied", "headroom of places",
 	"paused", "not paused", "shadow paused", "unknown pause", "no pause", "pause ended", "pause not made shorter",
 }
