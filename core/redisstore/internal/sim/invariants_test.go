@@ -55,7 +55,7 @@ var (
 	pauseCharges = &invariant{"a pause charges no other rule", "pause.go",
 		"It charges no other rule and takes no place"}
 	pauseUnchanged = &invariant{"a pause is not changed by charges", "pause.go",
-		"they can be settled. Debit, Credit and refunds do not change it."}
+		"Debit, Credit and refunds do not change it."}
 	pauseState = &invariant{"the State of a pause", "pause.go",
 		"The limit of its [State] is [Blocked], with RetryAfter, ResetAfter and Window until the end"}
 	pauseEnded = &invariant{"a pause ends", "pause.go",
@@ -67,7 +67,7 @@ var (
 	pauseAtBackup = &invariant{"a pause in the backup", "pause.go",
 		"a pause is written to the primary and to the backup of this process"}
 	pauseInOutage = &invariant{"a pause in an outage", "pause.go",
-		"A pause that begins in an outage is known in this process only, and ends with the outage."}
+		"A pause that begins in an outage is known in this process only, and ends with the outage at the latest."}
 )
 
 var invariants = []*invariant{
