@@ -104,7 +104,10 @@ func (p *places) read(r *Reading, s State, now, cost int64) {
 		r.Retry = rest(i)
 		excess -= p.weight(taken[i].n)
 	}
-	if len(taken) == maxPlaces {
+	switch len(taken) {
+	case maxPlaces - 1:
+		r.Left = 1
+	case maxPlaces:
 		r.Count, r.Retry = max(r.Count, p.events), max(r.Retry, rest(0))
 	}
 }
@@ -202,6 +205,9 @@ func (p *places) verdict(v *Verdict, r *Reading, cost int64, spent bool) {
 		v.ResetAfter = duration(p.hold)
 	}
 	v.remain(p.events-p.extra-count, cost, spent)
+	if v.Allowed && spent && r.Left == 1 {
+		v.Remaining = 0
+	}
 	switch {
 	case v.Allowed:
 	case cost > p.events:

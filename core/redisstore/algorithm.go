@@ -185,10 +185,11 @@ func byCostArguments(r *driver.Compiled, cost int64) []any {
 	return []any{integer(cost), integer(k.Capacity), integer(k.Period)}
 }
 
-// readByCost is readInFlight for places by cost.
+// readByCost returns a Reading whose Phase is as in readInFlight, or whose Left says that there can be one more event
+// only.
 func readByCost(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {
-	r := driver.Reading{Count: n[0], Last: n[1], Retry: n[2], Phase: n[3]}
-	return r, r.Last <= k.Period && r.Retry <= k.Period && r.Phase <= 1
+	r := driver.Reading{Count: n[0], Last: n[1], Retry: n[2], Phase: n[3] & 1, Left: n[3] >> 1}
+	return r, r.Last <= k.Period && r.Retry <= k.Period && n[3] <= 2
 }
 
 func quotaArguments(r *driver.Compiled, cost int64) []any {

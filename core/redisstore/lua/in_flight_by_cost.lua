@@ -7,10 +7,10 @@
 -- Arguments  cost, events, hold: the time after which places lapse (us)
 -- Reading    the places that are taken, or all if there are MAX_PLACES events; two times (us): until the last of
 --            them lapse, and until enough of them have lapsed for the cost, 0 if it fits; then, for a renewal or an
---            undo, 1 if the places were taken, and otherwise 0
+--            undo, 1 if the places were taken, and otherwise 2 if there can be one more event only, or 0
 -- TTL        hold after the newest renewal
 
--- Appends the reading for a cost to the reply, with a last value of 0. Returns the total without the events that have
+-- Appends the reading for a cost to the reply, with a last value of 0 or 2. Returns the total without the events that have
 -- lapsed; these events, or nil; whether there are renewals after now, because the clock stepped back; and 1 if the
 -- state is unreadable, otherwise 0.
 local function by_cost_read(key, at, cost)
@@ -41,7 +41,9 @@ local function by_cost_read(key, at, cost)
   end
   local excess = total + cost - events
   reply[place + 1], reply[place + 2] = total, math.min(latest, now) - cutoff
-  if count == MAX_PLACES then
+  if count == MAX_PLACES - 1 then
+    reply[place + 4] = 2
+  elseif count == MAX_PLACES then
     reply[place + 1], excess = math.max(total, events), math.max(excess, 1)
   end
   local offset = 0

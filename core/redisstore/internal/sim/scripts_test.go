@@ -386,6 +386,8 @@ func (c *charge) report(reply []any, r *driver.Reading, done bool) []any {
 		phase := int64(0)
 		if done && c.Op != driver.Spend {
 			phase = 1
+		} else if c.Rule.ByCost && r.Left == 1 {
+			phase = 2
 		}
 		reply = append(reply, r.Count, r.Last, r.Retry, phase)
 	case driver.Quota:
