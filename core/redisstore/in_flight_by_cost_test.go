@@ -387,7 +387,7 @@ func TestInFlight_ByCost_lostReply(t *testing.T) {
 				return nil
 			})
 		}
-		// Of at most 40, all are taken.
+		// All of at most 40 are taken.
 		atMost := []driver.Charge{{Key: "k", Rule: rules[0], Cost: 40, AtMost: true}}
 		if err := lossy.Take(t.Context(), atMost); !errors.Is(err, core.ErrUnavailable) {
 			t.Fatalf("got error %v, expected core.ErrUnavailable", err)
