@@ -144,9 +144,13 @@ func TestInFlight_ByCost_Numbers(t *testing.T) {
 			at   int64
 			cost int
 			want int64 // of the time
-		}{{0, 1, 0}, {0, 1, 1}, {0, 2, 0}, {0, 1, 2}, {1, 2, 1}, {1, 1, 3}, {-2, 1, -2}, {-2, 900_000, -2}, {-2, 1, -1}, {-2, 1, 4}} {
-			if _, m := k.spend(s.cost, base+s.at); m != receiptAt(k.rule, base+s.want, s.cost) || m.At <= 0 {
-				t.Errorf("cost %d at %d: got the receipt %+v, expected %+v", s.cost, base+s.at, m, receiptAt(k.rule, base+s.want, s.cost))
+		}{
+			{0, 1, 0}, {0, 1, 1}, {0, 2, 0}, {0, 1, 2}, {1, 2, 1}, {1, 1, 3},
+			{-2, 1, -2}, {-2, 900_000, -2}, {-2, 1, -1}, {-2, 1, 4},
+		} {
+			want := receiptAt(k.rule, base+s.want, s.cost)
+			if _, m := k.spend(s.cost, base+s.at); m != want || m.At <= 0 {
+				t.Errorf("cost %d at %d: got the receipt %+v, expected %+v", s.cost, base+s.at, m, want)
 			}
 		}
 	}
@@ -178,11 +182,13 @@ func TestInFlight_ByCost_MostEvents(t *testing.T) {
 			for _, c := range []struct{ cost, lapsed int }{{1, 1}, {2, 2}, {n - 999, 1}, {n - 998, 2}, {n, 1000}} {
 				lapsed := max(1, c.cost+1000-n)
 				v := k.do(driver.Charge{Op: driver.Spend, Cost: c.cost}, start+999)
-				if want := time.Duration(lapsed) * time.Microsecond; v.Allowed || v.Remaining != 0 || v.RetryAfter != time.Second-time.Millisecond+want {
+				want := time.Second - time.Millisecond + time.Duration(lapsed)*time.Microsecond
+				if v.Allowed || v.Remaining != 0 || v.RetryAfter != want {
 					t.Errorf("one more event, of cost %d: got %+v, expected a denial until %d have lapsed", c.cost, v, lapsed)
 				}
 			}
-			if v := k.do(driver.Charge{Op: driver.Spend, Cost: n + 1}, start+999); v.RetryAfter != driver.Never || v.Remaining != 0 {
+			above := driver.Charge{Op: driver.Spend, Cost: n + 1}
+			if v := k.do(above, start+999); v.RetryAfter != driver.Never || v.Remaining != 0 {
 				t.Errorf("an event above the limit: got %+v, expected Never", v)
 			}
 			if k.state != full || k.state.Coarsen() != full {
@@ -217,10 +223,11 @@ func TestInFlight_ByCost_Like(t *testing.T) {
 		k.spend(100, start+i*1000)
 	}
 	k.rule = small
-	for cost, want := range map[int]time.Duration{1: 998, 100: 998, 101: 999, 200: 999, 201: driver.Never / time.Millisecond} {
+	const ms = time.Millisecond
+	for cost, want := range map[int]time.Duration{1: 998 * ms, 100: 998 * ms, 101: 999 * ms, 200: 999 * ms, 201: driver.Never} {
 		v := k.do(driver.Charge{Op: driver.Peek, Cost: cost}, start+4000)
-		if v.RetryAfter.Truncate(time.Millisecond) != (want*time.Millisecond).Truncate(time.Millisecond) || v.Allowed || v.Remaining != 0 {
-			t.Errorf("400 places of 200 are taken: got %+v for %d, expected a denial for %d ms", v, cost, want)
+		if v.RetryAfter != want || v.Allowed || v.Remaining != 0 {
+			t.Errorf("400 places of 200 are taken: got %+v for %d, expected a denial for %v", v, cost, want)
 		}
 	}
 	d = large.Definition
@@ -254,7 +261,8 @@ func TestInFlight_ByCost_Modified(t *testing.T) {
 			for _, cost := range []int{1, c.most - c.soft, c.most, c.most + 1} {
 				k := key{rule: rule}
 				v, _ := k.spend(cost, start)
-				if v.Allowed != (cost <= c.most) || v.Soft != (v.Allowed && cost > c.most-c.soft) || !v.Allowed && v.RetryAfter != driver.Never {
+				if v.Allowed != (cost <= c.most) || v.Soft != (v.Allowed && cost > c.most-c.soft) ||
+					!v.Allowed && v.RetryAfter != driver.Never {
 					t.Errorf("cost %d: got %+v", cost, v)
 				}
 				if want := max(0, c.most-c.soft-cost); v.Allowed && v.Remaining != want {

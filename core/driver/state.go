@@ -44,7 +44,9 @@ type Reading struct {
 	Used Span // bucket: the part that is in use, more than the capacity if it is in debt; pause: until its end
 
 	Count int64 // window or log: the events that count; in flight: the places that are taken, or all if there can be no other event
-	Left  int64 // FixedWindow and Quota: until the window or period ends, at least 1; in flight by cost: 1 if there can be one more event only
+	// FixedWindow and Quota: until the window or period ends, at least 1. In flight by cost: 1 if there can be one more
+	// event only.
+	Left int64
 
 	// Log, sliding window or places; meaningless while Count is zero.
 	First, Last int64 // until the first and the last event that counts leave the window; Last: until the last place lapses

@@ -24,7 +24,8 @@ import (
 // byCost returns a rule of n places by cost, with extra percent of them.
 func byCost(t testing.TB, name string, n int, hold time.Duration, soft float64) *driver.Compiled {
 	t.Helper()
-	rule, err := driver.Definition{Name: name, Algorithm: driver.InFlight, Events: n, Hold: hold, Soft: soft, ByCost: true}.Compile()
+	d := driver.Definition{Name: name, Algorithm: driver.InFlight, Events: n, Hold: hold, Soft: soft, ByCost: true}
+	rule, err := d.Compile()
 	testkit.Must(t, err)
 	return rule
 }
@@ -122,20 +123,24 @@ func TestInFlight_ByCost_random(t *testing.T) {
 				}
 				want, now := got, f.Now().UnixMicro()
 				want.Receipt.At = numbers[got.Receipt.At]
-				trace = append(trace, fmt.Sprintf("op %d of %v, cost %d, at most %t, receipt %v, at %d", got.Op, got.Rule, got.Cost, got.AtMost, got.Receipt, now))
+				trace = append(trace, fmt.Sprintf("op %d of %v, cost %d, at most %t, receipt %v, at %d",
+					got.Op, got.Rule, got.Cost, got.AtMost, got.Receipt, now))
 				state = apply(&want, state, now)
 				charges := []driver.Charge{got}
 				testkit.Must(t, storetest.Do(t.Context(), f.Store, charges))
 				got = charges[0]
 				took := got.Op == driver.Spend && got.Verdict.Allowed
 				if took {
-					maps.DeleteFunc(numbers, func(_, number int64) bool { return number == want.Receipt.At }) // of an event that is gone
+					// Another event of this number is gone.
+					maps.DeleteFunc(numbers, func(_, number int64) bool { return number == want.Receipt.At })
 					numbers[got.Receipt.At] = want.Receipt.At
 					receipts = append(receipts, got.Receipt)
 				}
-				if got.Verdict != want.Verdict || numbers[got.Receipt.At] != want.Receipt.At || got.Cost != want.Cost || took && got.Receipt.At%(1<<20) != int64(got.Cost) {
+				if got.Verdict != want.Verdict || numbers[got.Receipt.At] != want.Receipt.At || got.Cost != want.Cost ||
+					took && got.Receipt.At%(1<<20) != int64(got.Cost) {
 					t.Fatalf("step %d: the verdict, receipt and cost are\n\t%+v, %+v, %d, want\n\t%+v, %+v, %d\nafter\n%s", len(trace),
-						got.Verdict, got.Receipt, got.Cost, want.Verdict, want.Receipt, want.Cost, strings.Join(trace[max(0, len(trace)-20):], "\n"))
+						got.Verdict, got.Receipt, got.Cost, want.Verdict, want.Receipt, want.Cost,
+						strings.Join(trace[max(0, len(trace)-20):], "\n"))
 				}
 				if len(trace)%8 == 0 {
 					events, sum := f.checkTotal()
@@ -252,7 +257,8 @@ func TestInFlight_ByCost_corruptState(t *testing.T) {
 	}
 }
 
-// The TTL is hold after the newest renewal, rounded up. After a step back of the clock, every charge that writes sets one.
+// The TTL is hold after the newest renewal, rounded up. After a step back of the clock, every charge that writes sets
+// one.
 func TestInFlight_ByCost_ttl(t *testing.T) {
 	t.Parallel()
 	const hold = 90*time.Second + 500*time.Microsecond
@@ -282,7 +288,9 @@ func TestInFlight_ByCost_ttl(t *testing.T) {
 	f = stepped
 	f.take()
 	f.costs(43).take()
-	for _, c := range []driver.Charge{{Op: driver.Spend}, {Op: driver.Peek}, {Op: driver.Undo}, {Op: driver.Renew}, {AtMost: true}} {
+	for _, c := range []driver.Charge{
+		{Op: driver.Spend}, {Op: driver.Peek}, {Op: driver.Undo}, {Op: driver.Renew}, {AtMost: true},
+	} {
 		testkit.Must(t, rdb.Persist(t.Context(), f.key).Err())
 		f.Advance(-time.Second)
 		c.Key, c.Rule, c.Cost = "k", f.rule, 9
@@ -291,8 +299,8 @@ func TestInFlight_ByCost_ttl(t *testing.T) {
 			t.Errorf("after op %d, at most %t, and a step back the TTL is %v, want more than %v", c.Op, c.AtMost, ttl, hold)
 		}
 		for member, at := range f.places() {
-			if member != "total" && int64(at) != f.Now().UnixMicro() {
-				t.Errorf("after op %d, at most %t: the event %s was renewed at %v, want %d", c.Op, c.AtMost, member, at, f.Now().UnixMicro())
+			if now := f.Now().UnixMicro(); member != "total" && int64(at) != now {
+				t.Errorf("after op %d, at most %t: the event %s was renewed at %v, want %d", c.Op, c.AtMost, member, at, now)
 			}
 		}
 		f.checkTotal()
@@ -347,12 +355,15 @@ func TestInFlight_ByCost_lostReply(t *testing.T) {
 	server := redistest.Shared(t)
 	eachLoss(t, func(t *testing.T, closeAfter time.Duration, opts []redisstore.Option) {
 		own := prefix()
-		rules := []*driver.Compiled{byCost(t, "lost", 100, time.Hour, 0), byCost(t, "also", 5000, 2*time.Hour, 0), inFlight(t, "one", 9, time.Hour, 0)}
+		rules := []*driver.Compiled{
+			byCost(t, "lost", 100, time.Hour, 0), byCost(t, "also", 5000, 2*time.Hour, 0), inFlight(t, "one", 9, time.Hour, 0),
+		}
 		f := newFlight(t, server.Client(), rules[0]).costs(30)
 		healthy := newStore(f.rdb, append(opts, own)...)
 		proxy := redistest.NewProxy(t, server.Addr)
 		proxy.DropReplies(closeAfter, "evalsha", "eval")
-		lossy := newStore(server.Client(func(o *redis.Options) { o.Addr, o.ReadTimeout = proxy.Addr, replyTimeout }), append(opts, own)...)
+		rdb := server.Client(func(o *redis.Options) { o.Addr, o.ReadTimeout = proxy.Addr, replyTimeout })
+		lossy := newStore(rdb, append(opts, own)...)
 		f.Store, f.key = healthy, healthy.StateKey("k", rules[0])
 		held, other := f.take(), f.costs(12).take()
 		for _, op := range []driver.Op{driver.Renew, driver.Undo} {
@@ -439,7 +450,9 @@ func TestInFlight_ByCost_cluster(t *testing.T) {
 				t.Fatalf("%d events have %d places, want 2 with 200", events, sum)
 			}
 			for range 3 {
-				if denied := joint(driver.Spend); denied[0].Verdict.Remaining != 700 || denied[1].Verdict.Allowed || denied[1].Verdict.Remaining != 50 || denied[0].Receipt != (driver.Receipt{}) {
+				denied := joint(driver.Spend)
+				if v := denied[1].Verdict; denied[0].Verdict.Remaining != 700 || v.Allowed || v.Remaining != 50 ||
+					denied[0].Receipt != (driver.Receipt{}) {
 					t.Errorf("the decision is %+v, want a denial without a receipt", denied)
 				}
 			}
@@ -452,8 +465,9 @@ func TestInFlight_ByCost_cluster(t *testing.T) {
 				}
 			}
 			joint(driver.Undo, second[0].Receipt, second[1].Receipt)
-			if v := joint(driver.Renew, first[0].Receipt, second[1].Receipt); !v[0].Verdict.Found || v[1].Verdict.Found || v[1].Verdict.Remaining != 150 {
-				t.Errorf("the renewals have the verdicts %+v, %+v, want found for the first", v[0].Verdict, v[1].Verdict)
+			last := joint(driver.Renew, first[0].Receipt, second[1].Receipt)
+			if v, w := last[0].Verdict, last[1].Verdict; !v.Found || w.Found || w.Remaining != 150 {
+				t.Errorf("the renewals have the verdicts %+v, %+v, want found for the first", v, w)
 			}
 		})
 	}

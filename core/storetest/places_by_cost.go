@@ -30,7 +30,8 @@ func (p places) takeAtMost(want, left int) driver.Receipt {
 	c := p.charge(driver.Spend, driver.Receipt{})
 	c.AtMost = true
 	c = p.call(c)[0]
-	if v := c.Verdict; c.Cost != max(1, want) || v.Allowed != (want > 0) || v.Remaining != left || (c.Receipt != driver.Receipt{}) != (want > 0) {
+	if v := c.Verdict; c.Cost != max(1, want) || v.Allowed != (want > 0) || v.Remaining != left ||
+		(c.Receipt != driver.Receipt{}) != (want > 0) {
 		p.fail("a Spend of at most %d: got the cost %d, the Receipt %v and %+v, want %d of them and %d places left",
 			p.cost, c.Cost, c.Receipt, v, want, left)
 	}
@@ -230,7 +231,8 @@ func byCostTogether(s *subject, a algorithm) {
 		shadow.left(0)
 	}
 	p.do(driver.Reset, driver.Receipt{})
-	charges := p.call(p.costs(5).charge(driver.Spend, driver.Receipt{}), rate.costs(5).charge(driver.Spend, driver.Receipt{}))
+	p.cost, rate.cost = 5, 5
+	charges := p.call(p.charge(driver.Spend, driver.Receipt{}), rate.charge(driver.Spend, driver.Receipt{}))
 	if !charges[0].Verdict.Allowed || charges[1].Verdict.Allowed || charges[0].Receipt != (driver.Receipt{}) {
 		s.fail("a denial by %v: got %+v", rate.rule, charges)
 	}

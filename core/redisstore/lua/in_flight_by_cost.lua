@@ -10,9 +10,9 @@
 --            undo, 1 if the places were taken, and otherwise 2 if there can be one more event only, or 0
 -- TTL        hold after the newest renewal
 
--- Appends the reading for a cost to the reply, with a last value of 0 or 2. Returns the total without the events that have
--- lapsed; these events, or nil; whether there are renewals after now, because the clock stepped back; and 1 if the
--- state is unreadable, otherwise 0.
+-- Appends the reading for a cost to the reply, with a last value of 0 or 2. Returns the total without the events that
+-- have lapsed; these events, or nil; whether there are renewals after now, because the clock stepped back; and 1 if
+-- the state is unreadable, otherwise 0.
 local function by_cost_read(key, at, cost)
   local events, cutoff, place = ARGV[at + 1] + 0, now - ARGV[at + 2], #reply
   reply[place + 1], reply[place + 2], reply[place + 3], reply[place + 4] = 0, 0, 0, 0
@@ -36,7 +36,8 @@ local function by_cost_read(key, at, cost)
   end
   if count == 0 and total == 0 and lapsed then
     return 0, lapsed, false, 0
-  elseif count < 1 or count > MAX_PLACES or total < count or total > count * 1048575 or total % 1 ~= 0 or latest % 1 ~= 0 then
+  elseif count < 1 or count > MAX_PLACES or total < count or total > count * 1048575 or total % 1 ~= 0
+    or latest % 1 ~= 0 then
     return 0, nil, false, 1
   end
   local excess = total + cost - events
@@ -48,7 +49,8 @@ local function by_cost_read(key, at, cost)
   end
   local offset = 0
   while excess > 0 and offset < count do
-    local some = redis.call('ZRANGEBYSCORE', key, string.format('(%d', cutoff), '+inf', 'WITHSCORES', 'LIMIT', offset, 16)
+    local after = string.format('(%d', cutoff)
+    local some = redis.call('ZRANGEBYSCORE', key, after, '+inf', 'WITHSCORES', 'LIMIT', offset, 16)
     for i = 1, #some, 2 do
       excess = excess - (tonumber(some[i]) or 0) % 1048576
       reply[place + 3] = math.min(some[i + 1], now) - cutoff
