@@ -108,7 +108,7 @@ func (e *event) decide(ctx context.Context, asks []Ask, reserved bool) error {
 	}
 	charges := e.charges()
 	if e.takes {
-		if !reserved || charges[0].AtMost {
+		if !reserved || charges[0].AtMost && slices.ContainsFunc(charges, takesOne) {
 			return errNoHolder
 		}
 		if e.more == nil {
@@ -285,7 +285,9 @@ func (e *event) fillOther(ctx context.Context, c *driver.Charge, a *Ask, rule Ru
 	case driver.Quota:
 		c.Rule = rule.d.during(ctx, a.Limiter.now(), a.Key)
 	case driver.InFlight:
-		c.Cost = 1
+		if !c.Rule.ByCost {
+			c.Cost = 1
+		}
 		e.takes = e.takes || c.Op == driver.Spend
 		if a.Limiter.local {
 			c.Rule = c.Rule.Lasting
@@ -308,11 +310,14 @@ func join(c, other *driver.Charge) {
 	case other.Op == driver.Peek:
 	case c.Op == driver.Peek:
 		c.Op, c.Cost = other.Op, other.Cost
-	case c.Rule.Algorithm == driver.InFlight: // one place for both
+	case takesOne(*c): // one place for both
 	default:
 		c.Cost = saturated(c.Cost, other.Cost)
 	}
 }
+
+// takesOne reports whether the rule of c is in flight, and an event takes one place, whatever it costs.
+func takesOne(c driver.Charge) bool { return c.Rule.Algorithm == driver.InFlight && !c.Rule.ByCost }
 
 // saturated returns a + b, or the largest int.
 func saturated(a, b int) int {
@@ -365,7 +370,7 @@ func (e *event) conclude(d *Decision, reserved bool) {
 			d.state(i).period = v.Period
 		}
 		retryAfter := v.RetryAfter
-		if !v.Allowed && rule.d.spec.Algorithm == driver.InFlight && l.charge >= 0 {
+		if !v.Allowed && v.RetryAfter != Never && rule.d.spec.Algorithm == driver.InFlight && l.charge >= 0 {
 			d.state(i).Estimate = true
 			if retryAfter = 0; !l.rule.d.spec.Shadow {
 				estimate = max(estimate, v.RetryAfter)

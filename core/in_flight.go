@@ -5,8 +5,8 @@ import (
 )
 
 // InFlight returns a rule that admits at most n events of a key at the same time, in all processes that
-// share a Store. n is 1 to 1000. An event takes one place, whatever it costs (none if it costs nothing),
-// and the place is free again when the event has ended: a gate ends the events of its requests when their
+// share a Store. n is 1 to 1000. An event takes one place, whatever it costs (none if it costs nothing; with
+// [Rule.ByCost] as many as it costs), and the place is free again when the event has ended: a gate ends the events of its requests when their
 // handlers have returned, and [Reservation.Release] ends others.
 //
 //	exports := core.Must(core.New(store, core.InFlight("exports", 5)))
@@ -17,7 +17,7 @@ import (
 //	defer r.Release(ctx)
 //
 // A decision about such a rule and rates takes a place and charges the rates, or does neither. Calls whose
-// events no caller could end are an [ErrInvalidAsk]: Allow, AllowN, AllowTogether, Wait and ReserveAtMost,
+// events no caller could end are an [ErrInvalidAsk]: Allow, AllowN, AllowTogether, Wait, without ByCost ReserveAtMost,
 // and Debit and Credit. [Limiter.Peek] and [Limiter.Reset] are allowed. After a Reset, the events that
 // still run have no place.
 //
@@ -49,6 +49,12 @@ import (
 // The limit of a plan or an override is a Limit without a period, Limit{Events: 20}, and its text is "20".
 // [Rule.Soft] and [Rule.Divide] count places as they count events. [Rule.Elastic] only lowers the limit.
 // If a limit is lowered, running events keep their places.
+//
+// # Places by cost
+//
+// With [Rule.ByCost], an event takes as many places as its cost, and a key has up to a million. Settle and a refund of
+// a part change no places, and [Limiter.ReserveAtMost] takes the free ones. A cost above the limit is denied for ever:
+// RetryAfter is [Never]. Beside a rate, the cost is that of both; for other costs, use two asks of [ReserveTogether].
 func InFlight(name string, n int) Rule {
 	return NewRule(Spec{Name: name, Algorithm: driver.InFlight, Limit: Limit{Events: n}})
 }

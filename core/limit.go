@@ -12,7 +12,7 @@ import (
 
 // A Limit is a number of events per period, or of an [InFlight] at the same time. The zero Limit is invalid.
 type Limit struct {
-	Events   int           // 1 to 2^48-1; of an InFlight 1 to 1000
+	Events   int           // 1 to 2^48-1; of an InFlight 1 to 1000, or a million with [Spec.ByCost]
 	Per      time.Duration // the period: whole microseconds, up to 100 years; zero for InFlight and Quota
 	Calendar Calendar      // of a Quota, the unit of its period; zero for other algorithms
 	Burst    int           // the capacity of a bucket, up to 2^48-1; zero means Events, the only other value of windows and logs

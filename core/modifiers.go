@@ -23,6 +23,11 @@ func (r Rule) SubWindows(n int) Rule {
 	return r.with(func(s *Spec) { s.SubWindows = cmp.Or(n, -1) }) // zero is invalid for every algorithm
 }
 
+// ByCost returns a copy of r, an [InFlight], of which an event takes as many places as its cost: see [Spec.ByCost].
+//
+//	core.InFlight("batch-tokens", 90_000).ByCost()
+func (r Rule) ByCost() Rule { return r.with(func(s *Spec) { s.ByCost = true }) }
+
 // Hold returns a copy of r, an [InFlight], whose places have leases of d: see [Spec.Hold]. Zero is an error
 // here.
 func (r Rule) Hold(d time.Duration) Rule { return r.with(func(s *Spec) { s.Hold = d }) }

@@ -62,7 +62,7 @@ func (r *Reservation) Decision() (d Decision) {
 // Cost returns the number of units that the event costs: the cost that was asked for or that
 // [Limiter.ReserveAtMost] has taken, and after a Settle the total that it set. It is zero for a denied
 // event and for a Peek. If r has several asks, it is the cost of the first one. How many places the event
-// takes does not depend on it.
+// takes does not depend on a Settle.
 func (r *Reservation) Cost() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

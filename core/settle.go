@@ -132,7 +132,7 @@ func (e *event) keepPlaces(undos []driver.Charge) {
 		}
 		for j := range e.charges() {
 			if c := &e.charges()[j]; c.Key == u.Key && c.Rule.ID == u.Rule.ID {
-				c.Cost = 1
+				c.Cost = u.Cost
 			}
 		}
 	}

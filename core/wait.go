@@ -74,6 +74,22 @@ func (l *Limiter) Acquire(ctx context.Context, key string) (*Reservation, error)
 	return l.acquire(ctx, key, 1, true)
 }
 
+// AcquireN is [Limiter.Acquire] for an event of cost n, which takes n places of a rule with [Spec.ByCost]. While it waits,
+// callers behind it in this process wait, too, also those that need fewer places. If n is zero, the error is an
+// [ErrInvalidAsk], and if n is negative, an [ErrNegativeCost].
+func (l *Limiter) AcquireN(ctx context.Context, key string, n int) (*Reservation, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	switch {
+	case n < 0:
+		return nil, fmt.Errorf("%w: %d", ErrNegativeCost, n)
+	case n == 0:
+		return nil, invalidAsk("0 places are to be taken")
+	}
+	return l.acquire(ctx, key, n, true)
+}
+
 // acquire waits until an event of key with cost n is admitted and its Delay is over. held says whether the
 // caller frees the places that it takes.
 func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (*Reservation, error) {
@@ -88,7 +104,7 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (*R
 		case r.isInFlight() && !held:
 			return nil, errNoHolder
 		case r.d.spec.Shadow:
-		case r.isInFlight() && c != nil:
+		case r.isInFlight() && c != nil && !c.ByCost:
 			waits = true
 		case c != nil:
 			waits = true
@@ -222,7 +238,7 @@ func tooLate(ctx context.Context, d Decision, ahead, n int) error {
 			continue
 		}
 		switch blocked := s.Rule.Limit() == Blocked; {
-		case s.Rule.isInFlight() && !blocked: // it is not known
+		case s.Rule.isInFlight() && !blocked && s.RetryAfter != Never: // it is not known
 		case blocked && s.RetryAfter != Never: // the block ends
 			wait = max(wait, s.RetryAfter)
 		case blocked || int64(n) > s.Rule.d.compiled.Constants.Capacity:

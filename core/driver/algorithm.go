@@ -73,7 +73,7 @@ func (c *Compiled) read(r *Reading, s State, now, cost int64) {
 	case *log:
 		e.read(r, s, now, cost)
 	case *places:
-		e.read(r, s, now)
+		e.read(r, s, now, cost)
 	case *quota:
 		e.read(r, s, now)
 	case pause:
@@ -94,7 +94,7 @@ func (c *Compiled) fits(r *Reading, cost, maxDelay int64) bool {
 	case *log:
 		return e.fits(r, cost)
 	case *places:
-		return e.fits(r)
+		return e.fits(r, cost)
 	case *quota:
 		return e.fits(r, cost)
 	case pause:
@@ -113,7 +113,7 @@ func (c *Compiled) spend(s State, r *Reading, now, cost int64) State {
 	case *log:
 		return e.spend(s, now, cost)
 	case *places:
-		return e.spend(s, r, now)
+		return e.spend(s, r, now, cost)
 	case *quota:
 		return e.spend(r, now, cost)
 	case pause:
@@ -138,7 +138,7 @@ func (c *Compiled) verdict(v *Verdict, r *Reading, cost, maxDelay int64, spent b
 	case *log:
 		e.verdict(v, r, cost, spent)
 	case *places:
-		e.verdict(v, r, spent)
+		e.verdict(v, r, cost, spent)
 	case *quota:
 		e.verdict(v, r, cost, spent)
 	case pause:
@@ -170,7 +170,7 @@ func newEngine(d *Definition, extra int64) engine {
 		n := int64(d.SubWindows)
 		return &log{capacity, extra, period, (period + n - 1) / n}
 	case InFlight:
-		return &places{capacity, extra, d.Hold.Microseconds(), false}
+		return &places{capacity, extra, d.Hold.Microseconds(), d.ByCost, false}
 	case Quota:
 		return &quota{window{capacity, extra, d.Calendar.longest()}, Periods{}}
 	case Pause:

@@ -91,14 +91,21 @@ func TestCompiled_During_Allocations(t *testing.T) {
 
 // An event takes a place and frees it without an allocation, while another place of the key is taken.
 func TestCharge_AllocationsInFlight(t *testing.T) {
-	k := key{rule: compile(t, driver.Definition{Algorithm: driver.InFlight, Events: 10, Hold: time.Second})}
+	for _, cost := range []int{1, 7} {
+		testAllocationsInFlight(t, cost)
+	}
+}
+
+// testAllocationsInFlight takes a place, or cost places by cost.
+func testAllocationsInFlight(t *testing.T, cost int) {
+	k := key{rule: compile(t, driver.Definition{Algorithm: driver.InFlight, Events: 10 * cost, ByCost: cost > 1, Hold: time.Second})}
 	now := start
 	var taken []driver.Receipt
 	take := func() {
 		now++
-		v, m := k.spend(1, now)
+		v, m := k.spend(cost, now)
 		if !v.Allowed {
-			t.Fatalf("got %+v, expected an event admitted", v)
+			t.Fatalf("got %+v, expected an event of cost %d admitted", v, cost)
 		}
 		taken = append(taken, m)
 	}
@@ -108,13 +115,13 @@ func TestCharge_AllocationsInFlight(t *testing.T) {
 	thousand := func() {
 		for range 1000 {
 			take()
-			k.do(driver.Charge{Op: driver.Renew, Cost: 1, Receipt: taken[4]}, now)
-			k.do(driver.Charge{Op: driver.Undo, Cost: 1, Receipt: taken[3]}, now)
+			k.do(driver.Charge{Op: driver.Renew, Cost: cost, Receipt: taken[4]}, now)
+			k.do(driver.Charge{Op: driver.Undo, Cost: cost, Receipt: taken[3]}, now)
 			copy(taken[3:], taken[4:])
 			taken = taken[:9]
 		}
 	}
 	if n := testing.AllocsPerRun(1, thousand); n != 0 {
-		t.Errorf("got %v allocations in 1000 events, expected 0", n)
+		t.Errorf("got %v allocations in 1000 events of cost %d, expected 0", n, cost)
 	}
 }

@@ -39,6 +39,10 @@ func (c *Compiled) room(r *Reading) int64 {
 		return max(0, e.events-r.Count)
 	case *log:
 		return max(0, e.events-r.Count)
+	case *places:
+		if e.byCost {
+			return max(0, e.events-r.Count)
+		}
 	case *quota:
 		return max(0, e.events-r.Count)
 	case pause:

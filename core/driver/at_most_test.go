@@ -19,21 +19,26 @@ func TestReduce(t *testing.T) {
 		most := int(1 + rng.Int64N([]int64{5, 100, math.MaxInt32}[rng.IntN(3)]))
 		for range 1 + rng.IntN(3) {
 			d := driver.Definition{
-				Algorithm: []driver.Algorithm{driver.TokenBucket, driver.LeakyBucket, driver.FixedWindow, driver.SlidingLog, driver.SlidingWindow}[rng.IntN(5)],
+				Algorithm: []driver.Algorithm{driver.TokenBucket, driver.LeakyBucket, driver.FixedWindow, driver.SlidingLog, driver.SlidingWindow, driver.InFlight}[rng.IntN(6)],
 				Events:    1 + rng.IntN([]int{3, 1000, 1_000_003}[rng.IntN(3)]), Per: time.Duration(1+rng.IntN(1_000_000)) * time.Microsecond,
 				Soft: float64(rng.IntN(2) * 30), Shadow: rng.IntN(4) == 0,
 			}
 			if d.Algorithm == driver.SlidingWindow {
 				d.SubWindows = 1 + rng.IntN(10)
 			}
-			c := driver.Charge{Rule: compile(t, d), Op: driver.Debit, Cost: 1 + rng.IntN(d.Events*3/2+1)}
+			op, elapsed := driver.Debit, rng.Int64N(d.Per.Microseconds())
+			if d.Algorithm == driver.InFlight {
+				d.Events, d.Per, d.Hold, d.ByCost, op = min(d.Events, 700_000), 0, time.Second, true, driver.Spend
+			}
+			c := driver.Charge{Rule: compile(t, d), Op: op, Cost: 1 + rng.IntN(d.Events*3/2+1)}
 			var state driver.State
 			if rng.IntN(5) > 0 {
-				r := c.Read(state, start)
-				state = c.Apply(state, &r, start)
+				k := key{rule: c.Rule}
+				k.do(c, start)
+				state = k.state
 			}
 			c = driver.Charge{Rule: c.Rule, AtMost: true, Cost: most}
-			charges, readings = append(charges, c), append(readings, c.Read(state, start+rng.Int64N(d.Per.Microseconds())))
+			charges, readings = append(charges, c), append(readings, c.Read(state, start+elapsed))
 		}
 		fits := func(cost int) bool {
 			for i, c := range charges {

@@ -41,7 +41,7 @@ type Charge struct {
 	Op   Op
 	// AtMost makes Cost the largest cost of a Spend: see [Store].
 	AtMost bool
-	Cost   int // at least 1; ignored by Reset; 1 for an in-flight rule
+	Cost   int // at least 1; ignored by Reset; 1 for an in-flight rule without ByCost
 
 	// If a leaky bucket would delay a Spend or Peek for longer than MaxDelay, the charge is denied.
 	// MaxDelay is rounded down to microseconds. Zero means no bound. For the Debit of a pause, it is the
@@ -118,7 +118,7 @@ func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State,
 	if c.Op == Peek || c.Rule.Algorithm == Pause {
 		return s, false
 	}
-	c.Receipt = c.Rule.Receipt(r, now)
+	c.Receipt = c.Rule.Receipt(r, now, int64(c.Cost))
 	return c.Rule.spend(s, r, now, int64(c.Cost)), true
 }
 
@@ -147,7 +147,7 @@ func (c *Charge) Apply(s State, r *Reading, now int64) State {
 		c.Verdict.Found = r.inUse()
 		return State{}
 	case Debit:
-		c.Receipt = c.Rule.Receipt(r, now)
+		c.Receipt = c.Rule.Receipt(r, now, cost)
 		s = e.debit(s, *r, now, cost)
 	case Credit:
 		s = e.credit(s, *r, now, cost)

@@ -59,7 +59,7 @@ func TestCharge_Commit(t *testing.T) {
 		} {
 			k := key{rule: c}
 			charge := driver.Charge{Rule: c, Op: step.op, Cost: int(c.Constants.Capacity) + step.more}
-			if c.Algorithm == driver.InFlight {
+			if takesOne(c) {
 				if charge.Cost = 1; step.more > 0 {
 					continue
 				}
@@ -72,7 +72,7 @@ func TestCharge_Commit(t *testing.T) {
 			if changed != step.want || (state == driver.State{}) == step.want {
 				t.Errorf("%v: %s: got %+v, %v, expected a change: %v", c, step.name, state, changed, step.want)
 			}
-			if wrote := charge.Receipt == (driver.Receipt{At: start}); wrote != step.want {
+			if wrote := charge.Receipt == receiptAt(c, start, charge.Cost); wrote != step.want {
 				t.Errorf("%v: %s: got the receipt %+v", c, step.name, charge.Receipt)
 			}
 		}
@@ -96,9 +96,9 @@ func TestCharge_Decide(t *testing.T) {
 				Rule: c, Op: driver.Op(rng.IntN(2)), Cost: 1 + rng.IntN(12),
 				MaxDelay: time.Duration(rng.IntN(3) * rng.IntN(2_000_000)),
 			}
-			if c.Algorithm == driver.InFlight {
+			if takesOne(c) {
 				got.Cost = 1
-			} else if rng.IntN(10) == 0 { // a debt
+			} else if c.Algorithm != driver.InFlight && rng.IntN(10) == 0 { // a debt
 				debit := driver.Charge{Rule: c, Op: driver.Debit, Cost: 1 + rng.IntN(30), MaxDelay: time.Duration(rng.Int64N(span(c))) * time.Microsecond}
 				r, again := debit.Read(one, now), debit
 				one, steps = debit.Apply(one, &r, now), again.Apply(steps, &r, now)

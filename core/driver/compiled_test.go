@@ -67,6 +67,10 @@ func TestCompiled_Constants(t *testing.T) {
 			driver.Constants{Capacity: 6, Period: 60_000_000, SubWindow: 1},
 		},
 		{
+			driver.Definition{Algorithm: driver.InFlight, Events: 90_000, Hold: time.Minute, Soft: 50, ByCost: true},
+			driver.Constants{Capacity: 135_000, Extra: 45_000, Period: 60_000_000},
+		},
+		{
 			driver.Definition{Algorithm: driver.InFlight, Events: 7, Hold: time.Minute, Headroom: 60},
 			driver.Constants{Capacity: 2, Period: 60_000_000},
 		},
@@ -140,6 +144,8 @@ func TestCompiled_StateName(t *testing.T) {
 		{"sliding log", compile(t, driver.Definition{Name: "a:b", Algorithm: driver.SlidingLog, Events: 5, Per: 1500 * time.Millisecond}), "1500ms:a:b"},
 		{"sliding window", compile(t, driver.Definition{Name: "api", Algorithm: driver.SlidingWindow, Events: 5, Per: time.Minute, SubWindows: 60}), "60/60:api"},
 		{"in flight", compile(t, driver.Definition{Name: "api", Algorithm: driver.InFlight, Events: 5, Hold: 30 * time.Second}), "30:api"},
+		{"by cost", compile(t, driver.Definition{Name: "api", Algorithm: driver.InFlight, Events: 5, Hold: 30 * time.Second, ByCost: true}), "30/cost:api"},
+		{"part by cost", compile(t, driver.Definition{Name: "api", Algorithm: driver.InFlight, Events: 5, Hold: 90 * time.Second, ByCost: true}).Divide(3), "90/cost:api"},
 		{"quota", compile(t, driver.Definition{Name: "api", Algorithm: driver.Quota, Events: 5, Calendar: driver.Month}), "month:api"},
 		{"part of a quota", compile(t, driver.Definition{Name: "api", Algorithm: driver.Quota, Events: 5, Calendar: driver.Day}).Divide(3), "day:api"},
 		{"pause", compile(t, driver.Definition{Name: "api", Algorithm: driver.Pause}), "0:api"},

@@ -16,7 +16,7 @@ type Definition struct {
 	Algorithm Algorithm
 	Plan      string // the plan of the callers that have this limit; empty for callers without a plan
 
-	Events   int           // the number of events per period, 1 to 2^48-1; InFlight: at the same time, up to 1000; Pause: zero
+	Events   int           // the number of events per period, 1 to 2^48-1; InFlight: at the same time, up to 1000, or a million with ByCost; Pause: zero
 	Per      time.Duration // the period: whole microseconds, up to 100 years; InFlight, Quota and Pause: zero
 	Calendar Calendar      // Quota: the unit of the period; other algorithms: zero
 	Burst    int           // the capacity of a bucket; zero means Events; for windows and logs, zero or Events
@@ -26,6 +26,7 @@ type Definition struct {
 	Always Result
 
 	FromFirst  bool    // FixedWindow: the window of a key begins with its first event
+	ByCost     bool    // InFlight: an event takes as many places as its cost
 	SubWindows int     // SlidingWindow: 1 to 120; other algorithms: zero
 	Soft       float64 // the percentage that is admitted beyond the limit, 0 to 1000
 	Headroom   float64 // the percentage of the limit that is left to other plans, 0 to 99
@@ -79,6 +80,7 @@ const (
 	tooLong = "reaches over more than 100 years"
 	tooMany = "counts to more than 2^48"
 	tooFull = "has more than 1000 places"
+	tooWide = "has more than a million places"
 )
 
 // Check returns a *[RuleError] if d is invalid: that of Compile, or if Always is set, that of d with any valid
@@ -162,8 +164,10 @@ func (d *Definition) fault() *RuleError {
 	switch {
 	case max(int64(d.Events), capacity) > maxCount || capacity+extra > maxCount:
 		return d.invalid("limit", tooMany)
-	case d.Algorithm == InFlight && capacity+extra > maxPlaces:
+	case d.Algorithm == InFlight && !d.ByCost && capacity+extra > maxPlaces:
 		return d.invalid("limit", tooFull)
+	case d.ByCost && capacity+extra > maxWeight:
+		return d.invalid("limit", tooWide)
 	case d.Algorithm.IsBucket() && exceeds(capacity+extra, d.Per.Microseconds(), int64(d.Events), horizon):
 		return d.invalid("limit", tooLong)
 	}
@@ -281,6 +285,8 @@ func (d *Definition) check() *RuleError {
 		return d.invalid("burst", "has a meaning for buckets only: leave it zero")
 	case d.FromFirst && d.Algorithm != FixedWindow:
 		return d.invalid("from first", "has a meaning for a fixed window only")
+	case d.ByCost && d.Algorithm != InFlight:
+		return d.invalid("by cost", "has a meaning for events at the same time only")
 	case n != 0 && d.Algorithm != SlidingWindow:
 		return d.invalid("sub-windows", "have a meaning for a sliding window only")
 	case d.Algorithm == SlidingWindow && (n < 1 || n > maxSubWindows):

@@ -3,6 +3,7 @@ package driver
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 )
 
 // The zero State is encoded as no bytes. Any other State has one encoding, a version followed by
@@ -121,7 +122,7 @@ func (d *decoder) places() State {
 	var taken []run
 	for at := int64(0); len(d.rest) > 0; {
 		at += d.number(maxTime - at)
-		number := d.number(maxTime)
+		number := d.number(math.MaxInt64) // with its weight
 		if number == 0 || len(taken) == maxPlaces || hasNumber(taken, number) {
 			d.failed = true
 			break

@@ -134,7 +134,7 @@ var corrupt = map[string][]byte{
 	"two places of one number":    places(1, 7, 1, 7),
 	"a late renewal":              places(latest+1, 7),
 	"a renewal that becomes late": places(latest, 7, 1, 8),
-	"a late number":               places(1, latest+1),
+	"a number of 64 bits":         places(1, 1<<63),
 	"too many places":             manyPlaces(1001),
 }
 
@@ -176,6 +176,8 @@ func FuzzState_UnmarshalBinary(f *testing.F) {
 	f.Add(runs(latest, 1<<48-1), int64(1<<53-1), int64(1<<48))
 	f.Add(places(latest, latest, 0, 1), int64(1<<53-1), int64(1))
 	f.Add(manyPlaces(1000), int64(500), int64(1))
+	f.Add(manyPlaces(999), int64(500), int64(4))
+	f.Add(places(1000, math.MaxInt64, 0, 1<<63-1<<20, 5, 7<<20|3), int64(1003), int64(2)) // weights of 2^20-1, 0 and 3
 	all := rules(f)
 	f.Fuzz(func(t *testing.T, b []byte, now, cost int64) {
 		var s driver.State
@@ -199,6 +201,9 @@ func FuzzState_UnmarshalBinary(f *testing.F) {
 func hold(t *testing.T, c *driver.Compiled, b []byte, now int64, cost int) {
 	var s driver.State
 	_ = s.UnmarshalBinary(b)
+	if takesOne(c) {
+		cost = 1
+	}
 	end := c.ExpiresAt(s)
 	for _, at := range []int64{1, now - 1, now, now + 1, end - 1, end, 1<<53 - 1} {
 		if at < 1 || at > 1<<53-1 {

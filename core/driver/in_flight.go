@@ -15,15 +15,24 @@ import (
 //
 // If the clock has stepped back, renewals may be later than now. They count as if they happened now, so
 // the step makes no place lapse later than hold after its end. The numbers do not change.
+//
+// If an event takes as many places as its cost, the State has one place of that weight for it, and the number of the
+// place contains its weight. A key with maxPlaces events has no place left.
 type places struct {
 	events  int64 // including extra
 	extra   int64 // the part of events that a soft limit adds
 	hold    int64 // microseconds
-	lasting bool  // see Compiled.Lasting
+	byCost  bool
+	lasting bool // see Compiled.Lasting
 }
 
-// maxPlaces is the largest number of places of a key, including those of a soft limit.
-const maxPlaces = 1000
+const (
+	// maxPlaces is the largest number of places of a key, including those of a soft limit, or of its events by cost.
+	maxPlaces = 1000
+	// maxWeight is the largest number of places of a key by cost. A weight fits into weightBits.
+	maxWeight  = 1_000_000
+	weightBits = 20
+)
 
 // placesMark is the field Time of a State with places, which tells it from that of a log.
 const placesMark = -1
@@ -48,23 +57,58 @@ func (p *places) taken(s State, now int64) []run {
 	return all[first:]
 }
 
-func (p *places) read(r *Reading, s State, now int64) {
+// number returns the number of a place that is taken at a time with a cost. With a weight, it has the lowest 43 bits of
+// the time, which return after 101 days.
+func (p *places) number(at, cost int64) int64 {
+	if p.byCost {
+		return at&(1<<(63-weightBits)-1)<<weightBits | cost
+	}
+	return at
+}
+
+// weight returns the weight of the place with a number.
+func (p *places) weight(number int64) int64 {
+	if p.byCost {
+		return number & (1<<weightBits - 1)
+	}
+	return 1
+}
+
+func (p *places) read(r *Reading, s State, now, cost int64) {
 	taken := p.taken(s, now)
-	if r.Count = int64(len(taken)); r.Count == 0 {
+	if len(taken) == 0 {
 		return
 	}
-	for number := now; hasNumber(taken, number); number++ {
+	for hasNumber(taken, p.number(now+r.Phase, cost)) {
 		r.Phase++
 	}
-	rest := func(i int64) int64 {
+	rest := func(i int) int64 {
 		if p.lasting {
 			return p.hold
 		}
 		return min(taken[i].at, now) + p.hold - now
 	}
-	r.Last, r.moved = rest(r.Count-1), taken[r.Count-1].at > now
-	if excess := r.Count - p.events; excess >= 0 {
-		r.Retry = rest(excess)
+	last := len(taken) - 1
+	r.Last, r.moved = rest(last), taken[last].at > now
+	if !p.byCost {
+		if r.Count = int64(len(taken)); r.Count >= p.events {
+			r.Retry = rest(int(r.Count - p.events))
+		}
+		return
+	}
+	for _, t := range taken {
+		r.Count += p.weight(t.n)
+	}
+	excess := r.Count + cost - p.events
+	for i := 0; i <= last && excess > 0; i++ {
+		r.Retry = rest(i)
+		excess -= p.weight(taken[i].n)
+	}
+	switch len(taken) {
+	case maxPlaces - 1:
+		r.Left = 1
+	case maxPlaces:
+		r.Count, r.Retry = max(r.Count, p.events), max(r.Retry, rest(0))
 	}
 }
 
@@ -72,10 +116,10 @@ func hasNumber(places []run, number int64) bool {
 	return slices.ContainsFunc(places, func(p run) bool { return p.n == number })
 }
 
-func (p *places) fits(r *Reading) bool { return r.Count < p.events }
+func (p *places) fits(r *Reading, cost int64) bool { return r.Count <= p.events-cost }
 
-func (p *places) spend(s State, r *Reading, now int64) State {
-	return putPlaces(s, append(p.corrected(s, now), run{now, now + r.Phase}))
+func (p *places) spend(s State, r *Reading, now, cost int64) State {
+	return putPlaces(s, append(p.corrected(s, now), run{now, p.number(now+r.Phase, cost)}))
 }
 
 // corrected returns the places of s that have not lapsed, none of which was renewed after now.
@@ -150,18 +194,25 @@ func (p *places) expiresAt(s State) int64 {
 	return (*s.log)[len(*s.log)-1].at + p.hold
 }
 
-func (p *places) verdict(v *Verdict, r *Reading, spent bool) {
+func (p *places) verdict(v *Verdict, r *Reading, cost int64, spent bool) {
 	count := r.Count
-	v.Allowed = p.fits(r)
+	v.Allowed = p.fits(r, cost)
 	if count > 0 {
 		v.ResetAfter = duration(r.Last)
 	}
 	if v.Allowed && spent {
-		count++
+		count += cost
 		v.ResetAfter = duration(p.hold)
 	}
-	v.remain(p.events-p.extra-count, 1, spent)
-	if !v.Allowed {
+	v.remain(p.events-p.extra-count, cost, spent)
+	if v.Allowed && spent && r.Left == 1 {
+		v.Remaining = 0
+	}
+	switch {
+	case v.Allowed:
+	case cost > p.events:
+		v.RetryAfter = Never
+	default:
 		v.RetryAfter, v.Window = duration(r.Retry), duration(r.Retry)
 	}
 }

@@ -197,14 +197,16 @@ func TestInFlight_Like(t *testing.T) {
 // A Debit and a Credit are no ops of an in-flight rule.
 func TestInFlight_OtherOps(t *testing.T) {
 	for _, op := range []driver.Op{driver.Debit, driver.Credit} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("op %d did not panic", op)
-				}
+		for _, rule := range []*driver.Compiled{inFlight(t, 2), byCost(t, 2)} {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("op %d of %v did not panic", op, rule.StateName)
+					}
+				}()
+				(&key{rule: rule}).do(driver.Charge{Op: op, Cost: 1}, start)
 			}()
-			(&key{rule: inFlight(t, 2)}).do(driver.Charge{Op: op, Cost: 1}, start)
-		}()
+		}
 	}
 }
 

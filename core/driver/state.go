@@ -43,8 +43,10 @@ func (s State) Coarsen() State {
 type Reading struct {
 	Used Span // bucket: the part that is in use, more than the capacity if it is in debt; pause: until its end
 
-	Count int64 // window or log: the events that count; in flight: the places that are taken
-	Left  int64 // FixedWindow and Quota: until the window or period ends, at least 1
+	Count int64 // window or log: the events that count; in flight: the places that are taken, or all if there can be no other event
+	// FixedWindow and Quota: until the window or period ends, at least 1. In flight by cost: 1 if there can be one more
+	// event only.
+	Left int64
 
 	// Log, sliding window or places; meaningless while Count is zero.
 	First, Last int64 // until the first and the last event that counts leave the window; Last: until the last place lapses
@@ -60,12 +62,12 @@ type Reading struct {
 // inUse reports whether anything is used.
 func (r *Reading) inUse() bool { return r.Count > 0 || r.Used != Span{} }
 
-// Receipt returns the receipt of a Spend or Debit of c at now, given the Reading before the charge. It is zero for a
-// Pause, which has nothing to undo.
-func (c *Compiled) Receipt(r *Reading, now int64) Receipt {
+// Receipt returns the receipt of a Spend or Debit of c at now with a cost, given the Reading before the charge. It is
+// zero for a Pause, which has nothing to undo.
+func (c *Compiled) Receipt(r *Reading, now, cost int64) Receipt {
 	switch c.Algorithm {
 	case InFlight:
-		now += r.Phase
+		now = c.engine.(*places).number(now+r.Phase, cost)
 	case Pause:
 		return Receipt{}
 	}

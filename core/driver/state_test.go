@@ -28,6 +28,9 @@ func rules(t testing.TB) (all []*driver.Compiled) {
 		{Algorithm: driver.SlidingWindow, Events: 2, Per: time.Duration(driver.Horizon) * time.Microsecond, SubWindows: 1},
 		{Algorithm: driver.InFlight, Events: 3, Hold: time.Second},
 		{Algorithm: driver.InFlight, Events: 500, Hold: 24 * time.Hour, Soft: 100},
+		{Algorithm: driver.InFlight, Events: 4, Hold: time.Second, ByCost: true},
+		{Algorithm: driver.InFlight, Events: 500_000, Hold: 24 * time.Hour, Soft: 100, ByCost: true},
+		{Algorithm: driver.InFlight, Events: 20, Hold: time.Minute, Headroom: 50, ByCost: true},
 		{Algorithm: driver.TokenBucket, Events: 7, Per: 11 * time.Microsecond, Burst: 10, Headroom: 30},
 		{Algorithm: driver.LeakyBucket, Events: 3, Per: time.Second, Burst: 20, Soft: 50, Headroom: 50},
 		{Algorithm: driver.SlidingLog, Events: 10, Per: time.Second, Headroom: 20},
@@ -49,6 +52,9 @@ func span(c *driver.Compiled) int64 {
 	}
 	return max(k.Period, k.Full.Micros, 1)
 }
+
+// takesOne reports whether an event takes one place of c.
+func takesOne(c *driver.Compiled) bool { return c.Algorithm == driver.InFlight && !c.ByCost }
 
 // hasOp reports whether charges of c may have op.
 func hasOp(c *driver.Compiled, op driver.Op) bool {
@@ -97,11 +103,11 @@ func (s *sequence) next() driver.Charge {
 	if s.rng.IntN(5) == 0 {
 		c.Cost = 1 + s.rng.IntN(capacity+1)
 	}
-	if s.rule.Algorithm == driver.InFlight {
+	if takesOne(s.rule) {
 		c.Cost = 1
-		if !hasOp(s.rule, c.Op) {
-			c.Op = driver.Renew
-		}
+	}
+	if s.rule.Algorithm == driver.InFlight && !hasOp(s.rule, c.Op) {
+		c.Op = driver.Renew
 	}
 	if s.rule.Algorithm == driver.Pause && c.Op == driver.Debit {
 		c.MaxDelay = time.Duration(s.rng.Int64N(2*span(s.rule))) * time.Microsecond

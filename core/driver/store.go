@@ -9,8 +9,8 @@ import "context"
 // charges with the same key and [Compiled.ID]. (Charges of one key may have rules of one name with
 // different lengths.) Keys must not be empty, costs must be at least 1, and delays must not be
 // negative. Each op must belong to the method, and ctx must not have ended. The Receipts of Spends and
-// Debits must be zero. A charge of an in-flight rule has a cost of 1 and no AtMost, and is no Debit or
-// Credit.
+// Debits must be zero. A charge of an in-flight rule is no Debit or Credit, and without ByCost it has a cost of 1 and no
+// AtMost.
 //
 // If AtMost is set in one charge of a Take, all charges are Spends with AtMost, the same key, the same
 // Cost and no MaxDelay. Take then reduces the Cost of all of them to the largest cost that fits, or to 1

@@ -182,3 +182,51 @@ func TestStore_Adjust_inFlightFailOpen(t *testing.T) {
 		})
 	}
 }
+
+// Places by cost are freed and renewed on the store that has them, also those of at most a cost, and a part of the
+// limit is that of the backup.
+func TestStore_Adjust_byCost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFlight(t, memstore.New())
+		d := f.rule.Definition
+		d.Events, d.ByCost = 40, true
+		rule, err := d.Compile()
+		testkit.Must(t, err)
+		f.rule = rule
+		take := func(cost int, atMost bool, want int) driver.Receipt {
+			t.Helper()
+			charges := []driver.Charge{{Key: "k", Rule: rule, Cost: cost, AtMost: atMost}}
+			testkit.Must(t, f.Take(t.Context(), charges))
+			if c := charges[0]; c.Verdict.Allowed != (want > 0) || want > 0 && c.Cost != want {
+				t.Errorf("a Take of %d, at most %t: got the cost %d and %+v, want %d", cost, atMost, c.Cost, c.Verdict, want)
+			}
+			return charges[0].Receipt
+		}
+		a, b := take(25, false, 25), take(9, false, 9)
+		take(7, false, 0)
+		c := take(100, true, 6)
+		f.left(0, 40)
+		f.primary.away.Store(true)
+		f.until(failover.Backup)
+		take(21, false, 0) // of a half of the limit
+		x := take(17, false, 17)
+		y := take(30, true, 3)
+		f.left(0, 20)
+		f.fails(driver.Renew, a, x)
+		f.fails(driver.Undo, b, y) // y is freed nevertheless
+		f.left(0, 23)
+		f.primary.away.Store(false)
+		f.until(failover.Primary)
+		f.renew(a, true)
+		f.renew(x, true)
+		for _, m := range []driver.Receipt{c, x} {
+			_, err := f.do(driver.Undo, m)
+			testkit.Must(t, err)
+		}
+		f.left(6, 40)
+		f.renew(b, true) // the undo that failed
+		_, err = f.do(driver.Undo, b, a)
+		testkit.Must(t, err)
+		f.left(40, 40)
+	})
+}

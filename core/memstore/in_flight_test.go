@@ -21,6 +21,18 @@ func inFlight(t *testing.T, n int) *driver.Compiled {
 	return c
 }
 
+// byCost compiles a rule of n places by cost, which lapse after a minute.
+func byCost(t *testing.T, n int) *driver.Compiled {
+	t.Helper()
+	d := inFlight(t, 1).Definition
+	d.Events, d.ByCost = n, true
+	c, err := d.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 func (s *testStore) take(t *testing.T, rule *driver.Compiled, key string) (v driver.Verdict, m driver.Receipt) {
 	t.Helper()
 	charges := []driver.Charge{{Key: key, Rule: rule, Cost: 1}}
@@ -64,7 +76,9 @@ func (s *testStore) checkWeights(t *testing.T) {
 // A full store takes places, counts them for their own key only, and frees them. Its memory is then
 // the same as before.
 func TestStore_Take_placesInAFullStore(t *testing.T) {
-	for name, rule := range map[string]*driver.Compiled{"lapsing": inFlight(t, 2), "lasting": inFlight(t, 2).Lasting} {
+	for name, rule := range map[string]*driver.Compiled{
+		"lapsing": inFlight(t, 2), "lasting": inFlight(t, 2).Lasting, "lapsing, by cost": byCost(t, 2), "lasting, by cost": byCost(t, 2).Lasting,
+	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := fullStore(t)
 			before := s.Stats()
@@ -206,6 +220,83 @@ func TestStore_Take_randomPlaces(t *testing.T) {
 		}
 		if n := s.placeKeys(); n > 0 || s.Stats().Overflowed == 0 {
 			t.Errorf("all places are free: got %d keys with places in a store with %+v, expected none, and a store that was full", n, s.Stats())
+		}
+		s.checkWeights(t)
+	}
+}
+
+// Random events by cost of many keys, in a store that is full at times, are counted exactly, also those of at most a
+// cost, and the weights are right. An undo of a part frees all of an event.
+func TestStore_Take_randomByCost(t *testing.T) {
+	const places = 50
+	type event struct {
+		key  string
+		cost int
+		m    driver.Receipt
+	}
+	for seed := range uint64(4) {
+		rng := rand.New(rand.NewPCG(seed, 31))
+		s := newTestStore(1)
+		rule := byCost(t, places).Lasting
+		fill := s.limiter(core.SlidingLog("fill", core.PerHour(100)))
+		taken := make(map[string]int)
+		var held []event
+		denied, reduced := 0, 0
+		for step := range 5000 {
+			s.now += rng.Int64N(1_000_000)
+			switch n := rng.IntN(6); {
+			case n == 0:
+				allowN(t, fill, strconv.Itoa(rng.IntN(2000)), 1+rng.IntN(50))
+			case n < 4:
+				key, atMost := strconv.Itoa(rng.IntN(300)), rng.IntN(3) == 0
+				charges := []driver.Charge{{Key: key, Rule: rule, Cost: 1 + rng.IntN(40), AtMost: atMost}}
+				want := charges[0].Cost
+				if atMost {
+					want = min(want, places-taken[key])
+				}
+				if err := s.Take(t.Context(), charges); err != nil {
+					t.Fatal(err)
+				}
+				c := charges[0]
+				if fits := want > 0 && want <= places-taken[key]; c.Verdict.Allowed != fits || fits && c.Cost != want {
+					t.Fatalf("step %d: %d places of key %s are taken, and got the cost %d and %+v", step, taken[key], key, c.Cost, c.Verdict)
+				}
+				if !c.Verdict.Allowed {
+					denied++
+					continue
+				}
+				if taken[key] += c.Cost; c.Verdict.Remaining != places-taken[key] {
+					t.Fatalf("step %d: got %+v, expected %d places taken", step, c.Verdict, taken[key])
+				}
+				if atMost && taken[key] == places {
+					reduced++
+				}
+				held = append(held, event{key, c.Cost, c.Receipt})
+			case len(held) > 0:
+				i := rng.IntN(len(held))
+				e := held[i]
+				if rng.IntN(3) == 0 {
+					if v := s.adjust(t, rule, e.key, driver.Renew, e.m); !v.Found {
+						t.Fatalf("step %d: got %+v of an event that has its places", step, v)
+					}
+					continue
+				}
+				taken[e.key] -= e.cost
+				if v := s.adjust(t, rule, e.key, driver.Undo, e.m); v.Remaining != places-taken[e.key] {
+					t.Fatalf("step %d: got %+v, expected %d places taken", step, v, taken[e.key])
+				}
+				held[i] = held[len(held)-1]
+				held = held[:len(held)-1]
+			}
+		}
+		for _, e := range held {
+			s.adjust(t, rule, e.key, driver.Undo, e.m)
+		}
+		if n := s.placeKeys(); n > 0 || s.Stats().Overflowed == 0 {
+			t.Errorf("all places are free: got %d keys with places in a store with %+v, expected none, and a store that was full", n, s.Stats())
+		}
+		if denied < 50 || reduced < 10 {
+			t.Errorf("got %d denials and %d keys filled by AtMost, expected 50 and 10", denied, reduced)
 		}
 		s.checkWeights(t)
 	}

@@ -47,6 +47,8 @@ const (
 	maxCount = 1<<48 - 1
 	// maxPlaces is the largest number of places of an in-flight rule, see driver.Definition.
 	maxPlaces = 1000
+	// maxNumber is the largest number of an event with places by cost, whose weight has the other 20 bits of maxInteger.
+	maxNumber = maxInteger >> 20
 	// maxPause is the length of the longest pause in microseconds, see driver.Charge.
 	maxPause = 366 * 24 * 3600 * 1_000_000
 	// horizon is the longest debt of a bucket in microseconds, see driver.Constants.
@@ -67,10 +69,16 @@ var algorithms = [...]algorithm{
 // fromFirst encodes a fixed window from the first event, which is a quota without periods in Lua.
 var fromFirst = algorithm{library: quota, version: "s1", readings: 3, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: quotaArguments, read: readQuota}
 
+// byCost encodes an in-flight rule by cost.
+var byCost = algorithm{library: inFlightByCost, version: "b1", readings: 4, light: 7 * time.Microsecond, heavy: 14 * time.Microsecond, arguments: byCostArguments, read: readByCost}
+
 // algorithmOf returns the entry of d. It panics if its Algorithm has no entry.
 func algorithmOf(d *driver.Definition) *algorithm {
 	if d.FromFirst {
 		return &fromFirst
+	}
+	if d.ByCost {
+		return &byCost
 	}
 	a := d.Algorithm
 	if int(a) >= len(algorithms) || algorithms[a].readings == 0 {
@@ -170,6 +178,18 @@ func inFlightArguments(r *driver.Compiled, _ int64) []any {
 func readInFlight(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {
 	r := driver.Reading{Count: n[0], Last: n[1], Retry: n[2], Phase: n[3]}
 	return r, r.Count <= maxPlaces && r.Last <= k.Period && r.Retry <= r.Last && r.Phase <= 1
+}
+
+func byCostArguments(r *driver.Compiled, cost int64) []any {
+	k := r.Constants
+	return []any{integer(cost), integer(k.Capacity), integer(k.Period)}
+}
+
+// readByCost returns a Reading whose Phase is as in readInFlight, or whose Left says that there can be one more event
+// only.
+func readByCost(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {
+	r := driver.Reading{Count: n[0], Last: n[1], Retry: n[2], Phase: n[3] & 1, Left: n[3] >> 1}
+	return r, r.Last <= k.Period && r.Retry <= k.Period && n[3] <= 2
 }
 
 func quotaArguments(r *driver.Compiled, cost int64) []any {

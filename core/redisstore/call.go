@@ -67,7 +67,7 @@ func (c *call) undo() *call {
 		if charge.Op != driver.Spend || charge.Rule.Shadow && !charge.Fits(&c.readings[i]) {
 			continue
 		}
-		charge.Op, charge.Receipt = driver.Undo, charge.Rule.Receipt(&c.readings[i], c.time)
+		charge.Op, charge.Receipt = driver.Undo, charge.Rule.Receipt(&c.readings[i], c.time, int64(charge.Cost))
 		undo.add(charge, c.keys[i], i)
 	}
 	return undo
@@ -104,7 +104,7 @@ func (c *call) answer(admitted bool) error {
 			charge.Verdict.Found = charge.Op == driver.Renew && r.Phase > 0
 			takes := charge.Op == driver.Spend || charge.Op == driver.Debit
 			if takes && admitted && charge.Verdict.Allowed {
-				charge.Receipt = charge.Rule.Receipt(r, c.time)
+				charge.Receipt = charge.Rule.Receipt(r, c.time, int64(charge.Cost))
 			}
 		}
 		fit = fit && (charge.Verdict.Allowed || charge.Rule.Shadow)

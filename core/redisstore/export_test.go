@@ -37,10 +37,11 @@ func Versions() map[string]string {
 func Scripts() (sources map[string]string, files map[any]string) {
 	sources, files = make(map[string]string), make(map[any]string)
 	for v, cache := range scripts {
-		for set := librarySet(1); int(set) < len(cache); set++ {
+		for i := 1; i < len(cache); i++ {
+			set := librarySet(i)
 			name, all := string(v)+".lua", librarySet(len(cache)-1)
-			if v == take && !numbered(v, set) {
-				name, all = "take_rates.lua", all&^(1<<inFlight)
+			if v != adjust && !numbered(v, set) {
+				name, all = string(v)+"_rates.lua", all&^(1<<inFlight|1<<inFlightByCost)
 			}
 			files[scriptFor(v, set).sha], sources[name] = name, scriptFor(v, all).source
 		}

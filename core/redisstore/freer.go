@@ -41,7 +41,7 @@ func newFreer(e *executor) *freer { return &freer{executor: e, call: call{repeat
 
 // add adds the place that charge takes.
 func (f *freer) add(charge *driver.Charge, key string) {
-	f.call.charges = append(f.call.charges, driver.Charge{Key: charge.Key, Rule: charge.Rule, Op: driver.Undo, Cost: 1})
+	f.call.charges = append(f.call.charges, driver.Charge{Key: charge.Key, Rule: charge.Rule, Op: driver.Undo, Cost: charge.Cost})
 	f.call.keys = append(f.call.keys, key)
 	f.hold = max(f.hold, time.Duration(charge.Rule.Constants.Period)*time.Microsecond)
 }
@@ -115,7 +115,8 @@ func (f *freer) try() {
 	f.calling = true
 	c := f.call
 	for i := range c.charges {
-		c.charges[i].Receipt = driver.Receipt{At: f.number}
+		u := &c.charges[i]
+		u.Receipt = u.Rule.Receipt(new(driver.Reading), f.number, int64(u.Cost))
 	}
 	f.mu.Unlock()
 	f.executor.exec(context.Background(), time.Now().Add(f.executor.timeout), &c)

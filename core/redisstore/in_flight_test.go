@@ -38,11 +38,12 @@ type flight struct {
 	rdb  redis.UniversalClient
 	rule *driver.Compiled
 	key  string // in Redis
+	cost int    // of charges
 }
 
 func newFlight(t testing.TB, rdb redis.UniversalClient, rule *driver.Compiled, opts ...redisstore.Option) *flight {
 	h := harness(rdb, opts...)
-	return &flight{h, t, rdb, rule, h.Store.(*redisstore.Store).StateKey("k", rule)}
+	return &flight{h, t, rdb, rule, h.Store.(*redisstore.Store).StateKey("k", rule), 1}
 }
 
 // do executes one charge and returns it.
@@ -54,7 +55,7 @@ func (f *flight) do(op driver.Op, m driver.Receipt) driver.Charge {
 }
 
 func (f *flight) try(op driver.Op, m driver.Receipt) (driver.Charge, error) {
-	charges := []driver.Charge{{Key: "k", Rule: f.rule, Op: op, Cost: 1, Receipt: m}}
+	charges := []driver.Charge{{Key: "k", Rule: f.rule, Op: op, Cost: f.cost, Receipt: m}}
 	err := storetest.Do(f.t.Context(), f.Store, charges)
 	return charges[0], err
 }

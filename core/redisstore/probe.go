@@ -54,7 +54,7 @@ func probeRule(r *driver.Compiled) (*driver.Compiled, error) {
 	algorithmOf(&d) // panics if there is none
 	switch d.Algorithm {
 	case driver.InFlight:
-		d.Algorithm, d.Hold = driver.SlidingLog, 0
+		d.Algorithm, d.Hold, d.ByCost = driver.SlidingLog, 0, false
 	case driver.Quota, driver.Pause:
 		d.Algorithm = driver.FixedWindow
 	}

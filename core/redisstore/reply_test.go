@@ -37,13 +37,16 @@ func FuzzReply(f *testing.F) {
 		}
 		rules = append(rules, rule)
 	}
+	byCost, err := driver.Definition{Name: "rule", Algorithm: driver.InFlight, Events: 90_000, Hold: time.Hour, ByCost: true}.Compile()
+	testkit.Must(f, err)
+	rules = append(rules, byCost)
 	integers := func(ns ...int64) (data []byte) {
 		for _, n := range ns {
 			data = binary.BigEndian.AppendUint64(data, uint64(n))
 		}
 		return data
 	}
-	for i, reading := range [][]int64{{5, 0}, {2, 10, 20, 0}, {5, 0}, {3, 100}, {10, 3, 60, 70, 0}, {7, 60, 70, 60, 1}, {7, 60, 86_400_000_000}, {60}} {
+	for i, reading := range [][]int64{{5, 0}, {2, 10, 20, 0}, {5, 0}, {3, 100}, {10, 3, 60, 70, 0}, {7, 60, 70, 60, 1}, {7, 60, 86_400_000_000}, {60}, {70_000, 60, 50, 2}} {
 		for op := range uint8(driver.Renew + 1) {
 			f.Add(uint8(i), op, uint8(0), integers(append([]int64{1_700_000_000_000_000, 0}, reading...)...))
 		}

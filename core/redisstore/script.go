@@ -36,13 +36,14 @@ type librarySet uint8
 // libraries are the names of the algorithms in Lua, as scripts get them in arguments. Library "x"
 // consists of x.lua and, for take, x_take.lua, and likewise for the other verbs.
 var libraries = [...]any{ // strings, boxed once
-	bucket:        "bucket",
-	fixedWindow:   "fixed_window",
-	slidingWindow: "sliding_window",
-	slidingLog:    "sliding_log",
-	inFlight:      "in_flight",
-	quota:         "quota",
-	pause:         "pause",
+	bucket:         "bucket",
+	fixedWindow:    "fixed_window",
+	slidingWindow:  "sliding_window",
+	slidingLog:     "sliding_log",
+	inFlight:       "in_flight",
+	inFlightByCost: "in_flight_by_cost",
+	quota:          "quota",
+	pause:          "pause",
 }
 
 // A library is an index into the array libraries.
@@ -56,6 +57,7 @@ const (
 	inFlight
 	quota
 	pause
+	inFlightByCost
 )
 
 // A scriptCache contains the scripts of a verb.
@@ -84,7 +86,9 @@ var constants = strings.NewReplacer(
 )
 
 // numbered reports whether the scripts for a verb and a set of libraries take places, whose number is an argument.
-func numbered(v verb, set librarySet) bool { return v == take && set&(1<<inFlight) != 0 }
+func numbered(v verb, set librarySet) bool {
+	return v == take && set&(1<<inFlight) != 0 || v != adjust && set&(1<<inFlightByCost) != 0
+}
 
 // newScript concatenates the clock, the table of the algorithms, the libraries, a decision, and the
 // loop over the decisions. It leaves out comments and empty lines.

@@ -19,11 +19,12 @@ import (
 func TestScript_Sources(t *testing.T) {
 	rdb := redistest.Shared(t).Client()
 	for verb, cache := range scripts {
-		for set := librarySet(1); int(set) < len(cache); set++ {
+		for i := 1; i < len(cache); i++ {
+			set := librarySet(i)
 			s := scriptFor(verb, set)
 			name := string(verb)
-			for i, library := range libraries {
-				if set&(1<<i) != 0 {
+			for j, library := range libraries {
+				if set&(1<<j) != 0 {
 					name += fmt.Sprint(".", library)
 				}
 			}

@@ -26,16 +26,23 @@ var driverOps = [...]driver.Op{
 
 func isBucketRule(r *oracle.Rule) bool   { return driverAlgorithms[r.Algorithm].IsBucket() }
 func isInFlightRule(r *oracle.Rule) bool { return driverAlgorithms[r.Algorithm] == driver.InFlight }
+func takesOnePlace(r *oracle.Rule) bool  { return isInFlightRule(r) && !r.ByCost }
 func isQuotaRule(r *oracle.Rule) bool    { return driverAlgorithms[r.Algorithm] == driver.Quota }
 func isPauseRule(r *oracle.Rule) bool    { return driverAlgorithms[r.Algorithm] == driver.Pause }
 
 // fromFirst is the name of the fixed window with FromFirst in testkit.Algorithms.
 const fromFirst = "fixed_window_from_first"
 
-// kindOf returns the algorithm of r, and whether its windows begin with the first event.
+// byCost is the name of the algorithm of an in-flight rule by cost.
+const byCost = "in_flight_by_cost"
+
+// kindOf returns the algorithm of r, and whether its windows begin with the first event, or its places are by cost.
 func kindOf(r *oracle.Rule) string {
-	if r.FromFirst {
+	switch {
+	case r.FromFirst:
 		return fromFirst
+	case r.ByCost:
+		return byCost
 	}
 	return r.Algorithm
 }
@@ -50,7 +57,8 @@ type catalog map[*oracle.Rule]*driver.Compiled
 func (c catalog) compile(r *oracle.Rule, plan string, soft, headroom float64) bool {
 	d := driver.Definition{
 		Name: r.Name, Plan: plan, Algorithm: driverAlgorithms[r.Algorithm], Events: int(r.Events), Per: time.Duration(r.Per) * time.Microsecond,
-		Burst: int(r.Burst), FromFirst: r.FromFirst, SubWindows: int(r.SubWindows), Soft: soft, Headroom: headroom, Shadow: r.Shadow,
+		Burst: int(r.Burst), FromFirst: r.FromFirst, ByCost: r.ByCost, SubWindows: int(r.SubWindows), Soft: soft, Headroom: headroom,
+		Shadow: r.Shadow,
 	}
 	switch {
 	case isInFlightRule(r):

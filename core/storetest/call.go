@@ -27,9 +27,9 @@ func (c *call) add(next oracle.Charge, receipt *driver.Receipt) {
 
 func (c call) asks() bool { return c.charges[0].Op <= oracle.Peek }
 
-// inFlight reports whether a charge of c is of an in-flight rule.
-func (c call) inFlight() bool {
-	return slices.ContainsFunc(c.charges, func(o oracle.Charge) bool { return isInFlightRule(o.Rule) })
+// takesOnePlace reports whether a charge of c is of an in-flight rule of which an event takes one place.
+func (c call) takesOnePlace() bool {
+	return slices.ContainsFunc(c.charges, func(o oracle.Charge) bool { return takesOnePlace(o.Rule) })
 }
 
 func (c call) String() string {

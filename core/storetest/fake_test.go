@@ -180,6 +180,8 @@ func TestFake_InvalidCharge(t *testing.T) {
 	rule, pause, take, adjust := testkit.Compiled(hour), testkit.Compiled(core.Pause("pause")), (*storetest.Fake).Take, (*storetest.Fake).Adjust
 	inFlight, err := driver.Definition{Name: "jobs", Algorithm: driver.InFlight, Events: 2, Hold: time.Minute}.Compile()
 	testkit.Must(t, err)
+	byCost, err := driver.Definition{Name: "tokens", Algorithm: driver.InFlight, Events: 20, Hold: time.Minute, ByCost: true}.Compile()
+	testkit.Must(t, err)
 	for name, c := range map[string]struct {
 		call    func(*storetest.Fake, context.Context, []driver.Charge) error
 		charges []driver.Charge
@@ -194,6 +196,11 @@ func TestFake_InvalidCharge(t *testing.T) {
 		"renew of a bucket": {adjust, []driver.Charge{{Key: "k", Rule: rule, Cost: 1, Op: driver.Renew}}},
 		"debit of a place":  {adjust, []driver.Charge{{Key: "k", Rule: inFlight, Cost: 1, Op: driver.Debit}}},
 		"credit of a place": {adjust, []driver.Charge{{Key: "k", Rule: inFlight, Cost: 1, Op: driver.Credit}}},
+		"debit by cost":     {adjust, []driver.Charge{{Key: "k", Rule: byCost, Cost: 1, Op: driver.Debit}}},
+		"credit by cost":    {adjust, []driver.Charge{{Key: "k", Rule: byCost, Cost: 2, Op: driver.Credit}}},
+		"by cost of zero":   {take, []driver.Charge{{Key: "k", Rule: byCost}}},
+		"at most beside":    {take, []driver.Charge{{Key: "k", Rule: byCost, Cost: 3, AtMost: true}, {Key: "k", Rule: inFlight, Cost: 3, AtMost: true}}},
+		"undo of two":       {adjust, []driver.Charge{{Key: "k", Rule: inFlight, Cost: 2, Op: driver.Undo}}},
 		"two places":        {take, []driver.Charge{{Key: "k", Rule: inFlight, Cost: 2}}},
 		"places at most":    {take, []driver.Charge{{Key: "k", Rule: inFlight, Cost: 1, AtMost: true}}},
 		"negative delay":    {take, []driver.Charge{{Key: "k", Rule: rule, Cost: 1, MaxDelay: -1}}},
@@ -204,6 +211,35 @@ func TestFake_InvalidCharge(t *testing.T) {
 	} {
 		if err := c.call(new(storetest.Fake), t.Context(), c.charges); !errors.Is(err, driver.ErrInvalidCharge) {
 			t.Errorf("%s: got %v, want %v", name, err, driver.ErrInvalidCharge)
+		}
+	}
+}
+
+// A charge of an in-flight rule by cost may have any cost, and AtMost.
+func TestFake_ByCost(t *testing.T) {
+	rule, err := driver.Definition{Name: "tokens", Algorithm: driver.InFlight, Events: 20, Hold: time.Minute, ByCost: true}.Compile()
+	testkit.Must(t, err)
+	var f storetest.Fake
+	var last driver.Receipt
+	for i, c := range []struct {
+		driver.Charge
+		cost, left int
+	}{
+		{driver.Charge{Cost: 12}, 12, 8},
+		{driver.Charge{Cost: 9, AtMost: true}, 8, 0},
+		{driver.Charge{Cost: 9, Op: driver.Renew}, 9, 0},
+		{driver.Charge{Cost: 1, Op: driver.Undo}, 1, 8},
+		{driver.Charge{Cost: 8, Op: driver.Peek}, 8, 8},
+		{driver.Charge{Cost: 2, Op: driver.Reset}, 2, 20},
+	} {
+		if c.Key, c.Rule = "k", rule; c.Op >= driver.Undo {
+			c.Receipt = last
+		}
+		charges := []driver.Charge{c.Charge}
+		testkit.Must(t, storetest.Do(t.Context(), &f, charges))
+		last = charges[0].Receipt
+		if v := charges[0].Verdict; !v.Allowed || charges[0].Cost != c.cost || v.Remaining != c.left {
+			t.Errorf("call %d: got the cost %d and %+v, want %d and Remaining %d", i, charges[0].Cost, v, c.cost, c.left)
 		}
 	}
 }

@@ -59,6 +59,9 @@ func (h *limiterHistory) decide(reserve reserveFunc, asks ...modelAsk) {
 	}
 	if h.compareCost(r, want); asks[0].atMost && want.allowed && want.cost() < most {
 		h.occurred["at most"]++
+		if slices.ContainsFunc(want.rules, func(r limited) bool { return r.places.byCost && r.counts() }) {
+			h.occurred["at most by cost"]++
+		}
 	}
 	if len(h.held) > 8 {
 		h.release(h.held[0])

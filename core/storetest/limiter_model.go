@@ -121,9 +121,10 @@ func newModelDecision(reserved bool, asks ...modelAsk) (d *modelDecision, blocke
 				continue
 			}
 			cost := int64(a.cost)
-			if r.isInFlight() {
-				cost, d.invalid = 1, d.invalid || !a.peek && (!reserved || a.atMost)
+			if r.takesOne() {
+				cost, d.invalid = 1, d.invalid || !a.peek && a.atMost
 			}
+			d.invalid = d.invalid || r.isInFlight() && !a.peek && !reserved
 			c := d.charge(a.key, r)
 			if c == nil {
 				d.charges = append(d.charges, modelCharge{Charge: r.charge(a.key, oracle.Peek), rule: r})
@@ -133,7 +134,7 @@ func newModelDecision(reserved bool, asks ...modelAsk) (d *modelDecision, blocke
 			switch {
 			case !a.peek && c.Op == oracle.Peek:
 				c.Op, c.Cost = oracle.Spend, cost
-			case !a.peek && !r.isInFlight():
+			case !a.peek && !r.takesOne():
 				c.Cost += cost
 			case c.Op == oracle.Peek:
 				c.Cost = max(c.Cost, cost)
@@ -192,7 +193,7 @@ func decide(o *oracle.Oracle, now int64, reserved bool, asks ...modelAsk) *model
 			d.periods[i] = time.Duration(v.Period) * time.Second
 			s.Allowed, s.Soft, s.Remaining = v.Allowed, v.Soft, v.Remaining
 			s.RetryAfter, s.ResetAfter, s.Window, s.Delay = v.RetryAfter, v.ResetAfter, v.Window, v.Delay
-			s.Estimate = r.isInFlight() && !v.Allowed
+			s.Estimate = r.isInFlight() && !v.Allowed && v.RetryAfter != core.Never
 		}
 		d.allowed = d.allowed && (r.shadow || s.Allowed && !s.Unknown)
 	}

@@ -16,6 +16,7 @@ func isInFlight(algorithm int) bool { return modelAlgorithms[algorithm].Name == 
 // modelPlaces models the options of a core.InFlight. It is zero for other rules.
 type modelPlaces struct {
 	hold    time.Duration
+	byCost  bool
 	lasting bool     // the Store is local
 	upTo    float64  // the factor of Elastic, or zero
 	spare   *float64 // the signal of Elastic: 0 or 1, which needs no hysteresis
@@ -26,7 +27,7 @@ type modelPlaces struct {
 // they lapse by its own clock, which the history moves.
 func (h *limiterHistory) places() modelPlaces {
 	return modelPlaces{
-		hold: draw(h, 10*time.Minute, 15*time.Minute), lasting: driver.Describe(h.Store).Local, upTo: draw(h, 0, 0, 0.3, 0.5), spare: &h.spare,
+		hold: draw(h, 10*time.Minute, 15*time.Minute), byCost: h.one(2), lasting: driver.Describe(h.Store).Local, upTo: draw(h, 0, 0, 0.3, 0.5), spare: &h.spare,
 	}
 }
 
@@ -35,6 +36,9 @@ func (p modelPlaces) modify(r core.Rule) core.Rule {
 	if p.hold > 0 {
 		r = r.Hold(p.hold).MaxHold(time.Hour)
 	}
+	if p.byCost {
+		r = r.ByCost()
+	}
 	if p.upTo > 0 {
 		r = r.Elastic(func() float64 { return *p.spare }, p.upTo)
 	}
@@ -42,6 +46,9 @@ func (p modelPlaces) modify(r core.Rule) core.Rule {
 }
 
 func (r *limited) isInFlight() bool { return isInFlight(r.algorithm) }
+
+// takesOne reports whether an event takes one place of r, whatever it costs.
+func (r *limited) takesOne() bool { return r.isInFlight() && !r.places.byCost }
 
 // inForce returns the limit of r, which an elastic rule may have lowered.
 func (r *limited) inForce() core.Limit {
@@ -53,18 +60,22 @@ func (r *limited) inForce() core.Limit {
 	return l
 }
 
-// acquire compares a call of Acquire with the model if the event is admitted at once.
+// acquire compares a call of Acquire or AcquireN with the model if the event is admitted at once.
 func (h *limiterHistory) acquire() {
 	h.Helper()
-	a := modelAsk{view: h.view(), key: h.key(), cost: 1, peek: true}
+	a := modelAsk{view: h.view(), key: h.key(), cost: draw(h, 1, h.cost()), peek: true}
 	d := decide(&h.oracle, h.now(), true, a)
 	if _, delay := d.wait(); !d.allowed || delay > 0 {
 		return
 	}
 	h.occurred["acquired"]++
 	a.peek = false
+	n := a.cost
 	h.decide(func(ctx context.Context, asks ...core.Ask) (*core.Reservation, error) {
-		return asks[0].Limiter.Acquire(ctx, asks[0].Key)
+		if n == 1 {
+			return asks[0].Limiter.Acquire(ctx, asks[0].Key)
+		}
+		return asks[0].Limiter.AcquireN(ctx, asks[0].Key, n)
 	}, a)
 }
 
@@ -119,6 +130,9 @@ func (h *limiterHistory) free(d *modelDecision, ended string) {
 		undo := c.parts[0]
 		undo.Op, c.parts = oracle.Undo, nil
 		h.oracle.Adjust(h.now(), []oracle.Charge{undo})
+		if c.Rule.ByCost && c.Cost > 1 {
+			h.occurred["ended by cost"]++
+		}
 		if h.occurred[ended]++; h.now() >= undo.Receipt.At+c.Rule.Per && !c.Rule.Lasting {
 			h.occurred["lapsed"]++
 		}

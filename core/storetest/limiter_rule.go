@@ -126,7 +126,7 @@ func (r *limited) oracle() *oracle.Rule {
 	name, fromFirst := strings.CutSuffix(modelAlgorithms[r.algorithm].Name, "_from_first")
 	o := &oracle.Rule{
 		Name: name + " " + r.name, Algorithm: name, Events: int64(l.Events), Per: (l.Per + r.places.hold).Microseconds(),
-		Extra: percent(int64(l.Burst), r.soft), FromFirst: fromFirst, SubWindows: int64(r.subWindows), Shadow: r.shadow, Lasting: r.places.lasting,
+		Extra: percent(int64(l.Burst), r.soft), FromFirst: fromFirst, ByCost: r.places.byCost, SubWindows: int64(r.subWindows), Shadow: r.shadow, Lasting: r.places.lasting,
 	}
 	if r.headroom > 0 {
 		o.Most = max(1, percent(int64(l.Burst), 100-r.headroom))
@@ -196,7 +196,7 @@ func (h *limiterHistory) limit(algorithm int, like map[string]core.Limit) (l cor
 	case "quota":
 		l = core.Limit{Events: l.Events, Calendar: draw(h, core.Day, core.Week)}
 	case "in_flight":
-		l = core.Limit{Events: draw(h, 1, 2, 3, 5)}
+		l = core.Limit{Events: draw(h, 1, 2, 3, 5, 15)}
 	}
 	if old := like[draw(h, append(planNames, "")...)]; old.Events > 0 && !h.one(3) {
 		times := draw(h, 1, 2, 3, 7)
@@ -226,7 +226,9 @@ func (h *limiterHistory) rule(name string, like *modelRule) *modelRule {
 	if like != nil && !h.one(6) {
 		*r, limits = *like, like.limits
 	} else {
-		r.algorithm = h.rng.IntN(pauseAlgorithm)
+		if r.algorithm = h.rng.IntN(pauseAlgorithm); h.one(5) {
+			r.algorithm = slices.IndexFunc(modelAlgorithms, func(a algorithm) bool { return a.Name == "in_flight" })
+		}
 		switch modelAlgorithms[r.algorithm].Name {
 		case "sliding_window":
 			r.subWindows = draw(h, 1, 3, 10, 60)

@@ -210,7 +210,7 @@ func onlyResetEndsPause(s *subject) {
 func pausesTogether(s *subject, a algorithm) {
 	for _, key := range []string{"k", "other"} {
 		p, place := s.pause("pause of "+a.Name+key), s.places("place of "+a.Name+key, 2)
-		rate := places{s, testkit.Compiled(a.Rule(a.Name+key, core.PerHour(3))), key}
+		rate := places{s, testkit.Compiled(a.Rule(a.Name+key, core.PerHour(3))), key, 1}
 		take := func(order ...int) bool {
 			all := []driver.Charge{p.charge(driver.Spend, 1), rate.charge(driver.Spend, driver.Receipt{}), place.charge(driver.Spend, driver.Receipt{})}
 			charges, admitted := make([]driver.Charge, 0, len(all)), true

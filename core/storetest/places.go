@@ -17,13 +17,14 @@ type places struct {
 	*subject
 	rule *driver.Compiled
 	key  string
+	cost int // of charges
 }
 
 const hold = 30 * time.Second
 
 // places returns the key "k" of a rule of n events at the same time.
 func (s *subject) places(name string, n int) places {
-	return places{s, s.compile(driver.Definition{Name: name, Algorithm: driver.InFlight, Events: n, Hold: hold}), "k"}
+	return places{s, s.compile(driver.Definition{Name: name, Algorithm: driver.InFlight, Events: n, Hold: hold}), "k", 1}
 }
 
 func (s *subject) compile(d driver.Definition) *driver.Compiled {
@@ -53,7 +54,7 @@ func (p places) call(charges ...driver.Charge) []driver.Charge {
 }
 
 func (p places) charge(op driver.Op, m driver.Receipt) driver.Charge {
-	return driver.Charge{Key: p.key, Rule: p.rule, Op: op, Cost: 1, Receipt: m}
+	return driver.Charge{Key: p.key, Rule: p.rule, Op: op, Cost: p.cost, Receipt: m}
 }
 
 func (p places) do(op driver.Op, m driver.Receipt) driver.Verdict {
@@ -74,13 +75,23 @@ func (p places) take(left int) driver.Receipt {
 	return c.Receipt
 }
 
-// deny fails unless a Spend and a Peek are denied and can be repeated after retry.
+// deny fails unless a Spend and a Peek are denied and can be repeated after retry, and no place is left.
 func (p places) deny(retry time.Duration) {
 	p.Helper()
+	p.denyWith(0, retry)
+}
+
+// denyWith is deny while left places are free.
+func (p places) denyWith(left int, retry time.Duration) {
+	p.Helper()
+	window := retry
+	if retry == driver.Never {
+		window = 0
+	}
 	for _, op := range []driver.Op{driver.Spend, driver.Peek} {
 		c := p.call(p.charge(op, driver.Receipt{}))[0]
-		if v := c.Verdict; v.Allowed || v.Remaining != 0 || v.RetryAfter != retry || v.Window != retry || c.Receipt != (driver.Receipt{}) {
-			p.fail("op %d: got %+v with the Receipt %+v, want a denial with RetryAfter and Window %v", op, v, c.Receipt, retry)
+		if v := c.Verdict; v.Allowed || v.Remaining != left || v.RetryAfter != retry || v.Window != window || c.Receipt != (driver.Receipt{}) {
+			p.fail("op %d: got %+v with the Receipt %+v, want a denial with RetryAfter %v and %d places left", op, v, c.Receipt, retry, left)
 		}
 	}
 }
@@ -189,7 +200,7 @@ func freedPlaces(s *subject) {
 	}
 	s.Advance(time.Second) // in the same microsecond, a place may get the number of one that was freed
 	third := p.take(1)
-	other := places{s, p.rule, "other"}
+	other := places{s, p.rule, "other", 1}
 	wide := s.places("wide", 3)
 	for _, m := range []driver.Receipt{first, {}, {At: second.At + 1_000_000}, {At: -second.At}} {
 		p.free(m, 1)
@@ -215,7 +226,7 @@ func freedPlaces(s *subject) {
 
 // placesTogether decides about places together with a rule of another algorithm.
 func placesTogether(s *subject, a algorithm) {
-	p, other := s.places(a.Name, 2), places{s, testkit.Compiled(a.Rule("other "+a.Name, core.PerHour(3))), "o"}
+	p, other := s.places(a.Name, 2), places{s, testkit.Compiled(a.Rule("other "+a.Name, core.PerHour(3))), "o", 1}
 	shadow := s.places("shadow "+a.Name, 1).of(func(d *driver.Definition) { d.Shadow = true })
 	for i, want := range []bool{true, true, false, false} {
 		charges := []driver.Charge{p.charge(driver.Spend, driver.Receipt{}), other.charge(driver.Spend, driver.Receipt{}), shadow.charge(driver.Spend, driver.Receipt{})}
@@ -248,7 +259,7 @@ func placesTogether(s *subject, a algorithm) {
 func changedPlaces(s *subject) {
 	large := s.places("n", 5)
 	small := large.of(func(d *driver.Definition) { d.Events = 2 })
-	part := places{s, large.rule.Divide(2), "k"}
+	part := places{s, large.rule.Divide(2), "k", 1}
 	var taken []driver.Receipt
 	for i := range 4 {
 		taken = append(taken, large.take(4-i))

@@ -104,7 +104,7 @@ func (w *walk) next() call {
 	for range 1 + w.rng.IntN(4)*w.rng.IntN(2) {
 		next.add(draw())
 	}
-	if next.asks() && !next.inFlight() && w.one(6) {
+	if next.asks() && !next.takesOnePlace() && w.one(6) {
 		next = next.atMost()
 	}
 	for i := range next.charges {
@@ -218,7 +218,7 @@ func (w *walk) spend() oracle.Charge {
 	switch {
 	case isPauseRule(r):
 		c.Cost = most(w.cost(oracle.MaxCount)) // any cost fits
-	case !isInFlightRule(r):
+	case !takesOnePlace(r):
 		c.Cost = most(w.cost(r.Capacity()))
 	}
 	return c
@@ -313,7 +313,7 @@ func (w *walk) undo() (oracle.Charge, *driver.Receipt) {
 	}
 	m.Age = pick(w, 0, w.real-h.at, w.real-h.at, (w.real-h.at)/2)
 	own.Age, c.Receipt = m.Age, &m
-	if w.now-m.At < m.Age {
+	if w.now-m.At < m.Age && !c.Rule.ByCost {
 		w.occurred["undo after a step back"]++
 	}
 	if isInFlightRule(c.Rule) {
@@ -399,8 +399,14 @@ func (w *walk) remember(c *oracle.Charge, own *driver.Receipt, together bool) {
 		"debt":                               c.Op == oracle.Debit && v.Remaining == 0,
 		"saturated":                          c.Op == oracle.Debit && c.Cost >= most(oracle.MaxCount),
 		"renew":                              c.Op == oracle.Renew && v.Found,
+		"weight renewed":                     c.Op == oracle.Renew && v.Found && c.Rule.ByCost && c.Cost > 1,
+		"weight":                             c.Op == oracle.Spend && v.Allowed && c.Rule.ByCost && c.Cost > 1,
+		"weight denied":                      asks && c.Rule.ByCost && c.Cost > 1 && v.RetryAfter > 0 && v.RetryAfter != oracle.Never,
+		"weight that never fits":             asks && c.Rule.ByCost && v.RetryAfter == oracle.Never,
+		"smaller weight fits":                asks && c.Rule.ByCost && !v.Allowed && v.Remaining > 0,
+		"at most: " + kindOf(c.Rule):         c.AtMost && v.Allowed && c.Cost > 1,
 		"renew of nothing":                   c.Op == oracle.Renew && !v.Found,
-		"same time":                          c.Op == oracle.Spend && c.Receipt != nil && c.Receipt.At > w.now,
+		"same time":                          c.Op == oracle.Spend && c.Receipt != nil && c.Receipt.At > w.now && !c.Rule.ByCost,
 		"reset of something":                 c.Op == oracle.Reset && v.Found,
 		"reset of nothing":                   c.Op == oracle.Reset && !v.Found,
 		"headroom: " + kindOf(c.Rule):        c.Rule.Most > 0 && asks && v.Allowed,

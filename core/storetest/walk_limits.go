@@ -27,6 +27,7 @@ func (w *walk) limits(name string) (all []*oracle.Rule) {
 	switch {
 	case inFlight:
 		first.Algorithm, first.Per = driver.InFlight.String(), pick[int64](w, 1_000_000, 1_000_001, 30_000_000, 3_600_000_000, 86_400_000_000)
+		first.ByCost = w.one(2)
 	case isQuotaRule(&first):
 		w.setUnit(&first)
 	}
@@ -34,7 +35,9 @@ func (w *walk) limits(name string) (all []*oracle.Rule) {
 		r := first
 		switch {
 		case inFlight:
-			r.Events = pick[int64](w, 1, 2, 3, 5, 10, 1000)
+			if r.Events = pick[int64](w, 1, 2, 3, 5, 10, 1000); first.ByCost {
+				r.Events = pick[int64](w, 1, 3, 10, 40, 1000, 90_000, 1_000_000)
+			}
 			r.Per = min(r.Per*pick[int64](w, 1, 1, 2), 86_400_000_000)
 		case isQuotaRule(&first):
 			if r.Events = most(pick[int64](w, 1, 2, 5, 10, 100, 1_000_003, oracle.MaxCount-1)); w.one(4) {

@@ -18,21 +18,29 @@ type catalog struct {
 
 func newCatalog() *catalog { return &catalog{rules: map[string][]*driver.Compiled{}} }
 
-// libraries has the names of algorithms in Lua.
+// libraries has the names of algorithms in Lua, except for those of libraryOf.
 var libraries = map[driver.Algorithm]string{
 	driver.TokenBucket: "bucket", driver.LeakyBucket: "bucket", driver.FixedWindow: "fixed_window", driver.SlidingWindow: "sliding_window",
 	driver.SlidingLog: "sliding_log", driver.InFlight: "in_flight", driver.Quota: "quota",
 	driver.Pause: "pause",
 }
 
+// libraryOf returns the name of the algorithm of r in Lua.
+func libraryOf(r *driver.Compiled) string {
+	switch {
+	case r.FromFirst:
+		return "quota"
+	case r.ByCost:
+		return "in_flight_by_cost"
+	}
+	return libraries[r.Algorithm]
+}
+
 // add adds a rule, unless one with the same numbers is there.
 func (c *catalog) add(r *driver.Compiled) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	name := libraries[r.Algorithm] + " " + r.StateName
-	if r.FromFirst {
-		name = "quota " + r.StateName
-	}
+	name := libraryOf(r) + " " + r.StateName
 	for _, old := range c.rules[name] {
 		if old.Constants == r.Constants && old.Shadow == r.Shadow || r.Algorithm == driver.Quota && old.Constants.Capacity == r.Constants.Capacity && old.Shadow == r.Shadow {
 			return
@@ -87,6 +95,9 @@ func costOf(r *driver.Compiled, n []int64) (int64, bool) {
 	case driver.Pause: // all have equal constants, and the argument is the length that a debit sets
 		return 1, true
 	case driver.InFlight:
+		if r.ByCost {
+			return n[0], n[1] == k.Capacity && n[2] == k.Period
+		}
 		return 1, n[0] == k.Capacity && n[1] == k.Period
 	default:
 		return n[0], n[1] == k.Capacity

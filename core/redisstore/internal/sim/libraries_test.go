@@ -8,12 +8,19 @@ import (
 
 // TestLibraries names the tables of the server without an entry for an algorithm.
 func TestLibraries(t *testing.T) {
+	var all []string
 	for a := driver.TokenBucket; a.String() != "none"; a++ {
-		library := libraries[a]
-		if library == "" {
+		if all = append(all, libraries[a]); libraries[a] == "" {
 			t.Errorf("libraries in catalog_test.go has no %v", a)
-			continue
 		}
+	}
+	for _, d := range []driver.Definition{{Algorithm: driver.FixedWindow, FromFirst: true}, {Algorithm: driver.InFlight, ByCost: true}} {
+		library := libraryOf(&driver.Compiled{Definition: d})
+		if all = append(all, library); library == "" || library == libraries[d.Algorithm] {
+			t.Errorf("libraryOf in catalog_test.go returns %q for %+v", library, d)
+		}
+	}
+	for _, library := range all {
 		if sizes[library] == 0 {
 			t.Errorf("sizes in scripts_test.go has no %s", library)
 		}

@@ -38,7 +38,7 @@ func hashOfScript(script string) (sha string, v verb) {
 		if contains(script, sources()[candidate]) {
 			v = candidate
 			known.Store(sha, v)
-			if strings.Contains(script, "ARGV[2] + 0") {
+			if candidate != adjust && strings.Contains(script, "ARGV[2] + ") {
 				numbered.Store(sha, true)
 			}
 		}
@@ -119,7 +119,7 @@ func (s *server) run(v verb, places bool, keys, argv []string) (reply []any, err
 			case take:
 				reply = s.take(reply, decoded, now, number)
 			case atMost:
-				reply = s.takeAtMost(reply, decoded, now)
+				reply = s.takeAtMost(reply, decoded, now, number)
 			case adjust:
 				reply = s.adjust(reply, decoded, now)
 			}
@@ -135,7 +135,7 @@ var ops = map[string]driver.Op{
 }
 
 // sizes has the numbers of arguments of the libraries; a bucket may have more.
-var sizes = map[string]int{"bucket": 4, "fixed_window": 3, "sliding_window": 4, "sliding_log": 4, "in_flight": 2, "quota": 6, "pause": 1}
+var sizes = map[string]int{"bucket": 4, "fixed_window": 3, "sliding_window": 4, "sliding_log": 4, "in_flight": 2, "in_flight_by_cost": 3, "quota": 6, "pause": 1}
 
 // decode reads the charges of a decision from its arguments.
 func (s *server) decode(v verb, keys, args []string) (charges []*charge, err error) {
@@ -182,7 +182,7 @@ func (s *server) decode(v verb, keys, args []string) (charges []*charge, err err
 		}
 		rest = rest[size:]
 		if c.Op == driver.Undo || c.Op == driver.Renew {
-			if c.Receipt.At = integer(rest[0]); library == "in_flight" {
+			if c.Receipt.At = integer(rest[0]); strings.HasPrefix(library, "in_flight") {
 				c.number = c.Receipt.At
 				c.Receipt.At = s.w.placeOf(key, c.number)
 				rest = rest[1:]
@@ -200,7 +200,8 @@ func (s *server) decode(v verb, keys, args []string) (charges []*charge, err err
 // probes has the readings of unused keys.
 var probes = map[string][]any{
 	"bucket": {int64(0)}, "fixed_window": {int64(0), int64(1)}, "sliding_window": {int64(0), int64(0), int64(0), int64(0), int64(0)},
-	"sliding_log": {int64(0), int64(0), int64(0), int64(0)}, "in_flight": {int64(0), int64(0), int64(0), int64(0)}, "quota": {int64(0), int64(1), int64(1)},
+	"sliding_log": {int64(0), int64(0), int64(0), int64(0)}, "in_flight": {int64(0), int64(0), int64(0), int64(0)},
+	"in_flight_by_cost": {int64(0), int64(0), int64(0), int64(0)}, "quota": {int64(0), int64(1), int64(1)},
 	"pause": {int64(0)},
 }
 
@@ -248,14 +249,24 @@ func (s *server) take(reply []any, charges []*charge, now, number int64) []any {
 		}
 		reply = c.report(reply, &readings[i], admitted && c.Op == driver.Spend && c.Fits(&readings[i]))
 		s.commit(c, &readings[i], now, admitted)
-		if c.Op == driver.Spend && c.Rule.Algorithm == driver.InFlight && c.Receipt.At != 0 {
-			s.w.takes(c.key, c.Receipt.At, number)
-		}
+		s.chosen(c, number)
 	}
 	if !admitted {
 		reply[first] = -1 - reply[first].(int64)
 	}
 	return reply
+}
+
+// chosen notes that the client has chosen number for the places that c has taken. If they are by cost, its lowest bits
+// are the cost.
+func (s *server) chosen(c *charge, number int64) {
+	if c.Op != driver.Spend || c.Rule.Algorithm != driver.InFlight || c.Receipt.At == 0 {
+		return
+	}
+	if c.Rule.ByCost {
+		number = number<<20 | int64(c.Cost)
+	}
+	s.w.takes(c.key, c.Receipt.At, number)
 }
 
 func (s *server) commit(c *charge, r *driver.Reading, now int64, admitted bool) {
@@ -271,8 +282,8 @@ func (s *server) commit(c *charge, r *driver.Reading, now int64, admitted bool) 
 	}
 }
 
-// takeAtMost decides as at_most.lua does.
-func (s *server) takeAtMost(reply []any, charges []*charge, now int64) []any {
+// takeAtMost decides as at_most.lua does. number is that of the places that it takes.
+func (s *server) takeAtMost(reply []any, charges []*charge, now, number int64) []any {
 	all, readings := make([]driver.Charge, len(charges)), make([]driver.Reading, len(charges))
 	for i, c := range charges {
 		one := *c
@@ -301,6 +312,7 @@ func (s *server) takeAtMost(reply []any, charges []*charge, now int64) []any {
 		reply = c.report(reply, &r, admitted)
 		full := c.Read(c.state, now)
 		s.commit(c, &full, now, admitted)
+		s.chosen(c, number)
 	}
 	if !admitted {
 		reply[first] = -1 - reply[first].(int64)
@@ -374,6 +386,8 @@ func (c *charge) report(reply []any, r *driver.Reading, done bool) []any {
 		phase := int64(0)
 		if done && c.Op != driver.Spend {
 			phase = 1
+		} else if c.Rule.ByCost && r.Left == 1 {
+			phase = 2
 		}
 		reply = append(reply, r.Count, r.Last, r.Retry, phase)
 	case driver.Quota:

@@ -1,9 +1,12 @@
 package oracle
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // inFlight models a limit on events at the same time as the set of the places that are taken. A place
-// has the number that its receipt contains, and the time at which it was taken or last renewed. It
+// has the number that its receipt contains, the time at which it was taken or last renewed, and a weight. It
 // lapses Per microseconds after that time.
 //
 // RULE: the store chooses the number of a place, which is that of no other place that is taken. Here it is the time
@@ -18,6 +21,13 @@ import "slices"
 // RULE: a place of a Lasting rule counts as one that is renewed all the time.
 //
 // RULE: when the limit changes, places stay, even if more places are taken than the limit has.
+//
+// RULE: under a rule with ByCost, an event takes as many places as its cost, and has one number for all of them. They
+// are freed and renewed, and lapse, together: an undo frees them whatever its cost is. A later change of the cost of
+// the event does not change them.
+//
+// RULE: a key has at most maxEvents events by cost, so that its state has a bound. With so many events it has no place
+// left, and the next one is admitted when one of them has ended and there are enough places.
 type inFlight struct {
 	rule   *Rule
 	now    int64
@@ -25,7 +35,10 @@ type inFlight struct {
 	future bool
 }
 
-type place struct{ number, renewed int64 }
+type place struct{ number, renewed, weight int64 }
+
+// maxEvents is the largest number of events of a key by cost.
+const maxEvents = 1000
 
 func (f inFlight) at(r *Rule, now int64) state {
 	read := inFlight{rule: r, now: now}
@@ -49,23 +62,45 @@ func (f inFlight) lapse(n int64) int64 {
 	case f.rule.Lasting:
 		return f.rule.Per
 	}
-	var renewed []int64
-	for _, p := range f.places {
-		renewed = append(renewed, p.renewed)
+	order := slices.SortedFunc(slices.Values(f.places), func(p, q place) int { return cmp.Compare(p.renewed, q.renewed) })
+	i := 0
+	for n -= order[0].weight; n > 0; n -= order[i].weight {
+		i++
 	}
-	slices.Sort(renewed)
-	return renewed[n-1] + f.rule.Per - f.now
+	return order[i].renewed + f.rule.Per - f.now
 }
 
-func (f inFlight) taken() int64            { return int64(len(f.places)) }
+func (f inFlight) taken() (n int64) {
+	for _, p := range f.places {
+		n += p.weight
+	}
+	return n
+}
+
+func (f inFlight) left() int64 {
+	if left := f.rule.Capacity() - f.taken(); !f.full() {
+		return left
+	} else {
+		return min(left, 0)
+	}
+}
+
+// full reports whether there are so many events that there is no place left.
+func (f inFlight) full() bool { return f.rule.ByCost && len(f.places) == maxEvents }
+
 func (f inFlight) ahead() bool             { return f.future }
-func (f inFlight) left() int64             { return f.rule.Capacity() - f.taken() }
 func (f inFlight) reset() int64            { return f.lapse(f.taken()) }
 func (f inFlight) window() int64           { return 0 }
 func (f inFlight) delay() int64            { return 0 }
 func (f inFlight) fits(cost, _ int64) bool { return cost <= f.left() }
 
-func (f inFlight) retry(cost, _ int64) int64 { return f.lapse(cost - f.left()) }
+func (f inFlight) retry(cost, _ int64) int64 {
+	excess := f.taken() + cost - f.rule.Capacity()
+	if f.full() {
+		excess = max(excess, 1)
+	}
+	return f.lapse(excess)
+}
 
 func (f inFlight) receipt() Receipt {
 	number := f.now
@@ -92,12 +127,17 @@ func (o *Oracle) Number(c *Charge, number int64) (ok bool) {
 	return true
 }
 
-func (f inFlight) spend(int64) state { return f.with(place{f.receipt().At, f.now}) }
+func (f inFlight) spend(cost int64) state {
+	if !f.rule.ByCost {
+		cost = 1
+	}
+	return f.with(place{f.receipt().At, f.now, cost})
+}
 
 func (f inFlight) debit(int64) (state, bool)  { panic("oracle: a Debit of places") }
 func (f inFlight) credit(int64) (state, bool) { panic("oracle: a Credit of places") }
 
-// undo frees the place of m.
+// undo frees the places of m.
 func (f inFlight) undo(_ int64, m Receipt) (state, bool) {
 	f.places = slices.DeleteFunc(slices.Clone(f.places), func(p place) bool { return p.number == m.At })
 	f.future = false
@@ -105,12 +145,13 @@ func (f inFlight) undo(_ int64, m Receipt) (state, bool) {
 }
 
 // renew renews the place of m, and reports whether it was taken.
-func (f inFlight) renew(m Receipt) (s state, found bool) {
+func (f inFlight) renew(m Receipt) (_ state, found bool) {
 	freed, _ := f.undo(1, m)
-	if s := freed.(inFlight); s.taken() < f.taken() {
-		return s.with(place{m.At, f.now}), true
+	s := freed.(inFlight)
+	if weight := f.taken() - s.taken(); weight > 0 {
+		return s.with(place{m.At, f.now, weight}), true
 	}
-	return freed, false
+	return s, false
 }
 
 func (f inFlight) with(p place) state {

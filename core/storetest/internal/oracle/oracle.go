@@ -53,6 +53,7 @@ type Rule struct {
 	Burst       int64  // the burst of a bucket; 0 means Events
 	Extra       int64  // the number of events that a soft limit admits beyond the limit
 	FromFirst   bool   // the windows of a fixed window begin with the first event of a key
+	ByCost      bool   // in flight: an event takes as many places as its cost
 	SubWindows  int64  // the number of sub-windows; only for a sliding window
 	Shadow      bool   // the rule is charged if the cost fits, but denies nothing
 	Lasting     bool   // in flight: no place lapses, because their holders would renew them
@@ -104,6 +105,8 @@ func (r *Rule) Length() string {
 		return r.Unit
 	case r.FromFirst:
 		return fmt.Sprint(r.Per, " from first")
+	case r.ByCost:
+		return fmt.Sprint(r.Per, " by cost")
 	case r.Algorithm == "pause":
 		return ""
 	}

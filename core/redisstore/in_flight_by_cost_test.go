@@ -1,0 +1,504 @@
+package redisstore_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/core/storetest"
+)
+
+// byCost returns a rule of n places by cost, with extra percent of them.
+func byCost(t testing.TB, name string, n int, hold time.Duration, soft float64) *driver.Compiled {
+	t.Helper()
+	d := driver.Definition{Name: name, Algorithm: driver.InFlight, Events: n, Hold: hold, Soft: soft, ByCost: true}
+	rule, err := d.Compile()
+	testkit.Must(t, err)
+	return rule
+}
+
+// costs returns f with charges of a cost.
+func (f *flight) costs(cost int) *flight {
+	other := *f
+	other.cost = cost
+	return &other
+}
+
+// checkTotal checks the state that lua/in_flight_by_cost.lua describes, and returns its events and the sum of
+// their costs.
+func (f *flight) checkTotal() (events, sum int) {
+	f.t.Helper()
+	places := f.places()
+	total, ok := places["total"]
+	delete(places, "total")
+	for number := range places {
+		n, err := strconv.ParseInt(number, 10, 64)
+		testkit.Must(f.t, err)
+		if n <= 0 || n > 1<<53-1 {
+			f.t.Fatalf("the number %d is not exact in Lua", n)
+		}
+		sum += int(n % (1 << 20))
+	}
+	if ok != (len(places) > 0) || -int(total) != sum {
+		f.t.Fatalf("the total is %v, want %d of %d events", -total, sum, len(places))
+	}
+	return len(places), sum
+}
+
+// Random histories by cost have the verdicts, receipts and costs of package driver, with few events and with many,
+// under two limits and two kinds of AtMost, while the clock stands still, advances and steps back. The total of a
+// state is always the sum of its costs.
+func TestInFlight_ByCost_random(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	rdb.AddHook(argumentChecker{})
+	const fills = 1100 // places of a rule of which only events of cost 1 fill a key, more than there can be events
+	for _, c := range []struct {
+		places, cost, steps int // cost is the largest, as a rule
+		soft                float64
+		step, unit          time.Duration // longest time between two charges, a multiple of unit
+	}{
+		{1, 2, 400, 0, 2 * time.Second, time.Second},
+		{10, 6, 1500, 50, 2 * time.Second, time.Microsecond},
+		{100, 20, 1500, 0, 600 * time.Millisecond, 200 * time.Millisecond},
+		{500_000, 90_000, 800, 10, 0, time.Microsecond},
+		{fills, 1, 3500, 0, time.Millisecond, time.Microsecond},
+		{900_000, 1500, 2500, 10, 5 * time.Millisecond, time.Microsecond},
+	} {
+		t.Run(fmt.Sprintf("%d+%v%% by %d, %v", c.places, c.soft, c.cost, c.step), func(t *testing.T) {
+			t.Parallel()
+			const hold = 10 * time.Second
+			f := newFlight(t, rdb, byCost(t, "random", c.places, hold, c.soft))
+			less := byCost(t, "random", max(1, c.places/2), hold, 0)
+			shadow := f.rule.Definition
+			shadow.Shadow = true
+			shadowed, err := shadow.Compile()
+			testkit.Must(t, err)
+			rng := rand.New(rand.NewPCG(uint64(c.places), uint64(c.step)))
+			var state driver.State
+			var receipts []driver.Receipt
+			numbers := make(map[int64]int64) // those of package driver, by those of the Store
+			var trace []string
+			most, mostTaken := 0, 0
+			for range c.steps {
+				f.Advance(time.Duration(rng.Int64N(int64(c.step) + 1)).Truncate(c.unit))
+				switch {
+				case rng.IntN(40) == 0:
+					f.Advance(-time.Duration(rng.Int64N(int64(hold / 2))).Truncate(c.unit))
+				case rng.IntN(1000) == 0 && c.places != fills:
+					f.Advance(hold)
+				}
+				got := driver.Charge{Key: "k", Rule: f.rule, Cost: 1 + rng.IntN(c.cost)}
+				switch n := rng.IntN(40); {
+				case n < 2:
+					got.Rule = less
+				case n == 2:
+					got.Rule = shadowed
+				case n == 3 && c.places != fills:
+					got.Cost = 1 + rng.IntN(c.places+2)
+				}
+				switch n := rng.IntN(100); {
+				case n < 3:
+					got.Op = driver.Peek
+				case n == 3 && rng.IntN(15) == 0 && c.places != fills:
+					got.Op = driver.Reset
+				case n < 30 && len(receipts) > 0: // also of events that have ended or lapsed
+					got.Op = []driver.Op{driver.Undo, driver.Renew, driver.Renew}[rng.IntN(3)]
+					got.Receipt = receipts[max(0, len(receipts)-1-rng.IntN(1+min(2*c.places, len(receipts))))]
+				case n < 36:
+					got.AtMost = true
+				}
+				want, now := got, f.Now().UnixMicro()
+				want.Receipt.At = numbers[got.Receipt.At]
+				trace = append(trace, fmt.Sprintf("op %d of %v, cost %d, at most %t, receipt %v, at %d",
+					got.Op, got.Rule, got.Cost, got.AtMost, got.Receipt, now))
+				state = apply(&want, state, now)
+				charges := []driver.Charge{got}
+				testkit.Must(t, storetest.Do(t.Context(), f.Store, charges))
+				got = charges[0]
+				took := got.Op == driver.Spend && got.Verdict.Allowed
+				if took {
+					// Another event of this number is gone.
+					maps.DeleteFunc(numbers, func(_, number int64) bool { return number == want.Receipt.At })
+					numbers[got.Receipt.At] = want.Receipt.At
+					receipts = append(receipts, got.Receipt)
+				}
+				if got.Verdict != want.Verdict || numbers[got.Receipt.At] != want.Receipt.At || got.Cost != want.Cost ||
+					took && got.Receipt.At%(1<<20) != int64(got.Cost) {
+					t.Fatalf("step %d: the verdict, receipt and cost are\n\t%+v, %+v, %d, want\n\t%+v, %+v, %d\nafter\n%s", len(trace),
+						got.Verdict, got.Receipt, got.Cost, want.Verdict, want.Receipt, want.Cost,
+						strings.Join(trace[max(0, len(trace)-20):], "\n"))
+				}
+				if len(trace)%8 == 0 {
+					events, sum := f.checkTotal()
+					most, mostTaken = max(most, events), max(mostTaken, sum)
+				}
+			}
+			t.Logf("at most %d events and %d places", most, mostTaken)
+			if c.places == fills && most < 1000 {
+				t.Errorf("at most %d events at a time, want 1000", most)
+			}
+		})
+	}
+}
+
+// A state that no script writes causes no error, admits no more than the limit at a time, and holds no place for longer
+// than hold.
+func TestInFlight_ByCost_corruptState(t *testing.T) {
+	t.Parallel()
+	const places = 10
+	rdb := redistest.Shared(t).Client()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro() // as in harness
+	text := strconv.FormatInt(now, 10)
+	set := func(scores ...any) []any { return append([]any{"zadd", nil}, scores...) }
+	many := func(n int, score any) []any {
+		all := set(-n, "total")
+		for i := range n {
+			all = append(all, score, 1<<30+i<<20|1)
+		}
+		return all
+	}
+	const number = "7340035" // of cost 3
+	for name, c := range map[string]struct {
+		write   []any
+		corrupt bool // counts as empty
+	}{
+		"string":                  {[]any{"set", nil, "text"}, true},
+		"list":                    {[]any{"rpush", nil, "total"}, true},
+		"hash":                    {[]any{"hset", nil, "total", "3"}, true},
+		"no total":                {set(text, number), true},
+		"only a total":            {set(-3, "total"), true},
+		"a total of nothing":      {set(0, "total"), true},
+		"a positive total":        {set(3, "total", text, number), true},
+		"a total below the sum":   {set(-1, "total", text, number, text, "9437187"), true},
+		"a total of less":         {set(-2, "total", text, number), false},
+		"a total of more":         {set(-9, "total", text, number), false},
+		"a total far above":       {set(-2_000_000, "total", text, number), true},
+		"a fraction as total":     {set("-3.5", "total", text, number), true},
+		"an infinite total":       {set("-inf", "total", text, number), true},
+		"text":                    {set(-3, "total", text, "text"), false},
+		"text and an event":       {set(-6, "total", text, "text", text, number), false},
+		"a member of no cost":     {set(-3, "total", text, "7340032"), false},
+		"a negative member":       {set(-3, "total", text, "-7340035"), false},
+		"another notation":        {set(-3, "total", text, "7340035.0"), false},
+		"a member before":         {set(-9, "text", -3, "total", text, number), true},
+		"a member between":        {set(-3, "total", -1, "text", text, number), false},
+		"a member beside":         {set(-3, "total", -3, "zzz", text, number), false},
+		"never renewed":           {set(-3, "total", 0, number), false},
+		"lapsed, of another sum":  {set(-9, "total", 5, number), true},
+		"lapsed text":             {set(-3, "total", 5, "text", text, number), false},
+		"future":                  {set(-3, "total", "9007199254740991", number), false},
+		"beyond integers":         {set(-3, "total", "1e300", number), false},
+		"infinite":                {set(-3, "total", "inf", number), true},
+		"a fraction as time":      {set(-3, "total", text+".5", number), true},
+		"more than the limit":     {many(900, text), false},
+		"most events":             {many(1000, text), false},
+		"too many events":         {many(1001, text), true},
+		"too many, but lapsed":    {many(3000, 7), false},
+		"most, and some lapsed":   {append(many(1000, text), -1300, "total", 7, "8388908"), false}, // 300 of them
+		"all lapsed, as it is ok": {set(-3, "total", 7, number), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFlight(t, rdb, byCost(t, "corrupt", places, time.Minute, 0))
+			s := f.Store.(*redisstore.Store)
+			c.write = slices.Clone(c.write)
+			c.write[1] = f.key
+			for _, op := range []driver.Op{driver.Peek, driver.Undo, driver.Renew, driver.Reset} {
+				testkit.Must(t, rdb.Do(t.Context(), c.write...).Err())
+				for _, m := range []driver.Receipt{{At: 1<<40 | 3}, {At: 7340035}, {At: 1<<30 | 1}} {
+					f.costs(4).do(op, m)
+				}
+			}
+			if n := rdb.Exists(t.Context(), f.key).Val(); n != 0 {
+				t.Error("the key exists after a Reset")
+			}
+			for _, atMost := range []bool{false, true} {
+				before := s.Stats().Corrupt
+				testkit.Must(t, rdb.Do(t.Context(), c.write...).Err())
+				taken := 0
+				for _, cost := range []int{4, 4, 1, 1, 1} {
+					charges := []driver.Charge{{Key: "k", Rule: f.rule, Cost: cost, AtMost: atMost}}
+					testkit.Must(t, s.Take(t.Context(), charges))
+					if v := charges[0].Verdict; v.Allowed {
+						taken += charges[0].Cost
+					} else if v.RetryAfter <= 0 || v.RetryAfter > time.Minute || v.Remaining < 0 || v.Remaining >= places {
+						t.Errorf("the denial is %+v, want a RetryAfter of up to a minute", v)
+					}
+				}
+				if taken > places || c.corrupt && taken < places {
+					t.Errorf("%d places were taken, want up to %d", taken, places)
+				}
+				if got, want := s.Stats().Corrupt-before, map[bool]uint64{true: 1}[c.corrupt]; got != want {
+					t.Errorf("%d states were counted as corrupt, want %d", got, want)
+				}
+				f.Advance(time.Minute)
+				f.costs(places).take()
+				if v := f.do(driver.Spend, driver.Receipt{}).Verdict; v.Allowed {
+					t.Errorf("the verdict is %+v, want a denial", v)
+				}
+				f.checkTotal()
+				f.do(driver.Reset, driver.Receipt{})
+				f.Advance(-time.Minute)
+			}
+		})
+	}
+}
+
+// The TTL is hold after the newest renewal, rounded up. After a step back of the clock, every charge that writes sets
+// one.
+func TestInFlight_ByCost_ttl(t *testing.T) {
+	t.Parallel()
+	const hold = 90*time.Second + 500*time.Microsecond
+	rdb := redistest.Shared(t).Client()
+	rule := byCost(t, "ttl", 50, hold, 0)
+	f := newFlight(t, rdb, rule).costs(7)
+	stepped := newFlight(t, rdb, rule).costs(7)
+	f.Store = newStore(rdb)
+	f.key = f.Store.(*redisstore.Store).StateKey("k", rule)
+	check := func(when string) {
+		t.Helper()
+		if ttl := rdb.PTTL(t.Context(), f.key).Val(); ttl <= hold-waitLimit || ttl > hold+2*time.Millisecond {
+			t.Errorf("%s the TTL is %v, want %v", when, ttl, hold)
+		}
+		testkit.Must(t, rdb.PExpire(t.Context(), f.key, 10*time.Second).Err())
+	}
+	first, second := f.take(), f.costs(43).take()
+	check("after two events")
+	for _, when := range []string{"renew", "renew again"} {
+		f.do(driver.Renew, first)
+		check("after " + when)
+	}
+	f.do(driver.Undo, first)
+	f.do(driver.Renew, second)
+	check("after the renewal of the only event")
+
+	f = stepped
+	f.take()
+	f.costs(43).take()
+	for _, c := range []driver.Charge{
+		{Op: driver.Spend}, {Op: driver.Peek}, {Op: driver.Undo}, {Op: driver.Renew}, {AtMost: true},
+	} {
+		testkit.Must(t, rdb.Persist(t.Context(), f.key).Err())
+		f.Advance(-time.Second)
+		c.Key, c.Rule, c.Cost = "k", f.rule, 9
+		testkit.Must(t, storetest.Do(t.Context(), f.Store, []driver.Charge{c}))
+		if ttl := rdb.PTTL(t.Context(), f.key).Val(); ttl <= hold {
+			t.Errorf("after op %d, at most %t, and a step back the TTL is %v, want more than %v", c.Op, c.AtMost, ttl, hold)
+		}
+		for member, at := range f.places() {
+			if now := f.Now().UnixMicro(); member != "total" && int64(at) != now {
+				t.Errorf("after op %d, at most %t: the event %s was renewed at %v, want %d", c.Op, c.AtMost, member, at, now)
+			}
+		}
+		f.checkTotal()
+	}
+}
+
+// A full server admits no event. It renews, frees and denies as before.
+func TestInFlight_ByCost_noMemory(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.NewServer(t, "--maxmemory-policy", "noeviction").Client()
+	for _, events := range []int{1, 2, 300} {
+		t.Run(strconv.Itoa(events), func(t *testing.T) {
+			f := newFlight(t, rdb, byCost(t, "full", 9*events, time.Minute, 0)).costs(9)
+			more := newFlight(t, rdb, byCost(t, "more", 5, time.Minute, 0)).costs(3)
+			var held []driver.Receipt
+			for range events {
+				held = append(held, f.take())
+			}
+			one := more.take()
+			limitMemory(t, rdb, "1mb")
+			defer limitMemory(t, rdb, "0")
+			if c, err := more.costs(2).try(driver.Spend, driver.Receipt{}); !errors.Is(err, core.ErrUnavailable) {
+				t.Errorf("the charge is %+v, %v, want core.ErrUnavailable", c.Verdict, err)
+			}
+			for _, step := range []time.Duration{time.Second, -time.Hour} {
+				f.Advance(step)
+				if v := f.do(driver.Spend, driver.Receipt{}).Verdict; v.Allowed {
+					t.Errorf("the verdict is %+v, want a denial", v)
+				}
+				for _, m := range held {
+					if v := f.do(driver.Renew, m).Verdict; !v.Found {
+						t.Fatalf("the renewal has the verdict %+v, want found", v)
+					}
+				}
+			}
+			for _, m := range held {
+				f.do(driver.Undo, m)
+				f.checkTotal()
+			}
+			more.do(driver.Undo, one)
+			if n := rdb.Exists(t.Context(), f.key, more.key).Val(); n != 0 {
+				t.Errorf("%d keys exist without events", n)
+			}
+		})
+	}
+}
+
+// An undo or a renewal whose reply is lost has its effect, and can be repeated. The places of an event whose caller
+// does not learn them are freed long before they lapse, whatever they cost.
+func TestInFlight_ByCost_lostReply(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	eachLoss(t, func(t *testing.T, closeAfter time.Duration, opts []redisstore.Option) {
+		own := prefix()
+		rules := []*driver.Compiled{
+			byCost(t, "lost", 100, time.Hour, 0), byCost(t, "also", 5000, 2*time.Hour, 0), inFlight(t, "one", 9, time.Hour, 0),
+		}
+		f := newFlight(t, server.Client(), rules[0]).costs(30)
+		healthy := newStore(f.rdb, append(opts, own)...)
+		proxy := redistest.NewProxy(t, server.Addr)
+		proxy.DropReplies(closeAfter, "evalsha", "eval")
+		rdb := server.Client(func(o *redis.Options) { o.Addr, o.ReadTimeout = proxy.Addr, replyTimeout })
+		lossy := newStore(rdb, append(opts, own)...)
+		f.Store, f.key = healthy, healthy.StateKey("k", rules[0])
+		held, other := f.take(), f.costs(12).take()
+		for _, op := range []driver.Op{driver.Renew, driver.Undo} {
+			before := f.places()
+			eventually(t, func() error { // on a busy machine, a call may end before it was sent
+				f.Store = lossy
+				if c, err := f.try(op, held); !errors.Is(err, core.ErrUnavailable) {
+					t.Fatalf("the charge is %+v, %v, want core.ErrUnavailable", c.Verdict, err)
+				}
+				if f.Store = healthy; maps.Equal(before, f.places()) {
+					return errors.New("the places are as before")
+				}
+				return nil
+			})
+			want := map[driver.Op]int{driver.Renew: 58, driver.Undo: 88}[op]
+			if v := f.do(op, held).Verdict; v.Remaining != want || v.Found != (op == driver.Renew) {
+				t.Errorf("op %d, repeated, has the verdict %+v, want %d places that remain", op, v, want)
+			}
+		}
+		for range 2 {
+			eventually(t, func() error {
+				var charges []driver.Charge
+				for i, rule := range rules {
+					charges = append(charges, driver.Charge{Key: "k", Rule: rule, Cost: []int{20, 4096, 1}[i]})
+				}
+				if err := lossy.Take(t.Context(), charges); !errors.Is(err, core.ErrUnavailable) {
+					t.Fatalf("got error %v, expected core.ErrUnavailable", err)
+				}
+				if _, sum := f.checkTotal(); sum == 12 {
+					return errors.New("no place was taken")
+				}
+				return nil
+			})
+		}
+		// All of at most 40 are taken.
+		atMost := []driver.Charge{{Key: "k", Rule: rules[0], Cost: 40, AtMost: true}}
+		if err := lossy.Take(t.Context(), atMost); !errors.Is(err, core.ErrUnavailable) {
+			t.Fatalf("got error %v, expected core.ErrUnavailable", err)
+		}
+		proxy.Pass()
+		for i, rule := range rules {
+			f.rule, f.key = rule, healthy.StateKey("k", rule)
+			eventually(t, func() error {
+				if n := len(f.places()); n != []int{2, 0, 0}[i] { // with the total
+					return fmt.Errorf("%d members of %v, want those of the other event", n, rule)
+				}
+				return nil
+			})
+		}
+		f.rule, f.key = rules[0], healthy.StateKey("k", rules[0])
+		if events, sum := f.checkTotal(); events != 1 || sum != 12 {
+			t.Errorf("%d events have %d places, want 1 with 12", events, sum)
+		}
+		if v := f.do(driver.Renew, other).Verdict; !v.Found {
+			t.Errorf("the renewal of the other event has the verdict %+v, want found", v)
+		}
+	})
+}
+
+// A decision takes places by cost in two hash slots. If one of them is denied, the undo frees the places in the other
+// one, and no others.
+func TestInFlight_ByCost_cluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.SharedCluster(t)
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			f := newFlight(t, cluster.Client(), byCost(t, "wide", 900, time.Hour, 0), mode.opts...)
+			s := f.Store.(*redisstore.Store)
+			wide, narrow := f.rule, byCost(t, "narrow", 250, time.Hour, 0)
+			a, b := identityOn(t, cluster.Nodes[0], s, "a"), identityOn(t, cluster.Nodes[2], s, "b")
+			f.key = s.StateKey(a, wide)
+			joint := func(op driver.Op, receipts ...driver.Receipt) []driver.Charge {
+				t.Helper()
+				charges := []driver.Charge{{Key: a, Rule: wide, Op: op, Cost: 100}, {Key: b, Rule: narrow, Op: op, Cost: 100}}
+				for i, m := range receipts {
+					charges[i].Receipt = m
+				}
+				testkit.Must(t, storetest.Do(t.Context(), s, charges))
+				return charges
+			}
+			first, second := joint(driver.Spend), joint(driver.Spend)
+			numbers := f.places()
+			if events, sum := f.checkTotal(); events != 2 || sum != 200 {
+				t.Fatalf("%d events have %d places, want 2 with 200", events, sum)
+			}
+			for range 3 {
+				denied := joint(driver.Spend)
+				if v := denied[1].Verdict; denied[0].Verdict.Remaining != 700 || v.Allowed || v.Remaining != 50 ||
+					denied[0].Receipt != (driver.Receipt{}) {
+					t.Errorf("the decision is %+v, want a denial without a receipt", denied)
+				}
+			}
+			if places := f.places(); !maps.Equal(places, numbers) {
+				t.Errorf("after denials the places are %v, want %v", places, numbers)
+			}
+			for _, c := range joint(driver.Renew, second[0].Receipt, second[1].Receipt) {
+				if !c.Verdict.Found {
+					t.Errorf("the renewal has the verdict %+v, want found", c.Verdict)
+				}
+			}
+			joint(driver.Undo, second[0].Receipt, second[1].Receipt)
+			last := joint(driver.Renew, first[0].Receipt, second[1].Receipt)
+			if v, w := last[0].Verdict, last[1].Verdict; !v.Found || w.Found || w.Remaining != 150 {
+				t.Errorf("the renewals have the verdicts %+v, %+v, want found for the first", v, w)
+			}
+		})
+	}
+}
+
+// The number of commands of a charge is bounded, with as many events as there can be.
+func TestInFlight_ByCost_commands(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.NewServer(t).Client()
+	f := newFlight(t, rdb, byCost(t, "many", 4000, time.Hour, 0))
+	var held []driver.Receipt
+	for range 999 {
+		held = append(held, f.costs(4).take())
+		f.Advance(time.Millisecond)
+	}
+	for _, c := range []struct {
+		name string
+		op   driver.Op
+		cost int
+		m    driver.Receipt
+		most int // commands
+	}{
+		{"take", driver.Spend, 1, driver.Receipt{}, 7},
+		{"denial of one", driver.Spend, 1, driver.Receipt{}, 5},
+		{"denial of all", driver.Spend, 4000, driver.Receipt{}, 70},
+		{"denial for ever", driver.Spend, 4001, driver.Receipt{}, 70},
+		{"renew", driver.Renew, 4, held[5], 12},
+		{"undo", driver.Undo, 4, held[5], 12},
+	} {
+		if _, sum := commandsOf(t, rdb, func() { f.costs(c.cost).do(c.op, c.m) }); sum > c.most || sum == 0 {
+			t.Errorf("%s: %d commands, want at most %d", c.name, sum, c.most)
+		}
+	}
+}

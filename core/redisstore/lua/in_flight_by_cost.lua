@@ -1,0 +1,99 @@
+-- in_flight_by_cost: keeps the places that are taken, as in_flight.lua does. An event takes as many as its cost.
+--
+-- State      a sorted set. A member is the number of an event as decimal text, and its score is the time at which
+--            the places were taken or last renewed (us). The lowest 20 bits of the number are its cost. There are at
+--            most MAX_PLACES events, some of which may have lapsed. The score of one more member, total, is minus
+--            the cost of all of them.
+-- Arguments  cost, events, hold: the time after which places lapse (us)
+-- Reading    the places that are taken, or all if there are MAX_PLACES events; two times (us): until the last of
+--            them lapse, and until enough of them have lapsed for the cost, 0 if it fits; then, for a renewal or an
+--            undo, 1 if the places were taken, and otherwise 2 if there can be one more event only, or 0
+-- TTL        hold after the newest renewal
+
+-- Appends the reading for a cost to the reply, with a last value of 0 or 2. Returns the total without the events that
+-- have lapsed; these events, or nil; whether there are renewals after now, because the clock stepped back; and 1 if
+-- the state is unreadable, otherwise 0.
+local function by_cost_read(key, at, cost)
+  local events, cutoff, place = ARGV[at + 1] + 0, now - ARGV[at + 2], #reply
+  reply[place + 1], reply[place + 2], reply[place + 3], reply[place + 4] = 0, 0, 0, 0
+  local first = redis.pcall('ZRANGE', key, '0', '1', 'WITHSCORES') -- the total, and the oldest event
+  if first.err then
+    return 0, nil, false, unreadable(first)
+  elseif not first[1] then
+    return 0, nil, false, 0
+  elseif first[1] ~= 'total' then
+    return 0, nil, false, 1
+  end
+  local total, oldest, lapsed = 0 - first[2], first[4], nil
+  local latest = redis.call('ZREVRANGE', key, '0', '0', 'WITHSCORES')[2] + 0
+  local count = redis.call('ZCARD', key) - 1
+  if oldest and oldest + 0 <= cutoff then
+    lapsed = redis.call('ZRANGE', key, '1', redis.call('ZCOUNT', key, '-inf', string.format('%d', cutoff)) - 1)
+    for _, number in ipairs(lapsed) do
+      total = total - (tonumber(number) or 0) % 1048576
+    end
+    count = count - #lapsed
+  end
+  if count == 0 and total == 0 and lapsed then
+    return 0, lapsed, false, 0
+  elseif count < 1 or count > MAX_PLACES or total < count or total > count * 1048575 or total % 1 ~= 0
+    or latest % 1 ~= 0 then
+    return 0, nil, false, 1
+  end
+  local excess = total + cost - events
+  reply[place + 1], reply[place + 2] = total, math.min(latest, now) - cutoff
+  if count == MAX_PLACES - 1 then
+    reply[place + 4] = 2
+  elseif count == MAX_PLACES then
+    reply[place + 1], excess = math.max(total, events), math.max(excess, 1)
+  end
+  local offset = 0
+  while excess > 0 and offset < count do
+    local after = string.format('(%d', cutoff)
+    local some = redis.call('ZRANGEBYSCORE', key, after, '+inf', 'WITHSCORES', 'LIMIT', offset, 16)
+    for i = 1, #some, 2 do
+      excess = excess - (tonumber(some[i]) or 0) % 1048576
+      reply[place + 3] = math.min(some[i + 1], now) - cutoff
+      if excess <= 0 then
+        break
+      end
+    end
+    offset = offset + 16
+  end
+  return total, lapsed, latest > now, 0
+end
+
+-- Removes the events that have lapsed, and makes renewals after now renewals at now. If total is the rest of the
+-- state, it is written.
+local function by_cost_correct(key, total, lapsed, moved)
+  if lapsed then
+    redis.call('ZREMRANGEBYRANK', key, '1', #lapsed)
+    redis.call('ZADD', key, string.format('%d', -total), 'total')
+  end
+  if moved then
+    local time = string.format('%d', now)
+    local later = redis.call('ZRANGEBYSCORE', key, '(' .. time, '+inf')
+    redis.call('ZREMRANGEBYRANK', key, -#later, '-1')
+    for _, number in ipairs(later) do
+      redis.call('ZADD', key, time, number)
+    end
+  end
+end
+
+local function by_cost_expire(key, at)
+  redis.call('PEXPIRE', key, string.format('%d', (ARGV[at + 2] + 999) / 1000 + slack))
+end
+
+-- Takes cost places. The first write is a deletion or one that Redis rejects if it has no memory.
+local function by_cost_spend(key, at, cost, total, lapsed, moved, corrupt)
+  if corrupt > 0 then
+    redis.call('UNLINK', key)
+  end
+  by_cost_correct(key, total, lapsed, moved)
+  local number = string.format('%d', (ARGV[2] + last) * 1048576 + cost)
+  if redis.call('ZADD', key, 'NX', string.format('%d', now), number) == 0 then
+    error('the number of the places is taken', 0)
+  end
+  redis.call('ZADD', key, string.format('%d', -total - cost), 'total')
+  by_cost_expire(key, at)
+end

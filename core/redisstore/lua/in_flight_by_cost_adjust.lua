@@ -1,0 +1,36 @@
+-- in_flight_by_cost_adjust: places by cost as a charge of adjust.lua. A receipt is the number of an event.
+
+function algorithms.in_flight_by_cost(key, at, op)
+  local total, lapsed, moved, corrupt = by_cost_read(key, at, 1)
+  if op == 'reset' then
+    return at + 3
+  end
+  local number, place, found = ARGV[at + 3], #reply - 4, nil
+  if type(number) == 'number' then -- see decisions.lua
+    number = string.format('%d', number)
+  end
+  if corrupt == 0 then
+    by_cost_correct(key, total, lapsed, moved)
+  end
+  if total > 0 then
+    if op == 'renew' or moved then
+      by_cost_expire(key, at) -- after a write, Redis does not check its memory
+    end
+    if op == 'renew' then
+      found = redis.call('ZADD', key, 'XX', 'CH', string.format('%d', now), number) == 1
+        or redis.call('ZADD', key, 'XX', 'INCR', '0', number) -- the score did not change, or there is none
+    elseif redis.call('ZREM', key, number) == 1 then
+      found, total = true, total - number % 1048576
+      redis.call('ZADD', key, string.format('%d', -total), 'total')
+    end
+  end
+  if total == 0 and (found or lapsed) then
+    redis.call('DEL', key)
+  end
+  if found then
+    reply[place + 1], reply[place + 2], reply[place + 3], reply[place + 4] = nil, nil, nil, nil
+    by_cost_read(key, at, 1)
+    reply[place + 4] = 1
+  end
+  return at + 4
+end

@@ -1,0 +1,21 @@
+-- in_flight_by_cost_at_most: places by cost as a charge of at_most.lua.
+--
+-- ARGV[2]  as for in_flight_by_cost_take.lua
+
+function algorithms.in_flight_by_cost(key, at, op, decide)
+  local total, lapsed, moved, corrupt = by_cost_read(key, at, 1)
+  local place = #reply - 4
+  local cost, refused = decide(at + 3, op, ARGV[at + 1] - reply[place + 1], corrupt)
+  if refused then
+    local size = #reply
+    by_cost_read(key, at, refused)
+    reply[place + 3] = reply[size + 3]
+    reply[size + 1], reply[size + 2], reply[size + 3], reply[size + 4] = nil, nil, nil, nil
+  end
+  if cost > 0 then
+    by_cost_spend(key, at, cost, total, lapsed, moved, corrupt)
+  elseif moved then
+    by_cost_correct(key, total, lapsed, moved)
+    by_cost_expire(key, at)
+  end
+end
