@@ -117,8 +117,8 @@ type Spec struct {
 	// for a limit of one event "allows 1 per 60 s (tokens)".
 	//
 	// The header field RateLimit-Policy contains the units that its specification defines: "bytes" as
-	// qu="content-bytes", and "content-bytes" and "concurrent-requests" as they are, and of an [InFlight]
-	// always qu="concurrent-requests". Other units have no qu.
+	// qu="content-bytes", and "content-bytes" and "concurrent-requests" as they are. An [InFlight] always has
+	// qu="concurrent-requests", and one with ByCost unless it has another unit. Other units have no qu.
 	Unit string
 
 	// Spare makes the limit elastic: it grows while resources are free, and shrinks back to Limit as they
