@@ -231,7 +231,7 @@ func TestRule_ByCost_Together(t *testing.T) {
 			if d.Allowed != c.admitted || left(t, l, "k") != c.remaining || d.RetryAfter != c.retry {
 				t.Errorf("%v: got %v, and %d places left", c.costs, d, left(t, l, "k"))
 			}
-			if c.admitted { // nobody else has places meanwhile
+			if c.admitted { // no other event has places meanwhile
 				if used := testkit.Used(t, other, "k")[0]; used != 1 {
 					t.Errorf("%v: %d places of the other rule are taken", c.costs, used)
 				}
@@ -311,7 +311,7 @@ func TestLimiter_AcquireN_Reserve(t *testing.T) {
 			t.Errorf("the waiter got %v", err)
 		}
 		testkit.Must(t, first.Release(t.Context()))
-		testkit.Must(t, acquireN(t, l, 5).Release(t.Context())) // nobody waits any more
+		testkit.Must(t, acquireN(t, l, 5).Release(t.Context())) // no caller waits any more
 		testkit.Must(t, second.Release(t.Context()))
 	})
 }

@@ -108,7 +108,7 @@ func ExampleRule_ByCost() {
 	// Output:
 	// denied, retry after about 30s: "queue" 30000 of 90000 left <nil>
 	// 30000 tokens are sent now <nil>
-	// weir: the event can never be admitted
+	// weir: costs more than a rule can ever admit
 	// <nil> <nil>
 	// allowed: "queue" 90000 of 90000 left <nil>
 }

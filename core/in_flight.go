@@ -40,10 +40,9 @@ import (
 // # Denials
 //
 // It is not known when an event ends. The RetryAfter of a denial is an estimate, and [State.Estimate] is
-// true: the rest of the oldest lease, or in a memstore.Store the whole lease. It is never zero or [Never]. By cost, it is
-// the time after which the leases of enough events have ended.
-// If another rule denies, too, the RetryAfter of the Decision is that of the other rule. A gate sends no
-// Retry-After for an estimate.
+// true: the rest of the oldest lease, by cost that of the last of enough leases, or in a memstore.Store the
+// whole lease. It is never zero or [Never]. If another rule denies, too, the RetryAfter of the Decision is
+// that of the other rule. A gate sends no Retry-After for an estimate.
 //
 // # Limits
 //
