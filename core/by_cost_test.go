@@ -502,6 +502,60 @@ func TestRule_ByCost_Reset(t *testing.T) {
 	})
 }
 
+// A shadow takes as many places as the cost if they are free, and otherwise none.
+func TestRule_ByCost_Shadow(t *testing.T) {
+	eachStore(t, func(t *testing.T, s core.Store) {
+		l := testkit.Limiter(t, s, tokens(10), core.InFlight("trial", 5).ByCost().Shadow())
+		small, large := testkit.Reserve(t, l, "k", 3), testkit.Reserve(t, l, "k", 7)
+		if d := large.Decision(); !d.Allowed || d.State(1).Allowed || d.State(1).RetryAfter != core.Never || d.RetryAfter != 0 {
+			t.Errorf("got %v with %+v", d, d.State(1))
+		}
+		for i, want := range [][]int{{10, 3}, {3, 3}, {0, 0}} {
+			if i > 0 {
+				testkit.Must(t, []*core.Reservation{large, small}[i-1].Release(t.Context()))
+			}
+			if used := testkit.Used(t, l, "k"); !slices.Equal(used, want) {
+				t.Errorf("after the end of %d events: %v are in use, want %v", i, used, want)
+			}
+		}
+	})
+}
+
+// After a Release that has failed, another one frees all places, also those of a smaller cost that was settled.
+func TestRule_ByCost_ReleaseFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRemote()
+		l := testkit.Limiter(t, s, tokens(10), core.FixedWindow("rate", core.PerHour(50)))
+		for name, end := range map[string]func(r *core.Reservation) error{
+			"Release": func(r *core.Reservation) error { return r.Release(t.Context()) },
+			"Refund":  func(r *core.Reservation) error { return r.Refund(t.Context()) },
+		} {
+			all, part := testkit.Reserve(t, l, "k", 3), reserveAtMost(t, l, 100)
+			if part.Cost() != 7 {
+				t.Errorf("%s: got %d of the 7 free places", name, part.Cost())
+			}
+			testkit.Must(t, part.Settle(t.Context(), 1))
+			s.fails.Store(true)
+			for _, r := range []*core.Reservation{all, part} {
+				if err := end(r); !errors.Is(err, core.ErrUnavailable) {
+					t.Errorf("%s: got %v from a store that is down", name, err)
+				}
+			}
+			s.fails.Store(false)
+			for i, r := range []*core.Reservation{all, part} {
+				if testkit.Must(t, end(r)); left(t, l, "k") != []int{3, 10}[i] {
+					t.Errorf("%s: got %d places left after %d events have ended", name, left(t, l, "k"), i+1)
+				}
+			}
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if left(t, l, "k") != 10 {
+			t.Errorf("got %d places left at the end", left(t, l, "k"))
+		}
+	})
+}
+
 // Rules with ByCost and without share no places, although they have one name. Running events keep theirs.
 func TestRule_ByCost_Replace(t *testing.T) {
 	eachStore(t, func(t *testing.T, s core.Store) {
