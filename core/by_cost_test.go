@@ -341,6 +341,7 @@ func TestLimiter_AcquireN_Errors(t *testing.T) {
 		"blocked":              {rules: []core.Rule{tokens(10).Plan("banned", core.Blocked)}, plan: "banned", n: 1, want: core.ErrNeverAdmitted},
 		"a context that ended": {ended: true, n: 1, want: context.Canceled},
 		"ended, and 0":         {ended: true, n: 0, want: context.Canceled},
+		"above the moment":     {rules: []core.Rule{tokens(10).Elastic(func() float64 { return 0 }, 0.2)}, n: 3, want: core.ErrNeverAdmitted},
 		"not by cost":          {rules: []core.Rule{core.InFlight("exports", 2)}, n: 50},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -63,9 +63,11 @@ import (
 //	defer r.Release(ctx)
 //
 // [Limiter.ReserveAtMost] takes as many places as are free. A cost above the limit is denied for ever: RetryAfter is
-// [Never], and not an estimate. An event has its places until it ends: Settle changes the costs of rates only. Beside
-// a rate in one Limiter, the cost is that of both; for different costs, use two asks of [ReserveTogether]. The costs
-// of two asks with the rule and the same key add up.
+// [Never], and not an estimate. With [Rule.Elastic], that is the limit of the moment.
+//
+// An event has its places until it ends: Settle changes the costs of rates only. Beside a rate in one Limiter, the
+// cost is that of both; for different costs, use two asks of [ReserveTogether]. The costs of two asks with the rule
+// and the same key add up.
 func InFlight(name string, n int) Rule {
 	return NewRule(Spec{Name: name, Algorithm: driver.InFlight, Limit: Limit{Events: n}})
 }
