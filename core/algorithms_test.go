@@ -98,11 +98,11 @@ var cases = map[string][]string{
 	},
 	"InFlight": {
 		"cmd/weir/scenario.go", "cmd/weir/simulated.go", "core/denycache/entry.go", "core/driver/definition.go",
-		"core/driver/state.go", "core/elastic.go", "core/event.go", "core/gate/policy.go", "core/gate/problem.go",
+		"core/driver/state.go", "core/elastic.go", "core/event.go", "core/gate/policy.go",
 		"core/in_flight.go", "core/inspect/key.go", "core/inspect/report.go", "core/memstore/entry.go",
 		"core/memstore/shard.go", "core/redisstore/arguments.go", "core/redisstore/probe.go",
 		"core/redisstore/reply.go", "core/redisstore/request.go", "core/reservation.go", "core/rules/build.go",
-		"core/rules/field.go", "core/settle.go", "core/storetest/bridge.go", "core/storetest/places.go",
+		"core/rules/decode_policy.go", "core/rules/field.go", "core/settle.go", "core/storetest/bridge.go", "core/storetest/places.go",
 		"core/storetest/reference.go", "core/storetest/walk_limits.go",
 	},
 	"Quota": {

@@ -20,7 +20,7 @@ import (
 type Ask struct {
 	Limiter *Limiter
 	Key     string // not empty
-	Cost    int    // see the comment of Ask; an InFlight rule takes one place for any cost above zero, unless it has Spec.ByCost
+	Cost    int    // see the comment of Ask; without Spec.ByCost, an InFlight takes one place for any cost
 	Plan    string // the plan whose limits apply, as in [Limiter.Plan]; empty means that of Limiter
 	// If a leaky bucket would delay the event for longer than MaxDelay, the event is denied. Zero
 	// means no bound. A value below a microsecond accepts no delay.

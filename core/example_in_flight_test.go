@@ -84,6 +84,35 @@ func ExampleLimiter_Acquire() {
 	// Output: 20 jobs done, at most 3 at the same time
 }
 
+// The batches of a customer have at most 90 000 tokens in a queue at the same time.
+func ExampleRule_ByCost() {
+	queue := core.Must(core.New(memstore.New(), core.InFlight("queue", 90_000).ByCost().Unit("tokens")))
+	ctx := context.Background()
+
+	first, err := queue.AcquireN(ctx, "customer:7", 60_000)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	second, err := queue.Reserve(ctx, "customer:7", 40_000) // does not wait
+	fmt.Println(second.Decision(), err)
+	part, err := queue.ReserveAtMost(ctx, "customer:7", 40_000)
+	fmt.Println(part.Cost(), "tokens are sent now", err)
+
+	_, err = queue.AcquireN(ctx, "customer:7", 100_000)
+	fmt.Println(err)
+
+	fmt.Println(first.Release(ctx), part.Release(ctx))
+	d, err := queue.Peek(ctx, "customer:7")
+	fmt.Println(d, err)
+	// Output:
+	// denied, retry after about 30s: "queue" 30000 of 90000 left <nil>
+	// 30000 tokens are sent now <nil>
+	// weir: costs more than a rule can ever admit
+	// <nil> <nil>
+	// allowed: "queue" 90000 of 90000 left <nil>
+}
+
 // Release frees the place, and the requests stay charged. Refund frees both.
 func ExampleReservation_Release() {
 	limiter := core.Must(core.New(memstore.New(),

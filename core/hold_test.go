@@ -159,7 +159,7 @@ func TestInFlight_Hostile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := open()
 			rules := func(n int) []core.Rule {
-				return []core.Rule{core.InFlight("a", n).Hold(time.Second), core.InFlight("b", n+1), core.TokenBucket("c", core.PerSecond(1_000_000))}
+				return []core.Rule{core.InFlight("a", n).Hold(time.Second), core.InFlight("b", n+1), tokens(4 * n).Hold(time.Second), core.TokenBucket("c", core.PerSecond(1_000_000))}
 			}
 			l, o := testkit.Limiter(t, s, rules(5)...), testkit.Limiter(t, s, core.InFlight("o", 5).Hold(time.Second))
 			var kept [8]atomic.Pointer[core.Reservation]
@@ -173,7 +173,7 @@ func TestInFlight_Hostile(t *testing.T) {
 				case 1:
 					err = l.Replace(rules(1 + rand.IntN(9))...)
 				case 2:
-					r, err = l.Acquire(ctx, "k")
+					r, err = l.AcquireN(ctx, "k", 1+rand.IntN(4)) // at least 4 places by cost
 				case 3, 4:
 					r, err = l.Reserve(ctx, "k", n)
 				case 5:
@@ -218,8 +218,8 @@ func TestInFlight_Hostile(t *testing.T) {
 			testkit.Must(t, l.Replace(rules(5)...))
 			for key, l := range map[string]*core.Limiter{"k": l, "k2": l, "x": o} {
 				d, err := l.Peek(t.Context(), key)
-				if testkit.Must(t, err); d.State(0).Remaining != 5 {
-					t.Errorf("%s: got %v, want 5 places left", key, d)
+				if testkit.Must(t, err); d.State(0).Remaining != 5 || key != "x" && (d.State(1).Remaining != 6 || d.State(2).Remaining != 20) {
+					t.Errorf("%s: got %v, want all places left", key, d)
 				}
 			}
 		})

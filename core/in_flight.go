@@ -5,9 +5,9 @@ import (
 )
 
 // InFlight returns a rule that admits at most n events of a key at the same time, in all processes that
-// share a Store. n is 1 to 1000. An event takes one place, whatever it costs (none if it costs nothing; with
-// [Rule.ByCost] as many as it costs), and the place is free again when the event has ended: a gate ends the events of its requests when their
-// handlers have returned, and [Reservation.Release] ends others.
+// share a Store. n is 1 to 1000. An event takes one place, whatever it costs (none if it costs nothing), and with
+// [Rule.ByCost] as many as it costs. They are free again when the event has ended: a gate ends the events of its
+// requests when their handlers have returned, and [Reservation.Release] ends others.
 //
 //	exports := core.Must(core.New(store, core.InFlight("exports", 5)))
 //	r, err := exports.Acquire(ctx, key) // waits for a place
@@ -17,8 +17,8 @@ import (
 //	defer r.Release(ctx)
 //
 // A decision about such a rule and rates takes a place and charges the rates, or does neither. Calls whose
-// events no caller could end are an [ErrInvalidAsk]: Allow, AllowN, AllowTogether, Wait, without ByCost ReserveAtMost,
-// and Debit and Credit. [Limiter.Peek] and [Limiter.Reset] are allowed. After a Reset, the events that
+// events no caller could end are an [ErrInvalidAsk]: Allow, AllowN, AllowTogether, Wait, Debit, Credit, and without
+// ByCost ReserveAtMost. [Limiter.Peek] and [Limiter.Reset] are allowed. After a Reset, the events that
 // still run have no place.
 //
 // # Leases
@@ -40,9 +40,9 @@ import (
 // # Denials
 //
 // It is not known when an event ends. The RetryAfter of a denial is an estimate, and [State.Estimate] is
-// true: the rest of the oldest lease, or in a memstore.Store the whole lease. It is never zero or [Never].
-// If another rule denies, too, the RetryAfter of the Decision is that of the other rule. A gate sends no
-// Retry-After for an estimate.
+// true: the rest of the oldest lease, by cost that of the last of enough leases, or in a memstore.Store the
+// whole lease. It is never zero or [Never]. If another rule denies, too, the RetryAfter of the Decision is
+// that of the other rule. A gate sends no Retry-After for an estimate.
 //
 // # Limits
 //
@@ -52,9 +52,22 @@ import (
 //
 // # Places by cost
 //
-// With [Rule.ByCost], an event takes as many places as its cost, and a key has up to a million. Settle and a refund of
-// a part change no places, and [Limiter.ReserveAtMost] takes the free ones. A cost above the limit is denied for ever:
-// RetryAfter is [Never]. Beside a rate, the cost is that of both; for other costs, use two asks of [ReserveTogether].
+// With [Rule.ByCost], an event takes as many places as its cost, such as the tokens of a batch. n is then 1 to a
+// million. A key has at most 1000 events at a time: with that many, all its places count as taken.
+//
+//	tokens := core.Must(core.New(store, core.InFlight("tokens", 90_000).ByCost()))
+//	r, err := tokens.AcquireN(ctx, key, 1500) // waits for 1500 places
+//	if err != nil {
+//		return err
+//	}
+//	defer r.Release(ctx)
+//
+// [Limiter.ReserveAtMost] takes as many places as are free. A cost above the limit is denied for ever: RetryAfter is
+// [Never], and not an estimate. With [Rule.Elastic], that is the limit of the moment.
+//
+// An event has its places until it ends: Settle changes the costs of rates only. Beside a rate in one Limiter, the
+// cost is that of both; for different costs, use two asks of [ReserveTogether]. The costs of two asks with the rule
+// and the same key add up.
 func InFlight(name string, n int) Rule {
 	return NewRule(Spec{Name: name, Algorithm: driver.InFlight, Limit: Limit{Events: n}})
 }

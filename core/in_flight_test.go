@@ -222,33 +222,40 @@ func TestInFlight_Estimate(t *testing.T) {
 // lease.
 func TestInFlight_Ends(t *testing.T) {
 	const hold = 12 * time.Second
-	rule := core.InFlight("exports", 1).Hold(hold)
+	rule, weighted := core.InFlight("exports", 1).Hold(hold), tokens(10).Hold(hold)
 	for name, c := range map[string]struct {
 		rule  core.Rule
 		end   func(cancel context.CancelFunc, r **core.Reservation)
 		runs  time.Duration // that the event has its place after end, at least
 		until time.Duration // and at most
+		n     int           // the places of each event, of 10 by cost, or 0 for one place of one
 	}{
 		"context":             {rule: rule, end: func(cancel context.CancelFunc, _ **core.Reservation) { cancel() }, runs: 7 * hold / 12, until: hold},
 		"MaxHold":             {rule: rule.MaxHold(time.Hour + time.Minute), end: func(context.CancelFunc, **core.Reservation) {}, runs: time.Minute, until: time.Minute + hold},
 		"garbage Reservation": {rule: rule, end: func(_ context.CancelFunc, r **core.Reservation) { *r = nil; collect() }, until: hold},
+
+		"context, by cost":             {rule: weighted, n: 6, end: func(cancel context.CancelFunc, _ **core.Reservation) { cancel() }, runs: 7 * hold / 12, until: hold},
+		"MaxHold, by cost":             {rule: weighted.MaxHold(time.Hour + time.Minute), n: 6, end: func(context.CancelFunc, **core.Reservation) {}, runs: time.Minute, until: time.Minute + hold},
+		"garbage Reservation, by cost": {rule: weighted, n: 10, end: func(_ context.CancelFunc, r **core.Reservation) { *r = nil; collect() }, until: hold},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s core.Store) {
 				l := testkit.Limiter(t, s, c.rule)
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
-				r, err := l.Acquire(ctx, "k")
+				n := max(c.n, 1)
+				all := left(t, l, "k")
+				r, err := l.AcquireN(ctx, "k", n)
 				testkit.Must(t, err)
 				lost := r.Lost()
 				time.Sleep(time.Hour)
 				synctest.Wait()
-				if left(t, l, "k") != 0 {
+				if left(t, l, "k") != all-n {
 					t.Fatal("the place has lapsed while its event runs")
 				}
 				c.end(cancel, &r)
 				begun := time.Now()
-				next, err := l.Acquire(context.Background(), "k") // another event has the place now
+				next, err := l.AcquireN(context.Background(), "k", n) // another event has the place now
 				testkit.Must(t, err)
 				defer next.Release(context.Background())
 				if took := time.Since(begun); took < c.runs || took > c.until+time.Second {
@@ -263,7 +270,7 @@ func TestInFlight_Ends(t *testing.T) {
 					t.Error("Lost is open although another event has the place")
 				}
 				testkit.Must(t, r.Release(context.Background()))
-				if got := reserve(t, l, "k"); got.Decision().Allowed {
+				if left(t, l, "k") != all-n {
 					t.Error("a late release has freed the place of another event")
 				}
 			})
@@ -288,15 +295,19 @@ func TestInFlight_Outage(t *testing.T) {
 	for name, c := range map[string]struct {
 		outage time.Duration
 		lost   bool
+		rule   core.Rule
+		n      int // the places of the event: all
 	}{
-		"shorter than a lease": {outage: 15 * time.Second},
-		"longer than a lease":  {outage: 31 * time.Second, lost: true},
+		"shorter than a lease":          {outage: 15 * time.Second, rule: core.InFlight("exports", 1), n: 1},
+		"longer than a lease":           {outage: 31 * time.Second, lost: true, rule: core.InFlight("exports", 1), n: 1},
+		"shorter than a lease, by cost": {outage: 15 * time.Second, rule: tokens(9), n: 9},
+		"longer than a lease, by cost":  {outage: 31 * time.Second, lost: true, rule: tokens(9), n: 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newRemote()
-				l := testkit.Limiter(t, s, core.InFlight("exports", 1))
-				r := reserve(t, l, "k")
+				l := testkit.Limiter(t, s, c.rule)
+				r := testkit.Reserve(t, l, "k", c.n)
 				time.Sleep(time.Minute)
 				s.fails.Store(true)
 				time.Sleep(c.outage)
@@ -306,7 +317,7 @@ func TestInFlight_Outage(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				if isLost(r) != c.lost || (left(t, l, "k") == 1) != c.lost {
+				if isLost(r) != c.lost || (left(t, l, "k") == c.n) != c.lost {
 					t.Errorf("got lost %t and %d places left", isLost(r), left(t, l, "k"))
 				}
 				testkit.Must(t, r.Release(t.Context()))

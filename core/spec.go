@@ -73,10 +73,10 @@ type Spec struct {
 	// periods (see [Rule]).
 	Hold time.Duration
 
-	// ByCost makes an event of an [InFlight] take as many places as its cost: tokens in a queue of batches, or slots of
-	// a query engine. The limit is then up to a million places, of at most 1000 events at a time. A cost above the
-	// limit is denied for ever. Rules with ByCost and without have different states, like those of different periods
-	// (see [Rule]).
+	// ByCost makes an event of an [InFlight] take as many places as its cost: the tokens of a batch, or the slots of a
+	// query. The limit is then up to a million places, for at most 1000 events at a time. A cost above the limit is
+	// denied for ever. Rules with ByCost and without have different states, like those of different periods (see
+	// [Rule]).
 	ByCost bool
 
 	// MaxHold is the time for which the places of an [InFlight] are renewed. A place then lapses within one
@@ -117,8 +117,8 @@ type Spec struct {
 	// for a limit of one event "allows 1 per 60 s (tokens)".
 	//
 	// The header field RateLimit-Policy contains the units that its specification defines: "bytes" as
-	// qu="content-bytes", and "content-bytes" and "concurrent-requests" as they are, and of an [InFlight]
-	// always qu="concurrent-requests". Other units have no qu.
+	// qu="content-bytes", and "content-bytes" and "concurrent-requests" as they are. An [InFlight] always has
+	// qu="concurrent-requests", and one with ByCost unless it has another unit. Other units have no qu.
 	Unit string
 
 	// Spare makes the limit elastic: it grows while resources are free, and shrinks back to Limit as they
@@ -267,7 +267,8 @@ func (s *Spec) definition(p *Plan) (d driver.Definition) {
 	}
 	d.Name, d.Algorithm, d.Plan = s.Name, s.Algorithm, p.Name
 	d.Events, d.Per, d.Calendar, d.Burst, d.Always = l.Events, l.Per, l.Calendar, l.Burst, l.always
-	d.FromFirst, d.ByCost, d.SubWindows, d.Hold, d.Soft, d.Headroom = s.FromFirst, s.ByCost, s.SubWindows, s.Hold, s.Soft, p.Headroom
+	d.FromFirst, d.ByCost, d.SubWindows, d.Hold = s.FromFirst, s.ByCost, s.SubWindows, s.Hold
+	d.Soft, d.Headroom = s.Soft, p.Headroom
 	d.Shadow, d.UpTo, d.Text = s.Shadow, s.UpTo, ""
 	if s.Algorithm == driver.Pause && *l == Unlimited {
 		d.Always = 0

@@ -28,6 +28,7 @@ func TestSpec_Modifiers(t *testing.T) {
 		{"Soft", window, window.Soft(10)},
 		{"FromFirst", core.FixedWindow("r", l), core.FixedWindow("r", l).FromFirst()},
 		{"SubWindows", window, window.SubWindows(10)},
+		{"ByCost", places, places.ByCost()},
 		{"Hold", places, places.Hold(time.Minute)},
 		{"MaxHold", places, places.MaxHold(time.Hour)},
 		{"Location", quota, quota.In(time.FixedZone("here", 3600))},

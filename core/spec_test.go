@@ -46,6 +46,15 @@ func TestNewRule_Invalid(t *testing.T) {
 		`soft is NaN percent`:                          bucket(func(s *core.Spec) { s.Soft = math.NaN() }),
 		`sub-windows are 121`:                          of(core.AlgorithmSlidingWindow, func(s *core.Spec) { s.SubWindows = 121 }),
 		`sub-windows have a meaning`:                   bucket(func(s *core.Spec) { s.SubWindows = 60 }),
+		`by cost has a meaning for events at the same`: bucket(func(s *core.Spec) { s.ByCost = true }),
+		`by cost has a meaning for events`:             of(core.AlgorithmQuota, func(s *core.Spec) { s.ByCost = true }),
+		`limit has more than a million places`:         of(core.AlgorithmInFlight, func(s *core.Spec) { s.Limit.Events, s.ByCost = 1_000_001, true }),
+		`limit has more than a million place`:          of(core.AlgorithmInFlight, func(s *core.Spec) { s.Limit.Events, s.ByCost, s.Soft = 1_000_000, true, 1 }),
+		`limit has more than 1000 places`:              of(core.AlgorithmInFlight, func(s *core.Spec) { s.Limit.Events = 1001 }),
+		`plan "a": limit has more than a million`: of(core.AlgorithmInFlight, func(s *core.Spec) {
+			s.ByCost, s.Plans = true, []core.Plan{{Name: "a", Limit: core.Limit{Events: 1_000_001}}}
+		}),
+		`limit is zero `:                               of(core.AlgorithmInFlight, func(s *core.Spec) { s.Limit, s.ByCost = core.Limit{}, true }),
 		`hold has a meaning for events`:                bucket(func(s *core.Spec) { s.Hold = time.Minute }),
 		`hold is 1ms`:                                  of(core.AlgorithmInFlight, func(s *core.Spec) { s.Hold = time.Millisecond }),
 		`max hold is -1ns, negative`:                   of(core.AlgorithmInFlight, func(s *core.Spec) { s.MaxHold = -1 }),
@@ -85,6 +94,7 @@ func TestNewRule_Defaults(t *testing.T) {
 		{core.Spec{Name: "r", Algorithm: core.AlgorithmTokenBucket, Limit: core.PerMinute(5)}, core.TokenBucket("r", core.PerMinute(5))},
 		{core.Spec{Name: "r", Algorithm: core.AlgorithmSlidingWindow, Limit: core.PerMinute(5)}, core.SlidingWindow("r", core.PerMinute(5)).SubWindows(60)},
 		{core.Spec{Name: "r", Algorithm: core.AlgorithmInFlight, Limit: core.Limit{Events: 5}}, core.InFlight("r", 5).Hold(defaultHold)},
+		{core.Spec{Name: "r", Algorithm: core.AlgorithmInFlight, Limit: core.Limit{Events: 5000}, ByCost: true}, core.InFlight("r", 5000).ByCost().Hold(defaultHold)},
 		{core.Spec{Name: "r", Algorithm: core.AlgorithmQuota, Limit: core.Monthly(5)}, core.Quota("r", core.Monthly(5)).In(nil)},
 	} {
 		rule := core.NewRule(c.spec)

@@ -74,9 +74,10 @@ func (l *Limiter) Acquire(ctx context.Context, key string) (*Reservation, error)
 	return l.acquire(ctx, key, 1, true)
 }
 
-// AcquireN is [Limiter.Acquire] for an event of cost n, which takes n places of a rule with [Spec.ByCost]. While it waits,
-// callers behind it in this process wait, too, also those that need fewer places. If n is zero, the error is an
-// [ErrInvalidAsk], and if n is negative, an [ErrNegativeCost].
+// AcquireN is [Limiter.Acquire] for an event of cost n, which takes n places of a rule with [Spec.ByCost]. While it
+// waits, callers behind it in this process wait, too, also those that need fewer places. If n is zero, the error is
+// an [ErrInvalidAsk], if n is negative, an [ErrNegativeCost], and if n is above a limit, at once an
+// [ErrNeverAdmitted].
 func (l *Limiter) AcquireN(ctx context.Context, key string, n int) (*Reservation, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -144,7 +144,7 @@ func explainPolicy(c *rules.Config, name string, p rules.Policy, key, plan strin
 		s, _ := d.StateOf(name + "." + r.Name)
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Name, r.Algorithm, inForce(s, r.Unit), sourceOf(s, r.Name, override), mode(s.Rule.IsShadow()))
 		if candidate := r.Candidate; candidate != nil {
-			fmt.Fprintf(w, "%s, candidate\t%s\t%s\tbase\t%s\n", r.Name, candidate.Algorithm, limitText(candidate.Limit, candidate.FromFirst, cmp.Or(candidate.Timezone, "UTC"), 0, ""), mode(true))
+			fmt.Fprintf(w, "%s, candidate\t%s\t%s\tbase\t%s\n", r.Name, candidate.Algorithm, limitText(candidate.Limit, candidate.Spec, cmp.Or(candidate.Timezone, "UTC"), 0, ""), mode(true))
 		}
 	}
 	return w.Flush()
@@ -194,15 +194,18 @@ func sourceOf(s core.State, rule string, o rules.Override) string {
 	}
 }
 
-// limitText returns the text of a limit, whether its window begins with the first event, the time zone of a quota,
-// the headroom of its plan, and the unit of its rule, unless they are empty.
-func limitText(l core.Limit, fromFirst bool, zone string, headroom float64, unit string) string {
+// limitText returns the text of a limit of a rule, whether its window begins with the first event or its events take
+// places by cost, the time zone of a quota, the headroom of its plan, and the unit of its rule, unless they are empty.
+func limitText(l core.Limit, of core.Spec, zone string, headroom float64, unit string) string {
 	text := l.String()
 	if l == core.Unlimited || l == core.Blocked {
 		return text
 	}
-	if fromFirst {
+	if of.FromFirst {
 		text += " from the first event"
+	}
+	if of.ByCost {
+		text += " by cost"
 	}
 	if l.Calendar != 0 {
 		text += " in " + zone

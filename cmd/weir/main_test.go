@@ -29,6 +29,7 @@ func files(t *testing.T) {
 		// user:1 is the 2074th of 10 000, user:2 the 2581st, user:3 the 6832nd.
 		"part.yaml":   start + ", enforce: 25.5, keys: {\"user:3\": {blocked: true, plan: gold}}}}",
 		"unit.yaml":   "policies: {api: {rules: [{name: r, algorithm: sliding_log, limit: 9/h, unit: tokens, plans: {staff: unlimited}}, {name: s, algorithm: fixed_window, limit: 5/d, from_first: true}]}}",
+		"cost.yaml":   "policies: {api: {rules: [{name: r, algorithm: in_flight, limit: 90000, by_cost: true, unit: tokens, plans: {pro: 1000000}, headroom: {pro: 20}, candidate: {algorithm: in_flight, limit: 2000, by_cost: true}}, {name: s, algorithm: in_flight, limit: 5}], keys: {k: {limits: {r: 100}}, b: {blocked: true}}}}",
 		"pause.yaml":  "policies: {api: {rules: [{name: stop, algorithm: pause}], keys: {k: {blocked: true}}}}",
 		"long.yaml":   "policies: {api: {rules: [{name: r, algorithm: sliding_log, limit: 9/h, unit: " + strings.Repeat("x", 33) + "}]}}",
 		"off.yaml":    start + ", disabled: true}}",
@@ -160,6 +161,22 @@ func TestRun(t *testing.T) {
 			"RULE  ALGORITHM     LIMIT                     SOURCE        MODE\n" +
 			"r     sliding_log   unlimited                 plan \"staff\"  enforce\n" +
 			"s     fixed_window  5/d from the first event  base          enforce\n", ""},
+		"explain by cost": {[]string{"explain", "cost.yaml", "api", "x"}, 0, "" +
+			"RULE          ALGORITHM  LIMIT                   SOURCE  MODE\n" +
+			"r             in_flight  90000 by cost (tokens)  base    enforce\n" +
+			"r, candidate  in_flight  2000 by cost            base    shadow\n" +
+			"s             in_flight  5                       base    enforce\n", ""},
+		"explain by cost, a plan": {[]string{"explain", "cost.yaml", "api", "x", "pro"}, 0, "" +
+			"RULE          ALGORITHM  LIMIT                                  SOURCE      MODE\n" +
+			"r             in_flight  1000000 by cost headroom 20% (tokens)  plan \"pro\"  enforce\n" +
+			"r, candidate  in_flight  2000 by cost                           base        shadow\n" +
+			"s             in_flight  5                                      base        enforce\n", ""},
+		"explain by cost, a key": {[]string{"explain", "cost.yaml", "api", "k"}, 0, "" +
+			"RULE          ALGORITHM  LIMIT                 SOURCE               MODE\n" +
+			"r             in_flight  100 by cost (tokens)  override of the key  enforce\n" +
+			"r, candidate  in_flight  2000 by cost          base                 shadow\n" +
+			"s             in_flight  5                     base                 enforce\n", ""},
+		"check by cost": {[]string{"check", "cost.yaml"}, 0, "", ""},
 		"explain pause": {[]string{"explain", "pause.yaml", "api", "x"}, 0, "" +
 			"RULE  ALGORITHM  LIMIT  SOURCE  MODE\n" +
 			"stop  pause      none   base    enforce\n", ""},

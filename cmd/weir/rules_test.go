@@ -414,6 +414,38 @@ func TestRules_InFlight(t *testing.T) {
 	}
 }
 
+// The places of a key by cost are those that the cost of running events of a program takes.
+func TestRules_ByCost(t *testing.T) {
+	server := redistest.Shared(t)
+	const config = `policies: {api: {rules: [{name: tokens, algorithm: in_flight, limit: 90000, by_cost: true, unit: tokens}]}}`
+	files(t)
+	write(t, "api.yaml", config)
+	parsed, err := rules.Parse("api.yaml", []byte(config))
+	must(t, err)
+	set, err := rules.New(redisstore.New(server.Client(), redisstore.Prefix("weights:"), redisstore.Timeout(10*time.Second)), parsed)
+	must(t, err)
+	l, err := set.Limiter("api")
+	must(t, err)
+	r, err := l.Reserve(t.Context(), "x", 60_000)
+	must(t, err)
+	const (
+		columns = "RULE    LIMIT                   USED   LEFT   NEXT  UNUSED        MODE\n"
+		line    = columns + "tokens  90000 by cost (tokens)  60000  30000  now   when all end  enforce\n"
+		unused  = "RULE    LIMIT                   USED  LEFT   NEXT  UNUSED  MODE\ntokens  90000 by cost (tokens)  0     90000  now   now     enforce\n"
+	)
+	runSteps(t, "-redis redis://"+server.Addr+" -prefix weights: -config api.yaml",
+		step{"usage api x", 0, line, ""},
+		step{"credit api x 1", 1, "", "weir: the rule tokens counts running events, which end by themselves"},
+		step{`override api x {"limits":{"tokens":"1000001"}}`, 1, "", "limit has more than a million places"},
+		step{`override api x {"limits":{"tokens":"60000"}}`, 0, "{limits: {tokens: 60000}}\n", ""},
+		step{"usage api x", 0, "RULE    LIMIT                   USED   LEFT  NEXT                UNUSED        MODE\ntokens  60000 by cost (tokens)  60000  0     when an event ends  when all end  enforce\n", ""},
+		step{"remove api x", 0, "{}\n", ""},
+		step{"usage api x", 0, line, ""},
+		step{"reset api x", 0, unused, ""},
+	)
+	must(t, r.Release(t.Context()))
+}
+
 // The pause of a key is that of a program, and differs from a block.
 func TestRules_Pause(t *testing.T) {
 	server := redistest.Shared(t)

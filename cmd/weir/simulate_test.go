@@ -320,6 +320,15 @@ other 2 0 0, retry 0 0 0, never 0
 `,
 			notes: "No key is paused, because a trace does not tell when a program has paused one: api.stop, other.p.",
 		},
+		"in flight by cost": {
+			file:  policy("{name: m, algorithm: fixed_window, limit: 4/m}, {name: n, algorithm: in_flight, limit: 90000, by_cost: true, headroom: {batch: 20}}"),
+			trace: csv("0.1,k*5"),
+			want: `4 admitted, 1 denied, 0 delayed, 0 without a policy; 1 of 1 keys denied, 1 affected
+api 4 1 0, retry 60 60 60, never 0
+api.m fixed_window 4/m: 4 1 0, most 4 of 4/m
+`,
+			notes: "Rules that count requests at the same time are not simulated, because a trace has no ends of requests: api.n.",
+		},
 		"in flight as a candidate": {
 			file:  policy("{name: m, algorithm: fixed_window, limit: 1/m, candidate: {algorithm: in_flight, limit: 1}}, {name: n, algorithm: in_flight, limit: 1, candidate: {algorithm: fixed_window, limit: 2/m}}"),
 			trace: csv("0.1,k*2"),

@@ -173,7 +173,7 @@ func inForce(s core.State, unit string) string {
 	if s.Rule.PlanName() != "" && len(of.Plans) > 0 { // only that plan, or none if it is unknown
 		headroom = of.Plans[0].Headroom
 	}
-	return limitText(s.Limit(), of.FromFirst, cmp.Or(of.Location, time.UTC).String(), headroom, unit)
+	return limitText(s.Limit(), of, cmp.Or(of.Location, time.UTC).String(), headroom, unit)
 }
 
 // waitOf returns the text of a time to wait for s: for a quota, the end of its period in its time zone,

@@ -9,8 +9,9 @@ import (
 
 // Cost makes f determine the cost of a request, which is charged to every limiter of the gate that has no
 // Cost of its own (see [And]). The default is 1. A cost of 0 charges nothing, but is denied if the limit is
-// exhausted. A request takes one place of a [core.InFlight], or none if its cost is 0. A negative cost is a
-// fault of the application: the response is 500 unless [OnError] chooses another status.
+// exhausted. A request takes one place of a [core.InFlight], or none if its cost is 0, and with
+// [core.Rule.ByCost] as many as its cost. A negative cost is a fault of the application: the response is
+// 500 unless [OnError] chooses another status.
 //
 // A cost above the capacity of a rule is denied for ever, without a Retry-After: [DeniedStatus] can make
 // the status 413. If f is an estimate that may be too high, bound it by the capacity, or charge a small

@@ -76,8 +76,11 @@ func (g *gate) deny(h http.Header, r *http.Request, d core.Decision) *Rejection 
 	}
 	retry, later := RetryAfter(d)
 	if named >= 0 {
-		s := d.State(named)
-		texts := g.policies.of(named, s.Rule).denial(retry, endOf(&s))
+		s, text := d.State(named), retry
+		if s.Estimate {
+			text = unknownRetry
+		}
+		texts := g.policies.of(named, s.Rule).denial(text, endOf(&s))
 		n.values[0], p.Detail, p.Violated = texts.retryAfter, texts.detail, violated
 	} else { // the Store denies without a reason
 		n.values[0] = strconv.FormatInt(retry, 10)

@@ -119,7 +119,12 @@
 // [keyfunc.FormValue], and [CostOfBody] can wait for a slow client, and no place bounds these requests. To
 // bound them, put a gate with the InFlight around that of the other keys.
 //
-// [Refund], [Settle] and RefundIf change the costs of other rules and leave the place taken. [Reset] frees
+// With [core.Rule.ByCost], a request takes as many places as its [Cost], such as the tokens that its answer can have:
+//
+//	tokens := core.Must(core.New(store, core.InFlight("tokens", 90_000).ByCost().Unit("tokens")))
+//	limit := nethttplimit.New(tokens, user, gate.Cost(estimate))
+//
+// [Refund], [Settle] and RefundIf change the costs of other rules and leave the places taken. [Reset] frees
 // all places of the key: the requests that run have none from then on, and their ends free none.
 //
 // The end of the handler counts, not that of the connection. A handler that hijacks its connection must

@@ -30,7 +30,8 @@ const (
 	//	    if r is 0: the time until the next event is available
 	//	    if the rule denied the request: the time until it admits the same cost, if it ever does
 	//
-	// For a [core.InFlight], qu is concurrent-requests, and there is neither w nor t.
+	// For a [core.InFlight], qu is concurrent-requests, and there is neither w nor t. With [core.Rule.ByCost] and a
+	// unit other than requests, qu is that of the unit.
 	IETFDraft HeaderVersion = iota + 1
 	// XRateLimit selects X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset, for one rule: that of
 	// [XRateLimitRule], or else the one that has the smallest part of its capacity left, and a

@@ -18,7 +18,8 @@ func TestInFlight_Fields(t *testing.T) {
 		policy = `"exports";q=5;qu="concurrent-requests"`
 		none   = `Policy \"exports\" allows 5 requests at the same time.`
 	)
-	five := exports(5)
+	five, tokens := exports(5), core.InFlight("tokens", 90_000).ByCost().Unit("tokens")
+	const tooMuch = `Policy \"tokens\" allows 90000 tokens at the same time. This request costs more than the policy ever allows.`
 	full := states{"exports": denied(7 * time.Second)} // an estimate
 	both := []core.Rule{five, burst}
 	legacy := []gate.Option{gate.Headers(gate.XRateLimit)}
@@ -77,6 +78,52 @@ func TestInFlight_Fields(t *testing.T) {
 		name: "a unit, one place", rules: []core.Rule{exports(1).Unit("jobs")}, states: full, status: 429,
 		body: document(`Policy \"exports\" allows 1 at a time (jobs).`, `"exports"`),
 	}, {
+		name: "by cost: the unit is none of the draft", rules: []core.Rule{tokens}, states: states{"tokens": allowed(60_000, 0, 7*time.Second)},
+		header: map[string]string{"RateLimit-Policy": `"tokens";q=90000`, "RateLimit": `"tokens";r=60000`, "Retry-After": ""},
+	}, {
+		name: "by cost of requests", rules: []core.Rule{five.ByCost()}, states: states{"exports": allowed(2, 0, 7*time.Second)},
+		header: map[string]string{"RateLimit-Policy": policy, "RateLimit": `"exports";r=2`},
+	}, {
+		name: "by cost of requests, by name", rules: []core.Rule{five.ByCost().Unit("requests")}, states: states{"exports": allowed(2, 0, 7*time.Second)},
+		header: map[string]string{"RateLimit-Policy": policy},
+	}, {
+		name: "by cost of bytes", rules: []core.Rule{five.ByCost().Unit("bytes")}, states: states{"exports": allowed(2, 0, 7*time.Second)},
+		header: map[string]string{"RateLimit-Policy": `"exports";q=5;qu="content-bytes"`},
+	}, {
+		name: "a plan by cost", rules: []core.Rule{tokens.Plan("pro", core.Limit{Events: 1_000_000})}, states: states{"tokens": allowed(7, 0, 0)},
+		opts:   []gate.Option{gate.Plan(func(context.Context, *http.Request) (string, error) { return "pro", nil })},
+		header: map[string]string{"RateLimit-Policy": `"tokens";q=1000000`, "RateLimit": `"tokens";r=7`},
+	}, {
+		name: "denied by cost: some places are left", rules: []core.Rule{tokens},
+		states: states{"tokens": core.State{Remaining: 60_000, RetryAfter: 7 * time.Second, ResetAfter: 9 * time.Second}}, status: 429, before: stale,
+		header: map[string]string{"RateLimit-Policy": `"tokens";q=90000`, "RateLimit": `"tokens";r=60000`, "Retry-After": ""},
+		body:   document(`Policy \"tokens\" allows 90000 tokens at the same time.`, `"tokens"`),
+	}, {
+		name: "denied by cost for ever", rules: []core.Rule{tokens}, states: states{"tokens": denied(core.Never)}, status: 429, before: stale,
+		header: map[string]string{"RateLimit": `"tokens";r=0`, "Retry-After": ""},
+		body:   document(tooMuch, `"tokens"`),
+	}, {
+		name: "denied by cost for ever, with another status", rules: []core.Rule{tokens}, states: states{"tokens": denied(core.Never)}, status: 413,
+		opts: []gate.Option{gate.DeniedStatus(func(d core.Decision) int {
+			if d.RetryAfter == core.Never && !d.Blocked() {
+				return 413
+			}
+			return 429
+		})},
+		body: apptest.Problem(413, "Request Entity Too Large", tooMuch, `"tokens"`),
+	}, {
+		name: "denied by cost for ever, and by a rate: no Retry-After", rules: []core.Rule{tokens, burst}, states: states{"tokens": denied(core.Never), "burst": denied(12 * time.Second)}, status: 429,
+		header: map[string]string{"RateLimit": `"tokens";r=0, "burst";r=0;t=12`, "Retry-After": ""},
+		body:   document(tooMuch, `"tokens","burst"`),
+	}, {
+		name: "denied by cost for ever, and by other places", rules: []core.Rule{five, tokens}, states: states{"exports": denied(time.Hour), "tokens": denied(core.Never)}, status: 429,
+		header: map[string]string{"RateLimit": `"exports";r=0, "tokens";r=0`, "Retry-After": ""},
+		body:   document(tooMuch, `"exports","tokens"`),
+	}, {
+		name: "denied by cost and by a rate: Retry-After and the text are those of the rate", rules: []core.Rule{tokens, burst}, states: states{"tokens": denied(time.Hour), "burst": denied(12 * time.Second)}, status: 429,
+		header: map[string]string{"Retry-After": "12"},
+		body:   document(retry12, `"tokens","burst"`),
+	}, {
 		name: "legacy: no Reset", rules: []core.Rule{five}, states: full, opts: legacy, status: 429, before: stale,
 		header: map[string]string{"X-RateLimit-Limit": "5", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "", "Retry-After": ""},
 	}, {
@@ -126,10 +173,12 @@ func TestRetryAfter_InFlight(t *testing.T) {
 		seconds int64
 		ok      bool
 	}{
-		"places":   {states{"exports": denied(time.Hour), "burst": allowed(1, 0, 0)}, 0, false},
-		"a rate":   {states{"exports": allowed(1, 0, 0), "burst": denied(1500 * time.Millisecond)}, 2, true},
-		"both":     {states{"exports": denied(time.Hour), "burst": denied(1500 * time.Millisecond)}, 2, true},
-		"for ever": {states{"exports": denied(time.Hour), "burst": denied(core.Never)}, 0, false},
+		"places":            {states{"exports": denied(time.Hour), "burst": allowed(1, 0, 0)}, 0, false},
+		"a rate":            {states{"exports": allowed(1, 0, 0), "burst": denied(1500 * time.Millisecond)}, 2, true},
+		"both":              {states{"exports": denied(time.Hour), "burst": denied(1500 * time.Millisecond)}, 2, true},
+		"by cost, for ever": {states{"exports": denied(core.Never), "burst": allowed(1, 0, 0)}, 0, false},
+		"by cost, and both": {states{"exports": denied(core.Never), "burst": denied(1500 * time.Millisecond)}, 0, false},
+		"for ever":          {states{"exports": denied(time.Hour), "burst": denied(core.Never)}, 0, false},
 	} {
 		var got core.Decision
 		a := start(setup{Rules: []core.Rule{exports(5), burst}, States: c.states, Opts: []gate.Option{

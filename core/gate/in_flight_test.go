@@ -168,6 +168,67 @@ func TestInFlight_Cost(t *testing.T) {
 	})
 }
 
+// By cost, a request takes as many places as it costs, until its handler has returned. Changes of the cost, and
+// refunds, change no places.
+func TestInFlight_ByCost(t *testing.T) {
+	eachStore(t, func(t *testing.T, s core.Store) {
+		l := testkit.Limiter(t, s, exports(12).ByCost(), hundred)
+		cost := 5
+		a := start(setup{Limiter: l, Handler: waits, Opts: []gate.Option{gate.Cost(func(context.Context, *http.Request) int { return cost })}})
+		first, second := enter(a, t.Context()), enter(a, t.Context())
+		checkUsed(t, l, "k", 10, 10)
+		a.Gets(t, 429) // needs 5 of 2
+		cost = 2
+		third := enter(a, t.Context())
+		cost = 0
+		a.Gets(t, 429)
+		checkUsed(t, l, "k", 12, 12)
+		time.Sleep(time.Minute)
+		second.end(t, 200)
+		checkUsed(t, l, "k", 7, 12)
+		a.Gets(t, 200)
+		cost = 5
+		fourth := enter(a, t.Context())
+		checkUsed(t, l, "k", 12, 17)
+		cost = 13
+		if got := a.Get(t); got.Status != 429 || got.Header.Get("Retry-After") != "" || !strings.Contains(got.Body, "costs more than the policy ever allows") {
+			t.Errorf("a cost of 13: got %d, %v, %s", got.Status, got.Header, got.Body)
+		}
+		for _, v := range []*visit{first, third, fourth} {
+			v.end(t, 200)
+		}
+		checkUsed(t, l, "k", 0, 17)
+	})
+}
+
+func TestInFlight_ByCostSettled(t *testing.T) {
+	eachStore(t, func(t *testing.T, s core.Store) {
+		l := testkit.Limiter(t, s, exports(10).ByCost(), hundred)
+		a := start(setup{Limiter: l, Opts: []gate.Option{costs(7), succeeded}, Handler: func(w http.ResponseWriter, r *http.Request) {
+			checkUsed(t, l, "k", 7, 7)
+			for _, c := range []struct {
+				change func() error
+				want   int
+			}{
+				{func() error { return gate.Settle(r.Context(), 90) }, 90},
+				{func() error { return gate.SettleFor(r.Context(), l, 2) }, 2},
+				{func() error { return gate.Refund(r.Context()) }, 0},
+				{func() error { return gate.SettleFor(r.Context(), l, 0) }, 0},
+				{func() error { return gate.Settle(r.Context(), 5) }, 5},
+			} {
+				if err := c.change(); err != nil {
+					t.Error(err)
+				}
+				checkUsed(t, l, "k", 7, c.want)
+			}
+			answers(200)(w, r)
+		}})
+		a.Gets(t, 200)
+		synctest.Wait()
+		checkUsed(t, l, "k", 0, 0)
+	})
+}
+
 // A request of cost 0 takes no place, but needs a free one.
 func TestInFlight_CostOfZero(t *testing.T) {
 	eachStore(t, func(t *testing.T, s core.Store) {

@@ -28,7 +28,7 @@ type policy struct {
 }
 
 // quotaUnits has the parameter qu for the units that draft-ietf-httpapi-ratelimit-headers defines. It
-// is left out for requests, and cannot express other units.
+// is left out for requests, and cannot express other units. Places that no cost counts are of requests.
 var quotaUnits = map[string]string{
 	"bytes": `;qu="content-bytes"`, "content-bytes": `;qu="content-bytes"`, "concurrent-requests": `;qu="concurrent-requests"`,
 }
@@ -36,7 +36,7 @@ var quotaUnits = map[string]string{
 // denialTexts holds the texts about a denial that depend only on the policy, on Retry-After and on
 // the end of a block.
 type denialTexts struct {
-	retry      int64  // in seconds, or zero if the request can never be admitted
+	retry      int64  // in seconds, zero if the request can never be admitted, or unknownRetry
 	end        int64  // as in endOf
 	retryAfter string // retry as a number
 	detail     string // of the problem document
@@ -54,7 +54,7 @@ func newPolicy(rule core.Rule) *policy {
 	member := append(name, ";q="...)
 	member = appendInteger(member, int64(rule.Capacity()))
 	unit := p.unit
-	if p.places {
+	if p.places && (!s.ByCost || unit == "requests") {
 		unit = "concurrent-requests"
 	}
 	member = append(member, quotaUnits[unit]...)

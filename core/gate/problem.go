@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 )
 
 // ProblemMediaType is the media type of a [Problem] in JSON.
@@ -58,7 +57,11 @@ func newProblem(r *http.Request, status int) Problem {
 	return p
 }
 
-// describe returns the text for the client about the rule of p, which denied. end is that of endOf.
+// unknownRetry is the wait of a denial by places, which end by an event.
+const unknownRetry = -1
+
+// describe returns the text for the client about the rule of p, which denied. retry is as in denialTexts, and end is
+// that of endOf.
 func (p *policy) describe(retry, end int64) string {
 	rule, l, unit := p.rule, p.rule.Limit(), p.unit
 	b := append([]byte("Policy "), p.name...)
@@ -74,10 +77,9 @@ func (p *policy) describe(retry, end int64) string {
 		n = rule.Capacity()
 	}
 	b = strconv.AppendInt(b, int64(n), 10)
-	if rule.Algorithm() == driver.InFlight {
-		return string(appendAtOnce(b, n, unit))
-	}
 	switch {
+	case p.places:
+		b = appendAtOnce(b, n, unit)
 	case n != 1:
 		b = append(append(append(b, ' '), unit...), " per "...)
 		b = appendPeriod(b, l)
@@ -86,6 +88,9 @@ func (p *policy) describe(retry, end int64) string {
 	default: // a plural, whose singular is not known
 		b = appendPeriod(append(b, " per "...), l)
 		b = append(append(append(b, " ("...), unit...), ')')
+	}
+	if retry == unknownRetry {
+		return string(append(b, '.'))
 	}
 	if burst := rule.Capacity(); burst != n {
 		b = append(b, ", "...)
@@ -105,7 +110,7 @@ func appendTime(b []byte, unix int64) []byte {
 	return time.Unix(unix, 0).UTC().AppendFormat(b, time.RFC3339)
 }
 
-// appendAtOnce ends the text about a rule that admits n units at the same time.
+// appendAtOnce continues the text about a rule that admits n units at the same time.
 func appendAtOnce(b []byte, n int, unit string) []byte {
 	switch {
 	case n != 1:
@@ -115,7 +120,7 @@ func appendAtOnce(b []byte, n int, unit string) []byte {
 	default: // a plural, whose singular is not known
 		b = append(append(append(b, " at a time ("...), unit...), ')')
 	}
-	return append(b, '.')
+	return b
 }
 
 // appendRetry ends a sentence, and appends one about Retry-After.

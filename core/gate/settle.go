@@ -22,8 +22,8 @@ var (
 // Settle debits or refunds the difference for every limiter of the innermost gate, as
 // [core.Reservation.Settle] does. A debit puts a key into debt if necessary. Settling the same cost
 // again does nothing. If a limiter of the gate has a cost of its own (see [And]) and cost is not zero,
-// Settle returns [ErrSeveralCosts]. A place of a [core.InFlight] has no cost: it is free when the handler has
-// returned, and not before, whatever Settle, [SettleFor] and [Refund] do.
+// Settle returns [ErrSeveralCosts]. The places of a [core.InFlight] are free when the handler has
+// returned, and not before, whatever Settle, [SettleFor] and [Refund] do. They stay as many as they are.
 //
 // Check of an adapter charges an event of its own: [SettleFor] settles it. Settle does so only in a handler
 // without a gate around it, for the last Check.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -321,6 +322,42 @@ func TestHandler_Pause(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The places of a rule by cost are those that the cost of running events takes.
+func TestHandler_ByCost(t *testing.T) {
+	store := observe.New(memstore.New())
+	config, err := rules.Parse("limits.yaml", []byte(`{policies: {api: {rules: [
+		{name: tokens, algorithm: in_flight, limit: 90000, by_cost: true, plans: {pro: 1000000}, headroom: {pro: 20}, max_hold: 1h}]}}}`))
+	testkit.Must(t, err)
+	set, err := rules.New(store, config)
+	testkit.Must(t, err)
+	own := testkit.Limiter(t, store, core.InFlight("slots", 5).ByCost().Hold(time.Minute).Shadow())
+	h := newHandler(t, everybody, store, Rules(set), Limiters(own))
+	api, err := set.Limiter("api")
+	testkit.Must(t, err)
+	if got, want := fmt.Sprint(reportOf(t, h, nil).Rules), "[{slots in_flight 5 by cost hold 1m [] shadow code}"+
+		" {api.tokens in_flight 90000 by cost hold 30s max hold 1h [pro 1000000 by cost headroom 20%] enforced limits.yaml}]"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	for _, c := range []struct {
+		cost                  int // of an event that begins
+		decision, state, page string
+	}{
+		{0, "Admitted.", "{api.tokens 90000 by cost  enforced 0 90000 now now false 30s}", `<td class="n">0 of 90000 taken</td>`},
+		{60_000, "Admitted.", "{api.tokens 90000 by cost  enforced 60000 30000 now when all events end false 30s}", "<td>90000 by cost at the same time, lease 30s</td>"},
+		{30_000, "Denied: all places are taken. The next event is admitted when a running one ends.",
+			"{api.tokens 90000 by cost  enforced 90000 0 when an event ends when all events end true 30s}", `<td class="n">90000 of 90000 taken</td>`},
+	} {
+		_, err := api.Reserve(t.Context(), "k", c.cost)
+		testkit.Must(t, err)
+		body := ask(h, "POST", "/", url.Values{"key": {"k"}}).Body.String()
+		limits := reportOf(t, h, url.Values{"key": {"k"}}).Key.Limits
+		l := limits[slices.IndexFunc(limits, func(l limitsOfKey) bool { return l.States[0].Rule == "api.tokens" })]
+		if got := fmt.Sprint(l.States[0]); l.Decision != c.decision || got != c.state || !strings.Contains(body, c.page) {
+			t.Errorf("after a cost of %d: got %q and %s, and the page contains %q: %t", c.cost, l.Decision, got, c.page, strings.Contains(body, c.page))
+		}
+	}
 }
 
 // A quota begins again at a time of the calendar, and the plan of a headroom may use a part of it.

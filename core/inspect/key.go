@@ -71,6 +71,12 @@ type state struct {
 	Lease      string `json:"lease,omitempty"` // of an in-flight rule, whose Used and Left are places
 }
 
+// Places returns the number of places of an in-flight rule: Limit without its modifiers.
+func (s state) Places() string {
+	n, _, _ := strings.Cut(s.Limit, " ")
+	return n
+}
+
 // A command is a line for a shell of POSIX, zsh or fish, and its effect.
 type command struct {
 	Effect string `json:"effect"`

@@ -265,7 +265,7 @@ func limitInForce(s core.State) string {
 	return limitOfPlan(of, p)
 }
 
-// limitOfPlan returns the limit of p, a plan of s, with the begin of a window, the time zone of a quota and the headroom.
+// limitOfPlan returns the limit of p, a plan of s, with the begin of a window, the cost of places, the time zone of a quota and the headroom.
 func limitOfPlan(s core.Spec, p core.Plan) string {
 	if p.Limit == (core.Limit{}) { // of a pause
 		return "none"
@@ -276,6 +276,9 @@ func limitOfPlan(s core.Spec, p core.Plan) string {
 	}
 	if s.FromFirst {
 		text += " from the first event"
+	}
+	if s.ByCost {
+		text += " by cost"
 	}
 	if s.Algorithm == core.AlgorithmQuota {
 		text += " in " + cmp.Or(s.Location, time.UTC).String()
@@ -294,7 +297,11 @@ func limitOf(r core.Rule) string {
 		return limitOfPlan(s, core.Plan{Limit: s.Limit})
 	}
 	text := strings.TrimPrefix(r.String(), fmt.Sprintf("%s %q ", r.Algorithm(), r.Name()))
-	switch limit := r.Limit().String(); {
+	limit := r.Limit().String()
+	if r.Spec().ByCost {
+		limit += " by cost"
+	}
+	switch {
 	case r.Algorithm() == driver.InFlight && !strings.HasPrefix(text, limit+" hold "):
 		text = limit + " hold " + r.Spec().Hold.String() + strings.TrimPrefix(text, limit)
 	case r.Algorithm() == driver.Quota && !strings.HasPrefix(text, limit+" in "):

@@ -249,7 +249,7 @@ func (d *decoder) check(name string, v value, f map[string]value, r *Rule) {
 	}
 	// Package core reports one error, so this checks each field in a rule that is valid otherwise.
 	before := len(d.errors)
-	valid := Rule{Spec: core.Spec{Algorithm: r.Algorithm}}
+	valid := Rule{Spec: core.Spec{Algorithm: r.Algorithm, ByCost: r.ByCost && r.Algorithm == driver.InFlight}} // bounds the limits
 	if !isPause(valid) {
 		valid.Limit = core.Unlimited
 	}

@@ -72,6 +72,20 @@ func TestDiff(t *testing.T) {
 		},
 		"default hold":  {rules("{name: r, algorithm: in_flight, limit: 5}"), rules("{name: r, algorithm: in_flight, limit: \"5\", hold: 30s}"), nil},
 		"new in flight": {rules(second), rules(second + ", {name: r, algorithm: in_flight, limit: 5, hold: 2m, max_hold: 1h}"), []string{"api.r: added (in_flight 5 hold 2m max hold 1h)"}},
+		"by cost": {
+			rules("{name: r, algorithm: in_flight, limit: 5, plans: {gold: 10}}"), rules("{name: r, algorithm: in_flight, limit: 8000, plans: {gold: 20000}, by_cost: true}"),
+			[]string{"api.r by cost: no to yes", "api.r plan gold: 10 to 20000", "api.r: 5 to 8000"},
+		},
+		"no longer by cost": {rules("{name: r, algorithm: in_flight, limit: 5, by_cost: true}"), rules("{name: r, algorithm: in_flight, limit: 5, by_cost: false}"), []string{"api.r by cost: yes to no"}},
+		"new by cost":       {rules(second), rules(second + ", {name: r, algorithm: in_flight, limit: 90000, by_cost: true, hold: 2m, unit: tokens}"), []string{"api.r: added (in_flight 90000 by cost hold 2m unit tokens)"}},
+		"to by cost": {
+			rules(first + "}"), rules("{name: r, algorithm: in_flight, limit: 90000, by_cost: true}"),
+			[]string{"api.r algorithm: sliding_window to in_flight", "api.r by cost: no to yes", "api.r: 10/s to 90000"},
+		},
+		"from by cost": {
+			rules("{name: r, algorithm: in_flight, limit: 90000, by_cost: true}"), rules(first + "}"),
+			[]string{"api.r algorithm: in_flight to sliding_window", "api.r: 90000 to 10/s"},
+		},
 		"quota": {
 			rules("{name: r, algorithm: quota, limit: 5/month, plans: {gold: 10/month}}"), rules("{name: r, algorithm: quota, limit: 8/week, plans: {gold: 10/day}, timezone: Europe/Berlin}"),
 			[]string{"api.r plan gold: 10/month to 10/day", "api.r timezone: UTC to Europe/Berlin", "api.r: 5/month to 8/week"},

@@ -47,6 +47,11 @@
 //	        plans: {gold: 20}
 //	        hold: 30s              # the lease, from 1s to 24h; default: 30s
 //	        max_hold: 1h           # the bound of renewals (core.Rule.MaxHold); default: none
+//	      - name: batch
+//	        algorithm: in_flight
+//	        limit: 90000           # of tokens at the same time
+//	        by_cost: true          # an event takes as many places as its cost (core.Rule.ByCost); default: false
+//	        unit: tokens
 //	  calls:
 //	    rules:
 //	      - name: month

@@ -41,6 +41,7 @@ var fields = []field{
 	single(field{name: "soft", shared: true, subject: " soft", words: " soft %"}, percentCodec, func(r *Rule) *float64 { return &r.Soft }),
 	single(field{name: "from_first", shared: true, only: driver.FixedWindow, still: true, subject: " from first", words: " from the first event"}, yesCodec, func(r *Rule) *bool { return &r.FromFirst }),
 	single(field{name: "sub_windows", shared: true, only: driver.SlidingWindow, still: true, subject: " sub-windows", words: " in % sub-windows"}, countCodec, func(r *Rule) *int { return &r.SubWindows }),
+	single(field{name: "by_cost", shared: true, only: driver.InFlight, subject: " by cost", words: " by cost"}, yesCodec, func(r *Rule) *bool { return &r.ByCost }),
 	single(field{name: "hold", shared: true, only: driver.InFlight, subject: " hold", words: " hold %"}, durationCodec, func(r *Rule) *time.Duration { return &r.Hold }),
 	single(field{name: "max_hold", shared: true, only: driver.InFlight, subject: " max hold", words: " max hold %"}, durationCodec, func(r *Rule) *time.Duration { return &r.MaxHold }),
 	single(field{name: "timezone", shared: true, only: driver.Quota, subject: " timezone", words: " in %"}, wordCodec("UTC"), func(r *Rule) *string { return &r.Timezone }),

@@ -75,6 +75,11 @@ func TestConfig_FormatRoundTrip(t *testing.T) {
 			r.Plans = []core.Plan{{Name: "gold", Limit: core.Limit{Events: 1000}}, {Name: "staff", Limit: core.Unlimited}}
 			r.Candidate = &Rule{Spec: core.Spec{Algorithm: driver.InFlight, Limit: core.Blocked, Hold: 1500 * time.Microsecond * 1001}}
 		}),
+		"by cost": with(func(r *Rule) {
+			r.Algorithm, r.Limit, r.ByCost = driver.InFlight, core.Limit{Events: 1_000_000}, true
+			r.Plans = []core.Plan{{Name: "batch", Limit: core.Limit{Events: 90_000}}, {Name: "staff", Limit: core.Unlimited}}
+			r.Candidate = &Rule{Spec: core.Spec{Algorithm: driver.InFlight, Limit: core.Limit{Events: 1001}, ByCost: true}}
+		}),
 		"quota": with(func(r *Rule) {
 			r.Algorithm, r.Limit, r.Timezone = driver.Quota, core.Weekly(5), "America/Argentina/Buenos_Aires"
 			r.Plans, r.Headroom = []core.Plan{{Name: "gold", Limit: core.Daily(1000)}, {Name: "staff", Limit: core.Unlimited}}, map[string]float64{"gold": 0.5, "null": 99, "1 ": 0}

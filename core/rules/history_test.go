@@ -165,6 +165,9 @@ func (m *model) rule(p rules.Policy, name string, r rules.Rule, l core.Limit, sh
 	default:
 		rule = core.InFlight(name, l.Events).Hold(cmp.Or(r.Hold, 30*time.Second)).MaxHold(r.MaxHold).Soft(r.Soft)
 	}
+	if r.ByCost && rule.Algorithm() == driver.InFlight {
+		rule = rule.ByCost()
+	}
 	if r.SubWindows > 0 {
 		rule = rule.SubWindows(r.SubWindows)
 	}
@@ -222,6 +225,7 @@ func (h history) rule(name string) rules.Rule {
 	case r.Algorithm == driver.InFlight: // the places lapse between two events of the history
 		r.Hold, r.MaxHold = draw(h, 0, 2*time.Second), draw(h, 0, 5*time.Second+time.Microsecond)
 	}
+	r.ByCost = r.Algorithm == driver.InFlight && h.one(2)
 	for _, plan := range []string{"gold", "free"} {
 		if h.one(2) {
 			r.Plans = append(r.Plans, core.Plan{Name: plan, Limit: h.limit(r.Algorithm)})

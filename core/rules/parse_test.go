@@ -121,6 +121,32 @@ func TestParse_InFlight(t *testing.T) {
 	}
 }
 
+// With by_cost, limits are up to a million: those of plans and candidates, and of overrides.
+func TestParse_ByCost(t *testing.T) {
+	million := core.Limit{Events: 1_000_000}
+	rule := "      - {name: r, algorithm: in_flight, limit: 1001, plans: {gold: 1000000, batch: '90000'}, by_cost: true, candidate: {algorithm: in_flight, limit: 1000000, by_cost: true}}"
+	file := []byte(with(rule, "    keys: {k: {limits: {r: 1000000}}}"))
+	got, err := Parse("limits.yaml", file)
+	want := &Config{Name: "limits.yaml", Policies: map[string]Policy{"api": {
+		Enforce: 100,
+		Rules: []Rule{{
+			Spec: core.Spec{
+				Name: "r", Algorithm: driver.InFlight, Limit: core.Limit{Events: 1001}, ByCost: true,
+				Plans: []core.Plan{{Name: "gold", Limit: million}, {Name: "batch", Limit: core.Limit{Events: 90_000}}},
+			},
+			Candidate: &Rule{Spec: core.Spec{Algorithm: driver.InFlight, Limit: million, ByCost: true}},
+		}},
+		Keys: map[string]Override{"k": {Limits: map[string]core.Limit{"r": million}}},
+	}}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v (%v), expected %+v", got, err, want)
+	}
+	_, s := schema(t)
+	if err := validates(t, s, file); err != nil {
+		t.Errorf("the schema: %v", err)
+	}
+}
+
 func TestParse_Quota(t *testing.T) {
 	for text, l := range map[string]core.Limit{"1000000/month": core.Monthly(1_000_000), " 5 / week ": core.Weekly(5), "7/day": core.Daily(7)} {
 		rule := fmt.Sprintf("      - {name: r, algorithm: quota, limit: %s, plans: {pro: %[1]s}, soft: 10, timezone: Asia/Kolkata, candidate: {algorithm: quota, limit: %[1]s, timezone: UTC}}", text)
@@ -284,13 +310,21 @@ var invalidFiles = map[string]struct {
 	"unit is long":          {with("      - {name: r, algorithm: sliding_log, limit: 5/m, unit: "+strings.Repeat("x", 33)+"}", ""), []string{"4:61: policies.api.rules[0].unit: unit is 33 bytes long, more than 32"}, false},
 	"unit is not ASCII":     {with("      - {name: r, algorithm: sliding_log, limit: 5/m, unit: jetons é}", ""), []string{"4:61: policies.api.rules[0].unit: unit is not printable ASCII, so it cannot be sent in a RateLimit field"}, false},
 	"unit is a number":      {with("      - {name: r, algorithm: sliding_log, limit: 5/m, unit: 1}", ""), []string{"4:61: policies.api.rules[0].unit: is an integer, expected a text"}, false},
-	"unit of a candidate":   {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m, unit: tokens}}", ""), []string{"4:103: policies.api.rules[0].candidate.unit: is an unknown field; known are algorithm, limit, soft, from_first, sub_windows, hold, max_hold, timezone"}, false},
+	"unit of a candidate":   {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m, unit: tokens}}", ""), []string{"4:103: policies.api.rules[0].candidate.unit: is an unknown field; known are algorithm, limit, soft, from_first, sub_windows, by_cost, hold, max_hold, timezone"}, false},
 	"sub-windows are 1.5":   {with("      - {name: r, algorithm: sliding_window, limit: 5/m, sub_windows: 1.5}", ""), []string{"4:71: policies.api.rules[0].sub_windows: is a number, expected an integer"}, false},
 	"plan with soft":        {with("      - {name: r, algorithm: token_bucket, limit: 1/s, soft: 100, plans: {gold: 1/36000d}}", ""), []string{`4:74: policies.api.rules[0].plans: plan "gold": limit reaches over more than 100 years`}, true},
 	"places with a period":  {with("      - {name: r, algorithm: in_flight, limit: 5/s, plans: {gold: 9/m}}", ""), []string{`4:48: policies.api.rules[0].limit: limit 5/s has a period, and in_flight counts events at the same time: write 5`, `4:67: policies.api.rules[0].plans.gold: plan "gold": limit 9/m has a period, and in_flight counts events at the same time: write 9`}, false},
 	"places with a burst":   {with("      - {name: r, algorithm: in_flight, limit: 5 burst 9}", ""), []string{`4:48: policies.api.rules[0].limit: invalid limit "5 burst 9": has no "/" (expected "10/s", "500/h", "10/s burst 20", "1000/month", "5", "unlimited" or "blocked")`}, false},
 	"too many places":       {with("      - {name: r, algorithm: in_flight, limit: 1001}", ""), []string{`4:48: policies.api.rules[0].limit: limit has more than 1000 places`}, false},
 	"many with soft":        {with("      - {name: r, algorithm: in_flight, limit: 1000, soft: 10}", ""), []string{`4:48: policies.api.rules[0].limit: limit has more than 1000 places`}, true},
+	"too much by cost":      {with("      - {name: r, algorithm: in_flight, limit: 1000001, plans: {gold: 2000000}, by_cost: true, candidate: {algorithm: in_flight, limit: 1000001, by_cost: true}}", "    keys: {a: {limits: {r: 1000001}}}"), []string{`4:48: policies.api.rules[0].limit: limit has more than a million places`, `4:71: policies.api.rules[0].plans.gold: plan "gold": limit has more than a million places`, `4:137: policies.api.rules[0].candidate.limit: limit has more than a million places`}, false},
+	"much with soft":        {with("      - {name: r, algorithm: in_flight, limit: 1000000, by_cost: true, soft: 10}", ""), []string{`4:48: policies.api.rules[0].limit: limit has more than a million places`}, true},
+	"much for a key":        {with("      - {name: r, algorithm: in_flight, limit: 5, by_cost: true}", "    keys: {a: {limits: {r: 1000001}}}"), []string{`5:28: policies.api.keys.a.limits.r: limit has more than a million places`}, false},
+	"by cost is false":      {with("      - {name: r, algorithm: in_flight, limit: 1001, by_cost: false, plans: {gold: 1002}}", ""), []string{`4:48: policies.api.rules[0].limit: limit has more than 1000 places`, `4:84: policies.api.rules[0].plans.gold: plan "gold": limit has more than 1000 places`}, false},
+	"by cost of another":    {with("      - {name: r, algorithm: in_flight, limit: 5, by_cost: true, candidate: {algorithm: in_flight, limit: 1001}}", "    keys: {a: {limits: {r: 1001}}}"), []string{`4:107: policies.api.rules[0].candidate.limit: limit has more than 1000 places`}, false},
+	"by cost of a window":   {with("      - {name: r, algorithm: sliding_log, limit: 5/m, by_cost: true}", ""), []string{`4:64: policies.api.rules[0].by_cost: by cost has a meaning for events at the same time only`}, false},
+	"by cost of a quota":    {with("      - {name: r, algorithm: quota, limit: 5/day, by_cost: true}", ""), []string{`4:60: policies.api.rules[0].by_cost: by cost has a meaning for events at the same time only`}, false},
+	"by cost is 1":          {with("      - {name: r, algorithm: in_flight, limit: 5, by_cost: 1}", ""), []string{`4:60: policies.api.rules[0].by_cost: is an integer, expected a boolean`}, false},
 	"no places":             {with("      - {name: r, algorithm: in_flight, limit: 0}", ""), []string{`4:48: policies.api.rules[0].limit: invalid limit "0": events: "0" is not a positive integer (expected "10/s", "500/h", "10/s burst 20", "1000/month", "5", "unlimited" or "blocked")`}, false},
 	"huge limit":            {with("      - {name: r, algorithm: in_flight, limit: 9999999999999999999}", ""), []string{`4:48: policies.api.rules[0].limit: "9999999999999999999" is too large`}, false},
 	"half a place":          {with("      - {name: r, algorithm: in_flight, limit: 1.5}", ""), []string{`4:48: policies.api.rules[0].limit: is a number, expected a text`}, false},
@@ -307,7 +341,7 @@ var invalidFiles = map[string]struct {
 	"quota with a burst":    {with("      - {name: r, algorithm: quota, limit: 5/day burst 9}", ""), []string{`4:44: policies.api.rules[0].limit: burst has a meaning for buckets only: leave it zero`}, false},
 	"quota with a hold":     {with("      - {name: r, algorithm: quota, limit: 5/day, hold: 30s}", ""), []string{`4:57: policies.api.rules[0].hold: hold has a meaning for events at the same time only`}, false},
 	"pause": {
-		with("      - {name: p, algorithm: pause, limit: unlimited, plans: {gold: 5/s}, headroom: {batch: 10}, soft: 10, from_first: true, sub_windows: 3, hold: 30s, max_hold: 1h, timezone: UTC}", ""),
+		with("      - {name: p, algorithm: pause, limit: unlimited, plans: {gold: 5/s}, headroom: {batch: 10}, soft: 10, from_first: true, sub_windows: 3, hold: 30s, max_hold: 1h, timezone: UTC, by_cost: true}", ""),
 		[]string{
 			"4:44: policies.api.rules[0].limit: limit has no meaning for a pause: leave it out",
 			"4:69: policies.api.rules[0].plans.gold: plan has no meaning for a pause",
@@ -318,6 +352,7 @@ var invalidFiles = map[string]struct {
 			"4:148: policies.api.rules[0].hold: hold has a meaning for events at the same time only",
 			"4:163: policies.api.rules[0].max_hold: max hold has a meaning for events at the same time only",
 			"4:177: policies.api.rules[0].timezone: timezone has a meaning for a quota only",
+			"4:191: policies.api.rules[0].by_cost: by cost has a meaning for events at the same time only",
 		}, false,
 	},
 	"limit of a pause":      {with("      - {name: p, algorithm: pause, limit: 5/s}", ""), []string{"4:44: policies.api.rules[0].limit: limit has no meaning for a pause: leave it out"}, false},
@@ -348,12 +383,12 @@ var invalidFiles = map[string]struct {
 	"headroom":              {with("      - {name: r, algorithm: token_bucket, limit: 5/m, headroom: {a: 100, b: -1, c: 99.5, unknown: 2, é: 20%}}", ""), []string{`4:70: policies.api.rules[0].headroom.a: plan "a": headroom is 100 percent, outside 0 to 99`, `4:78: policies.api.rules[0].headroom.b: plan "b": headroom is -1 percent, outside 0 to 99`, `4:85: policies.api.rules[0].headroom.c: plan "c": headroom is 99.5 percent, outside 0 to 99`, `4:100: policies.api.rules[0].headroom.unknown: plan cannot be called "unknown"`, `4:106: policies.api.rules[0].headroom["é"]: is a text, expected a number`, `4:106: policies.api.rules[0].headroom["é"]: plan "é" is not a name of at most 64 characters of printable ASCII`}, false},
 	"headroom is NaN":       {with("      - {name: r, algorithm: token_bucket, limit: 5/m, headroom: {a: .nan}}", ""), []string{`4:70: policies.api.rules[0].headroom.a: plan "a": headroom is NaN percent, outside 0 to 99`}, true},
 	"headroom is a number":  {with("      - {name: r, algorithm: token_bucket, limit: 5/m, headroom: 20}", ""), []string{`4:66: policies.api.rules[0].headroom: is an integer, expected a mapping`}, false},
-	"headroom of a test":    {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m, headroom: {a: 1}}}", ""), []string{`4:103: policies.api.rules[0].candidate.headroom: is an unknown field; known are algorithm, limit, soft, from_first, sub_windows, hold, max_hold, timezone`}, false},
+	"headroom of a test":    {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m, headroom: {a: 1}}}", ""), []string{`4:103: policies.api.rules[0].candidate.headroom: is an unknown field; known are algorithm, limit, soft, from_first, sub_windows, by_cost, hold, max_hold, timezone`}, false},
 	"headroom with a limit": {with("      - {name: r, algorithm: token_bucket, limit: 5/36500d, headroom: {a: 20}, soft: 500}", ""), []string{`4:51: policies.api.rules[0].limit: limit reaches over more than 100 years`}, true},
 	"limit with soft":       {with("      - {name: r, algorithm: token_bucket, limit: 1/36000d, soft: 100}", ""), []string{"4:51: policies.api.rules[0].limit: limit reaches over more than 100 years"}, true},
 	"mode":                  {with("      - {name: r, algorithm: sliding_log, limit: 5/m, mode: off}", ""), []string{`4:61: policies.api.rules[0].mode: "off" is no mode: use enforce, shadow`}, false},
 	"name of a plan":        {with("      - {name: r, algorithm: sliding_log, limit: 5/m, plans: {é: 5/m}}", ""), []string{`4:66: policies.api.rules[0].plans["é"]: plan "é" is not a name of at most 64 characters of printable ASCII`}, false},
-	"candidate":             {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {mode: shadow, limit: 5/m}}", ""), []string{"4:66: policies.api.rules[0].candidate: the field algorithm is missing", `4:67: policies.api.rules[0].candidate.mode: is an unknown field; known are algorithm, limit, soft, from_first, sub_windows, hold, max_hold, timezone`}, false},
+	"candidate":             {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {mode: shadow, limit: 5/m}}", ""), []string{"4:66: policies.api.rules[0].candidate: the field algorithm is missing", `4:67: policies.api.rules[0].candidate.mode: is an unknown field; known are algorithm, limit, soft, from_first, sub_windows, by_cost, hold, max_hold, timezone`}, false},
 	"limit of a candidate":  {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m, soft: 2000}}", ""), []string{"4:109: policies.api.rules[0].candidate.soft: soft is 2000 percent, outside 0 to 1000"}, false},
 	"empty override":        {with(valid, "    keys: {a: {}}"), []string{"5:15: policies.api.keys.a: an override needs a plan, limits or blocked: true"}, false},
 	"override without":      {with(valid, "    keys: {a: {limits: {}, until: 2026-01-01T00:00:00Z}}"), []string{"5:15: policies.api.keys.a: an override needs a plan, limits or blocked: true"}, false},

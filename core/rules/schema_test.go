@@ -108,6 +108,8 @@ func TestSchema_Fields(t *testing.T) {
 		"headroom":    {*s.Defs["rule"].Properties["headroom"].MaxProperties, maxPlans},
 		"routes":      {*s.Properties["routes"].MaxProperties, maxRoutes},
 		"pattern":     {*s.Properties["routes"].PropertyNames.MaxLength, maxPattern},
+		"places":      {int(*s.Defs["places"].Maximum), 1000},
+		"weights":     {int(*s.Defs["weights"].Maximum), 1_000_000},
 		"sub_windows": {int(*s.Defs["sub_windows"].Maximum), 120},
 	} {
 		if test.got != test.want {
