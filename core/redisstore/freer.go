@@ -14,6 +14,7 @@ import (
 type freer struct {
 	executor *executor
 	hold     time.Duration // the longest one of the places
+	atMost   bool          // it is not known how many places by cost were taken
 
 	mu      sync.Mutex
 	number  int64       // of the places; 0 until the decision is sent
@@ -43,6 +44,7 @@ func newFreer(e *executor) *freer { return &freer{executor: e, call: call{repeat
 func (f *freer) add(charge *driver.Charge, key string) {
 	f.call.charges = append(f.call.charges, driver.Charge{Key: charge.Key, Rule: charge.Rule, Op: driver.Undo, Cost: charge.Cost})
 	f.call.keys = append(f.call.keys, key)
+	f.atMost = charge.AtMost
 	f.hold = max(f.hold, time.Duration(charge.Rule.Constants.Period)*time.Microsecond)
 }
 
@@ -52,7 +54,7 @@ func (f *freer) again() *freer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	next := newFreer(f.executor)
-	next.hold, next.call.charges, next.call.keys = f.hold, slices.Clone(f.call.charges), slices.Clone(f.call.keys)
+	next.hold, next.atMost, next.call.charges, next.call.keys = f.hold, f.atMost, slices.Clone(f.call.charges), slices.Clone(f.call.keys)
 	return next
 }
 
@@ -116,7 +118,11 @@ func (f *freer) try() {
 	c := f.call
 	for i := range c.charges {
 		u := &c.charges[i]
-		u.Receipt = u.Rule.Receipt(new(driver.Reading), f.number, int64(u.Cost))
+		cost := int64(u.Cost)
+		if f.atMost {
+			cost = 0 // in_flight_by_cost_adjust.lua looks for the number
+		}
+		u.Receipt = u.Rule.Receipt(new(driver.Reading), f.number, cost)
 	}
 	f.mu.Unlock()
 	f.executor.exec(context.Background(), time.Now().Add(f.executor.timeout), &c)

@@ -1,4 +1,17 @@
--- in_flight_by_cost_adjust: places by cost as a charge of adjust.lua. A receipt is the number of an event.
+-- in_flight_by_cost_adjust: places by cost as a charge of adjust.lua. A receipt is the number of an event. In that of
+-- an undo, the cost may be 0 if it is not known.
+
+-- Returns the number of the event whose number without its cost is that of number, or number.
+local function by_cost_find(key, number)
+  if number % 1048576 == 0 then
+    for _, own in ipairs(redis.call('ZRANGE', key, '1', '-1')) do
+      if own - own % 1048576 == number + 0 then
+        return own
+      end
+    end
+  end
+  return number
+end
 
 function algorithms.in_flight_by_cost(key, at, op)
   local total, lapsed, moved, corrupt = by_cost_read(key, at, 1)
@@ -19,9 +32,12 @@ function algorithms.in_flight_by_cost(key, at, op)
     if op == 'renew' then
       found = redis.call('ZADD', key, 'XX', 'CH', string.format('%d', now), number) == 1
         or redis.call('ZADD', key, 'XX', 'INCR', '0', number) -- the score did not change, or there is none
-    elseif redis.call('ZREM', key, number) == 1 then
-      found, total = true, total - number % 1048576
-      redis.call('ZADD', key, string.format('%d', -total), 'total')
+    else
+      number = by_cost_find(key, number)
+      if redis.call('ZREM', key, number) == 1 then
+        found, total = true, total - number % 1048576
+        redis.call('ZADD', key, string.format('%d', -total), 'total')
+      end
     end
   end
   if total == 0 and (found or lapsed) then

@@ -154,12 +154,13 @@ func (w *world) takes(key string, at, number int64) {
 	w.places[key][at] = number
 }
 
-// placeOf returns the number in the state of package driver of the place for which a client has chosen number, or 0.
+// placeOf returns the number in the state of package driver of the place for which a client has chosen number, or 0. A
+// number whose lowest bits are 0 is that of places by cost of which the client does not know the cost.
 func (w *world) placeOf(key string, number int64) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for at, chosen := range w.places[key] {
-		if chosen == number {
+		if chosen == number || number != 0 && number%(1<<20) == 0 && chosen>>20 == number>>20 {
 			return at
 		}
 	}
