@@ -190,6 +190,7 @@ func TestInFlight_ByCost_corruptState(t *testing.T) {
 		"a fraction as total":     {set("-3.5", "total", text, number), true},
 		"an infinite total":       {set("-inf", "total", text, number), true},
 		"text":                    {set(-3, "total", text, "text"), false},
+		"older text":              {set(-9, "total", now-1, "text"), false},
 		"text and an event":       {set(-6, "total", text, "text", text, number), false},
 		"a member of no cost":     {set(-3, "total", text, "7340032"), false},
 		"a negative member":       {set(-3, "total", text, "-7340035"), false},
