@@ -190,6 +190,7 @@ func TestInFlight_ByCost_corruptState(t *testing.T) {
 		"a fraction as total":     {set("-3.5", "total", text, number), true},
 		"an infinite total":       {set("-inf", "total", text, number), true},
 		"text":                    {set(-3, "total", text, "text"), false},
+		"older text":              {set(-9, "total", now-1, "text"), false},
 		"text and an event":       {set(-6, "total", text, "text", text, number), false},
 		"a member of no cost":     {set(-3, "total", text, "7340032"), false},
 		"a negative member":       {set(-3, "total", text, "-7340035"), false},
@@ -365,6 +366,21 @@ func TestInFlight_ByCost_lostReply(t *testing.T) {
 		rdb := server.Client(func(o *redis.Options) { o.Addr, o.ReadTimeout = proxy.Addr, replyTimeout })
 		lossy := newStore(rdb, append(opts, own)...)
 		f.Store, f.key = healthy, healthy.StateKey("k", rules[0])
+		event := func() (charges []driver.Charge) {
+			for i, rule := range rules {
+				charges = append(charges, driver.Charge{Key: "k", Rule: rule, Cost: []int{20, 4096, 1}[i]})
+			}
+			return charges
+		}
+		atMost := driver.Charge{Key: "k", Rule: rules[0], Cost: 40, AtMost: true}
+		for _, charges := range [][]driver.Charge{event(), {atMost}} { // the server knows the scripts then
+			testkit.Must(t, healthy.Take(t.Context(), charges))
+			for _, c := range charges {
+				f.rule = c.Rule
+				f.costs(1).do(driver.Undo, c.Receipt)
+			}
+		}
+		f.rule = rules[0]
 		held, other := f.take(), f.costs(12).take()
 		for _, op := range []driver.Op{driver.Renew, driver.Undo} {
 			before := f.places()
@@ -385,11 +401,7 @@ func TestInFlight_ByCost_lostReply(t *testing.T) {
 		}
 		for range 2 {
 			eventually(t, func() error {
-				var charges []driver.Charge
-				for i, rule := range rules {
-					charges = append(charges, driver.Charge{Key: "k", Rule: rule, Cost: []int{20, 4096, 1}[i]})
-				}
-				if err := lossy.Take(t.Context(), charges); !errors.Is(err, core.ErrUnavailable) {
+				if err := lossy.Take(t.Context(), event()); !errors.Is(err, core.ErrUnavailable) {
 					t.Fatalf("got error %v, expected core.ErrUnavailable", err)
 				}
 				if _, sum := f.checkTotal(); sum == 12 {
@@ -399,8 +411,7 @@ func TestInFlight_ByCost_lostReply(t *testing.T) {
 			})
 		}
 		// All of at most 40 are taken.
-		atMost := []driver.Charge{{Key: "k", Rule: rules[0], Cost: 40, AtMost: true}}
-		if err := lossy.Take(t.Context(), atMost); !errors.Is(err, core.ErrUnavailable) {
+		if err := lossy.Take(t.Context(), []driver.Charge{atMost}); !errors.Is(err, core.ErrUnavailable) {
 			t.Fatalf("got error %v, expected core.ErrUnavailable", err)
 		}
 		proxy.Pass()
