@@ -66,9 +66,8 @@
 // The places of an in-flight rule are a sorted set of up to 1000 numbers, which the Store chooses at random.
 // If the reply to a decision is late or lost, the Store frees its places by their number. It repeats
 // that until it has found them, or Redis replies after ten seconds that they are not there, or they lapse.
-// Places by cost that a ReserveAtMost has taken lapse then, unless it has taken all that it asked for. The key
-// is deleted when the last place is freed, and expires hold after the last renewal. A Redis without free memory
-// renews and frees places, and grants none.
+// The key is deleted when the last place is freed, and expires hold after the last renewal. A Redis without free
+// memory renews and frees places, and grants none.
 //
 // During a rolling deployment of two releases, their processes share the states of an algorithm if
 // its version is equal in both. Otherwise the states are separate: until the deployment ends, a key can
