@@ -64,7 +64,7 @@ var faults = []fault{
 		"unread != nil && !used()", "unread != nil && used == nil", "core/internal/frameworks ^TestFirstOf_",
 	},
 	{
-		"a body that was read before has no key", "keyfunc/body.go",
+		"a body that was read before has no key", "internal/requestbody/requestbody.go",
 		"len(data) == 0 && r.ContentLength > 0", "len(data) < 0", "keyfunc ^TestFirstOf_Bodies$",
 	},
 	{

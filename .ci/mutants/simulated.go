@@ -112,7 +112,7 @@ var simulated = []fault{
 		"return now-m.At < m.Age",
 		"return now-m.At < 0*m.Age", simulation},
 	{"a key has one place more", "core/driver/in_flight.go",
-		"bool { return r.Count < p.events }",
+		"bool { return r.Count <= p.events-cost }",
 		"bool { return r.Count <= p.events }", simulation},
 	{"a grant that comes late keeps its place", "core/redisstore/request.go",
 		"\t\tif left {\n\t\t\tr.places.start(0)",
@@ -187,7 +187,7 @@ var simulated = []fault{
 		"return c.Op == driver.Reset || c.Op == driver.Debit",
 		"return c.Op == driver.Debit", simulationOfPauses},
 	{"the end of a pause leaves the denials in the cache", "core/denycache/store.go",
-		"\t\t\ts.entries.Invalidate(key)\n",
+		"\t\ts.entries.Invalidate(p.key)\n",
 		"", simulationOfPauses},
 }
 
