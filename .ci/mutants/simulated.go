@@ -187,7 +187,7 @@ var simulated = []fault{
 		"return c.Op == driver.Reset || c.Op == driver.Debit",
 		"return c.Op == driver.Debit", simulationOfPauses},
 	{"the end of a pause leaves the denials in the cache", "core/denycache/store.go",
-		"\t\ts.entries.Invalidate(p.key)\n",
+		"\t\t\ts.entries.Invalidate(p.key)\n",
 		"", simulationOfPauses},
 }
 

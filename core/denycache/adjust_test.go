@@ -12,6 +12,7 @@ import (
 	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/storetest"
 )
 
@@ -104,4 +105,18 @@ func TestStore_Adjust_amongOthers(t *testing.T) {
 	}
 	cancel()
 	wg.Wait()
+}
+
+// A denial is forgotten after an Adjust that panics, too, because the Store may have applied its charges.
+func TestStore_Adjust_Panic(t *testing.T) {
+	behind := &storetest.Fake{Store: memstore.New()}
+	l := testkit.Limiter(t, denycache.New(behind), core.FixedWindow("r", core.PerDay(1)))
+	testkit.Admit(t, l, "k", 1)
+	behind.Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+		testkit.Must(t, next(ctx, charges))
+		panic("after the charges")
+	})
+	testkit.Panics(t, "after the charges", func() { _, _ = l.Reset(t.Context(), "k") })
+	behind.Set()
+	testkit.Admit(t, l, "k", 1)
 }

@@ -68,19 +68,20 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 		p.adjustments = s.adjusted(p.key).Load()
 		parts = append(parts, p)
 	}
-	sent := s.now()
-	err := s.next.Adjust(ctx, charges)
-	for i := range parts { // after an error, too: the Store may have applied charges
-		p := &parts[i]
-		p.adjustments++
-		s.adjusted(p.key).Add(1)
-		s.entries.Invalidate(p.key)
-	}
-	for i := range charges {
-		if c := &charges[i]; err == nil && c.Rule.Algorithm == driver.Pause && c.Op == driver.Debit {
-			s.learn(c, parts[i], sent)
+	sent, done := s.now(), false
+	defer func() { // after an error or a panic, too: the Store may have applied charges
+		for i := range parts {
+			c, p := &charges[i], &parts[i]
+			p.adjustments++
+			s.adjusted(p.key).Add(1)
+			s.entries.Invalidate(p.key)
+			if done && c.Rule.Algorithm == driver.Pause && c.Op == driver.Debit {
+				s.learn(c, *p, sent)
+			}
 		}
-	}
+	}()
+	err := s.next.Adjust(ctx, charges)
+	done = err == nil
 	return err
 }
 
