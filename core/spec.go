@@ -20,8 +20,8 @@ import (
 //	core.NewRule(core.Spec{Name: "api", Algorithm: core.AlgorithmTokenBucket, Limit: core.PerMinute(100), Soft: 10})
 //
 // Name, Algorithm and Limit are required, except that a [Pause] has no Limit. All other fields may be zero: the
-// rule then does not have the property, or has the default that the field names. [New] returns an error for a field that is invalid, or
-// that has no meaning for the algorithm.
+// rule then does not have the property, or has the default that the field names. [New] returns an error for a
+// field that is invalid, or that has no meaning for the algorithm.
 type Spec struct {
 	Name      string // see Rule
 	Algorithm Algorithm

@@ -68,10 +68,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 //	r, err := l.Acquire(ctx, key)
 //	late.Stop()
 func (l *Limiter) Acquire(ctx context.Context, key string) (*Reservation, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	return l.acquire(ctx, key, 1, true)
+	return l.AcquireN(ctx, key, 1)
 }
 
 // AcquireN is [Limiter.Acquire] for an event of cost n, which takes n places of a rule with [Spec.ByCost]. While it
