@@ -74,6 +74,17 @@ func (p *places) weight(number int64) int64 {
 	return 1
 }
 
+// total returns the weight of all of taken.
+func (p *places) total(taken []run) (sum int64) {
+	if !p.byCost {
+		return int64(len(taken))
+	}
+	for _, t := range taken {
+		sum += p.weight(t.n)
+	}
+	return sum
+}
+
 func (p *places) read(r *Reading, s State, now, cost int64) {
 	taken := p.taken(s, now)
 	if len(taken) == 0 {
@@ -90,24 +101,17 @@ func (p *places) read(r *Reading, s State, now, cost int64) {
 	}
 	last := len(taken) - 1
 	r.Last, r.moved = rest(last), taken[last].at > now
-	if !p.byCost {
-		if r.Count = int64(len(taken)); r.Count >= p.events {
-			r.Retry = rest(int(r.Count - p.events))
-		}
-		return
-	}
-	for _, t := range taken {
-		r.Count += p.weight(t.n)
-	}
+	r.Count = p.total(taken)
 	excess := r.Count + cost - p.events
-	for i := 0; i <= last && excess > 0; i++ {
+	for i := 0; i <= last && excess > 0 && cost <= p.events; i++ {
 		r.Retry = rest(i)
 		excess -= p.weight(taken[i].n)
 	}
-	switch len(taken) {
-	case maxPlaces - 1:
+	switch {
+	case !p.byCost:
+	case len(taken) == maxPlaces-1:
 		r.Left = 1
-	case maxPlaces:
+	case len(taken) == maxPlaces:
 		r.Count, r.Retry = max(r.Count, p.events), max(r.Retry, rest(0))
 	}
 }

@@ -47,8 +47,10 @@ const (
 	maxCount = 1<<48 - 1
 	// maxPlaces is the largest number of places of an in-flight rule, see driver.Definition.
 	maxPlaces = 1000
-	// maxNumber is the largest number of an event with places by cost, whose weight has the other 20 bits of maxInteger.
-	maxNumber = maxInteger >> 20
+	// costBits is the number of the lowest bits of the number of an event by cost that are its cost, as in package driver.
+	costBits = 20
+	// maxNumber is the largest number of an event by cost without these bits.
+	maxNumber = maxInteger >> costBits
 	// maxPause is the length of the longest pause in microseconds, see driver.Charge.
 	maxPause = 366 * 24 * 3600 * 1_000_000
 	// horizon is the longest debt of a bucket in microseconds, see driver.Constants.

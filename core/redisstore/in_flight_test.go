@@ -395,6 +395,32 @@ func TestInFlight_corruptState(t *testing.T) {
 	}
 }
 
+// changeWithoutReply renews and then undoes the place of held through lossy, which loses replies, and repeats both
+// through the Store of f. renewed places remain after the renewal, and undone after the undo.
+func (f *flight) changeWithoutReply(lossy driver.Store, held driver.Receipt, renewed, undone int) {
+	f.t.Helper()
+	healthy := f.Store
+	for _, c := range []struct {
+		op   driver.Op
+		want int
+	}{{driver.Renew, renewed}, {driver.Undo, undone}} {
+		before := f.places()
+		eventually(f.t, func() error { // on a busy machine, a call may end before it was sent
+			f.Store = lossy
+			if c, err := f.try(c.op, held); !errors.Is(err, core.ErrUnavailable) {
+				f.t.Fatalf("the charge is %+v, %v, want core.ErrUnavailable", c.Verdict, err)
+			}
+			if f.Store = healthy; maps.Equal(before, f.places()) {
+				return errors.New("the places are as before")
+			}
+			return nil
+		})
+		if v := f.do(c.op, held).Verdict; v.Remaining != c.want || v.Found != (c.op == driver.Renew) {
+			f.t.Errorf("op %d, repeated, has the verdict %+v, want %d places that remain", c.op, v, c.want)
+		}
+	}
+}
+
 // An undo or a renewal whose reply is lost has its effect, and can be repeated.
 func TestInFlight_lostReply(t *testing.T) {
 	t.Parallel()
@@ -409,73 +435,73 @@ func TestInFlight_lostReply(t *testing.T) {
 		lossy := newStore(server.Client(func(o *redis.Options) { o.Addr, o.ReadTimeout = proxy.Addr, replyTimeout }), append(opts, own)...)
 		f.Store, f.key = healthy, healthy.StateKey("k", rule)
 		held, other := f.take(), f.take()
-		for _, op := range []driver.Op{driver.Renew, driver.Undo} {
-			before := f.places()
-			eventually(t, func() error { // on a busy machine, a call may end before it was sent
-				f.Store = lossy
-				if c, err := f.try(op, held); !errors.Is(err, core.ErrUnavailable) {
-					t.Fatalf("the charge is %+v, %v, want core.ErrUnavailable", c.Verdict, err)
-				}
-				if f.Store = healthy; maps.Equal(before, f.places()) {
-					return errors.New("the places are as before")
-				}
-				return nil
-			})
-			want := map[driver.Op]int{driver.Renew: 0, driver.Undo: 1}[op]
-			if v := f.do(op, held).Verdict; v.Remaining != want || v.Found != (op == driver.Renew) {
-				t.Errorf("op %d, repeated, has the verdict %+v, want %d places that remain", op, v, want)
-			}
-		}
+		f.changeWithoutReply(lossy, held, 0, 1)
 		if v := f.do(driver.Renew, other).Verdict; !v.Found {
 			t.Errorf("the renewal of the other place has the verdict %+v, want found", v)
 		}
 	})
 }
 
-// A decision takes places in two hash slots. If one of them is denied, the undo frees the place in the
-// other one, and no other place.
+// A decision takes places in two hash slots. If one of them is denied, the undo frees the places in the other one, and
+// no others.
 func TestInFlight_cluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.SharedCluster(t)
-	for _, mode := range modes {
-		t.Run(mode.name, func(t *testing.T) {
-			f := newFlight(t, cluster.Client(), inFlight(t, "wide", 9, time.Hour, 0), mode.opts...)
-			s := f.Store.(*redisstore.Store)
-			wide, narrow := f.rule, inFlight(t, "narrow", 2, time.Hour, 0)
-			a, b := identityOn(t, cluster.Nodes[0], s, "a"), identityOn(t, cluster.Nodes[2], s, "b")
-			f.key = s.StateKey(a, wide)
-			joint := func(op driver.Op, receipts ...driver.Receipt) []driver.Charge {
-				t.Helper()
-				charges := []driver.Charge{{Key: a, Rule: wide, Op: op, Cost: 1}, {Key: b, Rule: narrow, Op: op, Cost: 1}}
-				for i, m := range receipts {
-					charges[i].Receipt = m
+	for _, c := range []struct {
+		name               string
+		rule               func(t testing.TB, name string, n int, hold time.Duration, soft float64) *driver.Compiled
+		wide, narrow, cost int // the narrow rule admits two events, and the wide one more
+	}{
+		{"one place", inFlight, 9, 2, 1},
+		{"by cost", byCost, 900, 250, 100},
+	} {
+		for _, mode := range modes {
+			t.Run(c.name+"/"+mode.name, func(t *testing.T) {
+				f := newFlight(t, cluster.Client(), c.rule(t, "wide", c.wide, time.Hour, 0), mode.opts...)
+				s := f.Store.(*redisstore.Store)
+				wide, narrow := f.rule, c.rule(t, "narrow", c.narrow, time.Hour, 0)
+				a, b := identityOn(t, cluster.Nodes[0], s, "a"), identityOn(t, cluster.Nodes[2], s, "b")
+				f.key = s.StateKey(a, wide)
+				joint := func(op driver.Op, receipts ...driver.Receipt) []driver.Charge {
+					t.Helper()
+					charges := []driver.Charge{{Key: a, Rule: wide, Op: op, Cost: c.cost}, {Key: b, Rule: narrow, Op: op, Cost: c.cost}}
+					for i, m := range receipts {
+						charges[i].Receipt = m
+					}
+					testkit.Must(t, storetest.Do(t.Context(), s, charges))
+					return charges
 				}
-				testkit.Must(t, storetest.Do(t.Context(), s, charges))
-				return charges
-			}
-			first, second := joint(driver.Spend), joint(driver.Spend)
-			numbers := f.places()
-			if len(numbers) != 2 || second[0].Receipt.At == first[0].Receipt.At {
-				t.Fatalf("the places are %v, the second receipt is %v, want two", numbers, second[0].Receipt)
-			}
-			for range 3 {
-				if denied := joint(driver.Spend); denied[0].Verdict.Remaining != 7 || denied[1].Verdict.Allowed || denied[0].Receipt != (driver.Receipt{}) {
-					t.Errorf("the decision is %+v, want a denial without a receipt", denied)
+				first, second := joint(driver.Spend), joint(driver.Spend)
+				numbers := f.places()
+				events, sum := len(numbers), 2*c.cost
+				if wide.ByCost {
+					events, sum = f.checkTotal()
 				}
-			}
-			if places := f.places(); !maps.Equal(places, numbers) {
-				t.Errorf("after denials the places are %v, want %v", places, numbers)
-			}
-			for _, c := range joint(driver.Renew, second[0].Receipt, second[1].Receipt) {
-				if !c.Verdict.Found {
-					t.Errorf("the renewal has the verdict %+v, want found", c.Verdict)
+				if events != 2 || sum != 2*c.cost || second[0].Receipt.At == first[0].Receipt.At {
+					t.Fatalf("the places are %v, the second receipt is %v, want two events with %d", numbers, second[0].Receipt, 2*c.cost)
 				}
-			}
-			joint(driver.Undo, second[0].Receipt, second[1].Receipt)
-			if v := joint(driver.Renew, first[0].Receipt, second[1].Receipt); !v[0].Verdict.Found || v[1].Verdict.Found {
-				t.Errorf("the renewals have the verdicts %+v, %+v, want found for the first", v[0].Verdict, v[1].Verdict)
-			}
-		})
+				for range 3 {
+					denied := joint(driver.Spend)
+					if v, w := denied[0].Verdict, denied[1].Verdict; v.Remaining != c.wide-2*c.cost || w.Allowed ||
+						w.Remaining != c.narrow-2*c.cost || denied[0].Receipt != (driver.Receipt{}) {
+						t.Errorf("the decision is %+v, want a denial without a receipt", denied)
+					}
+				}
+				if places := f.places(); !maps.Equal(places, numbers) {
+					t.Errorf("after denials the places are %v, want %v", places, numbers)
+				}
+				for _, c := range joint(driver.Renew, second[0].Receipt, second[1].Receipt) {
+					if !c.Verdict.Found {
+						t.Errorf("the renewal has the verdict %+v, want found", c.Verdict)
+					}
+				}
+				joint(driver.Undo, second[0].Receipt, second[1].Receipt)
+				last := joint(driver.Renew, first[0].Receipt, second[1].Receipt)
+				if v, w := last[0].Verdict, last[1].Verdict; !v.Found || w.Found || w.Remaining != c.narrow-c.cost {
+					t.Errorf("the renewals have the verdicts %+v, %+v, want found for the first", v, w)
+				}
+			})
+		}
 	}
 }
 

@@ -82,6 +82,7 @@ var constants = strings.NewReplacer(
 	"MAX_COUNT", strconv.FormatInt(maxCount, 10),
 	"MAX_PLACES", strconv.FormatInt(maxPlaces, 10),
 	"HORIZON", strconv.FormatInt(horizon, 10),
+	"COST_RANGE", strconv.Itoa(1<<costBits),
 	"MAX_PAUSE", strconv.FormatInt(maxPause, 10),
 )
 

@@ -6,8 +6,9 @@
 --            the cost of all of them.
 -- Arguments  cost, events, hold: the time after which places lapse (us)
 -- Reading    the places that are taken, or all if there are MAX_PLACES events; two times (us): until the last of
---            them lapse, and until enough of them have lapsed for the cost, 0 if it fits; then, for a renewal or an
---            undo, 1 if the places were taken, and otherwise 2 if there can be one more event only, or 0
+--            them lapse, and until enough of them have lapsed for the cost, 0 if it fits or never does; then, for
+--            a renewal or an undo, 1 if the places were taken, and otherwise 2 if there can be one more event only,
+--            or 0
 -- TTL        hold after the newest renewal
 
 -- Appends the reading for a cost to the reply, with a last value of 0 or 2. Returns the total without the events that
@@ -30,7 +31,7 @@ local function by_cost_read(key, at, cost)
   if oldest and oldest + 0 <= cutoff then
     lapsed = redis.call('ZRANGE', key, '1', redis.call('ZCOUNT', key, '-inf', string.format('%d', cutoff)) - 1)
     for _, number in ipairs(lapsed) do
-      total = total - (tonumber(number) or 0) % 1048576
+      total = total - (tonumber(number) or 0) % COST_RANGE
     end
     count = count - #lapsed
   end
@@ -48,11 +49,11 @@ local function by_cost_read(key, at, cost)
     reply[place + 1], excess = math.max(total, events), math.max(excess, 1)
   end
   local offset = 0
-  while excess > 0 and offset < count do
+  while excess > 0 and cost <= events and offset < count do
     local after = string.format('(%d', cutoff)
     local some = redis.call('ZRANGEBYSCORE', key, after, '+inf', 'WITHSCORES', 'LIMIT', offset, 16)
     for i = 1, #some, 2 do
-      excess = excess - (tonumber(some[i]) or 0) % 1048576
+      excess = excess - (tonumber(some[i]) or 0) % COST_RANGE
       reply[place + 3] = math.min(some[i + 1], now) - cutoff
       if excess <= 0 then
         break
@@ -90,7 +91,7 @@ local function by_cost_spend(key, at, cost, total, lapsed, moved, corrupt)
     redis.call('UNLINK', key)
   end
   by_cost_correct(key, total, lapsed, moved)
-  local number = string.format('%d', (ARGV[2] + last) * 1048576 + cost)
+  local number = string.format('%d', (ARGV[2] + last) * COST_RANGE + cost)
   if redis.call('ZADD', key, 'NX', string.format('%d', now), number) == 0 then
     error('the number of the places is taken', 0)
   end

@@ -3,9 +3,9 @@
 
 -- Returns the number of the event whose number without its cost is that of number, or number.
 local function by_cost_find(key, number)
-  if number % 1048576 == 0 then
+  if number % COST_RANGE == 0 then
     for _, own in ipairs(redis.call('ZRANGE', key, '1', '-1')) do
-      if own - own % 1048576 == number + 0 then
+      if own - own % COST_RANGE == number + 0 then
         return own
       end
     end
@@ -35,7 +35,7 @@ function algorithms.in_flight_by_cost(key, at, op)
     else
       number = by_cost_find(key, number)
       if redis.call('ZREM', key, number) == 1 then
-        found, total = true, total - number % 1048576
+        found, total = true, total - number % COST_RANGE
         redis.call('ZADD', key, string.format('%d', -total), 'total')
       end
     end
