@@ -290,7 +290,7 @@ func TestLimiter_AcquireN(t *testing.T) {
 	})
 }
 
-// Reserve does not wait behind callers of AcquireN.
+// While callers of AcquireN wait, Reserve gets no places that they need.
 func TestLimiter_AcquireN_Reserve(t *testing.T) {
 	eachStore(t, func(t *testing.T, s core.Store) {
 		l := testkit.Limiter(t, s, tokens(10))
@@ -302,13 +302,16 @@ func TestLimiter_AcquireN_Reserve(t *testing.T) {
 			failed <- err
 		}()
 		synctest.Wait()
-		second := testkit.Reserve(t, l, "k", 5)
-		if !second.Decision().Allowed {
-			t.Errorf("got %v", second.Decision())
+		if d := testkit.Reserve(t, l, "k", 1).Decision(); d.Allowed || d.RetryAfter <= 0 || left(t, l, "k") != 0 {
+			t.Errorf("got %v, and %d left", d, left(t, l, "k"))
 		}
 		cancel()
 		if err := <-failed; !errors.Is(err, context.Canceled) {
 			t.Errorf("the waiter got %v", err)
+		}
+		second := testkit.Reserve(t, l, "k", 5)
+		if !second.Decision().Allowed {
+			t.Errorf("got %v", second.Decision())
 		}
 		testkit.Must(t, first.Release(t.Context()))
 		testkit.Must(t, acquireN(t, l, 5).Release(t.Context())) // no caller waits any more

@@ -230,6 +230,16 @@ func (d *Decision) require(allowed bool, retryAfter, delay time.Duration) {
 	}
 }
 
+// deniesPlaces reports whether an enforced rule denies d because places are missing.
+func (d *Decision) deniesPlaces() bool {
+	for _, s := range d.States() {
+		if s.Estimate && !s.Rule.IsShadow() {
+			return true
+		}
+	}
+	return false
+}
+
 // estimated reports whether every enforced rule that denies d can only estimate its RetryAfter.
 func (d *Decision) estimated() bool {
 	if d.Allowed {

@@ -115,6 +115,11 @@ func (e *event) decide(ctx context.Context, asks []Ask, reserved bool) error {
 			e.more = new(more)
 		}
 		e.more.beginHold(asks[0].Limiter.shared)
+		for i := range charges {
+			if c := &charges[i]; c.Rule.Algorithm == driver.InFlight && !c.Rule.Shadow {
+				c.Receipt = e.more.queue
+			}
+		}
 		// If the end of ctx ended the call, the Store might take places that no caller knows: see Reserve.
 		ctx = context.WithoutCancel(ctx)
 	}
@@ -181,8 +186,10 @@ func (e *event) begin() {
 	m := e.more
 	if m == nil {
 		m = new(more)
-		m.lines, m.charges, m.asks = m.room.lines[:0], m.room.charges[:0], m.room.asks[:0]
 		e.more = m
+	}
+	if m.lines == nil {
+		m.lines, m.charges, m.asks = m.room.lines[:0], m.room.charges[:0], m.room.asks[:0]
 	}
 	m.lines, m.charges, m.asks, m.ends, e.several = m.lines[:0], m.charges[:0], m.asks[:0], m.ends[:0], true
 }

@@ -14,7 +14,7 @@ const module = "github.com/weir-go/weir/"
 // above the stores that it combines.
 var allowed = map[string][]string{
 	"core":                      {"core/driver", "internal/argument", "core/internal/calendar", "core/internal/call", "core/internal/hold", "core/internal/period", "core/internal/seqlock", "core/internal/unexported", "core/internal/waiters"},
-	"core/driver":               {},
+	"core/driver":               {"core/internal/waiters"},
 	"core/rules":                {"core", "core/driver", "internal/argument", "core/internal/call", "core/internal/keyhash", "core/internal/memo", "core/internal/period", "core/internal/routes", "internal/sampler", "core/internal/unexported", "github.com/maypok86/otter/v2", "github.com/redis/go-redis/v9", "go.yaml.in/yaml/v4"},
 	"internal/argument":         {},
 	"internal/requestbody":      {},

@@ -15,10 +15,11 @@ type more struct {
 	asks    []asked
 	ends    []time.Duration // for each ask, that of its choice; shorter if the other choices have no end
 
-	rest  []State       // of a Reservation: the States of all lines but the first, once they are made
-	later []raises      // of a Reservation, for each charge; nil until the cost is raised
-	holds *hold.Holds   // of a Reservation: its places; nil if it has none
-	begun time.Duration // when its decision was sent, if it has places
+	rest  []State        // of a Reservation: the States of all lines but the first, once they are made
+	later []raises       // of a Reservation, for each charge; nil until the cost is raised
+	holds *hold.Holds    // of a Reservation: its places; nil if it has none
+	begun time.Duration  // when its decision was sent, if it has places
+	queue driver.Receipt // of a caller who waits for places: see driver.Waiter; or zero
 
 	room struct { // so that an event of two rules takes one allocation
 		lines   [2]line

@@ -130,21 +130,15 @@ func (r *Reservation) hold(ctx context.Context) {
 	}
 }
 
-// end ends the renewals of the places of r, and calls free, which must free them. It wakes callers that
-// wait for them. If free fails, the places can be freed again.
+// end ends the renewals of the places of r, and calls free, which must free them. If free fails, the places can be freed again.
 func (r *Reservation) end(free func() error) error {
 	if r.more == nil || r.more.holds == nil {
 		return free()
 	}
-	ended := r.more.holds.End()
+	r.more.holds.End()
 	err := free()
 	if err != nil {
 		r.repeat()
-	}
-	for _, l := range r.lines() {
-		if ended && l.charge >= 0 && l.rule.isInFlight() {
-			r.asks()[l.ask].limiter.waiters.Wake(r.charges()[l.charge].Key)
-		}
 	}
 	return err
 }
@@ -156,18 +150,7 @@ func (r *Reservation) repeat() {
 		if c.Cost == 0 || c.Rule.Algorithm != driver.InFlight {
 			continue
 		}
-		var limiters []*shared
-		for _, l := range r.lines() {
-			if int(l.charge) == i {
-				limiters = append(limiters, r.asks()[l.ask].limiter)
-			}
-		}
-		key := c.Key
-		r.more.holds.Free(c, func() {
-			for _, l := range limiters {
-				l.waiters.Wake(key)
-			}
-		})
+		r.more.holds.Free(c)
 	}
 }
 

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
@@ -90,7 +91,7 @@ func (l *Limiter) AcquireN(ctx context.Context, key string, n int) (*Reservation
 
 // acquire waits until an event of key with cost n is admitted and its Delay is over. held says whether the
 // caller frees the places that it takes.
-func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (*Reservation, error) {
+func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ *Reservation, err error) {
 	a := Ask{Limiter: l, Key: key, Cost: n, attempt: unlessAllowed}
 	chosen, rules, err := l.chosen(ctx, key, "")
 	if err != nil {
@@ -124,7 +125,11 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (*R
 		if w = l.waiters.Join(key, n, chosen.view, maxWaiters); w == nil {
 			return nil, fmt.Errorf("%w: %d", ErrTooManyWaiters, maxWaiters)
 		}
-		defer l.waiters.Leave(key, w)
+		defer func() {
+			if l.waiters.Leave(key, w) && !errors.Is(err, driver.ErrUnavailable) {
+				l.leaveQueue(ctx, key, rules, w.Queue.ID)
+			}
+		}()
 		if err := l.checkWait(ctx, key, w); err != nil {
 			return nil, err
 		}
@@ -134,6 +139,7 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (*R
 			return nil, ctx.Err()
 		}
 	}
+	queues := waits && held // whether the Store keeps the queue of key if places are missing
 	for poll := minPoll; ; {
 		// From the charge on, the Store counts the event. l.waiters stops counting it before the charge:
 		// later callers may then miss the event for a moment, but never count it twice.
@@ -142,11 +148,28 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (*R
 		if left := left(ctx); left != Never {
 			a.MaxDelay = max(1, left-time.Microsecond) // deny the event if its delay would reach the deadline
 		}
-		r, err := ReserveTogether(ctx, a)
+		behind := false // whether another caller waits behind this one
+		r := new(Reservation)
+		if queues {
+			age, later, next := l.waiters.Age(key, w)
+			behind = later >= 0
+			r.more = &more{queue: driver.Waiter{Queue: w.Queue.ID, Age: age, Behind: later, Next: next}.Receipt()}
+		}
+		d, err := r.Reserve(ctx, a)
 		if err != nil {
 			return nil, err
 		}
-		d := r.Decision()
+		switch places := d.estimated(); {
+		case !waits || !held:
+		case queues:
+			marked := l.waiters.Mark(key, places || d.Allowed && behind)
+			if queues = places || d.Allowed; !queues && (marked || d.deniesPlaces()) { // or it would block places while it waits for a rate
+				l.leaveQueue(ctx, key, rules, w.Queue.ID)
+			}
+		case places: // the other rules admit it by now
+			queues = true
+			continue
+		}
 		if d.Allowed {
 			if d.Delay > 0 && d.Delay >= left(ctx) {
 				err = fmt.Errorf("%w: %v to wait", ErrDeadlineTooNear, d.Delay)
@@ -170,24 +193,46 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (*R
 		l.waiters.SetCost(w, n)
 		wait := d.RetryAfter
 		switch {
+		case d.estimated() && w.Queue.Hears():
+			wait = maxPoll/2 + rand.N(maxPoll/2)
 		case d.estimated():
 			wait = poll/2 + rand.N(poll/2)
-			poll = min(2*poll, maxPoll)
+			poll = min(2*poll, maxDeafPoll)
 		case d.paused(): // another process may end the pause
 			wait = min(wait, maxPoll)
 		}
-		if err := sleep(ctx, wait, replaced, w.Freed); err != nil {
+		if err := sleep(ctx, wait, replaced, w.Freed()); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// A caller of Acquire asks for a place again after minPoll to maxPoll, because other processes do not tell
-// that one is free. A caller that waits for the end of a pause asks again after maxPoll.
+// A caller of Acquire asks for a place again after half of maxPoll to maxPoll, so that the Store knows that it still
+// waits. If the Store does not tell it when a place is free, it asks again after half of minPoll to maxDeafPoll. A
+// caller that waits for the end of a pause asks again after maxPoll.
 const (
-	minPoll = 100 * time.Millisecond // of which half is random
-	maxPoll = time.Second
+	minPoll     = 100 * time.Millisecond // of which half is random
+	maxDeafPoll = 250 * time.Millisecond
+	maxPoll     = time.Second
 )
+
+// leaveQueue tells the Store that no caller waits in the queue with an ID any more.
+func (l *Limiter) leaveQueue(ctx context.Context, key string, rules []Rule, id int64) {
+	var charges []driver.Charge
+	for _, r := range rules {
+		c := r.d.compiled
+		if c == nil || !r.isInFlight() || r.d.spec.Shadow {
+			continue
+		}
+		if l.local {
+			c = c.Lasting
+		}
+		charges = append(charges, driver.Charge{Key: key, Rule: c, Op: driver.Undo, Cost: 1, Receipt: driver.Waiter{Queue: id}.Receipt()})
+	}
+	if len(charges) > 0 {
+		_ = l.store.Adjust(context.WithoutCancel(ctx), charges) // after an error, the Store forgets the queue by itself
+	}
+}
 
 // pausedNow reports whether a pause of rules has begun since a decision.
 func (l *Limiter) pausedNow(ctx context.Context, key string, rules []Rule) bool {

@@ -47,8 +47,8 @@ type Charge struct {
 	// MaxDelay is rounded down to microseconds. Zero means no bound. For the Debit of a pause, it is the
 	// length of the pause, up to 366 days: Cost is an int, which may have 32 bits.
 	MaxDelay time.Duration
-	// A Spend or Debit that takes something sets Receipt, which must be zero before (a pause takes nothing). An
-	// Undo and a Renew read it.
+	// A Spend or Debit that takes something sets Receipt, which must be zero before (a pause takes nothing), or that of
+	// a [Waiter]. An Undo and a Renew read it.
 	Receipt Receipt
 
 	// Verdict is the result. For an op of Adjust, it is the result that a Peek of cost 1 would have
@@ -58,7 +58,8 @@ type Charge struct {
 
 // A Receipt identifies a charge for an Undo or a Renew. It contains the time of the charge or, for an
 // in-flight rule, the number of the place, and for a bucket the part that was in use before the charge.
-// The zero Receipt undoes nothing. [Compiled.Receipt] makes one.
+// The zero Receipt undoes nothing. [Compiled.Receipt] makes one. A number below zero is that of a
+// [Waiter].
 type Receipt struct {
 	At     int64 // by the clock of the Store, in microseconds; the numbers of places are such times, too
 	Used   Span
@@ -91,8 +92,25 @@ func (c *Charge) maxDelay() int64 {
 
 // Read returns the Reading of s for c at the time now. It does not change s.
 func (c *Charge) Read(s State, now int64) (r Reading) {
-	c.Rule.read(&r, s, now, c.asked())
+	c.read(&r, s, now)
 	return r
+}
+
+func (c *Charge) read(r *Reading, s State, now int64) {
+	if p := c.waits(); p != nil {
+		p.read(r, s, now, int64(c.Cost), c.Receipt)
+	} else {
+		c.Rule.read(r, s, now, c.asked())
+	}
+}
+
+// waits returns the engine of c if c is the Spend of a Waiter, and nil otherwise.
+func (c *Charge) waits() *places {
+	if c.Receipt.At >= 0 || c.Op != Spend {
+		return nil
+	}
+	p, _ := c.Rule.engine.(*places)
+	return p
 }
 
 // Fits reports whether the rule of c admits c, given the Reading r. c must be a Spend or Peek.
@@ -104,8 +122,19 @@ func (c *Charge) Fits(r *Reading) bool { return c.Rule.fits(r, int64(c.Cost), c.
 //
 // Commit returns the new State, and whether the State must be stored. [Charge.Answer] sets the
 // Verdict. If the State cannot be stored because another process has changed it meanwhile, set the
-// Receipt to its zero value and, with AtMost, the Cost to its first value, read again and repeat.
+// Receipt and, with AtMost, the Cost to its first value, read again and repeat.
 func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State, changed bool) {
+	if p := c.waits(); p != nil {
+		fits, m := c.Fits(r), c.Receipt
+		s, changed = c.commit(s, r, now, admitted)
+		s, waits := p.wait(s, now, int64(c.Cost), m, fits, admitted && fits)
+		return s, changed || waits
+	}
+	return c.commit(s, r, now, admitted)
+}
+
+// commit is Commit for a caller who does not wait.
+func (c *Charge) commit(s State, r *Reading, now int64, admitted bool) (_ State, changed bool) {
 	switch {
 	case !c.Op.Asks():
 		panic(fmt.Sprintf("weir: %d is no op of Take", c.Op))
@@ -128,7 +157,7 @@ func (c *Charge) Decide(s State, now int64) (_ State, changed bool) {
 		return b.decide(c, s, now)
 	}
 	var r Reading
-	c.Rule.read(&r, s, now, int64(c.Cost))
+	c.read(&r, s, now)
 	s, changed = c.Commit(s, &r, now, true)
 	c.Answer(&r, true)
 	return s, changed

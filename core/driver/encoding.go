@@ -4,16 +4,19 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 )
 
 // The zero State is encoded as no bytes. Any other State has one encoding, a version followed by
 // unsigned varints: for a bucket or fixed window, its time, amount and debt; for each run of a log, the
 // time since the previous run and the number of events; for each place, the time since the previous
-// renewal and the number of the place.
+// renewal and the number of the place. If callers wait for places, there is another version, then the number of their
+// queues and, for each, the time since the previous arrival, its number, the end of its lease and its cost.
 const (
 	wordsEncoding  = 1
 	logEncoding    = 2
 	placesEncoding = 3
+	queuesEncoding = 4
 )
 
 // maxTime is the latest time in a State: the latest time of a clock plus the longest limit.
@@ -35,10 +38,21 @@ func (s State) AppendBinary(b []byte) ([]byte, error) {
 	}
 	h, last := s.history(), int64(0)
 	runs := h.live()
-	if s.Time == placesMark {
-		b, runs = append(b, placesEncoding), *s.log
-	} else {
+	queues, places := parts(s)
+	switch {
+	case s.Time != placesMark:
 		b = append(b, logEncoding)
+	case len(queues) == 0:
+		b, runs = append(b, placesEncoding), places
+	default:
+		b, runs = binary.AppendUvarint(append(b, queuesEncoding), uint64(s.Debt)), places
+		for pair := range slices.Chunk(queues, 2) {
+			for _, n := range [...]int64{pair[0].at - last, pair[0].n, pair[1].at, pair[1].n} {
+				b = binary.AppendUvarint(b, uint64(n))
+			}
+			last = pair[0].at
+		}
+		last = 0
 	}
 	for _, r := range runs {
 		b = binary.AppendUvarint(b, uint64(r.at-last))
@@ -68,6 +82,8 @@ func (s *State) UnmarshalBinary(b []byte) error {
 		next = d.log()
 	case placesEncoding:
 		next = d.places()
+	case queuesEncoding:
+		next = d.queues()
 	}
 	if d.failed || next == (State{}) {
 		return errCorrupt
@@ -116,6 +132,25 @@ func (d *decoder) log() State {
 		h.add(at, n)
 	}
 	return h.state(State{})
+}
+
+func (d *decoder) queues() State {
+	var all []queued
+	n, came := d.number(maxQueues), int64(0)
+	for range n {
+		came += d.number(maxTime - came)
+		q := queued{came, d.number(maxQueue), d.number(maxTime), d.number(maxWeight)}
+		known := slices.ContainsFunc(all, func(o queued) bool { return o.queue == q.queue })
+		if d.failed = d.failed || known || q.queue == 0 || q.cost == 0; d.failed {
+			break
+		}
+		all = append(all, q)
+	}
+	if d.failed = d.failed || n == 0; d.failed || !slices.IsSortedFunc(all, queued.compare) {
+		d.failed = true
+		return State{}
+	}
+	return putQueues(d.places(), all)
 }
 
 func (d *decoder) places() State {

@@ -16,6 +16,8 @@ import (
 // If the clock has stepped back, renewals may be later than now. They count as if they happened now, so
 // the step makes no place lapse later than hold after its end. The numbers do not change.
 //
+// Before the places, the State has the queues of callers that wait: see Waiter. Debt is their number.
+//
 // If an event takes as many places as its cost, the State has one place of that weight for it, and the number of the
 // place contains its weight. A key with maxPlaces events has no place left.
 type places struct {
@@ -43,10 +45,7 @@ func (p *places) constants() Constants {
 
 // taken returns the places of s that have not lapsed.
 func (p *places) taken(s State, now int64) []run {
-	if s.log == nil || s.Time != placesMark {
-		return nil
-	}
-	all := *s.log
+	_, all := parts(s)
 	if p.lasting {
 		return all
 	}
@@ -55,6 +54,15 @@ func (p *places) taken(s State, now int64) []run {
 		first++
 	}
 	return all[first:]
+}
+
+// parts returns the queues of s, two runs for each, and its places.
+func parts(s State) (queues, places []run) {
+	if s.log == nil || s.Time != placesMark {
+		return nil, nil
+	}
+	all, n := *s.log, s.Debt*2
+	return all[:n], all[n:]
 }
 
 // number returns the number of a place that is taken at a time with a cost. With a weight, it has the lowest 43 bits of
@@ -85,9 +93,13 @@ func (p *places) total(taken []run) (sum int64) {
 	return sum
 }
 
-func (p *places) read(r *Reading, s State, now, cost int64) {
-	taken := p.taken(s, now)
-	if len(taken) == 0 {
+// read sets r for a charge with cost. m is the Receipt of a caller who waits, or zero.
+func (p *places) read(r *Reading, s State, now, cost int64, m Receipt) {
+	taken, ahead, expires := p.taken(s, now), int64(0), int64(0)
+	if s.Debt > 0 { // as in a State of callers who wait
+		ahead, expires = p.ahead(s, now, m)
+	}
+	if len(taken) == 0 && ahead == 0 {
 		return
 	}
 	for hasNumber(taken, p.number(now+r.Phase, cost)) {
@@ -100,11 +112,19 @@ func (p *places) read(r *Reading, s State, now, cost int64) {
 		return min(taken[i].at, now) + p.hold - now
 	}
 	last := len(taken) - 1
-	r.Last, r.moved = rest(last), taken[last].at > now
-	r.Count = p.total(taken)
+	if last >= 0 {
+		r.Last, r.moved = rest(last), taken[last].at > now
+	}
+	if r.Count = p.total(taken); ahead > 0 {
+		expires = min(expires, p.hold)
+		r.Count, r.Last = min(r.Count+ahead, max(r.Count, p.events)), max(r.Last, expires)
+	}
 	excess := r.Count + cost - p.events
+	if excess > 0 && cost <= p.events {
+		r.Retry = expires
+	}
 	for i := 0; i <= last && excess > 0 && cost <= p.events; i++ {
-		r.Retry = rest(i)
+		r.Retry = max(rest(i), expires)
 		excess -= p.weight(taken[i].n)
 	}
 	switch {
@@ -135,34 +155,52 @@ func (p *places) corrected(s State, now int64) []run {
 	return taken
 }
 
-// putPlaces returns the State with the given places. It reuses the memory of s.
+// putPlaces returns the State with the given places, and the queues of s. It reuses the memory of s.
 func putPlaces(s State, taken []run) State {
-	if len(taken) == 0 {
+	queues, _ := parts(s)
+	return putRuns(s, queues, taken)
+}
+
+// putRuns returns the State with the given queues, two runs for each, and places.
+func putRuns(s State, queues, taken []run) State {
+	if len(queues)+len(taken) == 0 {
 		return State{}
 	}
 	if s.log == nil {
 		s.log = new([]run)
 	}
-	if cap(taken) > 4*len(taken)+8 {
-		taken = slices.Clone(taken)
+	all := taken
+	if len(queues) > 0 {
+		all = slices.Concat(queues, taken)
+	} else if cap(all) > 4*len(all)+8 {
+		all = slices.Clone(all)
 	}
-	*s.log, s.Time, s.Amount = taken, placesMark, int64(len(taken))
+	*s.log, s.Time, s.Amount, s.Debt = all, placesMark, int64(len(taken)), int64(len(queues)/2)
 	return s
 }
 
-// undo frees the place of m.
+// undo frees the place of m, or removes the queue of m.
 func (p *places) undo(s State, _ Reading, now, _ int64, m Receipt) State {
-	s, _ = p.remove(s, now, m)
+	found := false
+	if m.At < 0 {
+		all := queues(s, now)
+		i := slices.IndexFunc(all, func(q queued) bool { return q.queue == -m.At })
+		if found = i >= 0; found {
+			s = putQueues(s, slices.Delete(all, i, i+1))
+		}
+	} else {
+		s, found = p.remove(s, now, m)
+	}
+	if found {
+		p.wake(s, now, 0)
+	}
 	return s
 }
 
 // renew renews the place of m, and reports whether it had not lapsed.
 func (p *places) renew(s State, now int64, m Receipt) (_ State, found bool) {
 	if s, found = p.remove(s, now, m); found {
-		var taken []run
-		if s.log != nil {
-			taken = *s.log
-		}
+		_, taken := parts(s)
 		s = putPlaces(s, append(taken, run{now, m.At}))
 	}
 	return s, found
@@ -189,13 +227,18 @@ func (p *places) credit(State, Reading, int64, int64) State { panic(noOp(Credit)
 func noOp(op Op) string { return fmt.Sprintf("weir: %d is no op of an in-flight rule", op) }
 
 func (p *places) expiresAt(s State) int64 {
+	queues, taken := parts(s)
+	ends := int64(0)
+	for i := 1; i < len(queues); i += 2 {
+		ends = max(ends, queues[i].at)
+	}
 	switch {
-	case s.log == nil || s.Time != placesMark:
-		return 0
+	case len(taken) == 0:
+		return ends
 	case p.lasting:
 		return Never
 	}
-	return (*s.log)[len(*s.log)-1].at + p.hold
+	return max(ends, taken[len(taken)-1].at+p.hold)
 }
 
 func (p *places) verdict(v *Verdict, r *Reading, cost int64, spent bool) {

@@ -12,7 +12,7 @@ type State struct {
 	// For a store that packs the States of buckets and fixed windows. Other stores use MarshalBinary.
 	Time   int64 // bucket: the time at which it will be full; fixed window: its start; quota and pause: the end of its period
 	Amount int64 // bucket: a fraction of a microsecond, times Denominator, to add to Time; fixed window and quota: their events
-	Debt   int64 // bucket in debt and pause: the time at which it was written; quota: the start of its period; else 0
+	Debt   int64 // bucket in debt and pause: the time at which it was written; quota: the start of its period; in flight: the number of its queues; else 0
 
 	log *[]run // log or places: see history and places
 }

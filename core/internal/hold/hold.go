@@ -26,7 +26,6 @@ type Hold struct {
 	calling bool          // a call about the place is under way
 	failed  bool          // it is not known that the last renewal was executed
 	frees   bool          // the event has ended, its release has failed, and renew is an Undo that is repeated
-	freed   func()        // is called when frees ends with a reply
 
 	due   time.Duration // not local: when the renewer looks at it next
 	index int           // in a heap of the renewer, or in the list of local holds; -1 in neither
@@ -72,11 +71,11 @@ func Start[T any](ctx context.Context, owner *T, places []*Hold) *Holds {
 func (a *Holds) Lost() <-chan struct{} { return a.lost }
 
 // Free frees the place of c, whose release has failed, in the background: it repeats the Undo until it has a reply, or
-// until the lease has ended. It then calls freed.
-func (a *Holds) Free(c *driver.Charge, freed func()) {
+// until the lease has ended.
+func (a *Holds) Free(c *driver.Charge) {
 	for _, h := range a.places {
 		if h.renew.Key == c.Key && h.renew.Rule.ID == c.Rule.ID {
-			renewers.free(h, freed)
+			renewers.free(h)
 		}
 	}
 }
@@ -103,13 +102,13 @@ func (a *Holds) Detach() {
 	}
 }
 
-// End ends the renewals of places that are about to be freed. It reports whether they have not ended before.
-func (a *Holds) End() (ended bool) {
+// End ends the renewals of places that are about to be freed.
+func (a *Holds) End() {
 	if a.unbind != nil {
 		a.unbind()
 	}
 	a.cleanup.Stop()
-	return renewers.remove(a.places)
+	renewers.remove(a.places)
 }
 
 // lease returns the time for which the place lasts without a renewal.

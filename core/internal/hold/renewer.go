@@ -198,12 +198,6 @@ func (r *renewer) renew(q *renewals, batch []*Hold, charges []driver.Charge, now
 		return charges, r.store.Adjust(ctx, charges)
 	})
 	cancel()
-	var freed []func()
-	defer func() { // without the mutex
-		for _, f := range freed {
-			f()
-		}
-	}()
 	renewers.mu.Lock()
 	defer renewers.mu.Unlock()
 	q.calling--
@@ -216,7 +210,7 @@ func (r *renewer) renew(q *renewals, batch []*Hold, charges []driver.Charge, now
 		case h.ended && !h.frees:
 			continue
 		case h.frees && applied && returned[i].Op == driver.Undo:
-			h.frees, freed = false, append(freed, h.freed)
+			h.frees = false
 			continue
 		case h.frees: // the Undo has failed, or the call was a renewal
 		case applied && !returned[i].Verdict.Found:

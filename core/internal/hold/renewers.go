@@ -45,27 +45,26 @@ func (l *renewerList) of(s driver.Store) *renewer {
 }
 
 // free frees h, whose release has failed, in the background: it repeats the Undo until it has a reply, or until
-// the lease has ended. It then calls freed.
-func (l *renewerList) free(h *Hold, freed func()) {
+// the lease has ended.
+func (l *renewerList) free(h *Hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if h.local || !h.ended || h.frees {
 		return
 	}
-	h.renew.Op, h.frees, h.failed, h.freed = driver.Undo, true, true, freed
+	h.renew.Op, h.frees, h.failed = driver.Undo, true, true
 	if !h.calling { // otherwise the renewer does it after the call
 		h.schedule(Now())
 		l.of(h.store).push(h)
 	}
 }
 
-// remove ends the renewals of places that are about to be freed. It reports whether one of them has not
-// ended before.
-func (l *renewerList) remove(places []*Hold) (ended bool) {
+// remove ends the renewals of places that are about to be freed.
+func (l *renewerList) remove(places []*Hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range places {
-		if ended = ended || !h.ended; h.local {
+		if h.local {
 			l.endLocal(h)
 			continue
 		}
@@ -75,7 +74,6 @@ func (l *renewerList) remove(places []*Hold) (ended bool) {
 		}
 		l.byStore[h.store].remove(h)
 	}
-	return ended
 }
 
 // endLocal ends h, a local place, unless it has ended. It is called with the mutex.

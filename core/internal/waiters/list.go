@@ -5,23 +5,32 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"time"
 )
 
 // A List has the waiters of each key, in the order of arrival. V identifies limits. The zero value is empty. It is safe
 // for concurrent use.
 type List[V comparable] struct {
 	mu    sync.Mutex
-	byKey map[string][]*Waiter[V]
+	byKey map[string]*line[V]
 	n     int // the number of waiters of all keys
+}
+
+// A line has the waiters of one key.
+type line[V comparable] struct {
+	*Queue
+	waiters []*Waiter[V]
+	marked  bool // the Store may have the queue as one that waits
 }
 
 // A Waiter is one call that waits. Only the first Waiter of a key calls the Store. The others wait.
 type Waiter[V comparable] struct {
 	First chan struct{} // closed when this Waiter is the first of its key
-	Freed chan struct{} // receives a value when a place of the key is free, and this Waiter is the first
+	Queue *Queue        // of its key; nil of a Waiter that did not join
 	N     int           // the cost of its event
 	view  V             // the limits when it was called
 	cost  int           // N, or 0 while the Store may have counted it; guarded by the mutex of List
+	since time.Time
 }
 
 // Join adds a Waiter after all others of key, or returns nil if there are most.
@@ -32,13 +41,18 @@ func (l *List[V]) Join(key string, n int, v V, most int) *Waiter[V] {
 		return nil
 	}
 	if l.byKey == nil {
-		l.byKey = make(map[string][]*Waiter[V])
+		l.byKey = make(map[string]*line[V])
 	}
-	w := &Waiter[V]{First: make(chan struct{}), Freed: make(chan struct{}, 1), N: n, view: v, cost: n}
-	if len(l.byKey[key]) == 0 {
+	all := l.byKey[key]
+	if all == nil {
+		all = &line[V]{Queue: newQueue()}
+		l.byKey[key] = all
+	}
+	w := &Waiter[V]{First: make(chan struct{}), Queue: all.Queue, N: n, view: v, cost: n, since: time.Now()}
+	if len(all.waiters) == 0 {
 		close(w.First)
 	}
-	l.byKey[key] = append(l.byKey[key], w)
+	all.waiters = append(all.waiters, w)
 	l.n++
 	return w
 }
@@ -47,11 +61,8 @@ func (l *List[V]) Join(key string, n int, v V, most int) *Waiter[V] {
 func (l *List[V]) Wake(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if list := l.byKey[key]; len(list) > 0 {
-		select {
-		case list[0].Freed <- struct{}{}:
-		default:
-		}
+	if all := l.byKey[key]; all != nil {
+		all.wake()
 	}
 }
 
@@ -67,7 +78,7 @@ func (l *List[V]) SetCost(w *Waiter[V], cost int) {
 func (l *List[V]) Ahead(key string, w *Waiter[V]) (cost int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, o := range l.byKey[key] {
+	for _, o := range l.byKey[key].waiters {
 		if o == w {
 			break
 		}
@@ -78,17 +89,51 @@ func (l *List[V]) Ahead(key string, w *Waiter[V]) (cost int) {
 	return cost
 }
 
-// Leave removes w. If w was the first waiter of its key, the next waiter becomes the first.
-func (l *List[V]) Leave(key string, w *Waiter[V]) {
+// Age returns the time for which w, the first waiter of key, has waited, and how much later the next one came, with its
+// cost, or -1 and 0 if there is none.
+func (l *List[V]) Age(key string, w *Waiter[V]) (age, behind time.Duration, cost int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i := slices.Index(l.byKey[key], w)
-	l.byKey[key] = slices.Delete(l.byKey[key], i, i+1)
-	l.n--
-	switch rest := l.byKey[key]; {
-	case len(rest) == 0:
-		delete(l.byKey, key)
-	case i == 0:
-		close(rest[0].First)
+	age, behind = time.Since(w.since), -1
+	if all := l.byKey[key].waiters; len(all) > 1 {
+		behind, cost = all[1].since.Sub(w.since), all[1].N
 	}
+	return age, behind, cost
+}
+
+// Mark notes whether the Store has the queue of key as one that waits, and returns the earlier value.
+func (l *List[V]) Mark(key string, marked bool) (before bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := l.byKey[key]
+	before, all.marked = all.marked, marked
+	return before
+}
+
+// Leave removes w. If w was the first waiter of its key, the next waiter becomes the first. Leave reports whether w was
+// the last one, and the Store still has the queue as one that waits.
+func (l *List[V]) Leave(key string, w *Waiter[V]) (marked bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := l.byKey[key]
+	i := slices.Index(all.waiters, w)
+	all.waiters = slices.Delete(all.waiters, i, i+1)
+	l.n--
+	switch {
+	case len(all.waiters) == 0:
+		delete(l.byKey, key)
+		all.close()
+		return all.marked
+	case i == 0:
+		close(all.waiters[0].First)
+	}
+	return false
+}
+
+// Freed returns the channel that receives a value when w, the first waiter of its key, has to ask again.
+func (w *Waiter[V]) Freed() <-chan struct{} {
+	if w.Queue == nil {
+		return nil
+	}
+	return w.Queue.freed
 }

@@ -1,0 +1,127 @@
+package driver
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/weir-go/weir/core/internal/waiters"
+)
+
+// A Waiter is a caller who waits for places of in-flight rules. The callers of one Limiter and key in a process are a
+// queue, of which only the first one asks. Its Spends have the Receipt of its Waiter.
+//
+// If the places that are free do not suffice, the State keeps the queue for 2 s, or until its next Spend. Places that the
+// queues in front of a Spend need are not free for it: those whose callers came before, or all if the Spend has no
+// Waiter. So callers get places in the order of arrival, also if they need different numbers of them. An admitted Spend
+// leaves the next caller of its queue in the State. An Undo with the Receipt removes the queue. A State keeps at most 64
+// queues, those that came first.
+type Waiter struct {
+	Queue  int64         // identifies the queue: 1 to 2^53-1
+	Age    time.Duration // the time for which the caller has waited, by its own clock
+	Behind time.Duration // how much later the next caller of the queue came; below 0 if there is none
+	Next   int           // the cost of the next caller
+}
+
+// Receipt returns w as the Receipt of a Spend, or of an Undo that removes the queue of w.
+func (w Waiter) Receipt() Receipt {
+	behind := int64(-1)
+	if w.Behind >= 0 {
+		behind = w.Behind.Microseconds()
+	}
+	return Receipt{At: -w.Queue, Used: Span{w.Age.Microseconds(), behind}, Age: int64(w.Next)}
+}
+
+const (
+	// maxQueues is the largest number of queues of a State.
+	maxQueues = 64
+	// queueLease is the time in microseconds after which a State forgets a queue that has not asked again. A caller
+	// asks at least once a second.
+	queueLease = 2_000_000
+	maxQueue   = 1<<53 - 1
+)
+
+// A queued is the first caller of a queue in a State. Times are in microseconds.
+type queued struct{ came, queue, expires, cost int64 }
+
+func (q queued) compare(o queued) int {
+	return cmp.Or(cmp.Compare(q.came, o.came), cmp.Compare(q.queue, o.queue))
+}
+
+// queues returns the queues of s that have not expired, in the order of arrival. If the clock has stepped back, a queue
+// may end too late, and counts as expired.
+func queues(s State, now int64) (all []queued) {
+	runs, _ := parts(s)
+	for pair := range slices.Chunk(runs, 2) {
+		if q := (queued{pair[0].at, pair[0].n, pair[1].at, pair[1].n}); now < q.expires && q.expires <= now+queueLease {
+			all = append(all, q)
+		}
+	}
+	return all
+}
+
+// putQueues returns s with the given queues in place of its own.
+func putQueues(s State, all []queued) State {
+	runs := make([]run, 0, 2*len(all))
+	for _, q := range all {
+		runs = append(runs, run{q.came, q.queue}, run{q.expires, q.cost})
+	}
+	_, taken := parts(s)
+	return putRuns(s, runs, taken)
+}
+
+// ahead returns the cost of the queues of s in front of the caller whose Spend has the Receipt m, and the time until the
+// last of them expires.
+func (p *places) ahead(s State, now int64, m Receipt) (cost, expires int64) {
+	own := queuedBy(m, now, 0)
+	for _, q := range queues(s, now) {
+		if m.At == 0 || q.queue != own.queue && q.compare(own) < 0 {
+			cost, expires = cost+q.cost, max(expires, q.expires-now)
+		}
+	}
+	return cost, expires
+}
+
+// queuedBy returns the caller with the Receipt m, whose event costs cost.
+func queuedBy(m Receipt, now, cost int64) queued {
+	return queued{max(0, now-m.Used.Micros), -m.At, now + queueLease, cost}
+}
+
+// wait changes the queue of the caller with the Receipt m in s, after a decision about its Spend with cost. fits says
+// whether the places sufficed, and spent whether they were taken.
+func (p *places) wait(s State, now, cost int64, m Receipt, fits, spent bool) (_ State, changed bool) {
+	own, behind := queuedBy(m, now, cost), m.Used.Frac
+	all := queues(s, now)
+	before := len(all)
+	all = slices.DeleteFunc(all, func(q queued) bool { return q.queue == own.queue })
+	if waits := spent && behind >= 0 || !fits; !waits {
+		if len(all) == before {
+			return s, false
+		}
+		s = putQueues(s, all)
+		p.wake(s, now, 0)
+		return s, true
+	}
+	if spent {
+		if own.came += behind; p.byCost {
+			own.cost = min(max(m.Age, 1), maxWeight)
+		}
+	}
+	i, _ := slices.BinarySearchFunc(all, own, queued.compare)
+	all = slices.Insert(all, i, own)
+	s = putQueues(s, all[:min(len(all), maxQueues)])
+	if spent {
+		p.wake(s, now, own.queue)
+	} else if p.lasting {
+		waiters.Hear(own.queue)
+	}
+	return s, true
+}
+
+// wake wakes the first queue of s if its places are free and it is not asking. It has an effect if the queue belongs to
+// this process.
+func (p *places) wake(s State, now, asking int64) {
+	if all := queues(s, now); len(all) > 0 && all[0].queue != asking && p.total(p.taken(s, now))+all[0].cost <= p.events {
+		waiters.Wake(all[0].queue)
+	}
+}
