@@ -48,7 +48,7 @@ type Charge struct {
 	// length of the pause, up to 366 days: Cost is an int, which may have 32 bits.
 	MaxDelay time.Duration
 	// A Spend or Debit that takes something sets Receipt, which must be zero before (a pause takes nothing), or that of
-	// a [Waiter]. An Undo and a Renew read it.
+	// a [Waiter], and is zero after a denial. An Undo and a Renew read it.
 	Receipt Receipt
 
 	// Verdict is the result. For an op of Adjust, it is the result that a Peek of cost 1 would have
@@ -126,6 +126,7 @@ func (c *Charge) Fits(r *Reading) bool { return c.Rule.fits(r, int64(c.Cost), c.
 func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State, changed bool) {
 	if p := c.waits(); p != nil {
 		fits, m := c.Fits(r), c.Receipt
+		c.Receipt = Receipt{}
 		s, changed = c.commit(s, r, now, admitted)
 		s, waits := p.wait(s, now, int64(c.Cost), m, fits, admitted && fits)
 		return s, changed || waits

@@ -16,6 +16,9 @@ var (
 
 // opArgument returns the op of c as scripts know it. It panics if there is no such op.
 func opArgument(c *driver.Charge) any {
+	if waits(c) {
+		return "wait"
+	}
 	if c.Op.Asks() && c.Rule.Shadow {
 		return shadowArguments[c.Op]
 	}
@@ -39,7 +42,20 @@ func costArgument(c *driver.Charge) int64 {
 	return min(int64(c.Cost), maxCount+1) // more than any rule can count
 }
 
-// receiptAge is the index of the age in the arguments of a receipt, except for that of a place.
+// waits reports whether c has the Receipt of a [driver.Waiter].
+func waits(c *driver.Charge) bool { return c.Op == driver.Spend && c.Receipt.At < 0 }
+
+// waiterArguments returns the arguments of the Receipt of c, that of a [driver.Waiter].
+func waiterArguments(c *driver.Charge) []any {
+	m, next := c.Receipt, int64(1)
+	if c.Rule.ByCost {
+		next = min(max(m.Age, 1), 1<<costBits-1)
+	}
+	return []any{integer(-m.At), integer(m.Used.Frac), integer(next), integer(m.Used.Micros)}
+}
+
+// receiptAge is the index of the age in the arguments of a receipt, except for that of a place, and in those of a
+// waiter.
 const receiptAge = 3
 
 // receiptArguments returns the arguments of m, the receipt of an undo or a renewal. If the rate was changed

@@ -105,6 +105,8 @@ func (c *call) answer(admitted bool) error {
 			takes := charge.Op == driver.Spend || charge.Op == driver.Debit
 			if takes && admitted && charge.Verdict.Allowed {
 				charge.Receipt = charge.Rule.Receipt(r, c.time, int64(charge.Cost))
+			} else if waits(charge) {
+				charge.Receipt = driver.Receipt{}
 			}
 		}
 		fit = fit && (charge.Verdict.Allowed || charge.Rule.Shadow)

@@ -101,7 +101,7 @@ func TestACL_DocumentedUser(t *testing.T) {
 	t.Parallel()
 	all, identity, _ := documentedCommands(t)
 	server := redistest.NewServer(t)
-	setUser(t, server, slices.Concat([]string{"~test*"}, all, identityOf(t, server, identity))...)
+	setUser(t, server, slices.Concat([]string{"~test*", "&test*"}, all, identityOf(t, server, identity))...)
 	operator := server.Client()
 	testkit.Must(t, operator.ConfigResetStat(t.Context()).Err())
 	rdb := server.Client(asLimiter)
@@ -128,7 +128,7 @@ func TestACL_DocumentedUserOnACluster(t *testing.T) {
 	all, identity, more := documentedCommands(t)
 	cluster := steadyCluster(t)
 	for _, node := range cluster.Nodes {
-		setUser(t, node, slices.Concat([]string{"~test*"}, all, identityOf(t, node, identity), more)...)
+		setUser(t, node, slices.Concat([]string{"~test*", "&test*"}, all, identityOf(t, node, identity), more)...)
 	}
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
@@ -240,11 +240,11 @@ func TestStore_ConfigurationFault(t *testing.T) {
 		user, password string
 		want           string // in the error; empty if there is none
 	}{
-		{"all permissions", append([]string{"~test*"}, all...), "limiter", "password", ""},
-		{"no EVALSHA", append([]string{"~test*"}, without("+evalsha")...), "limiter", "password", permission},
-		{"no EVAL", append([]string{"~test*"}, without("+eval")...), "limiter", "password", permission},
-		{"no PSETEX", append([]string{"~test*"}, without("+psetex")...), "limiter", "password", permission},
-		{"no GET", append([]string{"~test*"}, without("+get")...), "limiter", "password", permission},
+		{"all permissions", append([]string{"~test*", "&test*"}, all...), "limiter", "password", ""},
+		{"no EVALSHA", append([]string{"~test*", "&test*"}, without("+evalsha")...), "limiter", "password", permission},
+		{"no EVAL", append([]string{"~test*", "&test*"}, without("+eval")...), "limiter", "password", permission},
+		{"no PSETEX", append([]string{"~test*", "&test*"}, without("+psetex")...), "limiter", "password", permission},
+		{"no GET", append([]string{"~test*", "&test*"}, without("+get")...), "limiter", "password", permission},
 		{"other keys", append([]string{"~other*"}, all...), "limiter", "password", permission},
 		{"wrong password", all, "limiter", "guess", password},
 		{"unknown user", all, "unknown", "password", password},

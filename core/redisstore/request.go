@@ -51,8 +51,8 @@ type chargeArguments struct {
 	library   library
 	op        any
 	algorithm []any // shared by charges with the same rule and cost
-	receipt   []any // of an undo or a renewal
-	age       int64 // in the receipt of an undo; 0 if it is not known
+	receipt   []any // of an undo or a renewal, or of a caller who waits
+	age       int64 // there; 0 if it is not known
 	maxDelay  int64 // of an event of a leaky bucket (us); driver.Never if there is no MaxDelay
 }
 
@@ -86,6 +86,9 @@ func (e *executor) newRequest(c *call) *request {
 		args := chargeArguments{library: a.library, op: opArgument(charge), algorithm: e.arguments.of(charge), maxDelay: driver.Never}
 		if a.queue && charge.Op.Asks() && charge.MaxDelay > 0 {
 			args.maxDelay = charge.MaxDelay.Microseconds()
+		}
+		if waits(charge) {
+			args.receipt, args.age = waiterArguments(charge), max(charge.Receipt.Used.Micros, 1)
 		}
 		if charge.Op == driver.Undo || charge.Op == driver.Renew {
 			args.receipt = receiptArguments(charge.Receipt, &charge.Rule.Constants)

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/weir-go/weir/core/internal/waiters"
 )
 
 //go:embed lua/*.lua
@@ -84,6 +86,10 @@ var constants = strings.NewReplacer(
 	"HORIZON", strconv.FormatInt(horizon, 10),
 	"COST_RANGE", strconv.Itoa(1<<costBits),
 	"MAX_PAUSE", strconv.FormatInt(maxPause, 10),
+	"MAX_QUEUES", strconv.Itoa(maxQueues),
+	"QUEUE_LEASE", strconv.FormatInt(queueLease.Microseconds(), 10),
+	"LAST_QUEUE", "'-4294967296'", // the score of no queue; that of the total of in_flight_by_cost.lua is higher
+	"PER_PROCESS", strconv.Itoa(waiters.PerProcess),
 )
 
 // numbered reports whether the scripts for a verb and a set of libraries take places, whose number is an argument.
@@ -95,6 +101,9 @@ func numbered(v verb, set librarySet) bool {
 // loop over the decisions. It leaves out comments and empty lines.
 func newScript(v verb, set librarySet) *script {
 	files := []string{"clock", "algorithms"}
+	if set&(1<<inFlight|1<<inFlightByCost) != 0 {
+		files = append(files, "queues")
+	}
 	for i, name := range libraries {
 		if set&(1<<i) != 0 {
 			files = append(files, name.(string), fmt.Sprintf("%s_%s", name, v))

@@ -73,6 +73,16 @@
 // its version is equal in both. Otherwise the states are separate: until the deployment ends, a key can
 // be admitted up to its limit by each release.
 //
+// # Places
+//
+// Callers of core.Limiter.Acquire are in the states of the places that they wait for, one of each process and Limiter,
+// for 2 s after they have asked: so all processes give places in the order of arrival, by the clock of the server.
+// When places are freed, the script publishes a message to the channel of the process that is first, such as
+// weir:wake:1804289383. A Store has a subscription, on a connection of its own, while callers wait and for a minute
+// afterwards. Callers who hear the messages ask at least once a second, so a lost message or a process that was killed
+// delays the next caller by at most 3 s. Without messages, because the user lacks a permission, the client is a
+// *redis.Ring or a proxy does not pass them, callers ask after 50 to 250 ms.
+//
 // # Deadline
 //
 // Take and Adjust return within [Timeout], regardless of the configuration of the client. A
@@ -99,11 +109,12 @@
 // A Redis user with these permissions can run every algorithm and operation (weir: is
 // [DefaultPrefix]; password is an example):
 //
-//	ACL SETUSER limiter on >password ~weir:* +evalsha +eval +time +get +psetex +del
+//	ACL SETUSER limiter on >password ~weir:* &weir:* +evalsha +eval +time +get +psetex +del
 //	    +unlink +zadd +zrem +zcard +zcount +zrange +zrevrange +zrangebyscore +zremrangebyrank
-//	    +hmget +hset +hgetall +hdel +exists +pexpire +info
+//	    +hmget +hset +hgetall +hdel +exists +pexpire +info +publish +subscribe
 //
-// INFO is used only for the warning that the server may evict keys. go-redis also sends CLIENT
+// The channel weir:* and the last two are used only while callers wait for places (core.Limiter.Acquire): without them,
+// places are found by asking, see Places. INFO is used only for the warning that the server may evict keys. go-redis also sends CLIENT
 // SETINFO on every new connection. If the user may not call it, decisions succeed, but the server
 // records each denial in ACL LOG. On Valkey, and on Redis except version 7.0, which rejects this
 // permission as unknown and does not record the calls, add
@@ -157,6 +168,7 @@ type Store struct {
 	router   router
 	executor executor
 	faults   faultLog
+	listener *listener
 
 	onFirst     func() // after the first decision; only the first call has an effect
 	unavailable atomic.Uint64
@@ -198,6 +210,7 @@ func New(rdb redis.UniversalClient, opts ...Option) *Store {
 		router:   newRouter(rdb, c, faults),
 		executor: executor{timeout: c.timeout, clock: c.clock},
 		faults:   faults,
+		listener: newListener(rdb, c.prefix, faults),
 		onFirst:  sync.OnceFunc(func() { go warnOfEviction(rdb) }),
 	}
 	e := &s.executor
@@ -247,6 +260,12 @@ func (s *Store) Stats() Stats {
 // Take implements [driver.Store]. If the deadline passes or Redis fails, it returns an *[Error],
 // which is a core.ErrUnavailable. If ctx ends first, it returns the error of ctx.
 func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
+	for i := range charges {
+		if waits(&charges[i]) {
+			s.listener.listen()
+			break
+		}
+	}
 	return s.decide(ctx, charges)
 }
 

@@ -25,7 +25,7 @@ var (
 	start = time.Now()
 
 	// Process is a random number that identifies this process in the IDs of its queues.
-	Process = 1 + rand.Int64N(1<<31-1)
+	Process = 1 + rand.Int64N(1<<31-2)
 
 	queues struct {
 		mu   sync.Mutex

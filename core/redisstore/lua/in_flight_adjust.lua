@@ -1,4 +1,5 @@
--- in_flight_adjust: an in-flight limit as a charge of adjust.lua. A receipt is the number of a place.
+-- in_flight_adjust: an in-flight limit as a charge of adjust.lua. A receipt is the number of a place or, for an undo,
+-- minus that of a queue.
 
 local time -- now as text
 
@@ -38,12 +39,14 @@ function algorithms.in_flight(key, at, op)
     return at + 3
   end
   local place, found = #reply, nil
-  local count, lapsed, moved = in_flight_read(key, at)
-  in_flight_correct(key, count, lapsed, moved)
-  if count > 0 then
-    if op == 'renew' or moved then -- see in_flight_renew and in_flight_correct
-      in_flight_expire(key, at)
-    end
+  local count, lapsed, moved, _, queues = in_flight_read(key, at)
+  in_flight_correct(key, count, lapsed, moved, queues)
+  if count > 0 and (op == 'renew' or moved) then -- see in_flight_renew and in_flight_correct
+    in_flight_expire(key, at, queues)
+  end
+  if number + 0 < 0 then
+    found = queues_leave(key, queues, -number)
+  elseif count > 0 then
     if op == 'renew' then
       found = redis.call('ZADD', key, 'XX', 'CH', time, number) == 1
         or redis.call('ZADD', key, 'XX', 'INCR', '0', number) -- the score did not change, or there is none
@@ -53,8 +56,11 @@ function algorithms.in_flight(key, at, op)
   end
   if found then
     reply[place + 1], reply[place + 2], reply[place + 3], reply[place + 4] = nil, nil, nil, nil
-    in_flight_read(key, at)
+    count, _, _, _, queues = in_flight_read(key, at)
     reply[place + 4] = 1
+    if op == 'undo' then
+      queues_wake(key, queues, ARGV[at] - count)
+    end
   end
   return at + 3
 end

@@ -1,10 +1,10 @@
--- in_flight_by_cost_adjust: places by cost as a charge of adjust.lua. A receipt is the number of an event. In that of
--- an undo, the cost may be 0 if it is not known.
+-- in_flight_by_cost_adjust: places by cost as a charge of adjust.lua. A receipt is the number of an event or, for an
+-- undo, minus that of a queue. In the number of an undo, the cost may be 0 if it is not known.
 
 -- Returns the number of the event whose number without its cost is that of number, or number.
 local function by_cost_find(key, number)
   if number % COST_RANGE == 0 then
-    for _, own in ipairs(redis.call('ZRANGE', key, '1', '-1')) do
+    for _, own in ipairs(redis.call('ZRANGEBYSCORE', key, '1', '+inf')) do
       if own - own % COST_RANGE == number + 0 then
         return own
       end
@@ -14,21 +14,23 @@ local function by_cost_find(key, number)
 end
 
 function algorithms.in_flight_by_cost(key, at, op)
-  local total, lapsed, moved, corrupt = by_cost_read(key, at, 1)
+  local total, lapsed, moved, corrupt, queues = by_cost_read(key, at, 1)
   if op == 'reset' then
     return at + 3
   end
-  local number, place, found = ARGV[at + 3], #reply - 4, nil
+  local number, place, found, _ = ARGV[at + 3], #reply - 4, nil, nil
   if type(number) == 'number' then -- see decisions.lua
     number = string.format('%d', number)
   end
   if corrupt == 0 then
-    by_cost_correct(key, total, lapsed, moved)
+    by_cost_correct(key, total, lapsed, moved, queues)
   end
-  if total > 0 then
-    if op == 'renew' or moved then
-      by_cost_expire(key, at) -- after a write, Redis does not check its memory
-    end
+  if total > 0 and (op == 'renew' or moved) then
+    by_cost_expire(key, at, queues) -- after a write, Redis does not check its memory
+  end
+  if number + 0 < 0 then
+    found = queues_leave(key, queues, -number)
+  elseif total > 0 then
     if op == 'renew' then
       found = redis.call('ZADD', key, 'XX', 'CH', string.format('%d', now), number) == 1
         or redis.call('ZADD', key, 'XX', 'INCR', '0', number) -- the score did not change, or there is none
@@ -41,12 +43,15 @@ function algorithms.in_flight_by_cost(key, at, op)
     end
   end
   if total == 0 and (found or lapsed) then
-    redis.call('DEL', key)
+    redis.call('ZREM', key, 'total')
   end
   if found then
     reply[place + 1], reply[place + 2], reply[place + 3], reply[place + 4] = nil, nil, nil, nil
-    by_cost_read(key, at, 1)
+    _, _, _, _, queues = by_cost_read(key, at, 1)
     reply[place + 4] = 1
+    if op == 'undo' then
+      queues_wake(key, queues, ARGV[at + 1] - total)
+    end
   end
   return at + 4
 end

@@ -3,7 +3,7 @@
 -- ARGV[2]  as for in_flight_by_cost_take.lua
 
 function algorithms.in_flight_by_cost(key, at, op, decide)
-  local total, lapsed, moved, corrupt = by_cost_read(key, at, 1)
+  local total, lapsed, moved, corrupt, queues = by_cost_read(key, at, 1)
   local place = #reply - 4
   local cost, refused = decide(at + 3, op, ARGV[at + 1] - reply[place + 1], corrupt)
   if refused then
@@ -13,9 +13,9 @@ function algorithms.in_flight_by_cost(key, at, op, decide)
     reply[size + 1], reply[size + 2], reply[size + 3], reply[size + 4] = nil, nil, nil, nil
   end
   if cost > 0 then
-    by_cost_spend(key, at, cost, total, lapsed, moved, corrupt)
+    by_cost_spend(key, at, cost, total, lapsed, moved, corrupt, queues)
   elseif moved then
-    by_cost_correct(key, total, lapsed, moved)
-    by_cost_expire(key, at)
+    by_cost_correct(key, total, lapsed, moved, queues)
+    by_cost_expire(key, at, queues)
   end
 end

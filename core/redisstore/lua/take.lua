@@ -2,6 +2,7 @@
 --
 -- ARGV     for each charge, its algorithm, its op and the arguments of the algorithm. The op is
 --            spend         the charge has to fit; it is applied if the decision is admitted
+--            wait          a spend of a caller who waits for places, see queues.lua
 --            peek          the charge has to fit; it is never applied
 --            shadow_spend  the charge is applied if the decision is admitted and the charge fits
 --            shadow_peek   the charge is only reported

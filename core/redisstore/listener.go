@@ -1,0 +1,111 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core/internal/waiters"
+)
+
+// A listener receives the messages of lua/queues.lua about the callers of this process who wait for places. It has a
+// subscription while there are any, and for a minute afterwards.
+type listener struct {
+	rdb     redis.UniversalClient
+	channel string
+	faults  faultLog
+
+	mu      sync.Mutex
+	asked   time.Time // when a caller asked for a place and waited
+	running bool
+}
+
+const (
+	// listenTime is the time without callers who wait after which a listener ends.
+	listenTime = time.Minute
+	// silence is the time without a message, while callers wait, after which a listener subscribes again: each time they
+	// ask, at least once a second, Redis publishes a message.
+	silence = 4 * time.Second
+	// The pauses between subscriptions that fail.
+	minListenPause, maxListenPause = 250 * time.Millisecond, 5 * time.Second
+)
+
+func newListener(rdb redis.UniversalClient, prefix string, faults faultLog) *listener {
+	before, _, _ := strings.Cut(prefix, "{")
+	return &listener{rdb: rdb, channel: before + "wake:" + strconv.FormatInt(waiters.Process, 10), faults: faults}
+}
+
+// listen notes that a caller who waits asks for a place, and begins to listen.
+func (l *listener) listen() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asked = time.Now()
+	if !l.running {
+		l.running = true
+		go l.run()
+	}
+}
+
+// idle returns the time since a caller has asked. If it is long, l ends.
+func (l *listener) idle() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	d := time.Since(l.asked)
+	l.running = d < listenTime
+	return d
+}
+
+func (l *listener) run() {
+	ctx := context.Background()
+	for pause := minListenPause; l.idle() < listenTime; {
+		heard, err := l.receive(ctx)
+		var reply redis.Error
+		switch {
+		case err == nil || heard:
+			pause = minListenPause
+		case errors.As(err, &reply): // without the permission, or at a proxy, callers ask more often
+			l.faults.log(ctx, err)
+			pause = listenTime
+		default:
+			pause = min(2*pause, maxListenPause)
+		}
+		if err != nil {
+			time.Sleep(pause)
+		}
+	}
+}
+
+// receive receives messages until no caller waits any more, or the subscription fails. heard says whether there were
+// any.
+func (l *listener) receive(ctx context.Context) (heard bool, err error) {
+	subscription := l.rdb.Subscribe(ctx, l.channel)
+	defer func() { _ = subscription.Close() }()
+	for {
+		m, err := subscription.ReceiveTimeout(ctx, silence)
+		var timeout net.Error
+		switch {
+		case errors.As(err, &timeout) && timeout.Timeout():
+			if idle := l.idle(); idle < silence {
+				return heard, err
+			} else if idle >= listenTime {
+				return heard, nil
+			}
+		case err != nil:
+			return heard, err
+		}
+		if m, ok := m.(*redis.Message); ok {
+			heard = true
+			text, shows := strings.CutPrefix(m.Payload, "?")
+			id, _ := strconv.ParseInt(text, 10, 64)
+			if waiters.Hear(id); !shows {
+				waiters.Wake(id)
+			}
+		}
+	}
+}
