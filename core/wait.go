@@ -97,8 +97,10 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 	if err != nil {
 		return nil, err
 	}
-	waits := false // whether a rule can make callers wait
+	waits := false     // whether a rule can make callers wait
+	estimates := false // whether it is known how long
 	for _, r := range rules {
+		estimates = estimates || !r.isInFlight()
 		switch c := r.d.compiled; {
 		case r.isInFlight() && !held:
 			return nil, errNoHolder
@@ -126,15 +128,22 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 			return nil, fmt.Errorf("%w: %d", ErrTooManyWaiters, maxWaiters)
 		}
 		defer func() {
-			if l.waiters.Leave(key, w) && !errors.Is(err, driver.ErrUnavailable) {
+			if l.waiters.Leave(key, w, err == nil) && !errors.Is(err, driver.ErrUnavailable) {
 				l.leaveQueue(ctx, key, rules, w.Queue.ID)
 			}
 		}()
-		if err := l.checkWait(ctx, key, w); err != nil {
-			return nil, err
+		if estimates {
+			if err := l.checkWait(ctx, key, w); err != nil {
+				return nil, err
+			}
 		}
 		select {
 		case <-w.First:
+			if w.Known && w.Queue.Hears() {
+				if err := sleep(ctx, pollTime(), nil, w.Freed()); err != nil {
+					return nil, err
+				}
+			}
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -194,7 +203,7 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 		wait := d.RetryAfter
 		switch {
 		case d.estimated() && w.Queue.Hears():
-			wait = maxPoll/2 + rand.N(maxPoll/2)
+			wait = pollTime()
 		case d.estimated():
 			wait = poll/2 + rand.N(poll/2)
 			poll = min(2*poll, maxDeafPoll)
@@ -207,14 +216,16 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 	}
 }
 
-// A caller of Acquire asks for a place again after half of maxPoll to maxPoll, so that the Store knows that it still
-// waits. If the Store does not tell it when a place is free, it asks again after half of minPoll to maxDeafPoll. A
+// A caller of Acquire asks for a place again after nearly maxPoll, so that the Store knows that it still waits. If the Store does not tell it when a place is free, it asks again after half of minPoll to maxDeafPoll. A
 // caller that waits for the end of a pause asks again after maxPoll.
 const (
 	minPoll     = 100 * time.Millisecond // of which half is random
 	maxDeafPoll = 250 * time.Millisecond
 	maxPoll     = time.Second
 )
+
+// pollTime returns the time after which a caller asks again whom the Store tells when a place is free.
+func pollTime() time.Duration { return maxPoll - rand.N(maxPoll/10) }
 
 // leaveQueue tells the Store that no caller waits in the queue with an ID any more.
 func (l *Limiter) leaveQueue(ctx context.Context, key string, rules []Rule, id int64) {

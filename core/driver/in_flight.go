@@ -181,18 +181,15 @@ func putRuns(s State, queues, taken []run) State {
 
 // undo frees the place of m, or removes the queue of m.
 func (p *places) undo(s State, _ Reading, now, _ int64, m Receipt) State {
-	found := false
 	if m.At < 0 {
-		all := queues(s, now)
-		i := slices.IndexFunc(all, func(q queued) bool { return q.queue == -m.At })
-		if found = i >= 0; found {
-			s = putQueues(s, slices.Delete(all, i, i+1))
-		}
-	} else {
-		s, found = p.remove(s, now, m)
+		all, freed := leave(queues(s, now), -m.At)
+		s = putQueues(s, all)
+		p.wake(s, now, freed)
+		return s
 	}
+	s, found := p.remove(s, now, m)
 	if found {
-		p.wake(s, now, 0)
+		p.wake(s, now, p.weight(m.At))
 	}
 	return s
 }

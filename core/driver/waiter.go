@@ -91,15 +91,14 @@ func queuedBy(m Receipt, now, cost int64) queued {
 // whether the places sufficed, and spent whether they were taken.
 func (p *places) wait(s State, now, cost int64, m Receipt, fits, spent bool) (_ State, changed bool) {
 	own, behind := queuedBy(m, now, cost), m.Used.Frac
-	all := queues(s, now)
-	before := len(all)
-	all = slices.DeleteFunc(all, func(q queued) bool { return q.queue == own.queue })
+	all, left := leave(queues(s, now), own.queue)
 	if waits := spent && behind >= 0 || !fits; !waits {
-		if len(all) == before {
+		if left == 0 {
 			return s, false
 		}
-		s = putQueues(s, all)
-		p.wake(s, now, 0)
+		if s = putQueues(s, all); !spent {
+			p.wake(s, now, left)
+		}
 		return s, true
 	}
 	if spent {
@@ -111,17 +110,49 @@ func (p *places) wait(s State, now, cost int64, m Receipt, fits, spent bool) (_ 
 	all = slices.Insert(all, i, own)
 	s = putQueues(s, all[:min(len(all), maxQueues)])
 	if spent {
-		p.wake(s, now, own.queue)
-	} else if p.lasting {
+		if sum(all[:i+1])+p.total(p.taken(s, now)) <= p.events {
+			waiters.Wake(own.queue)
+		}
+		return s, true
+	}
+	if p.lasting {
 		waiters.Hear(own.queue)
 	}
+	p.wake(s, now, left) // others may be in front of the caller now
 	return s, true
 }
 
-// wake wakes the first queue of s if its places are free and it is not asking. It has an effect if the queue belongs to
-// this process.
-func (p *places) wake(s State, now, asking int64) {
-	if all := queues(s, now); len(all) > 0 && all[0].queue != asking && p.total(p.taken(s, now))+all[0].cost <= p.events {
-		waiters.Wake(all[0].queue)
+// sum returns the cost of all.
+func sum(all []queued) (cost int64) {
+	for _, q := range all {
+		cost += q.cost
+	}
+	return cost
+}
+
+// leave returns all without the queue with an ID, and its cost, or 0 if it is not there.
+func leave(all []queued, id int64) (_ []queued, cost int64) {
+	i := slices.IndexFunc(all, func(q queued) bool { return q.queue == id })
+	if i < 0 {
+		return all, 0
+	}
+	cost = all[i].cost
+	return slices.Delete(all, i, i+1), cost
+}
+
+// wake wakes the queues of s for whose first callers there are enough places since freed of them are free. It has an
+// effect on queues of this process.
+func (p *places) wake(s State, now, freed int64) {
+	if s.Debt == 0 {
+		return
+	}
+	free, need := p.events-p.total(p.taken(s, now)), int64(0)
+	for _, q := range queues(s, now) {
+		if need += q.cost; need > free {
+			break
+		}
+		if need > free-freed {
+			waiters.Wake(q.queue)
+		}
 	}
 }

@@ -26,6 +26,7 @@ type line[V comparable] struct {
 // A Waiter is one call that waits. Only the first Waiter of a key calls the Store. The others wait.
 type Waiter[V comparable] struct {
 	First chan struct{} // closed when this Waiter is the first of its key
+	Known bool          // when First is closed: the Store knows that this Waiter is the first
 	Queue *Queue        // of its key; nil of a Waiter that did not join
 	N     int           // the cost of its event
 	view  V             // the limits when it was called
@@ -110,9 +111,10 @@ func (l *List[V]) Mark(key string, marked bool) (before bool) {
 	return before
 }
 
-// Leave removes w. If w was the first waiter of its key, the next waiter becomes the first. Leave reports whether w was
-// the last one, and the Store still has the queue as one that waits.
-func (l *List[V]) Leave(key string, w *Waiter[V]) (marked bool) {
+// Leave removes w. If w was the first waiter of its key, the next waiter becomes the first. admitted says whether the
+// event of w was admitted: the Store then knows the next waiter if it has the queue. Leave reports whether w was the
+// last one, and the Store still has the queue as one that waits.
+func (l *List[V]) Leave(key string, w *Waiter[V], admitted bool) (marked bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := l.byKey[key]
@@ -125,6 +127,7 @@ func (l *List[V]) Leave(key string, w *Waiter[V]) (marked bool) {
 		all.close()
 		return all.marked
 	case i == 0:
+		all.waiters[0].Known = admitted && all.marked
 		close(all.waiters[0].First)
 	}
 	return false

@@ -47,24 +47,29 @@ local function queues_publish(key, queue, message)
     message .. string.format('%d', queue))
 end
 
--- Wakes the first of queues if free places suffice.
-local function queues_wake(key, queues, free)
-  local first = queues and queues[1]
-  if first and first[3] <= free then
-    queues_publish(key, first[1], '')
+-- Wakes the queues for whose first callers there are enough places since freed of them are free.
+local function queues_wake(key, queues, free, freed)
+  local need = 0
+  for _, q in ipairs(queues or {}) do
+    need = need + q[3]
+    if need > free then
+      return
+    elseif need > free - freed then
+      queues_publish(key, q[1], '')
+    end
   end
 end
 
--- Removes the queue with a number. Returns whether it was there.
+-- Removes the queue with a number. Returns the cost of its first caller, or 0 if it is not there.
 local function queues_leave(key, queues, number)
   for i, q in ipairs(queues or {}) do
     if q[1] == number then
       redis.call('ZREM', key, q[4])
       table.remove(queues, i)
-      return true
+      return q[3]
     end
   end
-  return false
+  return 0
 end
 
 -- Changes the queue of a caller after the decision about its event of a cost. fits says whether the places sufficed,
@@ -72,8 +77,8 @@ end
 local function queues_wait(key, queues, own, cost, fits, spent, free)
   local left = queues_leave(key, queues, own[1])
   if fits and not (spent and own[3] >= 0) then
-    if left then
-      queues_wake(key, queues, free)
+    if not spent then
+      queues_wake(key, queues, free, left)
     end
     return false
   end
@@ -96,10 +101,16 @@ local function queues_wait(key, queues, own, cost, fits, spent, free)
   if #queues >= MAX_QUEUES then
     redis.call('ZREMRANGEBYRANK', key, MAX_QUEUES, #queues)
   end
+  local need, i = cost, 1
+  while queues[i] and (queues[i][2] < came or queues[i][2] == came and queues[i][1] < own[1]) do
+    need, i = need + queues[i][3], i + 1
+  end
+  table.insert(queues, i, { own[1], came, cost })
   if not spent then
     queues_publish(key, own[1], '?')
-  elseif queues[1] and (queues[1][2] < came or queues[1][2] == came and queues[1][1] < own[1]) then
-    queues_wake(key, queues, free)
+    queues_wake(key, queues, free, left) -- others may be in front of the caller now
+  elseif need <= free then
+    queues_publish(key, own[1], '')
   end
   return true
 end
