@@ -44,6 +44,19 @@ import (
 // whole lease. It is never zero or [Never]. If another rule denies, too, the RetryAfter of the Decision is
 // that of the other rule. A gate sends no Retry-After for an estimate.
 //
+// # Waiting
+//
+// Callers of [Limiter.Acquire] and [Limiter.AcquireN] get the places of a key in the order of arrival, by the clock of
+// the Store, in all processes that share it. While callers wait, the places that they need are not free for events that
+// do not wait, those of [Limiter.Reserve] and of gates: a key that always has waiting callers admits no others.
+//
+// The Store forgets callers that have not asked for 2 s, and callers ask at least once a second, so a process that has
+// crashed or was stopped while its caller was the first delays the others by at most 3 s. Other Stores than
+// memstore.Store and redisstore.Store, and a Redis whose messages do not arrive, cannot tell callers that a place is
+// free: they ask after 50 to 250 ms. An order of up to 64 limiters and processes is kept for each key, and callers
+// beyond that ask without one. A caller that also waits for another rule of its limiter, such as a rate, has no place in
+// the order until only places are missing.
+//
 // # Limits
 //
 // The limit of a plan or an override is a Limit without a period, Limit{Events: 20}, and its text is "20".

@@ -52,10 +52,8 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 }
 
 // Acquire is [Limiter.Wait] for an event that takes a place of an [InFlight] rule, until the caller calls
-// [Reservation.Release]. The places of a key are given to the callers in this process in the order of
-// arrival, as soon as an event of the same limiter has ended. For places of other processes, the first
-// caller asks again after 50 ms, then less often, up to once a second. There is no order between processes:
-// one that always has waiting callers gets most places.
+// [Reservation.Release]. The places of a key are given to the callers in the order of arrival, also to those of
+// other limiters and processes with the rule, as soon as events have ended: see Waiting in the documentation of InFlight.
 //
 // As it is not known when a place will be free, Acquire waits for one until ctx ends. The errors are those
 // of Wait. On an error, the Reservation is nil.
@@ -73,7 +71,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string) (*Reservation, error)
 }
 
 // AcquireN is [Limiter.Acquire] for an event of cost n, which takes n places of a rule with [Spec.ByCost]. While it
-// waits, callers behind it in this process wait, too, also those that need fewer places. If n is zero, the error is
+// waits, callers behind it wait, too, also those that need fewer places. If n is zero, the error is
 // an [ErrInvalidAsk], if n is negative, an [ErrNegativeCost], and if n is above a limit, at once an
 // [ErrNeverAdmitted].
 func (l *Limiter) AcquireN(ctx context.Context, key string, n int) (*Reservation, error) {

@@ -124,6 +124,9 @@
 //	tokens := core.Must(core.New(store, core.InFlight("tokens", 90_000).ByCost().Unit("tokens")))
 //	limit := nethttplimit.New(tokens, user, gate.Cost(estimate))
 //
+// A gate does not wait for places. While callers of core.Limiter.Acquire wait for places of a key, requests get none of
+// those.
+//
 // [Refund], [Settle] and RefundIf change the costs of other rules and leave the places taken. [Reset] frees
 // all places of the key: the requests that run have none from then on, and their ends free none.
 //
