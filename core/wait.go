@@ -95,30 +95,9 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 	if err != nil {
 		return nil, err
 	}
-	waits := false     // whether a rule can make callers wait
-	estimates := false // whether it is known how long
-	for _, r := range rules {
-		estimates = estimates || !r.isInFlight()
-		switch c := r.d.compiled; {
-		case r.isInFlight() && !held:
-			return nil, errNoHolder
-		case r.d.spec.Shadow:
-		case r.isInFlight() && c != nil && !c.ByCost:
-			waits = true
-		case c != nil:
-			waits = true
-			if r.d.elastic != nil {
-				c = r.d.elastic.rule(r).d.compiled
-			}
-			if int64(n) > c.Constants.Capacity {
-				return nil, ErrNeverAdmitted
-			}
-		case r.Limit() != Blocked:
-		case a.noChargeOf(r, chosen.ends) == endingBlock:
-			waits = true
-		default:
-			return nil, ErrNeverAdmitted
-		}
+	waits, estimates, err := a.waits(rules, chosen.ends, held)
+	if err != nil {
+		return nil, err
 	}
 	w := &waiters.Waiter[view]{N: n} // waits for no other caller
 	if waits {
@@ -138,7 +117,7 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 		select {
 		case <-w.First:
 			if w.Known && w.Queue.Hears() {
-				if err := sleep(ctx, pollTime(), nil, w.Freed()); err != nil {
+				if err := sleep(ctx, pollTime(), l.current.Load().replaced, w.Freed()); err != nil {
 					return nil, err
 				}
 			}
@@ -214,15 +193,45 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 	}
 }
 
-// A caller of Acquire asks for a place again after nearly maxPoll, so that the Store knows that it still waits. If the Store does not tell it when a place is free, it asks again after half of minPoll to maxDeafPoll. A
-// caller that waits for the end of a pause asks again after maxPoll.
+// waits reports whether one of rules can make a wait, and whether it is known for how long. ends is that of the choice of
+// rules, and held says whether the caller frees the places that it takes.
+func (a *Ask) waits(rules []Rule, ends time.Duration, held bool) (waits, estimates bool, err error) {
+	for _, r := range rules {
+		estimates = estimates || !r.isInFlight()
+		switch c := r.d.compiled; {
+		case r.isInFlight() && !held:
+			return false, false, errNoHolder
+		case r.d.spec.Shadow:
+		case r.isInFlight() && c != nil && !c.ByCost:
+			waits = true
+		case c != nil:
+			waits = true
+			if r.d.elastic != nil {
+				c = r.d.elastic.rule(r).d.compiled
+			}
+			if int64(a.Cost) > c.Constants.Capacity {
+				return false, false, ErrNeverAdmitted
+			}
+		case r.Limit() != Blocked:
+		case a.noChargeOf(r, ends) == endingBlock:
+			waits = true
+		default:
+			return false, false, ErrNeverAdmitted
+		}
+	}
+	return waits, estimates, nil
+}
+
+// A caller of Acquire asks for a place again after nearly maxPoll, so that the Store knows that it still waits. If the
+// Store does not tell it when a place is free, it asks again after half of minPoll to maxDeafPoll. A caller that waits
+// for the end of a pause asks again after maxPoll.
 const (
 	minPoll     = 100 * time.Millisecond // of which half is random
 	maxDeafPoll = 250 * time.Millisecond
 	maxPoll     = time.Second
 )
 
-// pollTime returns the time after which a caller asks again whom the Store tells when a place is free.
+// pollTime returns the time after which a caller asks again, although the Store tells it when a place is free.
 func pollTime() time.Duration { return maxPoll - rand.N(maxPoll/10) }
 
 // leaveQueue tells the Store that no caller waits in the queue with an ID any more.
