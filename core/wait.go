@@ -148,8 +148,9 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 		switch places := d.estimated(); {
 		case !waits || !held:
 		case queues:
-			marked := l.waiters.Mark(key, places || d.Allowed && behind)
-			if queues = places || d.Allowed; !queues && (marked || d.deniesPlaces()) { // or it would block places while it waits for a rate
+			took := r.more.holds != nil // an event without a limit takes no places
+			marked := l.waiters.Mark(key, places || took && behind)
+			if queues = places || took; !queues && (marked || d.deniesPlaces()) { // or it would block places while it waits for a rate
 				l.leaveQueue(ctx, key, rules, w.Queue.ID)
 			}
 		case places: // the other rules admit it by now

@@ -92,13 +92,16 @@ func queuedBy(m Receipt, now, cost int64) queued {
 func (p *places) wait(s State, now, cost int64, m Receipt, fits, spent bool) (_ State, changed bool) {
 	own, behind := queuedBy(m, now, cost), m.Used.Frac
 	all, left := leave(queues(s, now), own.queue)
+	freed := left // for the queues behind
+	if spent {
+		freed -= cost // above 0 if an earlier caller, which needed more, has left
+	}
 	if waits := spent && behind >= 0 || !fits; !waits {
 		if left == 0 {
 			return s, false
 		}
-		if s = putQueues(s, all); !spent {
-			p.wake(s, now, left)
-		}
+		s = putQueues(s, all)
+		p.wake(s, now, freed)
 		return s, true
 	}
 	if spent {
@@ -113,12 +116,10 @@ func (p *places) wait(s State, now, cost int64, m Receipt, fits, spent bool) (_ 
 		if sum(all[:i+1])+p.total(p.taken(s, now)) <= p.events {
 			waiters.Wake(own.queue)
 		}
-		return s, true
-	}
-	if p.lasting {
+	} else if p.lasting {
 		waiters.Hear(own.queue)
 	}
-	p.wake(s, now, left) // others may be in front of the caller now
+	p.wake(s, now, freed) // others may be in front of the caller now
 	return s, true
 }
 

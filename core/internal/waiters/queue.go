@@ -67,7 +67,11 @@ func (q *Queue) wake() {
 
 // Hears reports whether messages about q come: the Store then says at once when a place is free.
 func (q *Queue) Hears() bool {
-	return q != nil && time.Since(start)-time.Duration(q.heard.Load()) < heardFor
+	if q == nil {
+		return false
+	}
+	d := time.Since(start) - time.Duration(q.heard.Load())
+	return 0 <= d && d < heardFor // d is below 0 before the first message in a bubble of synctest
 }
 
 // Wake lets the first waiter of the queue with an ID ask again, if it belongs to this process: a place is free.

@@ -75,11 +75,12 @@ end
 -- Changes the queue of a caller after the decision about its event of a cost. fits says whether the places sufficed,
 -- spent whether they were taken, and free how many are free then. Returns whether the queue is in the state.
 local function queues_wait(key, queues, own, cost, fits, spent, free)
-  local left = queues_leave(key, queues, own[1])
+  local freed = queues_leave(key, queues, own[1]) -- for the queues behind
+  if spent then
+    freed = freed - cost -- above 0 if an earlier caller, which needed more, has left
+  end
   if fits and not (spent and own[3] >= 0) then
-    if not spent then
-      queues_wake(key, queues, free, left)
-    end
+    queues_wake(key, queues, free, freed)
     return false
   end
   queues = queues or { stale = {} }
@@ -108,9 +109,9 @@ local function queues_wait(key, queues, own, cost, fits, spent, free)
   table.insert(queues, i, { own[1], came, cost })
   if not spent then
     queues_publish(key, own[1], '?')
-    queues_wake(key, queues, free, left) -- others may be in front of the caller now
   elseif need <= free then
     queues_publish(key, own[1], '')
   end
+  queues_wake(key, queues, free, freed) -- others may be in front of the caller now
   return true
 end

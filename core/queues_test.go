@@ -1,0 +1,461 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/memstore"
+)
+
+// severalLimiters returns n limiters with the same rules on s, as in n processes.
+func severalLimiters(t *testing.T, s core.Store, n int, rules ...core.Rule) (limiters []*core.Limiter) {
+	for range n {
+		limiters = append(limiters, testkit.Limiter(t, s, rules...))
+	}
+	return limiters
+}
+
+// A queuer is a caller of AcquireN. The times of a test are since its begin.
+type queuer struct {
+	comes    time.Duration
+	cost     int
+	runs     time.Duration // its event
+	patience time.Duration // after which it gives up; 0 if it does not
+
+	left     time.Duration // when it was admitted or gave up
+	admitted bool
+}
+
+// callAll makes the calls of all, in the order of arrival, each of a random one of the limiters.
+func callAll(t *testing.T, limiters []*core.Limiter, all []queuer) {
+	t.Helper()
+	begun := time.Now()
+	var wg sync.WaitGroup
+	for i := range all {
+		q := &all[i]
+		time.Sleep(q.comes - time.Since(begun))
+		wg.Go(func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if q.patience > 0 {
+				defer time.AfterFunc(q.patience, cancel).Stop()
+			}
+			r, err := limiters[rand.IntN(len(limiters))].AcquireN(ctx, "k", q.cost)
+			q.left, q.admitted = time.Since(begun), err == nil
+			if err == nil {
+				time.Sleep(q.runs)
+				err = r.Release(context.Background())
+			}
+			if err != nil && !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// overtaken returns the largest number of callers that were admitted before an earlier one of all.
+func overtaken(all []queuer) (most int) {
+	for i, q := range all {
+		n := 0
+		for _, later := range all[i+1:] {
+			if q.admitted && later.admitted && later.left < q.left {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+// idled returns the time for which n places sufficed for the first one of those that waited.
+func idled(all []queuer, n int) (sum time.Duration) {
+	var times []time.Duration
+	for _, q := range all {
+		times = append(times, q.comes, q.left, q.left+q.runs)
+	}
+	slices.Sort(times)
+	for i, now := range times[:len(times)-1] {
+		free, need := n, n+1
+		for _, q := range all {
+			switch {
+			case q.admitted && q.left <= now && now < q.left+q.runs:
+				free -= q.cost
+			case need > n && q.comes <= now && now < q.left:
+				need = q.cost
+			}
+		}
+		if need <= free {
+			sum += times[i+1] - now
+		}
+	}
+	return sum
+}
+
+// Callers of several limiters with one rule are admitted in the order of arrival, as soon as there are enough places
+// for the first one: none is idle if its caller gives up.
+func TestLimiter_AcquireN_InOrderOfArrival(t *testing.T) {
+	for name, c := range map[string]struct {
+		rule               core.Rule
+		limiters, callers  int
+		places, cost       int // cost is the largest
+		impatient          int // percent of the callers
+		latest, longestRun time.Duration
+	}{
+		"one place":              {core.InFlight("exports", 1), 2, 200, 1, 1, 0, time.Second, time.Minute},
+		"1000 callers":           {core.InFlight("exports", 3), 5, 1000, 3, 1, 0, 2 * time.Second, 20 * time.Millisecond},
+		"some wait":              {core.InFlight("exports", 4), 3, 1000, 4, 1, 0, 10 * time.Second, 70 * time.Millisecond},
+		"by cost":                {tokens(10), 5, 1000, 10, 10, 0, 2 * time.Second, 20 * time.Millisecond},
+		"impatient":              {core.InFlight("exports", 3), 5, 1000, 3, 1, 50, 2 * time.Second, 20 * time.Millisecond},
+		"impatient, by cost":     {tokens(10), 4, 1000, 10, 10, 60, 2 * time.Second, 20 * time.Millisecond},
+		"impatient, some wait":   {tokens(10), 3, 1000, 10, 10, 60, 10 * time.Second, 30 * time.Millisecond},
+		"one limiter, impatient": {tokens(10), 1, 1000, 10, 10, 60, 2 * time.Second, 20 * time.Millisecond},
+		"many limiters, by cost": {tokens(10), 60, 500, 10, 10, 60, 2 * time.Second, 20 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s core.Store) {
+				all := make([]queuer, c.callers)
+				for i := range all {
+					q := queuer{comes: time.Duration(i+1) * c.latest / time.Duration(c.callers), cost: 1 + rand.IntN(c.cost), runs: rand.N(c.longestRun) + 1}
+					if rand.IntN(100) < c.impatient {
+						q.patience = rand.N(time.Second) + 1
+					}
+					all[i] = q
+				}
+				limiters := severalLimiters(t, s, c.limiters, c.rule)
+				callAll(t, limiters, all)
+				most := 0
+				if c.cost > 1 && c.limiters > 1 { // several limiters that have places at a time do not know the second caller of another one
+					most = 2 * c.limiters
+				}
+				if n, waste := overtaken(all), idled(all, c.places); n > most || waste > 0 {
+					t.Errorf("a caller was overtaken by %d, and places were idle for %v while callers waited for them, want at most %d and 0", n, waste, most)
+				}
+				if n := left(t, limiters[0], "k"); n != c.places {
+					t.Errorf("got %d places left, want %d", n, c.places)
+				}
+			})
+		})
+	}
+}
+
+// Callers of two limiters wait for a place. They get theirs in the order of arrival, soon after a change of any kind.
+func TestLimiter_Acquire_Changes(t *testing.T) {
+	type change struct {
+		own, other *core.Limiter
+		held       []*core.Reservation
+		plan       *atomic.Value
+	}
+	replace := func(t *testing.T, c change, rule core.Rule) {
+		testkit.Must(t, core.ReplaceAll(map[*core.Limiter][]core.Rule{c.own: {rule}, c.other: {rule}}))
+	}
+	release := func(t *testing.T, c change) {
+		for _, r := range c.held {
+			testkit.Must(t, r.Release(t.Context()))
+		}
+	}
+	exports := core.InFlight("exports", 1)
+	for name, c := range map[string]struct {
+		rules   []core.Rule
+		do      func(t *testing.T, c change)
+		earlier time.Duration // no caller may get a place earlier
+		later   time.Duration // and all have had theirs at the latest
+		mixed   bool          // the callers of different limiters may be mixed
+	}{
+		"release": {rules: []core.Rule{exports}, later: 6 * time.Millisecond,
+			do: release},
+		"reset": {rules: []core.Rule{exports}, later: time.Second, mixed: true,
+			do: func(t *testing.T, c change) { _, err := c.other.Reset(t.Context(), "k"); testkit.Must(t, err) }},
+		"larger limit": {rules: []core.Rule{exports}, later: time.Second,
+			do: func(t *testing.T, c change) { replace(t, c, core.InFlight("exports", 3)) }},
+		"smaller limit": {rules: []core.Rule{core.InFlight("exports", 3)}, later: time.Second,
+			do: func(t *testing.T, c change) { replace(t, c, exports); release(t, c) }},
+		"another name": {rules: []core.Rule{exports}, later: time.Second, mixed: true,
+			do: func(t *testing.T, c change) { replace(t, c, core.InFlight("imports", 1)) }},
+		"by cost": {rules: []core.Rule{exports}, later: time.Second, mixed: true,
+			do: func(t *testing.T, c change) { replace(t, c, core.InFlight("exports", 10).ByCost()) }},
+		"another plan": {rules: []core.Rule{exports.Plan("pro", core.Limit{Events: 3})}, later: time.Second + 6*time.Millisecond, mixed: true,
+			do: func(_ *testing.T, c change) { c.plan.Store("pro") }},
+		"no limit": {rules: []core.Rule{exports.Plan("staff", core.Unlimited)}, later: time.Second + 6*time.Millisecond, mixed: true,
+			do: func(_ *testing.T, c change) { c.plan.Store("staff") }},
+		"pause": {rules: []core.Rule{core.Pause("pause"), exports}, earlier: time.Minute, later: time.Minute + 2*time.Second, mixed: true,
+			do: func(t *testing.T, c change) {
+				pause(t, c.own, "k", time.Minute)
+				release(t, c)
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s core.Store) {
+				both := severalLimiters(t, s, 2, c.rules...)
+				var plan atomic.Value
+				plan.Store("")
+				var held []*core.Reservation
+				for r := reserve(t, both[0], "k"); r.Decision().Allowed; r = reserve(t, both[0], "k") {
+					held = append(held, r)
+				}
+				defer release(t, change{held: held})
+				var mu sync.Mutex
+				admitted := make([]time.Time, 6)
+				var changed time.Time
+				var wg sync.WaitGroup
+				for i := range admitted {
+					wg.Go(func() {
+						l := both[i%2].Choose(func(context.Context, string) (*core.Limiter, error) { return both[i%2].Plan(plan.Load().(string)), nil })
+						r, err := l.Acquire(t.Context(), "k")
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						mu.Lock()
+						admitted[i] = time.Now()
+						if changed.IsZero() || time.Since(changed) < c.earlier {
+							t.Errorf("caller %d: got a place too early", i)
+						}
+						mu.Unlock()
+						time.Sleep(time.Millisecond)
+						if err := r.Release(t.Context()); err != nil {
+							t.Error(err)
+						}
+					})
+					synctest.Wait()
+					time.Sleep(10 * time.Millisecond)
+				}
+				time.Sleep(5 * time.Second)
+				mu.Lock()
+				changed = time.Now()
+				mu.Unlock()
+				c.do(t, change{both[0], both[1], held, &plan})
+				wg.Wait()
+				if took := time.Since(changed); took > c.later {
+					t.Errorf("all had places after %v, want %v", took, c.later)
+				}
+				for i := range admitted {
+					for j := range i {
+						if admitted[i].Before(admitted[j]) && (i%2 == j%2 || !c.mixed) {
+							t.Errorf("caller %d got a place before caller %d", i, j)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// If a caller gives up, both a caller of its limiter and one of another limiter may have enough places.
+func TestLimiter_AcquireN_Cancel(t *testing.T) {
+	eachStore(t, func(t *testing.T, s core.Store) {
+		both := severalLimiters(t, s, 2, tokens(10))
+		held := testkit.Reserve(t, both[0], "k", 5)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		var gaveUp time.Time
+		for i, c := range []struct {
+			l    *core.Limiter
+			ctx  context.Context
+			cost int
+		}{{both[0], ctx, 10}, {both[1], t.Context(), 2}, {both[0], t.Context(), 3}} {
+			wg.Go(func() {
+				r, err := c.l.AcquireN(c.ctx, "k", c.cost)
+				if i > 0 && (err != nil || time.Since(gaveUp) > 0) {
+					t.Errorf("caller %d: got %v after %v, want its places at once", i, err, time.Since(gaveUp))
+				}
+				if err == nil {
+					time.Sleep(time.Minute)
+					testkit.Must(t, r.Release(context.Background()))
+				}
+			})
+			synctest.Wait()
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(10 * time.Second)
+		gaveUp = time.Now()
+		cancel()
+		wg.Wait()
+		testkit.Must(t, held.Release(t.Context()))
+	})
+}
+
+// Callers that wait for a rate keep no places from those of other limiters.
+func TestLimiter_Acquire_WaitsForRate(t *testing.T) {
+	eachStore(t, func(t *testing.T, s core.Store) {
+		slow := testkit.Limiter(t, s, core.InFlight("exports", 2), core.TokenBucket("rate", core.PerHour(60).WithBurst(1)))
+		fast := testkit.Limiter(t, s, core.InFlight("exports", 2))
+		acquire := func(l *core.Limiter) *core.Reservation {
+			r, err := l.Acquire(t.Context(), "k")
+			testkit.Must(t, err)
+			return r
+		}
+		held := []*core.Reservation{acquire(slow), acquire(fast)} // the rate is empty, and no place is free
+		begun := time.Now()
+		admitted := make(chan time.Duration, 2)
+		for range cap(admitted) {
+			go func() {
+				r := acquire(slow)
+				admitted <- time.Since(begun)
+				testkit.Must(t, r.Release(context.Background()))
+			}()
+			synctest.Wait()
+		}
+		for range 10 {
+			time.Sleep(time.Second)
+			testkit.Must(t, held[1].Release(t.Context()))
+			free := time.Now()
+			if held[1] = acquire(fast); time.Since(free) > 0 {
+				t.Errorf("got a place after %v, want it at once", time.Since(free))
+			}
+		}
+		testkit.Must(t, held[0].Release(t.Context()))
+		for i := range cap(admitted) {
+			if got, want := <-admitted, time.Duration(i+1)*time.Minute; got < want || got > want+time.Second {
+				t.Errorf("caller %d got the rate and a place after %v, want %v", i, got, want)
+			}
+		}
+		testkit.Must(t, held[1].Release(t.Context()))
+	})
+}
+
+// Reserve takes no places that callers of another limiter wait for. If they end without a message to the Store, as in
+// a process that was killed, their places are free 2 s after they have asked.
+func TestLimiter_Reserve_BehindWaiters(t *testing.T) {
+	for name, lost := range map[string]bool{"the caller gives up": false, "the Store does not know": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newRemote()
+				both := severalLimiters(t, s, 2, tokens(10))
+				first := testkit.Reserve(t, both[0], "k", 5)
+				ctx, cancel := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					if _, err := both[1].AcquireN(ctx, "k", 6); !errors.Is(err, context.Canceled) {
+						t.Errorf("the waiter got %v", err)
+					}
+				})
+				denied := func() bool {
+					r := testkit.Reserve(t, both[0], "k", 1)
+					testkit.Must(t, r.Release(t.Context()))
+					return !r.Decision().Allowed
+				}
+				for range 50 {
+					time.Sleep(100 * time.Millisecond)
+					if !denied() {
+						t.Fatal("got a place that a caller waits for")
+					}
+				}
+				s.fails.Store(lost)
+				cancel()
+				wg.Wait()
+				s.fails.Store(false)
+				ended := time.Now()
+				for denied() {
+					time.Sleep(10 * time.Millisecond)
+				}
+				if took := time.Since(ended); !lost && took > 0 || lost && (took < time.Second || took > 2100*time.Millisecond) {
+					t.Errorf("got a place %v after the end of the waiter", took)
+				}
+				testkit.Must(t, first.Release(t.Context()))
+			})
+		})
+	}
+}
+
+// A hooked is a memstore.Store that calls a function before each Take.
+type hooked struct {
+	*memstore.Store
+	take func()
+}
+
+func (s *hooked) Take(ctx context.Context, charges []driver.Charge) error {
+	s.take()
+	return s.Store.Take(ctx, charges)
+}
+
+// A caller whose goroutine ends in the Store does not keep others waiting.
+func TestLimiter_Acquire_Panic(t *testing.T) {
+	for name, end := range map[string]func(){"panic": func() { panic("the test says so") }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var ends atomic.Bool
+				s := &hooked{memstore.New(), func() {
+					if ends.CompareAndSwap(true, false) {
+						end()
+					}
+				}}
+				both := severalLimiters(t, s, 2, core.InFlight("exports", 1))
+				held := reserve(t, both[0], "k")
+				var admitted atomic.Int64
+				var wg sync.WaitGroup
+				for i := range 6 {
+					wg.Go(func() {
+						defer func() { _ = recover() }()
+						r, err := both[i%2].Acquire(t.Context(), "k")
+						if err == nil {
+							admitted.Add(1)
+							err = r.Release(t.Context())
+						}
+						if err != nil {
+							t.Error(err)
+						}
+					})
+					synctest.Wait()
+				}
+				time.Sleep(time.Minute)
+				ends.Store(true)
+				begun := time.Now()
+				testkit.Must(t, held.Release(t.Context()))
+				wg.Wait()
+				if n, took := admitted.Load(), time.Since(begun); n != 5 || took > 2*time.Second {
+					t.Errorf("%d callers got places within %v, want 5 within 2 s", n, took)
+				}
+				if n := left(t, both[1], "k"); n != 1 {
+					t.Errorf("got %d places left, want 1", n)
+				}
+			})
+		})
+	}
+}
+
+// 20 000 callers of two limiters wait, and one more is an error.
+func TestLimiter_Acquire_TooManyWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 10_000
+		both := severalLimiters(t, memstore.New(), 2, core.InFlight("exports", 1))
+		held := reserve(t, both[0], "k")
+		var admitted atomic.Int64
+		var wg sync.WaitGroup
+		for i := range 2 * most {
+			wg.Go(func() {
+				r, err := both[i%2].Acquire(t.Context(), "k")
+				if err == nil {
+					admitted.Add(1)
+					err = r.Release(t.Context())
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		for _, l := range both {
+			if _, err := l.Acquire(t.Context(), "k"); !errors.Is(err, core.ErrTooManyWaiters) {
+				t.Errorf("got %v, want ErrTooManyWaiters", err)
+			}
+		}
+		begun := time.Now()
+		testkit.Must(t, held.Release(t.Context()))
+		wg.Wait()
+		if n, took := admitted.Load(), time.Since(begun); n != 2*most || took > 0 {
+			t.Errorf("%d callers got places within %v, want all at once", n, took)
+		}
+	})
+}
