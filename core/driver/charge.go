@@ -128,7 +128,7 @@ func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State,
 		fits, m := c.Fits(r), c.Receipt
 		c.Receipt = Receipt{}
 		s, changed = c.commit(s, r, now, admitted)
-		s, waits := p.wait(s, now, int64(c.Cost), m, fits, admitted && fits)
+		s, waits := p.wait(s, now, int64(c.Cost), m, fits || int64(c.Cost) > p.events, admitted && fits)
 		return s, changed || waits
 	}
 	return c.commit(s, r, now, admitted)

@@ -132,7 +132,7 @@ func (p *places) read(r *Reading, s State, now, cost int64, m Receipt) {
 	case len(taken) == maxPlaces-1:
 		r.Left = 1
 	case len(taken) == maxPlaces:
-		r.Count, r.Retry = max(r.Count, p.events), max(r.Retry, rest(0))
+		r.Count, r.Retry = max(r.Count, p.events), max(r.Retry, rest(0), expires)
 	}
 }
 
@@ -182,9 +182,11 @@ func putRuns(s State, queues, taken []run) State {
 // undo frees the place of m, or removes the queue of m.
 func (p *places) undo(s State, _ Reading, now, _ int64, m Receipt) State {
 	if m.At < 0 {
-		all, freed := leave(queues(s, now), -m.At)
-		s = putQueues(s, all)
-		p.wake(s, now, freed)
+		s = putPlaces(s, p.corrected(s, now))
+		if all, freed := leave(queues(s, now), -m.At); freed > 0 {
+			s = putQueues(s, all)
+			p.wake(s, now, freed)
+		}
 		return s
 	}
 	s, found := p.remove(s, now, m)

@@ -88,7 +88,7 @@ func queuedBy(m Receipt, now, cost int64) queued {
 }
 
 // wait changes the queue of the caller with the Receipt m in s, after a decision about its Spend with cost. fits says
-// whether the places sufficed, and spent whether they were taken.
+// whether the places sufficed or never will, and spent whether they were taken.
 func (p *places) wait(s State, now, cost int64, m Receipt, fits, spent bool) (_ State, changed bool) {
 	own, behind := queuedBy(m, now, cost), m.Used.Frac
 	all, left := leave(queues(s, now), own.queue)
@@ -105,7 +105,7 @@ func (p *places) wait(s State, now, cost int64, m Receipt, fits, spent bool) (_ 
 		return s, true
 	}
 	if spent {
-		if own.came += behind; p.byCost {
+		if own.came = min(own.came+behind, now); p.byCost {
 			own.cost = min(max(m.Age, 1), maxWeight)
 		}
 	}

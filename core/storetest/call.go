@@ -42,6 +42,9 @@ func (c call) String() string {
 		if o.Receipt != nil {
 			text += fmt.Sprintf(", receipt %v of age %d", *o.Receipt, o.Receipt.Age)
 		}
+		if o.Waiter != nil {
+			text += fmt.Sprintf(", waiter %+v", *o.Waiter)
+		}
 		text += fmt.Sprintf(": %+v", o.Verdict)
 	}
 	return text

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,16 +26,15 @@ type MapStore struct {
 
 // Take implements [driver.Store].
 func (s *MapStore) Take(ctx context.Context, charges []driver.Charge) error {
-	most := charges[0].Cost
+	asked := slices.Clone(charges)
 	return s.update(ctx, charges, func(states []driver.State, now int64) {
+		copy(charges, asked) // an earlier attempt may have changed them
 		if charges[0].AtMost {
-			charges[0].Cost = most // an earlier attempt may have reduced it
 			driver.Reduce(charges, func(i int) driver.Reading { return charges[i].Read(states[i], now) })
 		}
 		admitted, readings := true, make([]driver.Reading, len(charges))
 		for i := range charges {
 			c := &charges[i]
-			c.Receipt = driver.Receipt{} // likewise
 			readings[i] = c.Read(states[i], now)
 			admitted = admitted && (c.Rule.Shadow || c.Fits(&readings[i]))
 		}

@@ -20,13 +20,15 @@ type walk struct {
 	fine   bool  // periods are so short that fractions of a microsecond matter
 	plans  bool  // the limits of a name are plans, and each charge has one of them
 	places bool  // all rules are in flight, except for a pause
+	waits  bool  // so they are, and callers wait for few places
 	now    int64 // the time of the store's clock
 	real   int64 // the time of a clock that never steps
 	back   int64 // the next step back of the clock, or 0
 	wait   int64 // the last RetryAfter
 	left   int64 // the last Remaining
 
-	resets []call // before the next step back
+	resets  []call          // before the next step back
+	arrived map[int64]int64 // the arrival of the first caller of each queue, by real
 
 	oracle   oracle.Oracle
 	rules    [][]*oracle.Rule // for each name, the limits between which it changes
@@ -48,8 +50,8 @@ type held struct {
 // newWalk returns a walk for an unused h. The walk begins some time after h.Now.
 func newWalk(seed uint64, h *Harness, occurred map[string]int) *walk {
 	w := &walk{
-		catalog: make(catalog), seed: seed, rng: rand.New(rand.NewPCG(seed, 11)),
-		steady: h.Undoes || seed%3 == 0, fine: seed%4 == 1, plans: seed%5 > 2, places: seed%7 == 3, occurred: occurred,
+		catalog: make(catalog), arrived: make(map[int64]int64), seed: seed, rng: rand.New(rand.NewPCG(seed, 11)),
+		steady: h.Undoes || seed%3 == 0, fine: seed%4 == 1, plans: seed%5 > 2, places: seed%7 == 3 || seed%7 == 5, waits: seed%7 == 5, occurred: occurred,
 	}
 	w.now = h.Now().UnixMicro() + w.rng.Int64N(1e15)
 	for len(w.rules) < 3 {
@@ -107,6 +109,7 @@ func (w *walk) next() call {
 	if next.asks() && !next.takesOnePlace() && w.one(6) {
 		next = next.atMost()
 	}
+	w.queue(&next)
 	for i := range next.charges {
 		next.charges[i].Calendar = w.calendar(next.charges[i].Rule)
 	}
@@ -141,7 +144,13 @@ func (w *walk) advance() {
 	rule := w.rules[name][w.inForce[name]]
 	per := rule.Per
 	var d int64
-	switch w.rng.IntN(16) {
+	kind := w.rng.IntN(16)
+	if w.waits && !w.one(10) {
+		kind = -1
+	}
+	switch kind {
+	case -1:
+		d = pick(w, 0, 0, 0, 0, 0, 1, w.patience()/10, w.patience()/3)
 	case 0, 1, 2, 3:
 	case 4:
 		d = 1
@@ -215,6 +224,9 @@ func (w *walk) spend() oracle.Charge {
 	}
 	r := w.rules[name][w.inForce[name]]
 	c := oracle.Charge{Key: pick(w, "a", "b"), Rule: r, Cost: 1}
+	if w.waits {
+		c.Key = pick(w, "a", "a", "a", "a", "b")
+	}
 	switch {
 	case isPauseRule(r):
 		c.Cost = most(w.cost(oracle.MaxCount)) // any cost fits
@@ -270,7 +282,9 @@ func (w *walk) adjusting() (oracle.Charge, *driver.Receipt) {
 	}
 	c.Op = pick(w, oracle.Credit, oracle.Debit, oracle.Debit, oracle.Reset, oracle.Undo, oracle.Undo, oracle.Undo, oracle.Undo)
 	if isInFlightRule(c.Rule) && c.Op != oracle.Reset {
-		c.Op = pick(w, oracle.Undo, oracle.Renew)
+		if c.Op = pick(w, oracle.Undo, oracle.Renew); w.one(3) {
+			return w.leave(c)
+		}
 	}
 	switch undoes := c.Op == oracle.Undo || c.Op == oracle.Renew; {
 	case c.Op == oracle.Debit && !w.one(3), undoes && (len(w.held) == 0 || w.one(20)):
@@ -296,7 +310,7 @@ func (w *walk) undo() (oracle.Charge, *driver.Receipt) {
 	}
 	h := &w.held[at]
 	c, m, own := h.charge, h.receipt, h.own
-	c.Op, c.Cost, c.AtMost, c.MaxDelay, c.Verdict = oracle.Undo, h.cost, false, 0, oracle.Verdict{}
+	c.Op, c.Cost, c.AtMost, c.Waiter, c.MaxDelay, c.Verdict = oracle.Undo, h.cost, false, nil, 0, oracle.Verdict{}
 	if c.Cost > 1 && w.one(3) {
 		c.Cost = 1 + w.rng.Int64N(c.Cost)
 		w.occurred["undo of a part"]++
@@ -339,12 +353,14 @@ func (w *walk) undo() (oracle.Charge, *driver.Receipt) {
 func (w *walk) answer(c call) (ok bool) {
 	o, first := &w.oracle, &c.charges[0]
 	before, ahead := o.Look(w.now, first)
+	line := o.Line(w.now, first)
 	if c.asks() {
 		o.Take(w.now, c.charges)
 	} else {
 		o.Adjust(w.now, c.charges)
 	}
 	after, _ := o.Look(w.now, first)
+	w.rememberLine(first, line, o.Line(w.now, first))
 	if ahead {
 		w.occurred["ahead of the clock: "+kindOf(first.Rule)]++
 	}

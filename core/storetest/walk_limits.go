@@ -31,12 +31,19 @@ func (w *walk) limits(name string) (all []*oracle.Rule) {
 	case isQuotaRule(&first):
 		w.setUnit(&first)
 	}
-	for i := range 1 + w.rng.IntN(4) {
+	n := 1 + w.rng.IntN(4)
+	if w.waits {
+		n = 1
+	}
+	for i := range n {
 		r := first
 		switch {
 		case inFlight:
 			if r.Events = pick[int64](w, 1, 2, 3, 5, 10, 1000); first.ByCost {
 				r.Events = pick[int64](w, 1, 3, 10, 40, 1000, 90_000, 1_000_000)
+			}
+			if w.waits {
+				r.Events = pick[int64](w, 1, 2, 3, 10)
 			}
 			r.Per = min(r.Per*pick[int64](w, 1, 1, 2), 86_400_000_000)
 		case isQuotaRule(&first):

@@ -44,7 +44,7 @@ function algorithms.in_flight(key, at, op)
   if count > 0 and (op == 'renew' or moved) then -- see in_flight_renew and in_flight_correct
     in_flight_expire(key, at, queues)
   end
-  if number + 0 < 0 then
+  if op == 'undo' and number + 0 < 0 then
     freed = queues_leave(key, queues, -number)
     found = freed > 0
   elseif count > 0 then

@@ -28,7 +28,7 @@ function algorithms.in_flight_by_cost(key, at, op)
   if total > 0 and (op == 'renew' or moved) then
     by_cost_expire(key, at, queues) -- after a write, Redis does not check its memory
   end
-  if number + 0 < 0 then
+  if op == 'undo' and number + 0 < 0 then
     freed = queues_leave(key, queues, -number)
     found = freed > 0
   elseif total > 0 then

@@ -18,7 +18,7 @@ function algorithms.in_flight_by_cost(key, at, op, decide)
     by_cost_correct(key, total, lapsed, moved, queues)
     by_cost_expire(key, at, queues)
   end
-  if own and queues_wait(key, queues, own, cost, fits, action == 'spend', events - total) then
+  if own and queues_wait(key, queues, own, cost, fits or cost > events, action == 'spend', events - total) then
     by_cost_expire(key, at, true)
   end
 end

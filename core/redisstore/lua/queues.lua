@@ -34,7 +34,7 @@ local function queues_read(key, first, own)
       if not own or q[1] ~= own[1] and (q[2] < own[2] or q[2] == own[2] and q[1] < own[1]) then
         ahead, ends = ahead + q[3], math.max(ends, last - now)
       end
-    else
+    elseif #queues.stale < MAX_QUEUES then -- the others are removed later
       queues.stale[#queues.stale + 1] = all[i]
     end
   end
@@ -60,11 +60,13 @@ local function queues_wake(key, queues, free, freed)
   end
 end
 
--- Removes the queue with a number. Returns the cost of its first caller, or 0 if it is not there.
+-- Removes the queue with a number, and those that have expired. Returns the cost of its first caller, or 0, without any
+-- change, if it is not there.
 local function queues_leave(key, queues, number)
   for i, q in ipairs(queues or {}) do
     if q[1] == number then
-      redis.call('ZREM', key, q[4])
+      redis.call('ZREM', key, q[4], unpack(queues.stale))
+      queues.stale = {}
       table.remove(queues, i)
       return q[3]
     end
@@ -72,8 +74,8 @@ local function queues_leave(key, queues, number)
   return 0
 end
 
--- Changes the queue of a caller after the decision about its event of a cost. fits says whether the places sufficed,
--- spent whether they were taken, and free how many are free then. Returns whether the queue is in the state.
+-- Changes the queue of a caller after the decision about its event of a cost. fits says whether the places sufficed or
+-- never will, spent whether they were taken, and free how many are free then. Returns whether the queue is in the state.
 local function queues_wait(key, queues, own, cost, fits, spent, free)
   local freed = queues_leave(key, queues, own[1]) -- for the queues behind
   if spent then
@@ -89,7 +91,7 @@ local function queues_wait(key, queues, own, cost, fits, spent, free)
   end
   local came = own[2]
   if spent then
-    came, cost = came + own[3], own[4]
+    came, cost = math.min(came + own[3], now), own[4]
   end
   local member = string.format('%016d:%d:%d', own[1], cost, now + QUEUE_LEASE)
   local added = redis.pcall('ZADD', key, string.format('%d', came - 9007199254740992), member)

@@ -28,11 +28,16 @@ import (
 //
 // RULE: a key has at most maxEvents events by cost, so that its state has a bound. With so many events it has no place
 // left, and the next one is admitted when one of them has ended and there are enough places.
+//
+// Callers who wait for places form a line: see caller.
 type inFlight struct {
 	rule   *Rule
 	now    int64
 	places []place // in no order
 	future bool
+	stored []place  // places as they were written, which a change of the line leaves
+	line   []caller // in no order, as it was written
+	asks   *caller  // whose Spend is decided; nil for all other charges
 }
 
 type place struct{ number, renewed, weight int64 }
@@ -41,8 +46,8 @@ type place struct{ number, renewed, weight int64 }
 const maxEvents = 1000
 
 func (f inFlight) at(r *Rule, now int64) state {
-	read := inFlight{rule: r, now: now}
-	for _, p := range f.places {
+	read := inFlight{rule: r, now: now, stored: f.stored, line: f.line}
+	for _, p := range f.stored {
 		if !r.Lasting && p.renewed+r.Per <= now {
 			continue
 		}
@@ -50,6 +55,9 @@ func (f inFlight) at(r *Rule, now int64) state {
 			p.renewed, read.future = now, true
 		}
 		read.places = append(read.places, p)
+	}
+	if read.future { // the next write corrects them
+		read.stored = read.places
 	}
 	return read
 }
@@ -78,28 +86,40 @@ func (f inFlight) taken() (n int64) {
 }
 
 func (f inFlight) left() int64 {
-	if left := f.rule.Capacity() - f.taken(); !f.full() {
-		return left
-	} else {
-		return min(left, 0)
+	left := f.rule.Capacity() - f.taken()
+	if f.full() {
+		left = min(left, 0)
 	}
+	if left > 0 {
+		needed, _ := f.first()
+		left = max(0, left-needed)
+	}
+	return left
 }
 
 // full reports whether there are so many events that there is no place left.
 func (f inFlight) full() bool { return f.rule.ByCost && len(f.places) == maxEvents }
 
 func (f inFlight) ahead() bool             { return f.future }
-func (f inFlight) reset() int64            { return f.lapse(f.taken()) }
 func (f inFlight) window() int64           { return 0 }
 func (f inFlight) delay() int64            { return 0 }
 func (f inFlight) fits(cost, _ int64) bool { return cost <= f.left() }
 
+func (f inFlight) reset() int64 {
+	_, leaves := f.first()
+	return max(f.lapse(f.taken()), leaves)
+}
+
+// retry returns the time until the first callers have left and enough places have lapsed. RULE: those that lapse before
+// are for these callers.
 func (f inFlight) retry(cost, _ int64) int64 {
-	excess := f.taken() + cost - f.rule.Capacity()
+	needed, leaves := f.first()
+	free := f.rule.Capacity() - f.taken()
+	excess := cost - free + min(needed, max(free, 0))
 	if f.full() {
 		excess = max(excess, 1)
 	}
-	return f.lapse(excess)
+	return max(f.lapse(min(excess, f.taken())), leaves)
 }
 
 func (f inFlight) receipt() Receipt {
@@ -114,11 +134,11 @@ func (f inFlight) receipt() Receipt {
 // another place of the key has that number.
 func (o *Oracle) Number(c *Charge, number int64) (ok bool) {
 	f := o.states[c.name()].(inFlight)
-	f.places = slices.Clone(f.places)
-	for i := range f.places {
-		switch f.places[i].number {
+	f.stored = slices.Clone(f.stored)
+	for i := range f.stored {
+		switch f.stored[i].number {
 		case c.Receipt.At:
-			f.places[i].number = number
+			f.stored[i].number = number
 		case number:
 			return false
 		}
@@ -140,7 +160,7 @@ func (f inFlight) credit(int64) (state, bool) { panic("oracle: a Credit of place
 // undo frees the places of m.
 func (f inFlight) undo(_ int64, m Receipt) (state, bool) {
 	f.places = slices.DeleteFunc(slices.Clone(f.places), func(p place) bool { return p.number == m.At })
-	f.future = false
+	f.stored, f.future = f.places, false
 	return f, true
 }
 
@@ -156,5 +176,6 @@ func (f inFlight) renew(m Receipt) (_ state, found bool) {
 
 func (f inFlight) with(p place) state {
 	f.places, f.future = append(slices.Clone(f.places), p), false
+	f.stored = f.places
 	return f
 }

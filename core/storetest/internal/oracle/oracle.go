@@ -147,6 +147,8 @@ type Charge struct {
 	MaxDelay time.Duration
 	// Receipt, if not nil, is written by an admitted Spend and by a Debit, and read by an Undo and a Renew.
 	Receipt *Receipt
+	// Waiter, if not nil, is the caller of a Spend who waits for places, or the one whom an Undo removes from the line.
+	Waiter *Waiter
 
 	Calendar Calendar // the periods of a quota at the time of the call
 
@@ -245,16 +247,21 @@ func (o *Oracle) read(c *Charge, now int64) state {
 	if s == nil {
 		s = r.unused()
 	}
-	return s.at(r, now)
+	s = s.at(r, now)
+	if f, ok := s.(inFlight); ok && c.Op == Spend && c.Waiter != nil {
+		return f.waiting(c.Waiter, c.Cost)
+	}
+	return s
 }
 
 // write stores s. RULE: writing a state with nothing in use deletes it, so that stores need not
-// keep it. A state that is not written stays, and counts again after a step back.
+// keep it. A state that is not written stays, and counts again after a step back. So does one with a line.
 func (o *Oracle) write(c *Charge, s state) {
 	if o.states == nil {
 		o.states = make(map[name]state)
 	}
-	if o.states[c.name()] = s; s.reset() == 0 {
+	o.states[c.name()] = s
+	if f, ok := s.(inFlight); s.reset() == 0 && (!ok || len(f.line) == 0) {
 		delete(o.states, c.name())
 	}
 }
@@ -303,9 +310,11 @@ func (o *Oracle) Take(now int64, charges []Charge) {
 	}
 	for i := range charges {
 		c, before, after := &charges[i], states[i], states[i]
-		switch fits := before.fits(c.Cost, c.maxDelay()); {
+		fits, spent := before.fits(c.Cost, c.maxDelay()), false
+		switch {
 		case admitted && fits && c.Op == Peek:
 		case admitted && fits:
+			spent = true
 			if c.Receipt != nil {
 				*c.Receipt = before.receipt()
 			}
@@ -315,6 +324,11 @@ func (o *Oracle) Take(now int64, charges []Charge) {
 			o.write(c, before)
 		}
 		c.Verdict = verdict(c.Rule, before, after, c.Cost, c.maxDelay())
+		if f, ok := after.(inFlight); ok && f.asks != nil {
+			if f, changed := f.decided(c.Waiter, fits, spent); changed {
+				o.write(c, f)
+			}
+		}
 	}
 }
 
@@ -335,6 +349,11 @@ func (o *Oracle) Adjust(now int64, charges []Charge) {
 			}
 			s, changed = s.debit(c.debited())
 		case Undo:
+			if c.Waiter != nil {
+				f, _ := s.(inFlight).undo(1, Receipt{})
+				s = f.(inFlight).leave(c.Waiter.Queue)
+				break
+			}
 			s, changed = s.undo(c.Cost, *c.Receipt)
 		case Renew:
 			s, found = s.(inFlight).renew(*c.Receipt)
