@@ -41,7 +41,7 @@ func schedule(p plan, seed uint64) (faults []fault) {
 			f.lasts = 3 * p.hold
 		case "pause":
 			f.lasts = 150*time.Millisecond + time.Duration(r.Int64N(int64(850*time.Millisecond)))
-		case "reset", "die", "forget", "flush", "kill", "fade":
+		case "reset", "die", "forget", "flush", "kill", "killFirst", "cut", "fade":
 			f.lasts = 0
 		}
 		faults = append(faults, f)
@@ -62,6 +62,7 @@ type afflicted struct {
 
 // happen makes a fault happen.
 func (s *simulation) happen(f fault) {
+	s.crowd.fault(f)
 	a := &afflicted{s, f, s.servers[f.server], time.Now(), time.Now().Add(f.lasts)}
 	kinds[f.kind](a)
 }
@@ -210,20 +211,43 @@ var kinds = map[string]func(a *afflicted){
 	// A process dies. Another one starts in its place only at the end.
 	"kill": func(a *afflicted) {
 		alive := slices.DeleteFunc(slices.Clone(a.processes), func(p *process) bool { return p.dead.Load() })
-		if len(alive) <= 2 {
-			return
-		}
-		p := alive[0]
-		p.dead.Store(true)
-		a.places.unknownUntil(a.now.Add(2 * a.plan.hold))
-		for _, l := range p.links {
-			l.mu.Lock()
-			l.gone = true
-			l.bad(a.now.Add(1000 * time.Hour))
-			l.mu.Unlock()
-			l.each((*conn).reset)
+		if len(alive) > 2 {
+			a.kill(alive[0])
 		}
 	},
+	// The process of the first caller who waits dies.
+	"killFirst": func(a *afflicted) {
+		if p := a.crowd.first(a.rand(2, "first", a.at)); p != nil && !p.dead.Load() {
+			a.kill(p)
+		}
+	},
+	// The connections with subscriptions end.
+	"cut": func(a *afflicted) {
+		for _, l := range a.affected() {
+			a.messages.cut(l)
+		}
+	},
+	// Messages to subscribers are lost.
+	"mute": func(a *afflicted) {
+		for _, l := range a.affected() {
+			l.mu.Lock()
+			l.muted = a.until
+			l.mu.Unlock()
+		}
+	},
+}
+
+// kill ends a process.
+func (a *afflicted) kill(p *process) {
+	p.dead.Store(true)
+	a.places.unknownUntil(a.now.Add(2 * a.plan.hold))
+	for _, l := range p.links {
+		l.mu.Lock()
+		l.gone = true
+		l.bad(a.now.Add(1000 * time.Hour))
+		l.mu.Unlock()
+		l.each((*conn).reset)
+	}
 }
 
 // crash ends a server, which starts again with all states.

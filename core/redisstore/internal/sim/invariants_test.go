@@ -46,6 +46,10 @@ var (
 		"An Age above now - At shows that the clock of the store has stepped back."}
 	blocked = &invariant{"a block is enforced", "rules/override.go",
 		"within two seconds in every process that watches the source"}
+	crowdOrder = &invariant{"the order of arrival", "redisstore/store.go",
+		"so all processes give places in the order of arrival, by the clock of the server"}
+	crowdServed = &invariant{"free places are given to callers who wait", "redisstore/store.go",
+		"a lost message or a process that was killed delays the next caller by at most 3 s"}
 	pauseHolds = &invariant{"a pause holds", "pause.go",
 		"until [Limiter.Pause] closes it for a time: in all processes that share the Store, at their next decision"}
 	pauseLength = &invariant{"the length of a pause", "limiter.go",
@@ -72,7 +76,7 @@ var (
 
 var invariants = []*invariant{
 	placesAtServer, placesHeld, placeKept, placeFreed, placesBack, eventsInSpan, chargedOnce, capacityBack, deniedRightly, answered,
-	inTime, breakerOpens, partInUse, breakerCloses, refundAfterStep, blocked,
+	inTime, breakerOpens, partInUse, breakerCloses, refundAfterStep, blocked, crowdOrder, crowdServed,
 	pauseHolds, pauseLength, pauseExact, pauseCharges, pauseState, pauseEnded, pauseWaits, pauseAfterStep,
 	pauseAtBackup, pauseInOutage, pauseUnchanged,
 }

@@ -28,6 +28,7 @@ type link struct {
 	silent   time.Time // dials have no answer
 	gone     bool      // the process has died
 	conns    map[*conn]struct{}
+	muted    time.Time // messages to subscribers are lost
 	dials    int
 
 	health // of the network and the process

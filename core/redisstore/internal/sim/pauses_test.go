@@ -422,7 +422,7 @@ func (c *client) reservePausedKey() {
 
 // hold is an event with a place. outage says whether the backup has granted it.
 func (c *client) hold(k *pausedKey, r *core.Reservation, outage bool) {
-	c.places.holds(k.name, 1)
+	c.places.holds(k.name, 1, places)
 	timer := time.NewTimer(time.Duration(c.random.Int64N(int64(300 * time.Millisecond))))
 	lost := false
 	select {
@@ -432,7 +432,7 @@ func (c *client) hold(k *pausedKey, r *core.Reservation, outage bool) {
 	case <-c.ctx.Done():
 	}
 	timer.Stop()
-	c.places.holds(k.name, -1)
+	c.places.holds(k.name, -1, places)
 	if lost {
 		c.hasLost(k.name, outage)
 	}

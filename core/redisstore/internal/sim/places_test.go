@@ -92,19 +92,19 @@ func (b *book) failed(key string) {
 	b.unknown[key] = time.Now()
 }
 
-// holds counts the events that run, and believe that they have a place.
-func (b *book) holds(key string, n int) {
+// holds counts the places of events that run, and believe that they have them. limit is that of the key.
+func (b *book) holds(key string, n, limit int) {
 	losses := b.s.lossesWithin(3 * b.s.plan.hold)
 	b.mu.Lock()
 	b.held[key] += n
 	got := b.held[key]
 	b.mu.Unlock()
-	most := places * (1 + losses)
+	most := limit * (1 + losses)
 	if b.s.plan.stores == withBackup {
-		most += places
+		most += limit
 	}
 	if n > 0 && got > most {
-		b.s.violate(placesHeld, "%d events of %s run, at most %d may", got, key, most)
+		b.s.violate(placesHeld, "events with %d places of %s run, at most %d may", got, key, most)
 	}
 }
 
@@ -136,19 +136,19 @@ func (c *client) takePlaces() {
 			}
 			continue
 		}
-		b.holds(key, 1)
+		b.holds(key, 1, places)
 		timer := time.NewTimer(time.Duration(c.random.ExpFloat64() * float64(c.plan.hold)))
 		if c.plan.chargeTime > 0 {
 			timer.Reset(time.Duration(c.random.Int64N(int64(100 * time.Millisecond))))
 		}
 		select {
 		case <-timer.C:
-			b.holds(key, -1)
+			b.holds(key, -1, places)
 		case <-r.Lost():
-			b.holds(key, -1)
+			b.holds(key, -1, places)
 			c.hasLost(key, outage)
 		case <-c.ctx.Done():
-			b.holds(key, -1)
+			b.holds(key, -1, places)
 		}
 		timer.Stop()
 		for try := range 3 {

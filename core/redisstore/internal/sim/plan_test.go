@@ -52,6 +52,7 @@ type load struct {
 	heavy     int // make events with a large cost
 	overrides int // users that are blocked
 	hot       int // use one key all the time, and stop for a while
+	waits     int // wait for places, some of them by cost, or take them without waiting
 	pauses    int // use keys that one more client pauses, of each kind
 }
 
@@ -151,6 +152,22 @@ var plans = []plan{
 	{
 		name: "overrides", servers: 1, processes: 3, stores: withBackup, pool: 10, length: time.Minute, idle: 200 * time.Millisecond,
 		load: load{overrides: 6}, every: 8 * time.Second, faults: []string{"reset", "flaky", "stall", "partition", "crash", "forget"},
+	},
+	{
+		name: "waiting", servers: 1, processes: 4, pool: 10, length: 80 * time.Second, idle: 300 * time.Millisecond, hold: 2 * time.Second, apart: true,
+		load: load{waits: 3}, every: 8 * time.Second, faults: []string{"mute", "mute", "cut", "killFirst"},
+	},
+	{
+		name: "waitingFaults", servers: 1, processes: 3, pool: 10, length: time.Minute, idle: 300 * time.Millisecond, hold: 2 * time.Second,
+		load: load{waits: 3}, every: 6 * time.Second, faults: with(network, "mute", "cut", "partition", "loading", "memory"),
+	},
+	{
+		name: "waitingOutage", servers: 1, processes: 3, stores: withBackup, pool: 10, length: time.Minute, idle: 300 * time.Millisecond, hold: 2 * time.Second,
+		load: load{waits: 3}, every: 8 * time.Second, faults: []string{"partition", "freeze", "crash", "cut", "reset"},
+	},
+	{
+		name: "waitingCluster", servers: 3, processes: 3, cluster: true, pool: 10, length: time.Minute, idle: 300 * time.Millisecond, hold: 2 * time.Second,
+		load: load{waits: 3}, every: 8 * time.Second, faults: []string{"crashLong", "freezeLong", "partition", "mute", "killFirst"},
 	},
 	{
 		name: "pauses", servers: 1, processes: 3, pool: 10,

@@ -37,6 +37,7 @@ type process struct {
 	heavy    *core.Limiter
 	hot      *core.Limiter
 	paused   pausedLimiters
+	crowd    [2]*core.Limiter // by the indexes of crowdRules
 	set      *rules.Set
 	dead     atomic.Bool
 	changed  atomic.Int64 // when the store that decides has changed for the last time (ns)
@@ -108,6 +109,9 @@ func (s *simulation) start(t *testing.T, index int) *process {
 	p.hot = limiter(fast, bucket(s.plan.scale))
 	p.paused.open = limiter(fast, pauseRule(), pausedBucket())
 	p.paused.places = limiter(store, pauseRule(), pausedLog(), placeRule("paused places", places, s.plan.hold))
+	for i, r := range crowdRules(s.plan.hold) {
+		p.crowd[i] = limiter(store, r)
+	}
 	if s.plan.load.overrides > 0 {
 		s.watch(t, p, store)
 	}

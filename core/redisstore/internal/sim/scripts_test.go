@@ -130,7 +130,7 @@ func (s *server) run(v verb, places bool, keys, argv []string) (reply []any, err
 }
 
 var ops = map[string]driver.Op{
-	"spend": driver.Spend, "peek": driver.Peek, "shadow_spend": driver.Spend, "shadow_peek": driver.Peek, "reset": driver.Reset,
+	"spend": driver.Spend, "wait": driver.Spend, "peek": driver.Peek, "shadow_spend": driver.Spend, "shadow_peek": driver.Peek, "reset": driver.Reset,
 	"credit": driver.Credit, "debit": driver.Debit, "undo": driver.Undo, "renew": driver.Renew,
 }
 
@@ -181,10 +181,16 @@ func (s *server) decode(v verb, keys, args []string) (charges []*charge, err err
 			}
 		}
 		rest = rest[size:]
+		if op == "wait" {
+			c.Receipt, rest = s.waiter(rest), rest[4:]
+		}
 		if c.Op == driver.Undo || c.Op == driver.Renew {
 			if c.Receipt.At = integer(rest[0]); strings.HasPrefix(library, "in_flight") {
-				c.number = c.Receipt.At
-				c.Receipt.At = s.w.placeOf(key, c.number)
+				if c.number = c.Receipt.At; c.number < 0 {
+					c.Receipt = driver.Waiter{Queue: s.queueOf(-c.number)}.Receipt()
+				} else {
+					c.Receipt.At = s.w.placeOf(key, c.number)
+				}
 				rest = rest[1:]
 			} else {
 				c.Receipt.Used = driver.Span{Micros: integer(rest[1]), Frac: integer(rest[2])}
@@ -270,9 +276,17 @@ func (s *server) chosen(c *charge, number int64) {
 }
 
 func (s *server) commit(c *charge, r *driver.Reading, now int64, admitted bool) {
+	m, queues, fits := c.Receipt, c.state.Debt, c.Fits(r)
 	state, changed := c.Commit(c.state, r, now, admitted)
+	if m.At < 0 && s.noMemory && state.Debt > queues { // the caller waits without a place in the order
+		leaves := driver.Charge{Rule: c.Rule, Op: driver.Undo, Receipt: m}
+		state, fits = leaves.Apply(state, r, now), true
+	}
 	if changed {
 		s.save(c, state)
+	}
+	if s.changedPlaces(c, now); m.At < 0 && !fits {
+		s.w.messages.hears(s, -m.At)
 	}
 	if changed && c.Receipt.At != 0 {
 		s.spends[spendName(tagOf(c.key), c.Rule.StateName)] += c.Cost
@@ -327,8 +341,9 @@ func (s *server) adjust(reply []any, charges []*charge, now int64) []any {
 		if s.noMemory && c.Rule.Algorithm != driver.InFlight && c.Op != driver.Reset {
 			return append(reply, noMemory)
 		}
-		before := inUse(c, &r)
+		before, queues := inUse(c, &r, now), c.state.Debt
 		s.save(c, c.Apply(c.state, &r, now))
+		s.changedPlaces(c, now)
 		if s.paused != nil && c.Rule.Algorithm == driver.Pause {
 			s.paused.adjusted(c, now, c.Read(c.state, now).Used.Micros)
 		}
@@ -337,27 +352,53 @@ func (s *server) adjust(reply []any, charges []*charge, now int64) []any {
 			after.Op, after.Cost = driver.Peek, 1
 			r = after.Read(c.state, now)
 		}
-		freed := before - inUse(c, &r)
+		after := inUse(c, &r, now)
+		freed := before - after
+		if c.number < 0 {
+			reply = c.report(reply, &r, c.state.Debt < queues)
+			continue
+		}
 		if c.Op == driver.Undo && freed > 0 {
 			s.spends[spendName(tagOf(c.key), c.Rule.StateName)] -= c.Cost
 		}
 		if c.Op == driver.Undo && s.undone != nil {
-			s.undone(s, c, before, inUse(c, &r))
-		}
-		if k := c.Rule.Constants; k.Algorithm == driver.InFlight && r.Count > k.Capacity {
-			s.w.violate(placesAtServer, "%d places of %s are taken, at most %d may be", r.Count, c.key, k.Capacity)
+			s.undone(s, c, before, after)
 		}
 		reply = c.report(reply, &r, c.Verdict.Found || c.Op == driver.Undo && freed > 0)
 	}
 	return reply
 }
 
-// inUse returns the usage according to a reading, in events or microseconds.
-func inUse(c *charge, r *driver.Reading) int64 {
-	if c.Rule.Algorithm.IsBucket() {
+// inUse returns the usage according to a reading, in events or microseconds. Callers who wait use nothing.
+func inUse(c *charge, r *driver.Reading, now int64) int64 {
+	switch {
+	case c.Rule.Algorithm.IsBucket():
 		return r.Used.Micros
+	case c.Rule.Algorithm == driver.InFlight && c.state.Debt > 0: // as the first caller reads it
+		first := driver.Charge{Rule: c.Rule, Op: driver.Spend, Receipt: driver.Waiter{Queue: 1, Age: time.Duration(now) * time.Microsecond}.Receipt()}
+		return first.Read(c.state, now).Count
 	}
 	return r.Count
+}
+
+// changedPlaces notes that a charge may have changed the places of its key, or the queues.
+func (s *server) changedPlaces(c *charge, now int64) {
+	if c.Rule.Algorithm != driver.InFlight {
+		return
+	}
+	r := c.Read(c.state, now)
+	taken := inUse(c, &r, now)
+	if most := c.Rule.Constants.Capacity; taken > most && s.fixed == nil {
+		s.w.violate(placesAtServer, "%d places of %s are taken, at most %d may be", taken, c.key, most)
+	}
+	if s.crowd != nil {
+		granted := 0
+		if c.Op == driver.Spend && c.Receipt.At > 0 {
+			granted = c.Cost
+		}
+		s.crowd.taken(c.key, c.Rule.Name, int(taken), granted)
+	}
+	s.w.messages.publish(s)
 }
 
 // report appends a reading as the script of the algorithm reports it. done says whether the charge of an

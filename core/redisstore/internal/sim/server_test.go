@@ -30,7 +30,8 @@ type server struct {
 	copies   []map[string][]byte
 	queue    []call
 	running  bool
-	number   int // of the command
+	number   int   // of the command
+	client   *conn // of the command
 	health
 
 	scriptTime  time.Duration // of a script
@@ -44,6 +45,7 @@ type server struct {
 	undone      func(s *server, c *charge, before, after int64) // is told about each Undo, unless it is nil
 	granted     func(s *server, c *charge)                      // is told about each admitted Spend, unless it is nil
 	paused      *pauses                                         // is told about all charges of pauses, unless it is nil
+	crowd       *crowd                                          // is told about all places that are taken, unless it is nil
 }
 
 // A call is a command that waits.
@@ -157,6 +159,7 @@ func (s *server) do(c call) any {
 	s.w.commands++
 	s.w.mu.Unlock()
 	session, name := &c.conn.session, strings.ToLower(c.args[0])
+	s.client = c.conn
 	asking := session.asking
 	session.asking = false
 	switch {
@@ -197,6 +200,9 @@ func (s *server) execute(args []string, asking bool) any {
 		return s.slots.reply(s.w)
 	case "client", "ping", "readonly":
 		return status("OK")
+	case "subscribe":
+		s.w.messages.subscribe(s.client)
+		return []any{name, args[1], 1}
 	case "evalsha", "eval":
 		count := integer(args[2])
 		keys, argv := args[3:3+count], args[3+count:]

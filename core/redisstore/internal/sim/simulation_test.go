@@ -29,6 +29,7 @@ type simulation struct {
 	refunds   *refunds
 	pauses    *pauses
 	blocks    *blocks
+	crowd     *crowd
 	slowest   time.Duration
 	watching  []func() // end the goroutines that watch rules
 }
@@ -57,6 +58,7 @@ func run(t *testing.T, p plan, seed uint64, drop []int, verbose bool) (s *simula
 		s = &simulation{world: newWorld(seed), plan: p}
 		s.verbose = verbose
 		s.places, s.events, s.refunds, s.pauses, s.blocks = newBook(s), newLedger(s), newRefunds(s), newPauses(s), newBlocks()
+		s.crowd = newCrowd(s)
 		for i, f := range schedule(p, seed) {
 			if !slices.Contains(drop, i) {
 				s.faults = append(s.faults, f)
@@ -72,6 +74,9 @@ func (s *simulation) run(t *testing.T) {
 		n := newServer(s.world, i)
 		n.chargeTime, n.oneSlotOnly, n.granted, n.undone = s.plan.chargeTime, s.plan.oneSlot, s.refunds.granted, s.refunds.undone
 		n.paused = s.pauses
+		if s.plan.load.waits > 0 {
+			n.crowd = s.crowd
+		}
 		if s.plan.apart {
 			n.clock = time.Duration(s.rand(int64(20*time.Minute), "apart", i)) - 10*time.Minute
 		}
@@ -116,7 +121,7 @@ func (s *simulation) run(t *testing.T) {
 	for _, p := range s.processes {
 		p.close()
 	}
-	time.Sleep(30 * time.Second) // package testing/synctest fails if a goroutine is left then
+	time.Sleep(80 * time.Second) // package testing/synctest fails if a goroutine is left then; a Store listens for a minute
 }
 
 // clients starts the clients of a process.
@@ -143,6 +148,7 @@ func (s *simulation) clients(ctx context.Context, all *sync.WaitGroup, p *proces
 	start(l.joint, (*client).decideTogether)
 	start(l.heavy, (*client).useMuch)
 	start(l.hot, (*client).useHotKey)
+	start(l.waits, (*client).waitForPlaces)
 	if l.pauses > 0 {
 		start(1, (*client).pauseKeys)
 		start(l.pauses, (*client).askPausedKey)
@@ -258,6 +264,7 @@ func (s *simulation) end(t *testing.T) {
 	fresh := s.start(t, len(s.processes))
 	s.processes = append(s.processes, fresh)
 	s.places.checkFree(fresh)
+	s.crowd.checkFree(fresh)
 	s.refunds.checkFree(fresh)
 	s.pauses.checkEnded()
 	s.events.check(fresh)

@@ -14,6 +14,7 @@ type world struct {
 	servers []*server
 	places  map[string]map[int64]int64 // the numbers that clients have chosen, by the key and the number in the state of package driver
 	rules   *catalog
+	messages
 	verbose bool
 
 	mu       sync.Mutex
