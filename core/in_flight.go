@@ -47,7 +47,9 @@ import (
 // # Waiting
 //
 // Callers of [Limiter.Acquire] and [Limiter.AcquireN] get the places of a key in the order of arrival, by the clock of
-// the Store, in all processes that share it. While callers wait, the places that they need are not free for events that
+// the Store, in all processes that share it. The Store knows the first caller of each limiter and process: if several
+// places become free within a round trip, a caller of another process may get one of them before the second caller of a
+// process that came earlier. While callers wait, the places that they need are not free for events that
 // do not wait, those of [Limiter.Reserve] and of gates: a key that always has waiting callers admits no others.
 //
 // The Store forgets callers that have not asked for 2 s, and callers ask at least once a second, so a process that has

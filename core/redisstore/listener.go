@@ -22,7 +22,7 @@ type listener struct {
 	faults  faultLog
 
 	mu      sync.Mutex
-	asked   time.Time // when a caller asked for a place and waited
+	asked   time.Time // when a caller asked for a place in vain
 	running bool
 }
 
@@ -30,7 +30,7 @@ const (
 	// listenTime is the time without callers who wait after which a listener ends.
 	listenTime = time.Minute
 	// silence is the time without a message, while callers wait, after which a listener subscribes again: each time they
-	// ask, at least once a second, Redis publishes a message.
+	// ask in vain, at least once a second, Redis publishes a message.
 	silence = 4 * time.Second
 	// The pauses between subscriptions that fail.
 	minListenPause, maxListenPause = 250 * time.Millisecond, 5 * time.Second
@@ -41,7 +41,7 @@ func newListener(rdb redis.UniversalClient, prefix string, faults faultLog) *lis
 	return &listener{rdb: rdb, channel: before + "wake:" + strconv.FormatInt(waiters.Process, 10), faults: faults}
 }
 
-// listen notes that a caller who waits asks for a place, and begins to listen.
+// listen notes that a caller has asked for a place in vain, about which Redis publishes a message, and begins to listen.
 func (l *listener) listen() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,12 +61,21 @@ func (l *listener) idle() time.Duration {
 	return d
 }
 
+func (l *listener) stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running = false
+}
+
 func (l *listener) run() {
 	ctx := context.Background()
 	for pause := minListenPause; l.idle() < listenTime; {
 		heard, err := l.receive(ctx)
 		var reply redis.Error
 		switch {
+		case errors.Is(err, redis.ErrClosed):
+			l.stop()
+			return
 		case err == nil || heard:
 			pause = minListenPause
 		case errors.As(err, &reply): // without the permission, or at a proxy, callers ask more often

@@ -148,6 +148,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -260,13 +261,12 @@ func (s *Store) Stats() Stats {
 // Take implements [driver.Store]. If the deadline passes or Redis fails, it returns an *[Error],
 // which is a core.ErrUnavailable. If ctx ends first, it returns the error of ctx.
 func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
-	for i := range charges {
-		if waits(&charges[i]) {
-			s.listener.listen()
-			break
-		}
+	waiting := slices.IndexFunc(charges, func(c driver.Charge) bool { return waits(&c) })
+	err := s.decide(ctx, charges)
+	if waiting >= 0 && err == nil && !charges[waiting].Verdict.Allowed {
+		s.listener.listen()
 	}
-	return s.decide(ctx, charges)
+	return err
 }
 
 // Adjust implements [driver.Store]. It returns the same errors as Take.
