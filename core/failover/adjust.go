@@ -12,8 +12,8 @@ import (
 
 var errAway = fmt.Errorf("%w: the primary is away, and its charges cannot be refunded or renewed", driver.ErrUnavailable)
 
-// Adjust implements [driver.Store]. An Undo or a Renew goes to the store that has the charge, a Reset and a Debit of
-// a pause to both stores, and every other charge to the store that decides now. See the package comment.
+// Adjust implements [driver.Store]. An Undo or a Renew goes to the store that has the charge, a Reset, a Debit of
+// a pause and an Undo of a driver.Waiter to both stores, and every other charge to the store that decides now. See the package comment.
 func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 	toPrimary := s.breaker.admits(s.now())
 	if toPrimary && onlyPrimary(charges) {
@@ -76,14 +76,17 @@ func onlyPrimary(charges []driver.Charge) bool {
 	})
 }
 
-// belongsToBoth reports whether c goes to both stores: a Reset, or the Debit of a pause, which also holds while the
-// other store decides.
+// belongsToBoth reports whether c goes to both stores: a Reset; the Debit of a pause, which also holds while the
+// other store decides; or the Undo of a [driver.Waiter], which either may know.
 func belongsToBoth(c *driver.Charge) bool {
-	return c.Op == driver.Reset || c.Op == driver.Debit && c.Rule.Algorithm == driver.Pause
+	return c.Op == driver.Reset || c.Op == driver.Debit && c.Rule.Algorithm == driver.Pause ||
+		c.Op == driver.Undo && c.Receipt.At < 0
 }
 
 // readsReceipt reports whether c belongs to the store that wrote its receipt.
-func readsReceipt(c *driver.Charge) bool { return c.Op == driver.Undo || c.Op == driver.Renew }
+func readsReceipt(c *driver.Charge) bool {
+	return (c.Op == driver.Undo || c.Op == driver.Renew) && !belongsToBoth(c)
+}
 
 // withoutOrigin returns a copy of c, an Undo or a Renew, with the receipt as the charged store wrote it.
 func withoutOrigin(c driver.Charge) driver.Charge {

@@ -93,6 +93,11 @@ func (l *listener) run() {
 // receive receives messages until no caller waits any more, or the subscription fails. heard says whether there were
 // any.
 func (l *listener) receive(ctx context.Context) (heard bool, err error) {
+	defer func() {
+		if recover() != nil { // of a redis.Ring that is closed, or without shards
+			err = redis.ErrClosed
+		}
+	}()
 	subscription := l.rdb.Subscribe(ctx, l.channel)
 	defer func() { _ = subscription.Close() }()
 	for {

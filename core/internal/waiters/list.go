@@ -18,7 +18,7 @@ type List[V comparable] struct {
 
 // A line has the waiters of one key.
 type line[V comparable] struct {
-	*Queue
+	Queue
 	waiters []*Waiter[V]
 	marked  bool // the Store may have the queue as one that waits
 }
@@ -46,10 +46,11 @@ func (l *List[V]) Join(key string, n int, v V, most int) *Waiter[V] {
 	}
 	all := l.byKey[key]
 	if all == nil {
-		all = &line[V]{Queue: newQueue()}
+		all = new(line[V])
+		all.open()
 		l.byKey[key] = all
 	}
-	w := &Waiter[V]{First: make(chan struct{}), Queue: all.Queue, N: n, view: v, cost: n, since: time.Now()}
+	w := &Waiter[V]{First: make(chan struct{}), Queue: &all.Queue, N: n, view: v, cost: n, since: time.Now()}
 	if len(all.waiters) == 0 {
 		close(w.First)
 	}

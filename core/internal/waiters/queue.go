@@ -34,21 +34,20 @@ var (
 	}
 )
 
-// newQueue returns a queue that Wake and Hear find.
-func newQueue() *Queue {
+// open makes q, which is new, a queue that Wake and Hear find.
+func (q *Queue) open() {
 	queues.mu.Lock()
 	defer queues.mu.Unlock()
 	if queues.byID == nil {
 		queues.byID, queues.last = make(map[int64]*Queue), rand.Int64N(PerProcess)
 	}
-	q := &Queue{freed: make(chan struct{}, 1)}
+	q.freed = make(chan struct{}, 1)
 	q.heard.Store(-int64(heardFor))
 	for ok := true; ok; _, ok = queues.byID[q.ID] {
 		queues.last = (queues.last + 1) % PerProcess
 		q.ID = Process*PerProcess + queues.last
 	}
 	queues.byID[q.ID] = q
-	return q
 }
 
 // close makes Wake and Hear forget q.
