@@ -149,8 +149,10 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 		case !waits || !held:
 		case queues:
 			took := r.more.holds != nil // an event without a limit takes no places
-			marked := l.waiters.Mark(key, places || took && behind)
-			if queues = places || took; !queues && (marked || d.deniesPlaces()) { // or it would block places while it waits for a rate
+			queues = places || took
+			stays := queues && d.Delay == 0 // or the queue would block places while its callers wait for another rule
+			marked := l.waiters.Mark(key, places || stays && behind)
+			if !stays && (marked || took && behind || d.deniesPlaces()) {
 				l.leaveQueue(ctx, key, rules, w.Queue.ID)
 			}
 		case places: // the other rules admit it by now

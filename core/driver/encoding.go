@@ -11,7 +11,7 @@ import (
 // unsigned varints: for a bucket or fixed window, its time, amount and debt; for each run of a log, the
 // time since the previous run and the number of events; for each place, the time since the previous
 // renewal and the number of the place. If callers wait for places, there is another version, then the number of their
-// queues and, for each, the time since the previous arrival, its number, the end of its lease and its cost.
+// queues and, for each, the time since the previous arrival, its number, the end of its lease, and its limit and cost.
 const (
 	wordsEncoding  = 1
 	logEncoding    = 2
@@ -139,7 +139,7 @@ func (d *decoder) queues() State {
 	n, came := d.number(maxQueues), int64(0)
 	for range n {
 		came += d.number(maxTime - came)
-		q := queued{came, d.number(maxQueue), d.number(maxTime), d.number(maxWeight)}
+		q := queuedOf([]run{{came, d.number(maxQueue)}, {d.number(maxTime), d.number(math.MaxInt64)}})
 		known := slices.ContainsFunc(all, func(o queued) bool { return o.queue == q.queue })
 		if d.failed = d.failed || known || q.queue == 0 || q.cost == 0; d.failed {
 			break

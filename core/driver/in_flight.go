@@ -183,15 +183,15 @@ func putRuns(s State, queues, taken []run) State {
 func (p *places) undo(s State, _ Reading, now, _ int64, m Receipt) State {
 	if m.At < 0 {
 		s = putPlaces(s, p.corrected(s, now))
-		if all, freed := leave(queues(s, now), -m.At); freed > 0 {
-			s = putQueues(s, all)
-			p.wake(s, now, freed)
+		all, found := leave(queues(s, now), -m.At)
+		if found {
+			s = p.wake(putQueues(s, all), now)
 		}
 		return s
 	}
 	s, found := p.remove(s, now, m)
 	if found {
-		p.wake(s, now, p.weight(m.At))
+		s = p.wake(s, now)
 	}
 	return s
 }

@@ -42,29 +42,39 @@ const (
 )
 
 // A queued is the first caller of a queue in a State. Times are in microseconds.
-type queued struct{ came, queue, expires, cost int64 }
+type queued struct {
+	came, queue, expires, cost int64
+	limit                      int64 // the Capacity of the rule of the caller, or 0 if it was woken and has not asked again
+}
 
 func (q queued) compare(o queued) int {
 	return cmp.Or(cmp.Compare(q.came, o.came), cmp.Compare(q.queue, o.queue))
 }
 
-// queues returns the queues of s that have not expired, in the order of arrival. If the clock has stepped back, a queue
-// may end too late, and counts as expired.
+// queues returns the queues of s that have not expired, in the order of arrival.
 func queues(s State, now int64) (all []queued) {
 	runs, _ := parts(s)
 	for pair := range slices.Chunk(runs, 2) {
-		if q := (queued{pair[0].at, pair[0].n, pair[1].at, pair[1].n}); now < q.expires && q.expires <= now+queueLease {
+		if q := queuedOf(pair); q.live(now) {
 			all = append(all, q)
 		}
 	}
 	return all
 }
 
+// live reports whether q has not expired. If the clock has stepped back, a queue may end too late, and counts as expired.
+func (q queued) live(now int64) bool { return now < q.expires && q.expires <= now+queueLease }
+
+// queuedOf returns the queue in two runs of a State.
+func queuedOf(pair []run) queued {
+	return queued{pair[0].at, pair[0].n, pair[1].at, pair[1].n & (1<<weightBits - 1), pair[1].n >> weightBits}
+}
+
 // putQueues returns s with the given queues in place of its own.
 func putQueues(s State, all []queued) State {
 	runs := make([]run, 0, 2*len(all))
 	for _, q := range all {
-		runs = append(runs, run{q.came, q.queue}, run{q.expires, q.cost})
+		runs = append(runs, run{q.came, q.queue}, run{q.expires, q.limit<<weightBits | q.cost})
 	}
 	_, taken := parts(s)
 	return putRuns(s, runs, taken)
@@ -73,7 +83,7 @@ func putQueues(s State, all []queued) State {
 // ahead returns the cost of the queues of s in front of the caller whose Spend has the Receipt m, and the time until the
 // last of them expires.
 func (p *places) ahead(s State, now int64, m Receipt) (cost, expires int64) {
-	own := queuedBy(m, now, 0)
+	own := p.queued(m, now, 0)
 	for _, q := range queues(s, now) {
 		if m.At == 0 || q.queue != own.queue && q.compare(own) < 0 {
 			cost, expires = cost+q.cost, max(expires, q.expires-now)
@@ -82,78 +92,59 @@ func (p *places) ahead(s State, now int64, m Receipt) (cost, expires int64) {
 	return cost, expires
 }
 
-// queuedBy returns the caller with the Receipt m, whose event costs cost.
-func queuedBy(m Receipt, now, cost int64) queued {
-	return queued{max(0, now-m.Used.Micros), -m.At, now + queueLease, cost}
+// queued returns the caller with the Receipt m, whose event costs cost.
+func (p *places) queued(m Receipt, now, cost int64) queued {
+	return queued{max(0, now-m.Used.Micros), -m.At, now + queueLease, cost, p.events}
 }
 
 // wait changes the queue of the caller with the Receipt m in s, after a decision about its Spend with cost. fits says
 // whether the places sufficed or never will, and spent whether they were taken.
 func (p *places) wait(s State, now, cost int64, m Receipt, fits, spent bool) (_ State, changed bool) {
-	own, behind := queuedBy(m, now, cost), m.Used.Frac
-	all, left := leave(queues(s, now), own.queue)
-	freed := left // for the queues behind
-	if spent {
-		freed -= cost // above 0 if an earlier caller, which needed more, has left
-	}
-	if waits := spent && behind >= 0 || !fits; !waits {
-		if left == 0 {
-			return s, false
-		}
-		s = putQueues(s, all)
-		p.wake(s, now, freed)
-		return s, true
-	}
+	own, behind := p.queued(m, now, cost), m.Used.Frac
 	if spent {
 		if own.came = min(own.came+behind, now); p.byCost {
-			own.cost = min(max(m.Age, 1), maxWeight)
+			own.cost = max(m.Age, 1)
 		}
 	}
+	all, left := leave(queues(s, now), own.queue)
 	i, _ := slices.BinarySearchFunc(all, own, queued.compare)
-	all = slices.Insert(all, i, own)
-	s = putQueues(s, all[:min(len(all), maxQueues)])
-	if spent {
-		if sum(all[:i+1])+p.total(p.taken(s, now)) <= p.events {
-			waiters.Wake(own.queue)
+	waits := !fits || spent && behind >= 0
+	if waits = waits && own.cost <= p.events && i < maxQueues; waits {
+		all = slices.Insert(all, i, own)
+		all = all[:min(len(all), maxQueues)]
+		if !spent && p.lasting {
+			waiters.Hear(own.queue)
 		}
-	} else if p.lasting {
-		waiters.Hear(own.queue)
+	} else if !left && len(all) == int(s.Debt) {
+		return s, false
 	}
-	p.wake(s, now, freed) // others may be in front of the caller now
-	return s, true
+	return p.wake(putQueues(s, all), now), true
 }
 
-// sum returns the cost of all.
-func sum(all []queued) (cost int64) {
-	for _, q := range all {
-		cost += q.cost
-	}
-	return cost
-}
-
-// leave returns all without the queue with an ID, and its cost, or 0 if it is not there.
-func leave(all []queued, id int64) (_ []queued, cost int64) {
+// leave returns all without the queue with an ID, and whether it was there.
+func leave(all []queued, id int64) (_ []queued, found bool) {
 	i := slices.IndexFunc(all, func(q queued) bool { return q.queue == id })
 	if i < 0 {
-		return all, 0
+		return all, false
 	}
-	cost = all[i].cost
-	return slices.Delete(all, i, i+1), cost
+	return slices.Delete(all, i, i+1), true
 }
 
-// wake wakes the queues of s for whose first callers there are enough places since freed of them are free. It has an
-// effect on queues of this process.
-func (p *places) wake(s State, now, freed int64) {
-	if s.Debt == 0 {
-		return
-	}
-	free, need := p.events-p.total(p.taken(s, now)), int64(0)
-	for _, q := range queues(s, now) {
-		if need += q.cost; need > free {
-			break
+// wake wakes the queues of s that were not woken and for whose first callers enough places are free. It has an effect
+// on queues of this process. It changes s in place.
+func (p *places) wake(s State, now int64) State {
+	taken := p.taken(s, now)
+	need := p.total(taken)
+	runs, _ := parts(s)
+	for pair := range slices.Chunk(runs, 2) {
+		q := queuedOf(pair)
+		if !q.live(now) {
+			continue
 		}
-		if need > free-freed {
+		if need += q.cost; need <= q.limit && len(taken) < maxPlaces {
+			pair[1].n = q.cost
 			waiters.Wake(q.queue)
 		}
 	}
+	return s
 }

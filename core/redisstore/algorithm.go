@@ -67,7 +67,7 @@ var algorithms = [...]algorithm{
 	driver.FixedWindow:   {library: fixedWindow, version: "f2", readings: 2, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: fixedWindowArguments, read: readFixedWindow},
 	driver.SlidingWindow: {library: slidingWindow, version: "c3", readings: 5, light: 7 * time.Microsecond, heavy: 30 * time.Microsecond, arguments: slidingWindowArguments, read: readSlidingWindow},
 	driver.SlidingLog:    {library: slidingLog, version: "l4", readings: 4, light: 7 * time.Microsecond, heavy: 30 * time.Microsecond, arguments: slidingLogArguments, read: readSlidingLog},
-	driver.InFlight:      {library: inFlight, version: "i1", readings: 4, light: 6 * time.Microsecond, heavy: 12 * time.Microsecond, arguments: inFlightArguments, read: readInFlight},
+	driver.InFlight:      {library: inFlight, version: "i2", readings: 4, light: 6 * time.Microsecond, heavy: 12 * time.Microsecond, arguments: inFlightArguments, read: readInFlight},
 	driver.Quota:         {library: quota, version: "d1", readings: 3, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: quotaArguments, read: readQuota},
 	driver.Pause:         {library: pause, version: "p1", readings: 1, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: pauseArguments, read: readPause},
 }
@@ -76,7 +76,7 @@ var algorithms = [...]algorithm{
 var fromFirst = algorithm{library: quota, version: "s1", readings: 3, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: quotaArguments, read: readQuota}
 
 // byCost encodes an in-flight rule by cost.
-var byCost = algorithm{library: inFlightByCost, version: "b1", readings: 4, light: 7 * time.Microsecond, heavy: 14 * time.Microsecond, arguments: byCostArguments, read: readByCost}
+var byCost = algorithm{library: inFlightByCost, version: "b2", readings: 4, light: 7 * time.Microsecond, heavy: 14 * time.Microsecond, arguments: byCostArguments, read: readByCost}
 
 // algorithmOf returns the entry of d. It panics if its Algorithm has no entry.
 func algorithmOf(d *driver.Definition) *algorithm {

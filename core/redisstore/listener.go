@@ -52,33 +52,32 @@ func (l *listener) listen() {
 	}
 }
 
-// idle returns the time since a caller has asked. If it is long, l ends.
+// idle returns the time since a caller has asked in vain.
 func (l *listener) idle() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	d := time.Since(l.asked)
-	l.running = d < listenTime
-	return d
+	return time.Since(l.asked)
 }
 
-func (l *listener) stop() {
+// ends notes that l ends, if its client is closed or no caller has waited for long, and reports whether it does.
+func (l *listener) ends(closed bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.running = false
+	l.running = !closed && time.Since(l.asked) < listenTime
+	return !l.running
 }
 
 func (l *listener) run() {
 	ctx := context.Background()
-	for pause := minListenPause; l.idle() < listenTime; {
+	for pause := minListenPause; ; {
 		heard, err := l.receive(ctx)
-		var reply redis.Error
-		switch {
-		case errors.Is(err, redis.ErrClosed):
-			l.stop()
+		if l.ends(errors.Is(err, redis.ErrClosed)) {
 			return
+		}
+		switch {
 		case err == nil || heard:
 			pause = minListenPause
-		case errors.As(err, &reply): // without the permission, or at a proxy, callers ask more often
+		case configurationFault(err) != "": // such as a missing permission: callers ask more often
 			l.faults.log(ctx, err)
 			pause = listenTime
 		default:
@@ -105,7 +104,7 @@ func (l *listener) receive(ctx context.Context) (heard bool, err error) {
 		var timeout net.Error
 		switch {
 		case errors.As(err, &timeout) && timeout.Timeout():
-			if idle := l.idle(); idle < silence {
+			if idle := l.idle(); idle < silence/2 {
 				return heard, err
 			} else if idle >= listenTime {
 				return heard, nil

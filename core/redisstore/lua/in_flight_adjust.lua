@@ -38,15 +38,14 @@ function algorithms.in_flight(key, at, op)
   if op == 'renew' and in_flight_renew(key, at, number) then
     return at + 3
   end
-  local place, found, freed = #reply, nil, 1
+  local place, found = #reply, nil
   local count, lapsed, moved, _, queues = in_flight_read(key, at)
   in_flight_correct(key, count, lapsed, moved, queues)
   if count > 0 and (op == 'renew' or moved) then -- see in_flight_renew and in_flight_correct
     in_flight_expire(key, at, queues)
   end
   if op == 'undo' and number + 0 < 0 then
-    freed = queues_leave(key, queues, -number)
-    found = freed > 0
+    found = queues_leave(key, queues, -number)
   elseif count > 0 then
     if op == 'renew' then
       found = redis.call('ZADD', key, 'XX', 'CH', time, number) == 1
@@ -60,7 +59,7 @@ function algorithms.in_flight(key, at, op)
     count, _, _, _, queues = in_flight_read(key, at)
     reply[place + 4] = 1
     if op == 'undo' then
-      queues_wake(key, queues, ARGV[at] - count, freed)
+      queues_wake(key, queues, count)
     end
   end
   return at + 3

@@ -77,6 +77,14 @@ local function by_cost_read(key, at, cost, own)
   return total, lapsed, latest > now, 0, queues
 end
 
+-- Returns total, or more than any limit if there can be no other event.
+local function by_cost_taken(key, queues, total)
+  if queues and redis.call('ZCARD', key) > MAX_PLACES and redis.call('ZCOUNT', key, '1', '+inf') >= MAX_PLACES then
+    return MAX_COUNT
+  end
+  return total
+end
+
 -- Removes the events that have lapsed, and makes renewals after now renewals at now. If total is the rest of the
 -- state, it is written.
 local function by_cost_correct(key, total, lapsed, moved, queues)

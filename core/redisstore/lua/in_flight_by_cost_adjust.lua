@@ -18,7 +18,7 @@ function algorithms.in_flight_by_cost(key, at, op)
   if op == 'reset' then
     return at + 3
   end
-  local number, place, found, freed, _ = ARGV[at + 3], #reply - 4, nil, 0, nil
+  local number, place, found, _ = ARGV[at + 3], #reply - 4, nil, nil
   if type(number) == 'number' then -- see decisions.lua
     number = string.format('%d', number)
   end
@@ -29,8 +29,7 @@ function algorithms.in_flight_by_cost(key, at, op)
     by_cost_expire(key, at, queues) -- after a write, Redis does not check its memory
   end
   if op == 'undo' and number + 0 < 0 then
-    freed = queues_leave(key, queues, -number)
-    found = freed > 0
+    found = queues_leave(key, queues, -number)
   elseif total > 0 then
     if op == 'renew' then
       found = redis.call('ZADD', key, 'XX', 'CH', string.format('%d', now), number) == 1
@@ -38,8 +37,7 @@ function algorithms.in_flight_by_cost(key, at, op)
     else
       number = by_cost_find(key, number)
       if redis.call('ZREM', key, number) == 1 then
-        found, freed = true, number % COST_RANGE
-        total = total - freed
+        found, total = true, total - number % COST_RANGE
         redis.call('ZADD', key, string.format('%d', -total), 'total')
       end
     end
@@ -52,7 +50,7 @@ function algorithms.in_flight_by_cost(key, at, op)
     _, _, _, _, queues = by_cost_read(key, at, 1)
     reply[place + 4] = 1
     if op == 'undo' then
-      queues_wake(key, queues, ARGV[at + 1] - total, freed)
+      queues_wake(key, queues, by_cost_taken(key, queues, total))
     end
   end
   return at + 4

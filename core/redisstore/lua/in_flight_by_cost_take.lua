@@ -18,7 +18,10 @@ function algorithms.in_flight_by_cost(key, at, op, decide)
     by_cost_correct(key, total, lapsed, moved, queues)
     by_cost_expire(key, at, queues)
   end
-  if own and queues_wait(key, queues, own, cost, fits or cost > events, action == 'spend', events - total) then
-    by_cost_expire(key, at, true)
+  if own then
+    total = by_cost_taken(key, queues, total)
+    if queues_wait(key, queues, own, cost, fits or cost > events, action == 'spend', events, total) then
+      by_cost_expire(key, at, true)
+    end
   end
 end

@@ -26,7 +26,7 @@ function algorithms.in_flight(key, at, op, decide)
     end
     in_flight_expire(key, at, queues)
   end
-  if own and queues_wait(key, queues, own, 1, fits, action == 'spend', events - count) then
+  if own and queues_wait(key, queues, own, 1, fits, action == 'spend', events, count) then
     in_flight_expire(key, at, true)
   end
 end

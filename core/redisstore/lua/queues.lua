@@ -1,9 +1,10 @@
 -- queues: callers who wait for places, as a part of the states of in_flight.lua and in_flight_by_cost.lua.
 --
--- State      A queue of callers is a member QUEUE:COST:END of the sorted set: its number, of 16 digits; the cost of its
---            first caller; and the time at which the state forgets it (us). The score is the arrival of the caller (us)
---            minus 2^53, so that queues come first, in the order of arrival. Queues at the latest MAX_QUEUES places are
---            removed. Their end is at most QUEUE_LEASE after now, unless the clock stepped back; they are then expired.
+-- State      A queue of callers is a member QUEUE:COST:LIMIT:END of the sorted set: its number, of 16 digits; the cost
+--            of its first caller; the limit of that, or 0 if it was woken and has not asked again; and the time at
+--            which the state forgets the queue (us). The score is the arrival of the caller (us) minus 2^53, so that
+--            queues come first, in the order of arrival. There are at most MAX_QUEUES. Their end is at most QUEUE_LEASE
+--            after now, unless the clock stepped back; they are then expired.
 -- Arguments  of op wait, a spend of a caller who waits, after those of the algorithm: the number of the queue; how much
 --            later its next caller came (us), or -1; the cost of that caller; the age of the caller (us)
 -- Messages   to the channel of the process of a queue: its number if the places for its first caller are free; and ?
@@ -16,8 +17,8 @@ local function caller(at)
 end
 
 -- Reads the queues of key in front of a caller, or all if own is nil. first is the reply to ZRANGE of key with scores.
--- Returns the queues that have not expired, each with its number, arrival, cost and member, and the number of all as
--- members, and as stale those that have expired; the cost of those in front; and the time until the last of these
+-- Returns the queues that have not expired, each with its number, arrival, cost, limit and member, and the number of all
+-- as members, and as stale those that have expired; the cost of those in front; and the time until the last of these
 -- expires. Without any queue, it returns nil, 0 and 0.
 local function queues_read(key, first, own)
   if not first[1] or first[2] - LAST_QUEUE > 0 then
@@ -27,9 +28,9 @@ local function queues_read(key, first, own)
   local all = redis.call('ZRANGEBYSCORE', key, '-inf', LAST_QUEUE, 'WITHSCORES')
   queues.members = #all / 2
   for i = 1, #all, 2 do
-    local queue, cost, last = string.match(all[i], '^(%d+):(%d+):(%d+)$')
+    local queue, cost, limit, last = string.match(all[i], '^(%d+):(%d+):(%d+):(%d+)$')
     if queue and last - now > 0 and last - now <= QUEUE_LEASE then
-      local q = { queue + 0, all[i + 1] + 9007199254740992, cost + 0, all[i] }
+      local q = { queue + 0, all[i + 1] + 9007199254740992, cost + 0, limit + 0, all[i] }
       queues[#queues + 1] = q
       if not own or q[1] ~= own[1] and (q[2] < own[2] or q[2] == own[2] and q[1] < own[1]) then
         ahead, ends = ahead + q[3], math.max(ends, last - now)
@@ -47,73 +48,70 @@ local function queues_publish(key, queue, message)
     message .. string.format('%d', queue))
 end
 
--- Wakes the queues for whose first callers there are enough places since freed of them are free.
-local function queues_wake(key, queues, free, freed)
-  local need = 0
+-- Wakes the queues that were not woken and for whose first callers enough places are free, if so many are taken.
+local function queues_wake(key, queues, taken)
   for _, q in ipairs(queues or {}) do
-    need = need + q[3]
-    if need > free then
-      return
-    elseif need > free - freed then
+    taken = taken + q[3]
+    if taken <= q[4] then
+      redis.call('ZREM', key, q[5])
+      redis.call('ZADD', key, string.format('%d', q[2] - 9007199254740992),
+        (string.gsub(q[5], '^(%d+:%d+):%d+', '%1:0', 1)))
       queues_publish(key, q[1], '')
     end
   end
 end
 
--- Removes the queue with a number, and those that have expired. Returns the cost of its first caller, or 0, without any
--- change, if it is not there.
+-- Removes the queue with a number, and those that have expired. Returns whether it was there; otherwise nothing is changed.
 local function queues_leave(key, queues, number)
   for i, q in ipairs(queues or {}) do
     if q[1] == number then
-      redis.call('ZREM', key, q[4], unpack(queues.stale))
+      redis.call('ZREM', key, q[5], unpack(queues.stale))
       queues.stale = {}
       table.remove(queues, i)
-      return q[3]
+      return true
     end
   end
-  return 0
+  return false
 end
 
 -- Changes the queue of a caller after the decision about its event of a cost. fits says whether the places sufficed or
--- never will, spent whether they were taken, and free how many are free then. Returns whether the queue is in the state.
-local function queues_wait(key, queues, own, cost, fits, spent, free)
-  local freed = queues_leave(key, queues, own[1]) -- for the queues behind
-  if spent then
-    freed = freed - cost -- above 0 if an earlier caller, which needed more, has left
-  end
-  if fits and not (spent and own[3] >= 0) then
-    queues_wake(key, queues, free, freed)
-    return false
-  end
+-- never will, spent whether they were taken, limit is that of the rule, and taken are the places that are taken then, or
+-- all if there can be no other event. Returns whether the queue is in the state.
+local function queues_wait(key, queues, own, cost, fits, spent, limit, taken)
+  local left = queues_leave(key, queues, own[1])
   queues = queues or { stale = {} }
   if #queues.stale > 0 then
     redis.call('ZREM', key, unpack(queues.stale))
+    left = true
   end
-  local came = own[2]
+  local came, waits = own[2], not fits
   if spent then
-    came, cost = math.min(came + own[3], now), own[4]
+    came, cost, waits = math.min(came + own[3], now), own[4], own[3] >= 0
   end
-  local member = string.format('%016d:%d:%d', own[1], cost, now + QUEUE_LEASE)
-  local added = redis.pcall('ZADD', key, string.format('%d', came - 9007199254740992), member)
-  if type(added) == 'table' then
-    if string.find(added.err, 'OOM', 1, true) then -- the caller waits without a place in the order
-      return false
-    end
-    error(added.err, 0)
-  end
-  if #queues >= MAX_QUEUES then
-    redis.call('ZREMRANGEBYRANK', key, MAX_QUEUES, #queues)
-  end
-  local need, i = cost, 1
+  local i = 1
   while queues[i] and (queues[i][2] < came or queues[i][2] == came and queues[i][1] < own[1]) do
-    need, i = need + queues[i][3], i + 1
+    i = i + 1
   end
-  table.insert(queues, i, { own[1], came, cost })
-  if not spent then
-    queues_publish(key, own[1], '?')
-  elseif need <= free then
-    queues_publish(key, own[1], '')
+  if waits and cost <= limit and i <= MAX_QUEUES then
+    local member = string.format('%016d:%d:%d:%d', own[1], cost, limit, now + QUEUE_LEASE)
+    local added = redis.pcall('ZADD', key, string.format('%d', came - 9007199254740992), member)
+    if type(added) == 'number' then
+      if #queues >= MAX_QUEUES then
+        redis.call('ZREMRANGEBYRANK', key, MAX_QUEUES, #queues)
+        queues[#queues] = nil
+      end
+      table.insert(queues, i, { own[1], came, cost, limit, member })
+      if not spent then
+        queues_publish(key, own[1], '?')
+      end
+      queues_wake(key, queues, taken)
+      return true
+    elseif not string.find(added.err, 'OOM', 1, true) then -- without memory, the caller waits without a place in the order
+      error(added.err, 0)
+    end
   end
-  queues_wake(key, queues, free, freed) -- others may be in front of the caller now
-  return true
+  if left then
+    queues_wake(key, queues, taken)
+  end
+  return false
 end

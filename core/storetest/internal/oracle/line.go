@@ -25,7 +25,7 @@ type Waiter struct {
 // it came.
 //
 // RULE: a caller leaves the line if its Spend would fit but another rule denies it, if its Spend can never fit, and with
-// an Undo.
+// an Undo. A next caller whose cost can never fit does not join.
 //
 // RULE: an arrival is never before the time 0, and that of a next caller never after now. A Spend of a caller who came
 // earlier therefore finds a line as long as it was.
@@ -33,7 +33,7 @@ type Waiter struct {
 // RULE: the line has at most longest callers, those who came first.
 //
 // RULE: a caller who asked later than now, before a step back, is not in line. Callers who are not in line any more are
-// removed when another one joins or leaves. Until then they count again if the clock comes back to their time.
+// removed when another one asks or leaves. Until then they count again if the clock comes back to their time.
 type caller struct{ queue, came, cost, asked int64 }
 
 const (
@@ -79,16 +79,15 @@ func (f inFlight) first() (cost, leaves int64) {
 func (f inFlight) decided(w *Waiter, fits, spent bool) (_ inFlight, changed bool) {
 	own := *f.asks
 	others := f.inLine(own.queue)
-	known := len(others) < len(f.inLine(0))
 	f.asks = nil
-	switch {
-	case spent && w.Behind >= 0:
+	if spent && f.rule.ByCost {
+		own.cost = max(1, w.Next)
+	}
+	switch joins := own.cost <= f.rule.Capacity(); {
+	case joins && spent && w.Behind >= 0:
 		own.came = min(own.came+w.Behind, f.now)
-		if own.cost = 1; f.rule.ByCost {
-			own.cost = max(1, w.Next)
-		}
-	case !fits && own.cost <= f.rule.Capacity():
-	case known:
+	case joins && !fits:
+	case len(others) < len(f.line): // without its queue, and without those that are not in line any more
 		f.line = others
 		return f, true
 	default:
