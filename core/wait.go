@@ -126,6 +126,7 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 		}
 	}
 	queues := waits && held // whether the Store keeps the queue of key if places are missing
+	known := w.Known
 	for poll := minPoll; ; {
 		// From the charge on, the Store counts the event. l.waiters stops counting it before the charge:
 		// later callers may then miss the event for a moment, but never count it twice.
@@ -139,7 +140,8 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 		if queues {
 			age, later, next := l.waiters.Age(key, w)
 			behind = later >= 0
-			r.more = &more{queue: driver.Waiter{Queue: w.Queue.ID, Age: age, Behind: later, Next: next}.Receipt()}
+			r.more = &more{queue: driver.Waiter{Queue: w.Queue.ID, Age: age, Behind: later, Next: next, Known: known}.Receipt()}
+			known = true
 		}
 		d, err := r.Reserve(ctx, a)
 		if err != nil {

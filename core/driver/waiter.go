@@ -21,6 +21,7 @@ type Waiter struct {
 	Age    time.Duration // the time for which the caller has waited, by its own clock
 	Behind time.Duration // how much later the next caller of the queue came; below 0 if there is none
 	Next   int           // the cost of the next caller
+	Known  bool          // the caller has asked before, or was the next one: it keeps its arrival in the State
 }
 
 // Receipt returns w as the Receipt of a Spend, or of an Undo that removes the queue of w.
@@ -29,7 +30,11 @@ func (w Waiter) Receipt() Receipt {
 	if w.Behind >= 0 {
 		behind = w.Behind.Microseconds()
 	}
-	return Receipt{At: -w.Queue, Used: Span{w.Age.Microseconds(), behind}, Age: int64(w.Next)}
+	next := int64(w.Next) << 1
+	if w.Known {
+		next |= 1
+	}
+	return Receipt{At: -w.Queue, Used: Span{w.Age.Microseconds(), behind}, Age: next}
 }
 
 const (
@@ -83,8 +88,9 @@ func putQueues(s State, all []queued) State {
 // ahead returns the cost of the queues of s in front of the caller whose Spend has the Receipt m, and the time until the
 // last of them expires.
 func (p *places) ahead(s State, now int64, m Receipt) (cost, expires int64) {
-	own := p.queued(m, now, 0)
-	for _, q := range queues(s, now) {
+	all := queues(s, now)
+	own := p.queued(all, m, now, 0)
+	for _, q := range all {
 		if m.At == 0 || q.queue != own.queue && q.compare(own) < 0 {
 			cost, expires = cost+q.cost, max(expires, q.expires-now)
 		}
@@ -92,21 +98,28 @@ func (p *places) ahead(s State, now int64, m Receipt) (cost, expires int64) {
 	return cost, expires
 }
 
-// queued returns the caller with the Receipt m, whose event costs cost.
-func (p *places) queued(m Receipt, now, cost int64) queued {
-	return queued{max(0, now-m.Used.Micros), -m.At, now + queueLease, cost, p.events}
+// queued returns the caller with the Receipt m, whose event costs cost. all may have its queue: its arrival there is kept
+// if it is that of the caller, because the time until an ask arrives differs from one to the next.
+func (p *places) queued(all []queued, m Receipt, now, cost int64) queued {
+	own := queued{max(0, now-m.Used.Micros), -m.At, now + queueLease, cost, p.events}
+	i := slices.IndexFunc(all, func(q queued) bool { return q.queue == own.queue })
+	if i >= 0 && m.Age&1 == 1 {
+		own.came = all[i].came
+	}
+	return own
 }
 
 // wait changes the queue of the caller with the Receipt m in s, after a decision about its Spend with cost. fits says
 // whether the places sufficed or never will, and spent whether they were taken.
 func (p *places) wait(s State, now, cost int64, m Receipt, fits, spent bool) (_ State, changed bool) {
-	own, behind := p.queued(m, now, cost), m.Used.Frac
+	all := queues(s, now)
+	own, behind := p.queued(all, m, now, cost), m.Used.Frac
 	if spent {
 		if own.came = min(own.came+behind, now); p.byCost {
-			own.cost = max(m.Age, 1)
+			own.cost = max(m.Age>>1, 1)
 		}
 	}
-	all, left := leave(queues(s, now), own.queue)
+	all, left := leave(all, own.queue)
 	i, _ := slices.BinarySearchFunc(all, own, queued.compare)
 	waits := !fits || spent && behind >= 0
 	if waits = waits && own.cost <= p.events && i < maxQueues; waits {

@@ -49,7 +49,10 @@ func waits(c *driver.Charge) bool { return c.Op == driver.Spend && c.Receipt.At 
 func waiterArguments(c *driver.Charge) []any {
 	m, next := c.Receipt, int64(1)
 	if c.Rule.ByCost {
-		next = min(max(m.Age, 1), 1<<costBits-1)
+		next = min(max(m.Age>>1, 1), 1<<costBits-1)
+	}
+	if m.Age&1 == 1 { // see driver.Waiter.Known
+		next = -next
 	}
 	return []any{integer(-m.At), integer(m.Used.Frac), integer(next), integer(m.Used.Micros)}
 }

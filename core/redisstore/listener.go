@@ -37,8 +37,7 @@ const (
 )
 
 func newListener(rdb redis.UniversalClient, prefix string, faults faultLog) *listener {
-	before, _, _ := strings.Cut(prefix, "{")
-	return &listener{rdb: rdb, channel: before + "wake:" + strconv.FormatInt(waiters.Process, 10), faults: faults}
+	return &listener{rdb: rdb, channel: prefix + "wake:" + strconv.FormatInt(waiters.Process, 10), faults: faults}
 }
 
 // listen notes that a caller has asked for a place in vain, about which Redis publishes a message, and begins to listen.

@@ -17,7 +17,7 @@ var queueIDs = []int64{1, 2, 3, 1<<22 - 1, 1 << 22, 7<<22 + 5, 1<<53 - 2}
 // receiptOf returns the Receipt of a Waiter of the oracle.
 func receiptOf(o *oracle.Waiter) driver.Receipt {
 	behind := time.Duration(o.Behind) * time.Microsecond
-	return driver.Waiter{Queue: o.Queue, Age: time.Duration(o.Age) * time.Microsecond, Behind: behind, Next: int(o.Next)}.Receipt()
+	return driver.Waiter{Queue: o.Queue, Age: time.Duration(o.Age) * time.Microsecond, Behind: behind, Next: int(o.Next), Known: o.Known}.Receipt()
 }
 
 // patience returns a time around that after which a State forgets a queue.
@@ -32,7 +32,7 @@ func (w *walk) queue(c *call) {
 	if !c.asks() || first.AtMost || w.one(3) || slices.ContainsFunc(c.charges, func(o oracle.Charge) bool { return o.Key != first.Key }) {
 		return
 	}
-	waiter := &oracle.Waiter{Queue: pick(w, queueIDs...), Behind: -1}
+	waiter := &oracle.Waiter{Queue: pick(w, queueIDs...), Behind: -1, Known: w.rng.IntN(2) > 0}
 	came, known := w.arrived[waiter.Queue]
 	if !known || w.one(8) {
 		came = w.real - pick(w, 0, 0, w.rng.Int64N(3_000_000), w.rng.Int64N(60_000_000), w.now+w.rng.Int64N(5), 292*365*86_400_000_000)

@@ -12,6 +12,7 @@ type Waiter struct {
 	Age    int64 // the time for which the caller has waited
 	Behind int64 // how much later the next caller of the queue came; below 0 if there is none
 	Next   int64 // the cost of the next caller
+	Known  bool
 }
 
 // A caller stands in the line of a key.
@@ -29,6 +30,8 @@ type Waiter struct {
 //
 // RULE: an arrival is never before the time 0, and that of a next caller never after now. A Spend of a caller who came
 // earlier therefore finds a line as long as it was.
+//
+// RULE: a caller of whom it is Known that it is in line keeps the time at which it came.
 //
 // RULE: the line has at most longest callers, those who came first.
 //
@@ -48,6 +51,11 @@ func (a caller) before(b caller) bool {
 // waiting returns f for the Spend of w, which costs cost.
 func (f inFlight) waiting(w *Waiter, cost int64) inFlight {
 	f.asks = &caller{w.Queue, max(0, f.now-w.Age), cost, f.now}
+	for _, c := range f.inLine(0) {
+		if c.queue == w.Queue && w.Known {
+			f.asks.came = c.came
+		}
+	}
 	return f
 }
 

@@ -1,0 +1,211 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"runtime/pprof"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
+)
+
+// Callers of several stores get the only place in the order of arrival, with messages and without.
+func TestAcquire_order(t *testing.T) {
+	all, _, _ := documentedCommands(t)
+	// limited returns a client of a new server whose user has the documented permissions, without some and with more.
+	limited := func(without []string, more ...string) func(t *testing.T) redis.UniversalClient {
+		return func(t *testing.T) redis.UniversalClient {
+			server := redistest.NewServer(t)
+			permissions := slices.DeleteFunc(slices.Clone(all), func(p string) bool { return slices.Contains(without, p) })
+			setUser(t, server, slices.Concat(append([]string{"~*"}, more...), permissions)...)
+			return server.Client(asLimiter)
+		}
+	}
+	for name, open := range map[string]func(t *testing.T) redis.UniversalClient{
+		"messages":                   func(t *testing.T) redis.UniversalClient { return redistest.NewServer(t).Client() },
+		"the documented user":        limited(nil, "&*"),
+		"no channels":                limited(nil),
+		"no PUBLISH":                 limited([]string{"+publish"}, "&*"),
+		"no SUBSCRIBE":               limited([]string{"+subscribe"}, "&*"),
+		"a Cluster":                  func(t *testing.T) redis.UniversalClient { return steadyCluster(t).Client() },
+		"a Ring":                     openRing,
+		"subscriptions that are cut": openCut,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rdb, prefix := open(t), "test:"
+			var limiters []*core.Limiter
+			for range 4 {
+				s := redisstore.New(rdb, redisstore.Prefix(prefix), redisstore.Timeout(waitLimit))
+				limiters = append(limiters, testkit.Limiter(t, s, core.InFlight("jobs", 1)))
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+			defer cancel()
+			holder, err := limiters[0].Acquire(ctx, "k")
+			testkit.Must(t, err)
+			var mu sync.Mutex
+			var order []int
+			var wg sync.WaitGroup
+			for i, l := range limiters {
+				wg.Go(func() {
+					r, err := l.Acquire(ctx, "k")
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					order = append(order, i)
+					mu.Unlock()
+					if err := r.Release(ctx); err != nil {
+						t.Error(err)
+					}
+				})
+				eventually(t, func() error { // the next one comes later
+					if n := countQueues(ctx, t, rdb); n != i+1 {
+						return fmt.Errorf("%d callers wait, want %d", n, i+1)
+					}
+					return nil
+				})
+			}
+			testkit.Must(t, holder.Release(ctx))
+			wg.Wait()
+			if !slices.Equal(order, []int{0, 1, 2, 3}) {
+				t.Errorf("got the order %v", order)
+			}
+			if d, err := limiters[0].Peek(ctx, "k"); err != nil || !d.Allowed {
+				t.Errorf("at the end: %v, %v", d, err)
+			}
+		})
+	}
+}
+
+// countQueues returns the number of queues in the only key of places.
+func countQueues(ctx context.Context, t *testing.T, rdb redis.UniversalClient) (n int) {
+	t.Helper()
+	count := func(ctx context.Context, rdb *redis.Client) error {
+		keys := rdb.Scan(ctx, 0, "*:jobs", 1000).Iterator()
+		for keys.Next(ctx) {
+			members, err := rdb.ZRange(ctx, keys.Val(), 0, -1).Result()
+			if err != nil {
+				return err
+			}
+			for _, m := range members {
+				if strings.Count(m, ":") == 3 {
+					n++
+				}
+			}
+		}
+		return keys.Err()
+	}
+	var err error
+	switch rdb := rdb.(type) {
+	case *redis.ClusterClient:
+		var mu sync.Mutex
+		err = rdb.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+			mu.Lock()
+			defer mu.Unlock()
+			return count(ctx, node)
+		})
+	case *redis.Ring:
+		err = rdb.ForEachShard(ctx, count)
+	case *redis.Client:
+		if rdb.Options().Username != "" { // may not SCAN
+			rdb = redis.NewClient(&redis.Options{Addr: rdb.Options().Addr})
+			defer rdb.Close()
+		}
+		err = count(ctx, rdb)
+	}
+	testkit.Must(t, err)
+	return n
+}
+
+func openRing(t *testing.T) redis.UniversalClient {
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": redistest.NewServer(t).Addr}})
+	t.Cleanup(func() { _ = ring.Close() })
+	return ring
+}
+
+// openCut returns a client of a server that closes subscriptions all the time.
+func openCut(t *testing.T) redis.UniversalClient {
+	rdb := redistest.NewServer(t).Client()
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			rdb.ClientKillByFilter(ctx, "TYPE", "pubsub")
+			<-tick.C
+		}
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-done
+	})
+	return rdb
+}
+
+// Callers who get a place at once need no subscription, and the goroutine of a subscription ends with its client.
+func TestAcquire_subscription(t *testing.T) {
+	server := redistest.NewServer(t)
+	for name, open := range map[string]func() redis.UniversalClient{
+		"Client": func() redis.UniversalClient { return redis.NewClient(&redis.Options{Addr: server.Addr}) },
+		"Ring": func() redis.UniversalClient {
+			return redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": server.Addr}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rdb := open()
+			l := testkit.Limiter(t, redisstore.New(rdb, redisstore.Prefix("test:")), core.InFlight("jobs", 1))
+			channels := func() []string {
+				channels, err := server.Client().PubSubChannels(t.Context(), "*wake:*").Result()
+				testkit.Must(t, err)
+				return channels
+			}
+			for range 20 {
+				r, err := l.Acquire(t.Context(), "k")
+				testkit.Must(t, err)
+				testkit.Must(t, r.Release(t.Context()))
+			}
+			if got := channels(); len(got) > 0 {
+				t.Errorf("the channels are %v before a caller waits", got)
+			}
+			r, err := l.Acquire(t.Context(), "k")
+			testkit.Must(t, err)
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() {
+				_, err := l.Acquire(ctx, "k")
+				ended <- err
+			}()
+			eventually(t, func() error {
+				if got := channels(); len(got) != 1 {
+					return fmt.Errorf("the channels are %v", got)
+				}
+				return nil
+			})
+			cancel()
+			<-ended
+			testkit.Must(t, r.Release(t.Context()))
+			testkit.Must(t, rdb.Close())
+			eventually(t, func() error {
+				var stacks strings.Builder
+				testkit.Must(t, pprof.Lookup("goroutine").WriteTo(&stacks, 2))
+				if got := channels(); len(got) > 0 || strings.Contains(stacks.String(), "(*listener).receive") {
+					return fmt.Errorf("a listener goes on: %v", got)
+				}
+				return nil
+			})
+		})
+	}
+}
