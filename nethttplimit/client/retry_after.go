@@ -14,7 +14,7 @@ const maxWait = 365 * 24 * time.Hour
 // RetryAfter returns the time after which the server of r accepts requests again, from now on, and whether r names one.
 // It is between 0 and a year; a time in the past is 0. The first of these sources that has one counts:
 //
-//   - Retry-After (RFC 9110, section 10.2.3): seconds, also with a fraction, or a date, as a distance to the field Date of
+//   - Retry-After (RFC 9110, section 10.2.3): seconds, also with a fraction, or a date, compared with the field Date of
 //     r; and retry-after-ms of OpenAI and Azure, which is more exact
 //   - RateLimit of draft-ietf-httpapi-ratelimit-headers: t of the policies without remaining units (drafts 8 to 11), or
 //     reset (draft 7), or RateLimit-Reset (up to draft 6)
@@ -41,14 +41,13 @@ type answer struct {
 	date time.Time
 }
 
-// dateOf returns the field Date of h, or the time now if it has none, or one that is more than a day away.
+// dateOf returns the field Date of h, or the time now if it has none. The times in h are those of the same clock, which
+// may be wrong.
 func dateOf(h http.Header) time.Time {
-	now := time.Now()
-	date, err := http.ParseTime(h.Get("Date"))
-	if off := now.Sub(date); err != nil || off > 24*time.Hour || off < -24*time.Hour {
-		return now
+	if date, err := http.ParseTime(h.Get("Date")); err == nil {
+		return date
 	}
-	return date
+	return time.Now()
 }
 
 func (a answer) retryAfter() (time.Duration, bool) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -20,14 +19,10 @@ type admission struct {
 func (t *Transport) wait(r *http.Request, key string, begun time.Time) (*admission, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	bounded := &waiting{Context: ctx}
-	var late atomic.Bool
+	stop := func() bool { return true } // ends the effect of MaxWait, and reports whether it had none yet
 	if t.MaxWait > 0 {
 		bounded.deadline = begun.Add(t.MaxWait)
-		timer := time.AfterFunc(time.Until(bounded.deadline), func() {
-			late.Store(true)
-			cancel()
-		})
-		defer timer.Stop()
+		stop = time.AfterFunc(time.Until(bounded.deadline), cancel).Stop
 	}
 	if cancelled := r.Cancel; cancelled != nil { //nolint:staticcheck // callers may still use it
 		decided := make(chan struct{})
@@ -41,11 +36,15 @@ func (t *Transport) wait(r *http.Request, key string, begun time.Time) (*admissi
 		}()
 	}
 	event, err := t.Limiter.Acquire(bounded, key)
-	if err == nil {
+	inTime := stop()
+	if err == nil && inTime {
 		return &admission{event, cancel}, nil
 	}
+	if err == nil {
+		_ = event.Refund(context.WithoutCancel(ctx))
+	}
 	cancel()
-	if late.Load() && r.Context().Err() == nil {
+	if !inTime && r.Context().Err() == nil {
 		err = fmt.Errorf("%w: no place is free after %v", core.ErrDeadlineTooNear, t.MaxWait)
 	}
 	return nil, fmt.Errorf("weir: the request was not sent: %w", err)
