@@ -1,0 +1,59 @@
+package client
+
+import (
+	"strings"
+	"time"
+)
+
+// maxPolicies is the largest number of policies of a RateLimit field that are read.
+const maxPolicies = 32
+
+// rateLimit reads the field RateLimit: a list of structured fields (RFC 9651), such as "day";r=0;t=3600, "hour";r=5 in
+// drafts 8 to 11, and limit=100, remaining=0, reset=50 in draft 7; or RateLimit-Reset of older drafts.
+func (a answer) rateLimit() (longest time.Duration, ok bool) {
+	fields := strings.Join(a.Values("Ratelimit"), ",")
+	if fields == "" {
+		d, known := a.reset(a.Get("Ratelimit-Reset"))
+		return d, known && a.exhausted("Ratelimit-Remaining")
+	}
+	items := split(fields, ',')
+	if !strings.ContainsRune(fields, ';') && strings.Contains(fields, "reset") { // draft 7: one policy, whose parts are the items
+		items = []string{strings.Join(items, ";")}
+	}
+	for i, item := range items {
+		if i == maxPolicies {
+			break
+		}
+		remaining, after := "", ""
+		for _, parameter := range split(item, ';') {
+			name, value, _ := strings.Cut(parameter, "=")
+			switch strings.TrimSpace(name) {
+			case "r", "remaining":
+				remaining = value
+			case "t", "reset":
+				after = value
+			}
+		}
+		left, known := number(remaining)
+		if d, timed := number(after); known && left == 0 && timed {
+			longest, ok = max(longest, duration(d)), true
+		}
+	}
+	return longest, ok
+}
+
+// split splits text at each separator outside of quoted strings.
+func split(text string, separator byte) (parts []string) {
+	begin, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case c == separator && !quoted:
+			parts, begin = append(parts, text[begin:i]), i+1
+		}
+	}
+	return append(parts, text[begin:])
+}

@@ -1,0 +1,137 @@
+package client
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxWait is the longest time that RetryAfter returns: a year. Numbers of seconds above a billion are times, not waits.
+const maxWait = 365 * 24 * time.Hour
+
+// RetryAfter returns the time after which the server of r accepts requests again, from now on, and whether r names one.
+// It is between 0 and a year; a time in the past is 0. The first of these sources that has one counts:
+//
+//   - Retry-After (RFC 9110, section 10.2.3): seconds, also with a fraction, or a date, compared with the field Date of
+//     r; and retry-after-ms of OpenAI and Azure, which is more exact
+//   - RateLimit of draft-ietf-httpapi-ratelimit-headers: t of the policies without remaining units (drafts 8 to 11), or
+//     reset (draft 7), or RateLimit-Reset (up to draft 6)
+//   - X-RateLimit-Reset, X-Rate-Limit-Reset and X-RateLimit-Reset-After: seconds, or, from a billion on, seconds or
+//     milliseconds since 1970; with X-RateLimit-Remaining, if that is 0
+//   - x-ratelimit-reset-requests and -tokens of OpenAI, such as 6m0s, and anthropic-ratelimit-*-reset, a time of RFC 3339,
+//     of the limits whose remaining units are 0
+//
+// If several limits are exhausted, the last of their times counts. RetryAfter ignores fields that it cannot read. It does
+// not look at the status: use it for a response that says that it was limited.
+func RetryAfter(r *http.Response) (d time.Duration, ok bool) {
+	a := answer{r.Header, dateOf(r.Header)}
+	for _, read := range [...]func() (time.Duration, bool){a.retryAfter, a.rateLimit, a.xRateLimit, a.vendors} {
+		if d, ok = read(); ok {
+			return min(max(d, 0), maxWait), true
+		}
+	}
+	return 0, false
+}
+
+// An answer is the header of a response, and the time at which the server made it.
+type answer struct {
+	http.Header
+	date time.Time
+}
+
+// dateOf returns the field Date of h, or the time now if it has none. The times in h are those of the same clock, which
+// may be wrong.
+func dateOf(h http.Header) time.Time {
+	if date, err := http.ParseTime(h.Get("Date")); err == nil {
+		return date
+	}
+	return time.Now()
+}
+
+func (a answer) retryAfter() (time.Duration, bool) {
+	if ms, ok := number(a.Get("Retry-After-Ms")); ok {
+		return duration(ms / 1000), true
+	}
+	text := a.Get("Retry-After")
+	if seconds, ok := number(text); ok {
+		return duration(seconds), true
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return at.Sub(a.date), true
+	}
+	return 0, false
+}
+
+// xRateLimit reads the fields that most servers have, and those of Discord and X.
+func (a answer) xRateLimit() (time.Duration, bool) {
+	if after, ok := number(a.Get("X-Ratelimit-Reset-After")); ok && a.exhausted("X-Ratelimit-Remaining") {
+		return duration(after), true
+	}
+	for _, prefix := range [...]string{"X-Ratelimit-", "X-Rate-Limit-"} {
+		if d, ok := a.reset(a.Get(prefix + "Reset")); ok && a.exhausted(prefix+"Remaining") {
+			return d, true
+		}
+	}
+	return 0, false
+}
+
+// exhausted reports whether a field says that no unit is left. Without the field, the status says it.
+func (a answer) exhausted(field string) bool {
+	text := a.Get(field)
+	n, ok := number(text)
+	return text == "" || ok && n < 1
+}
+
+// reset reads seconds, a time since 1970 in seconds or milliseconds, or a time as text.
+func (a answer) reset(text string) (time.Duration, bool) {
+	const epoch, milliseconds = 1e9, 1e11
+	switch n, ok := number(text); {
+	case ok && n >= milliseconds:
+		return time.UnixMilli(int64(min(n, 1e15))).Sub(a.date), true
+	case ok && n >= epoch:
+		return time.UnixMilli(int64(n * 1000)).Sub(a.date), true
+	case ok:
+		return duration(n), true
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return d, true
+	}
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at.Sub(a.date), true
+	}
+	at, err := http.ParseTime(text)
+	return at.Sub(a.date), err == nil
+}
+
+// vendors reads the fields of OpenAI and Anthropic: one reset and one number of remaining units for each limit.
+func (a answer) vendors() (longest time.Duration, ok bool) {
+	for _, limit := range [...]string{"requests", "tokens", "input-tokens", "output-tokens"} {
+		for _, f := range [...]struct{ reset, remaining string }{
+			{"X-Ratelimit-Reset-" + limit, "X-Ratelimit-Remaining-" + limit},
+			{"Anthropic-Ratelimit-" + limit + "-Reset", "Anthropic-Ratelimit-" + limit + "-Remaining"},
+		} {
+			d, known := a.reset(a.Get(f.reset))
+			if known && a.Get(f.remaining) != "" && a.exhausted(f.remaining) {
+				longest, ok = max(longest, d), true
+			}
+		}
+	}
+	return longest, ok
+}
+
+// number reads a decimal number that is not negative.
+func number(text string) (float64, bool) {
+	text = strings.TrimSpace(text)
+	if text == "" || len(text) > 20 || strings.Trim(text, "0123456789.") != "" {
+		return 0, false
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	return n, err == nil
+}
+
+// duration returns a number of seconds, at most maxWait, rounded up to milliseconds.
+func duration(seconds float64) time.Duration {
+	return time.Duration(math.Ceil(min(seconds, maxWait.Seconds())*1000)) * time.Millisecond
+}

@@ -1,0 +1,100 @@
+package client_test
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/nethttplimit/client"
+)
+
+// header returns the header with the given lines.
+func header(lines string) http.Header {
+	h := make(http.Header)
+	for line := range strings.Lines(lines) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ": "); ok {
+			h.Add(name, value)
+		}
+	}
+	return h
+}
+
+// none is the result of an answer without a time.
+const none = time.Duration(-1)
+
+// The answers are those of servers, as they document them.
+func TestRetryAfter(t *testing.T) {
+	now := time.Now().UTC().Truncate(time.Second)
+	replace := strings.NewReplacer(
+		"DATE+90", now.Add(90*time.Second).Format(http.TimeFormat), "DATE-90", now.Add(-90*time.Second).Format(http.TimeFormat),
+		"DATE", now.Format(http.TimeFormat),
+		"EPOCH+90", epoch(now.Add(90*time.Second)), "MILLIS+90", epoch(now.Add(90*time.Second))+"000",
+		"RFC3339+90", now.Add(90*time.Second).Format(time.RFC3339), "RFC3339+30", now.Add(30*time.Second).Format(time.RFC3339),
+	)
+	for name, c := range map[string]struct {
+		header string
+		want   time.Duration
+	}{
+		"nothing":                          {"Content-Type: text/plain", none},
+		"RFC 9110, seconds":                {"Retry-After: 120", 2 * time.Minute},
+		"RFC 9110, date":                   {"Date: DATE\nRetry-After: DATE+90", 90 * time.Second},
+		"RFC 9110, date in the past":       {"Date: DATE\nRetry-After: DATE-90", 0},
+		"Retry-After of 0":                 {"Retry-After: 0", 0},
+		"a fraction of a second":           {"Retry-After: 0.25", 250 * time.Millisecond},
+		"Azure OpenAI":                     {"retry-after-ms: 1500\nretry-after: 2", 1500 * time.Millisecond},
+		"GitHub, secondary limit":          {"Retry-After: 60\nX-RateLimit-Limit: 5000\nX-RateLimit-Remaining: 4990\nX-RateLimit-Reset: EPOCH+90", time.Minute},
+		"GitHub, primary limit":            {"Date: DATE\nX-RateLimit-Limit: 60\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: EPOCH+90\nX-RateLimit-Resource: core", 90 * time.Second},
+		"X (Twitter)":                      {"Date: DATE\nx-rate-limit-limit: 15\nx-rate-limit-remaining: 0\nx-rate-limit-reset: EPOCH+90", 90 * time.Second},
+		"Discord":                          {"Date: DATE\nX-RateLimit-Limit: 5\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1470173023.123\nX-RateLimit-Reset-After: 64.57", 64570 * time.Millisecond},
+		"Slack":                            {"Retry-After: 30", 30 * time.Second},
+		"Reddit, draft 6 with a fraction":  {"X-Ratelimit-Remaining: 0.0\nX-Ratelimit-Used: 600\nX-Ratelimit-Reset: 284", 284 * time.Second},
+		"milliseconds since 1970":          {"Date: DATE\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: MILLIS+90", 90 * time.Second},
+		"draft 6":                          {"RateLimit-Limit: 100\nRateLimit-Remaining: 0\nRateLimit-Reset: 50", 50 * time.Second},
+		"draft 7":                          {"RateLimit: limit=100, remaining=0, reset=50\nRateLimit-Policy: 100;w=60", 50 * time.Second},
+		"draft 8":                          {`RateLimit: "default";r=0;t=30`, 30 * time.Second},
+		"draft 11, several policies":       {`RateLimit: "burst";r=0;t=5, "day";r=0;t=3600;pk=:dXNlcg==:` + "\n" + `RateLimit-Policy: "burst";q=10;w=10, "day";q=1000;w=86400`, time.Hour},
+		"draft 11, one is not exhausted":   {`RateLimit: "day";r=900;t=3600, "burst";r=0;t=5`, 5 * time.Second},
+		"draft 11, a name with separators": {`RateLimit: "a;r=1,t=\"9";r=0;t=7`, 7 * time.Second},
+		"draft 11, two lines":              {"RateLimit: \"a\";r=0;t=7\nRateLimit: \"b\";r=0;t=9", 9 * time.Second},
+		"OpenAI":                           {"x-ratelimit-limit-requests: 60\nx-ratelimit-remaining-requests: 0\nx-ratelimit-reset-requests: 6m0s\nx-ratelimit-remaining-tokens: 149984\nx-ratelimit-reset-tokens: 1s", 6 * time.Minute},
+		"OpenAI, tokens":                   {"x-ratelimit-remaining-requests: 59\nx-ratelimit-reset-requests: 1s\nx-ratelimit-remaining-tokens: 0\nx-ratelimit-reset-tokens: 120ms", 120 * time.Millisecond},
+		"Anthropic":                        {"Date: DATE\nanthropic-ratelimit-requests-remaining: 49\nanthropic-ratelimit-requests-reset: RFC3339+30\nanthropic-ratelimit-tokens-remaining: 0\nanthropic-ratelimit-tokens-reset: RFC3339+90", 90 * time.Second},
+		"Anthropic, with Retry-After":      {"retry-after: 11\nanthropic-ratelimit-tokens-remaining: 0\nanthropic-ratelimit-tokens-reset: RFC3339+90", 11 * time.Second},
+		"an invalid Retry-After":           {"Retry-After: soon\nRateLimit: \"a\";r=0;t=7", 7 * time.Second},
+		"a negative Retry-After":           {"Retry-After: -5", none},
+		"an infinite Retry-After":          {"Retry-After: 1e400", none},
+		"a huge Retry-After":               {"Retry-After: 99999999999999999999", 365 * 24 * time.Hour},
+		"a date of another century":        {"Date: DATE\nRetry-After: Fri, 31 Dec 9999 23:59:59 GMT", 365 * 24 * time.Hour},
+		"a clock that is wrong":            {"Date: Mon, 01 Jan 2001 00:00:00 GMT\nRetry-After: Mon, 01 Jan 2001 00:01:00 GMT", time.Minute},
+		"units are left":                   {"X-RateLimit-Remaining: 7\nX-RateLimit-Reset: 50", none},
+		"no remaining units are named":     {"X-RateLimit-Reset: 50", 50 * time.Second},
+		"a broken RateLimit":               {`RateLimit: "a";r=0;t, ;;=,"`, none},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, ok := client.RetryAfter(&http.Response{StatusCode: 429, Header: header(replace.Replace(c.header))})
+			if !ok {
+				d = none
+			}
+			if d != c.want {
+				t.Errorf("got %v, want %v", d, c.want)
+			}
+		})
+	}
+}
+
+func epoch(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
+
+func FuzzRetryAfter(f *testing.F) {
+	for _, name := range []string{"Retry-After", "RateLimit", "X-RateLimit-Reset", "anthropic-ratelimit-tokens-reset"} {
+		f.Add(name, "3", "X-Ratelimit-Remaining", "0")
+	}
+	f.Add("RateLimit", `"a";r=0;t=7`, "Date", "x")
+	f.Fuzz(func(t *testing.T, name, value, other, text string) {
+		h := http.Header{http.CanonicalHeaderKey(name): {value}, http.CanonicalHeaderKey(other): {text}}
+		if d, ok := client.RetryAfter(&http.Response{Header: h}); d < 0 || d > 365*24*time.Hour || !ok && d != 0 {
+			t.Errorf("got %v, %v", d, ok)
+		}
+	})
+}

@@ -1,0 +1,199 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-go/weir/core"
+)
+
+// A Transport is an [http.RoundTripper] that sends requests when a limiter admits them, and that pauses the key of a
+// request, in all processes, when the server responds with 429 or 503 and a time. It is safe for concurrent use if its
+// fields do not change. The package documentation has an example.
+type Transport struct {
+	Limiter *core.Limiter              // has a [core.Pause], and rates and places as the server counts them
+	Key     func(*http.Request) string // the key of a request, such as ByHost; a request with the key "" is sent at once
+	Base    http.RoundTripper          // sends the requests; nil means http.DefaultTransport
+	// MaxWait is the longest time that a request waits before it is sent, with the time between attempts. Zero means that
+	// only its context bounds the wait.
+	MaxWait time.Duration
+	// Longest is the longest pause that a response begins. Zero means 15 minutes. A server that names a later time is
+	// asked again then.
+	Longest time.Duration
+	// Retries is the number of times that a request may be sent again after a response that has begun a pause: if its
+	// method is idempotent (RFC 9110, section 9.2.2) or it has the field Idempotency-Key or X-Idempotency-Key, if its body
+	// can be had again (GetBody), and if the pause ends before the end of MaxWait and of the context. Otherwise the
+	// response is returned. Nothing else is sent twice.
+	Retries int
+}
+
+// defaultLongest is the longest pause without Longest.
+const defaultLongest = 15 * time.Minute
+
+// shortPause is the pause after a 429 that names no time.
+const shortPause = time.Second
+
+// New returns a Transport over http.DefaultTransport. It panics if l or key is nil, or if l has no [core.Pause].
+func New(l *core.Limiter, key func(*http.Request) string) *Transport {
+	t := &Transport{Limiter: l, Key: key}
+	if err := t.check(); err != nil {
+		panic("client: New: " + err.Error())
+	}
+	return t
+}
+
+// ByHost returns the host of the URL of r, with its port if it has one.
+func ByHost(r *http.Request) string { return r.URL.Host }
+
+var errTransport = errors.New("weir: the Transport is invalid")
+
+func (t *Transport) check() error {
+	switch {
+	case t.Limiter == nil:
+		return fmt.Errorf("%w: it has no Limiter", errTransport)
+	case t.Key == nil:
+		return fmt.Errorf("%w: it has no Key", errTransport)
+	case t.MaxWait < 0 || t.Longest < 0 || t.Retries < 0:
+		return fmt.Errorf("%w: MaxWait, Longest and Retries must not be negative", errTransport)
+	}
+	for _, r := range t.Limiter.Rules() {
+		if r.Algorithm() == core.AlgorithmPause {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: its Limiter has no Pause", errTransport)
+}
+
+func (t *Transport) base() http.RoundTripper { return cmp.Or(t.Base, http.DefaultTransport) }
+
+// RoundTrip implements [http.RoundTripper]. It waits until the Limiter admits an event of the key, which costs 1, and
+// sends r. If r is not sent, the error is that of core.Limiter.Acquire, such as a [core.ErrDeadlineTooNear] with the time
+// that the wait would have taken, or a [core.ErrUnavailable] if the Store has failed. The charge is refunded if
+// there was no connection for r.
+//
+// A place of a [core.InFlight] is taken until the body of the response has been read to its end, is closed or fails, or
+// the context of r ends.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := t.check(); err != nil {
+		closeBody(r)
+		return nil, err
+	}
+	key := t.Key(r)
+	if key == "" {
+		return t.base().RoundTrip(r)
+	}
+	begun := time.Now()
+	for attempt := 0; ; attempt++ {
+		response, err := t.try(r, key, begun)
+		if err != nil {
+			return nil, err
+		}
+		d, again := t.pause(r.Context(), key, response)
+		if !again || attempt >= t.Retries || !t.inTime(r, begun, d) {
+			return response, nil
+		}
+		next, ok := repeat(r)
+		if !ok {
+			return response, nil
+		}
+		_, _ = io.CopyN(io.Discard, response.Body, maxDrain) // so that the connection can be used again
+		_ = response.Body.Close()
+		r = next
+	}
+}
+
+// maxDrain is the largest number of bytes that are read of a response before its request is sent again.
+const maxDrain = 4 << 10
+
+// inTime reports whether a wait of d ends before r must be sent.
+func (t *Transport) inTime(r *http.Request, begun time.Time, d time.Duration) bool {
+	end := time.Now().Add(d)
+	deadline, ok := r.Context().Deadline()
+	return (!ok || end.Before(deadline)) && (t.MaxWait == 0 || end.Before(begun.Add(t.MaxWait)))
+}
+
+// try waits, and sends r once.
+func (t *Transport) try(r *http.Request, key string, begun time.Time) (*http.Response, error) {
+	event, err := t.wait(r, key, begun)
+	if err != nil {
+		closeBody(r)
+		return nil, err
+	}
+	var asked, connected atomic.Bool
+	sent := r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+		GetConn: func(string) { asked.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	}))
+	response, err := t.base().RoundTrip(sent)
+	if err != nil {
+		event.end(r.Context(), asked.Load() && !connected.Load())
+		return nil, err
+	}
+	if response.Request == sent {
+		response.Request = r
+	}
+	holdPlaces(r, response, event)
+	return response, nil
+}
+
+// pause pauses key if response says so, and returns the time until its end.
+func (t *Transport) pause(ctx context.Context, key string, response *http.Response) (d time.Duration, pauses bool) {
+	if response.StatusCode != http.StatusTooManyRequests && response.StatusCode != http.StatusServiceUnavailable {
+		return 0, false
+	}
+	d, ok := RetryAfter(response)
+	switch {
+	case !ok && response.StatusCode == http.StatusTooManyRequests:
+		d = shortPause
+	case !ok:
+		return 0, false
+	}
+	if d = min(d, cmp.Or(t.Longest, defaultLongest)); d > 0 {
+		_ = t.Limiter.Pause(context.WithoutCancel(ctx), key, d) // without the Store, the next request fails or is limited by it
+	}
+	return d, true
+}
+
+// CloseIdleConnections calls the method of that name of Base, if it has one.
+func (t *Transport) CloseIdleConnections() {
+	if base, ok := t.base().(interface{ CloseIdleConnections() }); ok {
+		base.CloseIdleConnections()
+	}
+}
+
+func closeBody(r *http.Request) {
+	if r.Body != nil {
+		_ = r.Body.Close()
+	}
+}
+
+// repeat returns r with its body from the beginning, if r may be sent again.
+func repeat(r *http.Request) (*http.Request, bool) {
+	switch r.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
+	default:
+		if r.Header.Get("Idempotency-Key") == "" && r.Header.Get("X-Idempotency-Key") == "" {
+			return nil, false
+		}
+	}
+	if r.Body == nil || r.Body == http.NoBody {
+		return r, true
+	}
+	if r.GetBody == nil {
+		return nil, false
+	}
+	body, err := r.GetBody()
+	if err != nil {
+		return nil, false
+	}
+	next := *r
+	next.Body = body
+	return &next, true
+}
