@@ -27,11 +27,11 @@ import (
 )
 
 // newServer returns a server with the health service, which stands for your own. Calls are limited by calls,
-// and streams by streams.
+// and streams by streams. key and plan are those of both.
 func newServer(calls, streams *core.Limiter) *grpc.Server {
 	s := grpc.NewServer(
-		grpc.ChainUnaryInterceptor(unary(calls, peerIP)),
-		grpc.ChainStreamInterceptor(stream(streams, peerIP)),
+		grpc.ChainUnaryInterceptor(limit{limiter: calls, key: peerIP}.unary),
+		grpc.ChainStreamInterceptor(limit{limiter: streams, key: peerIP}.stream),
 		// The stream of a client that is gone without a word ends after 80 s, and frees its place. The
 		// default is more than two hours.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: 20 * time.Second}),
