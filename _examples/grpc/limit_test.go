@@ -128,24 +128,10 @@ func TestPeerIP_NoAddress(t *testing.T) {
 	}
 }
 
-// planKey is the key of a context for the plan of the caller.
-type planKey struct{}
-
-// signedIn stands for an interceptor that verifies the plan of the caller.
-func signedIn(ctx context.Context) context.Context {
+// verified stands for an interceptor that verifies the plan of the caller.
+func verified(ctx context.Context) context.Context {
 	return context.WithValue(ctx, planKey{}, strings.Join(metadata.ValueFromIncomingContext(ctx, rpccases.Plan), ""))
 }
-
-// planOf returns the plan that signedIn has stored.
-func planOf(ctx context.Context) string {
-	plan, _ := ctx.Value(planKey{}).(string)
-	return plan
-}
-
-// A planStream is a stream with the context of signedIn.
-type planStream struct{ grpc.ServerStream }
-
-func (s planStream) Context() context.Context { return signedIn(s.ServerStream.Context()) }
 
 // A healthService runs a handler in each call.
 type healthService struct {
@@ -183,11 +169,11 @@ func TestCases(t *testing.T) {
 			s := grpc.NewServer(
 				grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
 					defer recovered(&err)
-					return handler(signedIn(ctx), req)
+					return handler(verified(ctx), req)
 				}, l.unary),
 				grpc.ChainStreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 					defer recovered(&err)
-					return handler(srv, planStream{ss})
+					return handler(srv, streamWith{ss, verified(ss.Context())})
 				}, l.stream))
 			grpc_health_v1.RegisterHealthServer(s, healthService{handler: service.Handler})
 			go func() { _ = s.Serve(listener) }()
@@ -201,5 +187,25 @@ func TestMetadataKey_Binary(t *testing.T) {
 	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("x-user-bin", "\x00\xff"))
 	if key, err := metadataKey("x-user-bin")(ctx); key != "header:x-user-bin:\x00\xff" || err != nil {
 		t.Errorf("got %q, %v", key, err)
+	}
+}
+
+// A client that has signed in has the limits of its plan, and a name that a client writes has no effect.
+func TestSignedIn(t *testing.T) {
+	rule := core.SlidingLog("calls", core.PerHour(1)).Plan("pro", core.PerHour(3))
+	for verb, call := range verbs {
+		client := client(t, memstore.New(), rule)
+		demotest.Must(t, call(t.Context(), client, new(metadata.MD)))
+		mallory := metadata.AppendToOutgoingContext(t.Context(), "x-user", "mallory")
+		if err := call(mallory, client, new(metadata.MD)); status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("%s: a name without a key: got %v, want RESOURCE_EXHAUSTED", verb, err)
+		}
+		ann := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer key-of-ann")
+		for range 3 {
+			demotest.Must(t, call(ann, client, new(metadata.MD)))
+		}
+		if err := call(ann, client, new(metadata.MD)); status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("%s: the fourth call: got %v, want RESOURCE_EXHAUSTED", verb, err)
+		}
 	}
 }
