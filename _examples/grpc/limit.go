@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weir-go/weir/core"
@@ -21,132 +22,120 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// A keyFunc returns the key of a call. Its error is the status of the call.
-type keyFunc func(ctx context.Context) (string, error)
+// A limit has two interceptors, unary and stream. A core.InFlight of limiter bounds the calls that run at the
+// same time. key returns the key of a call, or its status. plan, if not nil, returns the plan of the caller, or
+// "", as an interceptor before this one has stored it in ctx. An unknown plan has the limits without a plan.
+type limit struct {
+	limiter *core.Limiter
+	key     func(ctx context.Context) (string, error)
+	plan    func(ctx context.Context) string
+}
 
-// peerIP returns the key of the address at the other end of the connection: the key that keyfunc.RemoteIP
-// returns for the same client, so a gRPC and an HTTP server with one limiter count its calls together. All
-// addresses of an IPv6 /64 are one client. Behind a proxy, the address is that of the proxy: use an identity
-// that an interceptor before this one has verified, such as the subject of a token. A client can write
-// anything into its metadata.
+// peerIP returns the key of the address at the other end of the connection: that of keyfunc.RemoteIP, so a gRPC
+// and an HTTP server with one limiter count a client once. Behind a proxy, it is the key of the proxy.
 func peerIP(ctx context.Context) (string, error) {
 	p, ok := peer.FromContext(ctx)
-	if !ok || p.Addr == nil || p.Addr.Network() == "unix" { // a client may name its socket like an address
-		return "", status.Error(codes.Unauthenticated, "the client has no address")
-	}
-	key, err := keyfunc.CanonicalIP(p.Addr.String())
-	if err != nil {
-		return "", status.Error(codes.Unauthenticated, "the client has no address")
-	}
-	return key, nil
-}
-
-// unary limits calls with one request and one response. A core.InFlight of l bounds the calls that run at the
-// same time.
-func unary(l *core.Limiter, key keyFunc) grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		end, trailer, err := admit(ctx, l, key)
-		if err != nil {
-			_ = grpc.SetTrailer(ctx, trailer) // fails only outside of a call
-			return nil, err
+	if ok && p.Addr != nil && p.Addr.Network() != "unix" { // a client may name its socket like an address
+		if key, err := keyfunc.CanonicalIP(p.Addr.String()); err == nil {
+			return key, nil
 		}
-		defer end()
-		return handler(ctx, req)
 	}
+	return "", status.Error(codes.Unauthenticated, "the client has no address")
 }
 
-// stream limits streams. A rate of l bounds the streams that begin, and a core.InFlight the streams that are
-// open at the same time. Messages are not counted.
-func stream(l *core.Limiter, key keyFunc) grpc.StreamServerInterceptor {
-	return func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		end, trailer, err := admit(ss.Context(), l, key)
-		if err != nil {
-			ss.SetTrailer(trailer)
-			return err
+// metadataKey makes a key of the metadata called name, in lower case: that of keyfunc.Header. A client can write
+// anything into its metadata, and evade the limit. Use a name whose value an interceptor before this one has
+// verified, such as an API key, or that a proxy sets, which all clients must come through. The value has 1 to
+// 256 bytes, for a name that ends in "-bin" the decoded ones.
+func metadataKey(name string) func(ctx context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		values := metadata.ValueFromIncomingContext(ctx, name)
+		if len(values) != 1 || values[0] == "" || len(values[0]) > 256 {
+			return "", status.Error(codes.Unauthenticated, "one value of "+name+" is necessary")
 		}
-		defer end()
-		return handler(srv, ss)
+		return "header:" + name + ":" + values[0], nil
 	}
 }
 
-// admit decides about a call. If the call may run, the caller calls end after the handler. Otherwise, admit
-// returns the status and the trailer of the call.
-//
-// Like the HTTP middleware, admit lets calls through during an outage of the store, unless the rule fails
-// closed. Any other error is a fault of the program, such as an empty key, and does not open the limit.
-func admit(ctx context.Context, l *core.Limiter, key keyFunc) (end func(), trailer metadata.MD, err error) {
-	k, err := key(ctx)
+// unary is a grpc.UnaryServerInterceptor.
+func (l limit) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (res any, err error) {
+	err = l.run(ctx, func() error { res, err = handler(ctx, req); return err })
+	return res, err
+}
+
+// stream is a grpc.StreamServerInterceptor. A stream costs 1 when it begins. Its messages are not counted.
+func (l limit) stream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	return l.run(ss.Context(), func() error { return handler(srv, ss) })
+}
+
+// run decides about a call, and calls handler if it is admitted. During an outage of the store, calls are admitted
+// unless a rule fails closed. Any other error rejects the call.
+func (l limit) run(ctx context.Context, handler func() error) error {
+	key, err := l.key(ctx)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, nil, status.FromContextError(err).Err()
+	ask := core.Ask{Limiter: l.limiter, Key: key}
+	if l.plan != nil {
+		ask.Plan = l.plan(ctx)
 	}
-	// The place of an InFlight is kept until the handler returns, also if the client has gone before: the
-	// client chooses the deadline of ctx.
-	lasting := context.WithoutCancel(ctx)
-	r, err := l.Reserve(lasting, k, 1)
+	if ctx.Err() != nil {
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	lasting := context.WithoutCancel(ctx) // a place is kept until the handler returns, also if the client has gone
+	r, err := core.ReserveTogether(lasting, ask)
 	switch {
 	case errors.Is(err, core.ErrFailClosed):
 		log.Print(err)
-		return nil, nil, status.Error(codes.Unavailable, "the limit cannot be checked")
+		return status.Error(codes.Unavailable, "the limit cannot be checked")
 	case errors.Is(err, core.ErrUnavailable):
 		log.Print("a call is not limited: ", err)
-		return func() {}, nil, nil
+		return handler()
 	case err != nil:
 		log.Print(err)
-		return nil, nil, status.Error(codes.Internal, "the limit cannot be checked")
+		return status.Error(codes.Internal, "the limit cannot be checked")
+	case !r.Decision().Allowed:
+		return denied(ctx, r.Decision())
 	}
-	d := r.Decision()
-	if !d.Allowed {
-		trailer, err := denied(d)
-		return nil, trailer, err
+	end := func(free func(context.Context) error) {
+		if err := free(lasting); err != nil { // a place that is not freed lapses after the Hold of its rule
+			log.Print("a call was not released: ", err)
+		}
 	}
 	select { // a leaky bucket delays calls; the delay is 0 otherwise
-	case <-time.After(d.Delay):
-		return func() { ended(r.Release(lasting)) }, nil, nil
+	case <-time.After(r.Decision().Delay):
+		defer end(r.Release)
+		return handler()
 	case <-ctx.Done():
-		ended(r.Refund(lasting))
-		return nil, nil, status.FromContextError(ctx.Err()).Err()
+		end(r.Refund)
+		return status.FromContextError(ctx.Err()).Err()
 	}
 }
 
-// ended logs the error of a Release or a Refund. A place that is not freed lapses after the Hold of its rule.
-func ended(err error) {
-	if err != nil {
-		log.Print("a call was not released: ", err)
-	}
-}
-
-// denied returns the status and the trailer of a denial. Clients read the wait in RetryInfo. A client
-// with a retry policy obeys the trailer: it tries again after so many milliseconds, and never after a
-// negative number (gRFC A6). If the wait is not known, because calls that run must end first, there is
-// neither, and the client chooses the wait.
-func denied(d core.Decision) (metadata.MD, error) {
-	s := status.New(codes.ResourceExhausted, "the limit is exceeded")
-	violations := &errdetails.QuotaFailure{}
+// denied returns the status of a denial, with the wait in RetryInfo, and sets the trailer. A client with a retry
+// policy obeys the trailer: it tries again after so many milliseconds, and never after a negative number (gRFC
+// A6). There is neither if the wait is unknown because calls that run must end first.
+func denied(ctx context.Context, d core.Decision) error {
+	s, quota := status.New(codes.ResourceExhausted, "the limit is exceeded"), new(errdetails.QuotaFailure)
 	for _, state := range d.States() {
 		if !state.Allowed && !state.Rule.IsShadow() {
-			violations.Violations = append(violations.Violations, &errdetails.QuotaFailure_Violation{
-				Subject: state.Rule.Name(), Description: state.Limit().String(),
-			})
+			quota.Violations = append(quota.Violations, &errdetails.QuotaFailure_Violation{Subject: state.Rule.Name(), Description: state.Limit().String()})
 		}
-	}
-	if detailed, err := s.WithDetails(violations); err == nil {
-		s = detailed
 	}
 	_, known := gate.RetryAfter(d)
-	if !known && d.RetryAfter != core.Never {
-		return nil, s.Err()
+	details := []protoadapt.MessageV1{quota}
+	if known {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(d.RetryAfter)})
+	}
+	if detailed, err := s.WithDetails(details...); err == nil {
+		s = detailed
 	}
 	pushback := "-1"
-	if known {
-		if detailed, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(d.RetryAfter)}); err == nil {
-			s = detailed
-		}
-		if ms := (d.RetryAfter + time.Millisecond - 1).Milliseconds(); ms <= math.MaxInt32 {
-			pushback = strconv.FormatInt(ms, 10)
-		}
+	if ms := (d.RetryAfter-1)/time.Millisecond + 1; ms <= math.MaxInt32 {
+		pushback = strconv.FormatInt(int64(ms), 10)
 	}
-	return metadata.Pairs("grpc-retry-pushback-ms", pushback), s.Err()
+	if known || d.RetryAfter == core.Never {
+		_ = grpc.SetTrailer(ctx, metadata.Pairs("grpc-retry-pushback-ms", pushback)) // fails only outside of a call
+	}
+	return s.Err()
 }

@@ -2,16 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
+	"connectrpc.com/connect"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -22,21 +20,22 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/memstore"
-	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/examples/internal/demotest"
+	"github.com/weir-go/weir/examples/internal/rpccases"
 	"github.com/weir-go/weir/keyfunc"
 )
+
+type keyFunc = func(ctx context.Context) (string, error)
 
 // interceptors call an interceptor with a handler, without a server.
 var interceptors = map[string]func(ctx context.Context, l *core.Limiter, key keyFunc, handler func() error) error{
 	"unary": func(ctx context.Context, l *core.Limiter, key keyFunc, handler func() error) error {
-		_, err := unary(l, key)(ctx, nil, nil, func(context.Context, any) (any, error) { return nil, handler() })
+		_, err := limit{limiter: l, key: key}.unary(ctx, nil, nil, func(context.Context, any) (any, error) { return nil, handler() })
 		return err
 	},
 	"stream": func(ctx context.Context, l *core.Limiter, key keyFunc, handler func() error) error {
-		return stream(l, key)(nil, fakeStream{ctx: ctx}, nil, func(any, grpc.ServerStream) error { return handler() })
+		return limit{limiter: l, key: key}.stream(nil, fakeStream{ctx: ctx}, nil, func(any, grpc.ServerStream) error { return handler() })
 	},
 }
 
@@ -47,10 +46,6 @@ type fakeStream struct {
 
 func (s fakeStream) Context() context.Context { return s.ctx }
 func (s fakeStream) SetTrailer(_ metadata.MD) {}
-
-func ann(context.Context) (string, error) { return "user:ann", nil }
-
-func succeed() error { return nil }
 
 // from is the context of a call from an address.
 func from(addr net.Addr) context.Context {
@@ -73,7 +68,7 @@ func TestPeerIP(t *testing.T) {
 			admitted := 0
 			for i := range 20 {
 				addr := tcp(t, fmt.Sprintf("[2001:db8::%x]:%d", i, 1000+i))
-				if call(from(addr), l, peerIP, succeed) == nil {
+				if call(from(addr), l, peerIP, func() error { return nil }) == nil {
 					admitted++
 				}
 			}
@@ -116,7 +111,7 @@ func TestPeerIP_NoAddress(t *testing.T) {
 	}
 
 	l := core.Must(core.New(memstore.New(), core.SlidingLog("calls", core.PerMinute(2))))
-	s := grpc.NewServer(grpc.UnaryInterceptor(unary(l, peerIP)), grpc.StreamInterceptor(stream(l, peerIP)))
+	s := grpc.NewServer(grpc.UnaryInterceptor(limit{limiter: l, key: peerIP}.unary), grpc.StreamInterceptor(limit{limiter: l, key: peerIP}.stream))
 	grpc_health_v1.RegisterHealthServer(s, health.NewServer())
 	path := filepath.Join(t.TempDir(), "s")
 	listener, err := net.Listen("unix", path)
@@ -133,153 +128,84 @@ func TestPeerIP_NoAddress(t *testing.T) {
 	}
 }
 
-// Only an outage of the store admits calls without a limit. The clients do not get the text of an error.
-func TestErrors(t *testing.T) {
-	const secret = "redis-7.internal"
-	failing := func(err error) *core.Limiter {
-		fake := new(storetest.Fake).Set(storetest.Fail(err))
-		return core.Must(core.New(fake, core.SlidingLog("calls", core.PerMinute(2))))
-	}
-	working := core.Must(core.New(memstore.New(), core.SlidingLog("calls", core.PerMinute(1000))))
-	other := core.Must(core.New(memstore.New(), core.SlidingLog("calls", core.PerMinute(2))))
-	canceled, cancel := context.WithCancel(context.Background())
-	cancel()
-	late, cancel := context.WithTimeout(context.Background(), 0)
-	defer cancel()
-	outage := fmt.Errorf("%w: dial %s", core.ErrUnavailable, secret)
-	for _, c := range []struct {
-		name  string
-		ctx   context.Context
-		l     *core.Limiter
-		key   keyFunc
-		want  codes.Code
-		calls int // of the handler
-	}{
-		{"outage", context.Background(), failing(outage), ann, codes.OK, 1},
-		{"outage, canceled call", canceled, failing(outage), ann, codes.Canceled, 0},
-		{"fail-closed rule", context.Background(), failing(errors.Join(outage, core.ErrFailClosed)), ann, codes.Unavailable, 0},
-		{"canceled call", canceled, working, ann, codes.Canceled, 0},
-		{"deadline of the call", late, working, ann, codes.DeadlineExceeded, 0},
-		{"empty key", context.Background(), working, func(context.Context) (string, error) { return "", nil }, codes.Internal, 0},
-		{"key function", context.Background(), working, func(context.Context) (string, error) {
-			return "", status.Error(codes.Unauthenticated, "sign in")
-		}, codes.Unauthenticated, 0},
-		{"function of Choose", context.Background(), working.Choose(func(context.Context, string) (*core.Limiter, error) {
-			return nil, errors.New(secret)
-		}), ann, codes.Internal, 0},
-		{"another limiter of Choose", context.Background(), working.Choose(func(context.Context, string) (*core.Limiter, error) {
-			return other, nil
-		}), ann, codes.Internal, 0},
-		{"too many rules", context.Background(), failing(fmt.Errorf("%w: %s", driver.ErrInvalidCharge, secret)), ann, codes.Internal, 0},
-		{"unknown error of a store", context.Background(), failing(errors.New(secret)), ann, codes.Internal, 0},
-	} {
-		for verb, call := range interceptors {
-			t.Run(c.name+" "+verb, func(t *testing.T) {
-				calls := 0
-				err := call(c.ctx, c.l, c.key, func() error { calls++; return nil })
-				if status.Code(err) != c.want || calls != c.calls {
-					t.Errorf("got %v and %d calls of the handler, want %v and %d", err, calls, c.want, c.calls)
-				}
-				if strings.Contains(fmt.Sprint(err), secret) {
-					t.Errorf("the client gets %v", err)
-				}
-			})
-		}
+// verified stands for an interceptor that verifies the plan of the caller.
+func verified(ctx context.Context) context.Context {
+	return context.WithValue(ctx, planKey{}, strings.Join(metadata.ValueFromIncomingContext(ctx, rpccases.Plan), ""))
+}
+
+// A healthService runs a handler in each call.
+type healthService struct {
+	grpc_health_v1.UnimplementedHealthServer
+	handler func(ctx context.Context) error
+}
+
+func (s healthService) Check(ctx context.Context, _ *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
+	return new(grpc_health_v1.HealthCheckResponse), s.handler(ctx)
+}
+
+func (s healthService) Watch(_ *grpc_health_v1.HealthCheckRequest, stream grpc_health_v1.Health_WatchServer) error {
+	return s.handler(stream.Context())
+}
+
+// recovered sets err after a panic.
+func recovered(err *error) {
+	if recover() != nil {
+		*err = status.Error(codes.Internal, "panic")
 	}
 }
 
-// A place is taken while a call runs. It is free when the handler has returned, also with an error or by a
-// panic.
-func TestInFlight(t *testing.T) {
-	for verb, call := range interceptors {
-		for name, end := range map[string]func() error{
-			"success": succeed,
-			"error":   func() error { return status.Error(codes.NotFound, "not found") },
-			"panic":   func() error { panic("a fault of the handler") },
-		} {
-			t.Run(verb+" "+name, func(t *testing.T) {
-				l := core.Must(core.New(memstore.New(), core.InFlight("running", 1), core.SlidingLog("calls", core.PerMinute(100))))
-				for range 3 {
-					admitted := false
-					func() {
-						defer func() { _ = recover() }()
-						_ = call(t.Context(), l, ann, func() error {
-							admitted = true
-							if err := call(t.Context(), l, ann, succeed); status.Code(err) != codes.ResourceExhausted {
-								t.Errorf("a second call at the same time: got %v, want RESOURCE_EXHAUSTED", err)
-							}
-							return end()
-						})
-					}()
-					if !admitted {
-						t.Fatal("the call before has not freed its place")
-					}
-				}
-			})
-		}
-	}
-}
-
-// A call whose client has gone keeps its place until its handler returns: otherwise a client could have any
-// number of handlers run with short deadlines.
-func TestInFlight_HandlerOutlivesCall(t *testing.T) {
-	for verb, call := range interceptors {
-		t.Run(verb, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := core.Must(core.New(memstore.New(), core.InFlight("running", 1)))
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				go func() {
-					_ = call(ctx, l, ann, func() error { time.Sleep(5 * time.Minute); return nil })
-				}()
-				time.Sleep(4 * time.Minute)
-				if err := call(t.Context(), l, ann, succeed); status.Code(err) != codes.ResourceExhausted {
-					t.Errorf("while the handler runs: got %v, want RESOURCE_EXHAUSTED", err)
-				}
-				time.Sleep(2 * time.Minute)
-				if err := call(t.Context(), l, ann, succeed); err != nil {
-					t.Errorf("after the handler: got %v", err)
-				}
-			})
-		})
-	}
-}
-
-// A call that ends during its delay does not run, and is refunded.
-func TestDelay_Canceled(t *testing.T) {
-	for verb, call := range interceptors {
-		t.Run(verb, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := core.Must(core.New(memstore.New(), core.LeakyBucket("calls", core.PerMinute(1).WithBurst(2)), core.InFlight("running", 1)))
-				demotest.Must(t, call(t.Context(), l, ann, succeed))
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				calls := 0
-				if err := call(ctx, l, ann, func() error { calls++; return nil }); status.Code(err) != codes.DeadlineExceeded || calls != 0 {
-					t.Errorf("got %v and %d calls of the handler, want DEADLINE_EXCEEDED and none", err, calls)
-				}
-				d, err := l.Peek(t.Context(), "user:ann")
-				demotest.Must(t, err)
-				if running, _ := d.StateOf("running"); running.Used() != 0 || !d.Allowed || d.Delay > time.Minute {
-					t.Errorf("got %v after %v, want a refund", d, d.Delay)
-				}
-			})
-		})
-	}
-}
-
-// A call asks the store once, and a second time only to free a place.
-func TestStoreCalls(t *testing.T) {
-	for verb, call := range interceptors {
-		for want, rule := range map[int]core.Rule{
-			1: core.SlidingLog("calls", core.PerMinute(10)),
-			2: core.InFlight("calls", 10),
-		} {
-			fake := new(storetest.Fake)
-			demotest.Must(t, call(t.Context(), core.Must(core.New(fake, rule)), ann, succeed))
-			if fake.Calls() != want {
-				t.Errorf("%s, %v: got %d calls of the store, want %d", verb, rule, fake.Calls(), want)
+// The example passes the cases that it has in common with the example connect.
+func TestCases(t *testing.T) {
+	rpccases.Run(t, rpccases.Example{
+		Call:      interceptors,
+		Code:      func(err error) connect.Code { return connect.Code(status.Code(err)) },
+		NoKey:     status.Error(codes.Unauthenticated, "sign in"),
+		Protocols: []string{"grpc"},
+		Serve: func(listener net.Listener, service rpccases.Service) func() {
+			l := limit{service.Limiter, peerIP, planOf}
+			if service.Metadata {
+				l.key = metadataKey(rpccases.User)
 			}
+			s := grpc.NewServer(
+				grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
+					defer recovered(&err)
+					return handler(verified(ctx), req)
+				}, l.unary),
+				grpc.ChainStreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+					defer recovered(&err)
+					return handler(srv, streamWith{ss, verified(ss.Context())})
+				}, l.stream))
+			grpc_health_v1.RegisterHealthServer(s, healthService{handler: service.Handler})
+			go func() { _ = s.Serve(listener) }()
+			return s.Stop
+		},
+	})
+}
+
+// The key of binary metadata has the decoded bytes.
+func TestMetadataKey_Binary(t *testing.T) {
+	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("x-user-bin", "\x00\xff"))
+	if key, err := metadataKey("x-user-bin")(ctx); key != "header:x-user-bin:\x00\xff" || err != nil {
+		t.Errorf("got %q, %v", key, err)
+	}
+}
+
+// A client that has signed in has the limits of its plan, and a name that a client writes has no effect.
+func TestSignedIn(t *testing.T) {
+	rule := core.SlidingLog("calls", core.PerHour(1)).Plan("pro", core.PerHour(3))
+	for verb, call := range verbs {
+		client := client(t, memstore.New(), rule)
+		demotest.Must(t, call(t.Context(), client, new(metadata.MD)))
+		mallory := metadata.AppendToOutgoingContext(t.Context(), "x-user", "mallory")
+		if err := call(mallory, client, new(metadata.MD)); status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("%s: a name without a key: got %v, want RESOURCE_EXHAUSTED", verb, err)
+		}
+		ann := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer key-of-ann")
+		for range 3 {
+			demotest.Must(t, call(ann, client, new(metadata.MD)))
+		}
+		if err := call(ann, client, new(metadata.MD)); status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("%s: the fourth call: got %v, want RESOURCE_EXHAUSTED", verb, err)
 		}
 	}
 }

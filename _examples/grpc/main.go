@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -21,17 +22,59 @@ import (
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/memstore"
 )
 
+// planKey is the key of a context for the plan of the caller.
+type planKey struct{}
+
+// signedIn stands for your authentication. It stores the plan of the caller in the context, and the name in the
+// metadata x-user, from which it removes a name that the client has written.
+func signedIn(ctx context.Context) context.Context {
+	md, _ := metadata.FromIncomingContext(ctx) // a copy
+	if md.Delete("x-user"); slices.Equal(md.Get("authorization"), []string{"Bearer key-of-ann"}) {
+		md.Set("x-user", "ann")
+		ctx = context.WithValue(ctx, planKey{}, "pro")
+	}
+	return metadata.NewIncomingContext(ctx, md)
+}
+
+func planOf(ctx context.Context) string {
+	plan, _ := ctx.Value(planKey{}).(string)
+	return plan
+}
+
+var user = metadataKey("x-user")
+
+// userOrIP returns the key of the user, or of the address of a client that has not signed in.
+func userOrIP(ctx context.Context) (string, error) {
+	if key, err := user(ctx); err == nil {
+		return key, nil
+	}
+	return peerIP(ctx)
+}
+
+// A streamWith is a stream with another context.
+type streamWith struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s streamWith) Context() context.Context { return s.ctx }
+
 // newServer returns a server with the health service, which stands for your own. Calls are limited by calls,
 // and streams by streams.
 func newServer(calls, streams *core.Limiter) *grpc.Server {
 	s := grpc.NewServer(
-		grpc.ChainUnaryInterceptor(unary(calls, peerIP)),
-		grpc.ChainStreamInterceptor(stream(streams, peerIP)),
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			return handler(signedIn(ctx), req)
+		}, limit{calls, userOrIP, planOf}.unary),
+		grpc.ChainStreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+			return handler(srv, streamWith{ss, signedIn(ss.Context())})
+		}, limit{streams, userOrIP, planOf}.stream),
 		// The stream of a client that is gone without a word ends after 80 s, and frees its place. The
 		// default is more than two hours.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: 20 * time.Second}),
@@ -80,7 +123,7 @@ func serve() error {
 	fmt.Printf("Listening on %s (Ctrl-C ends it). Try:\n\n  go run -C _examples ./grpc call %[1]s\n", listener.Addr())
 	store := memstore.New()
 	// A stream counts as one call, when it begins. Three may be open at the same time.
-	calls := core.TokenBucket("calls", core.PerSecond(1).WithBurst(5))
+	calls := core.TokenBucket("calls", core.PerSecond(1).WithBurst(5)).Plan("pro", core.PerSecond(50))
 	s := newServer(core.Must(core.New(store, calls)), core.Must(core.New(store, calls, core.InFlight("streams", 3))))
 	context.AfterFunc(ctx, s.GracefulStop)
 	return s.Serve(listener)
