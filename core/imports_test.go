@@ -47,6 +47,7 @@ var allowed = map[string][]string{
 	"core/gate/gatetest":        {"core", "core/driver", "core/internal/testkit", "core/memstore", "core/storetest", "core/gate", "core/gate/adapter", "core/gate/internal/apptest", "core/internal/routes", "keyfunc"},
 	"keyfunc":                   {"internal/argument", "internal/requestbody", "internal/sampler", "github.com/golang-jwt/jwt/v5"},
 	"nethttplimit":              {"core", "core/gate", "core/gate/adapter", "keyfunc"},
+	"nethttplimit/client":       {"core"},
 	"ginlimit":                  {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/gin-gonic/gin"},
 	"echolimit":                 {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/labstack/echo/v4"},
 	"echolimit/v5":              {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/labstack/echo/v5"},

@@ -20,8 +20,8 @@ func receiptOf(o *oracle.Waiter) driver.Receipt {
 	return driver.Waiter{Queue: o.Queue, Age: time.Duration(o.Age) * time.Microsecond, Behind: behind, Next: int(o.Next), Known: o.Known}.Receipt()
 }
 
-// patience returns a time around that after which a State forgets a queue.
-func (w *walk) patience() int64 {
+// lease returns a time around that after which a State forgets a queue.
+func (w *walk) lease() int64 {
 	us := queueLease.Microseconds()
 	return pick(w, us-1, us, us+1, w.rng.Int64N(us), w.rng.Int64N(us), w.rng.Int64N(us))
 }

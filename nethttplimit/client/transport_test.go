@@ -168,7 +168,8 @@ func TestTransport_NotSent(t *testing.T) {
 func withCancel(d time.Duration) func(*http.Request) *http.Request {
 	return func(r *http.Request) *http.Request {
 		cancelled := make(chan struct{})
-		r.Cancel = cancelled //nolint:staticcheck // callers may still use it
+		//lint:ignore SA1019 callers may still use it
+		r.Cancel = cancelled
 		time.AfterFunc(d, func() { close(cancelled) })
 		return r
 	}

@@ -24,7 +24,8 @@ func (t *Transport) wait(r *http.Request, key string, begun time.Time) (*admissi
 		bounded.deadline = begun.Add(t.MaxWait)
 		stop = time.AfterFunc(time.Until(bounded.deadline), cancel).Stop
 	}
-	if cancelled := r.Cancel; cancelled != nil { //nolint:staticcheck // callers may still use it
+	//lint:ignore SA1019 callers may still use it
+	if cancelled := r.Cancel; cancelled != nil {
 		decided := make(chan struct{})
 		defer close(decided)
 		go func() {

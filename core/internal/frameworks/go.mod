@@ -14,7 +14,9 @@ require (
 	github.com/weir-go/weir/echolimit v0.1.0
 	github.com/weir-go/weir/echolimit/v5 v5.1.0
 	github.com/weir-go/weir/ginlimit v0.1.0
+	go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp v0.65.0
 	go.opentelemetry.io/otel/sdk/metric v1.40.0
+	golang.org/x/oauth2 v0.38.0
 )
 
 require (
@@ -29,12 +31,10 @@ require (
 	github.com/prometheus/common v0.55.0 // indirect
 	github.com/prometheus/procfs v0.15.1 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
-	go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp v0.65.0 // indirect
 	go.opentelemetry.io/otel v1.40.0 // indirect
 	go.opentelemetry.io/otel/metric v1.40.0 // indirect
 	go.opentelemetry.io/otel/sdk v1.40.0 // indirect
 	go.opentelemetry.io/otel/trace v1.40.0 // indirect
-	golang.org/x/oauth2 v0.38.0 // indirect
 )
 
 require (

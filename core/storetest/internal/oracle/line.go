@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// A Waiter is the caller of a Spend who waits for places: see caller. Of the callers of one Queue, only the first one
+// A Waiter is the caller of a Spend who waits for places: see caller. Among the callers of one Queue, only the first one
 // asks.
 type Waiter struct {
 	Queue  int64
@@ -17,7 +17,7 @@ type Waiter struct {
 
 // A caller stands in the line of a key.
 //
-// RULE: a caller whose Spend is denied because places are missing stands in line for patience, or until the next Spend of
+// RULE: a caller whose Spend is denied because places are missing stands in line for a lease, or until the next Spend of
 // its queue. The line is in the order of arrival; of callers who came together, the one with the lower queue is first.
 // Other Spends cannot take the places that callers in front need. Peeks, and Spends of callers who do not wait, are
 // behind all.
@@ -31,16 +31,16 @@ type Waiter struct {
 // RULE: an arrival is never before the time 0, and that of a next caller never after now. A Spend of a caller who came
 // earlier therefore finds a line as long as it was.
 //
-// RULE: a caller of whom it is Known that it is in line keeps the time at which it came.
+// RULE: a caller with Known keeps the time at which it came.
 //
-// RULE: the line has at most longest callers, those who came first.
+// RULE: the line has at most longestLine callers: the earliest ones.
 //
 // RULE: a caller who asked later than now, before a step back, is not in line. Callers who are not in line any more are
 // removed when another one asks or leaves. Until then they count again if the clock comes back to their time.
 type caller struct{ queue, came, cost, asked int64 }
 
 const (
-	patience    = 2_000_000
+	lease    = 2_000_000
 	longestLine = 64
 )
 
@@ -62,7 +62,7 @@ func (f inFlight) waiting(w *Waiter, cost int64) inFlight {
 // inLine returns the callers in line, without those of a queue.
 func (f inFlight) inLine(without int64) (all []caller) {
 	for _, c := range f.line {
-		if c.asked <= f.now && f.now < c.asked+patience && c.queue != without {
+		if c.asked <= f.now && f.now < c.asked+lease && c.queue != without {
 			all = append(all, c)
 		}
 	}
@@ -77,7 +77,7 @@ func (f inFlight) first() (cost, leaves int64) {
 		line = slices.DeleteFunc(f.inLine(f.asks.queue), func(c caller) bool { return !c.before(*f.asks) })
 	}
 	for _, c := range line {
-		cost, leaves = cost+c.cost, max(leaves, c.asked+patience-f.now)
+		cost, leaves = cost+c.cost, max(leaves, c.asked+lease-f.now)
 	}
 	return cost, min(leaves, f.rule.Per)
 }

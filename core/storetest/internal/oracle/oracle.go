@@ -147,7 +147,7 @@ type Charge struct {
 	MaxDelay time.Duration
 	// Receipt, if not nil, is written by an admitted Spend and by a Debit, and read by an Undo and a Renew.
 	Receipt *Receipt
-	// Waiter, if not nil, is the caller of a Spend who waits for places, or the one whom an Undo removes from the line.
+	// Waiter, if not nil, is the caller of a Spend who waits for places, or the one that an Undo removes from the line.
 	Waiter *Waiter
 
 	Calendar Calendar // the periods of a quota at the time of the call
@@ -255,7 +255,7 @@ func (o *Oracle) read(c *Charge, now int64) state {
 }
 
 // write stores s. RULE: writing a state with nothing in use deletes it, so that stores need not
-// keep it. A state that is not written stays, and counts again after a step back. So does one with a line.
+// keep it. A state that is not written stays, and counts again after a step back, as one with a line does.
 func (o *Oracle) write(c *Charge, s state) {
 	if o.states == nil {
 		o.states = make(map[name]state)
