@@ -459,3 +459,68 @@ func TestLimiter_Acquire_TooManyWaiters(t *testing.T) {
 		}
 	})
 }
+
+// A release wakes the callers whose places are free, whichever limits they and the releasing event have.
+func TestLimiter_Acquire_OtherLimits(t *testing.T) {
+	for name, c := range map[string]struct {
+		rule           core.Rule
+		cost           int    // of the first event, which takes all places of its plan
+		holder, waiter string // plans
+		others         int    // more events, of cost 1
+	}{
+		"a smaller limit releases":   {core.InFlight("r", 10).Headroom("batch", 80), 1, "batch", "", 9},
+		"a smaller limit waits":      {core.InFlight("r", 10).Headroom("batch", 80), 1, "", "batch", 1},
+		"1000 events by cost":        {core.InFlight("r", 1_000_000).ByCost(), 1, "", "", 999},
+		"by cost, all in one event":  {core.InFlight("r", 1_000_000).ByCost(), 1_000_000, "", "", 0},
+		"by cost, a smaller release": {core.InFlight("r", 10).ByCost().Headroom("batch", 80), 1, "batch", "", 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s core.Store) {
+				l := testkit.Limiter(t, s, c.rule)
+				first, err := l.Plan(c.holder).AcquireN(t.Context(), "k", c.cost)
+				testkit.Must(t, err)
+				for range c.others {
+					r, err := l.AcquireN(t.Context(), "k", 1)
+					testkit.Must(t, err)
+					defer func() { _ = r.Release(context.Background()) }()
+				}
+				time.AfterFunc(time.Minute, func() { _ = first.Release(context.Background()) })
+				begun := time.Now()
+				r, err := l.Plan(c.waiter).AcquireN(t.Context(), "k", 1)
+				testkit.Must(t, err)
+				defer func() { _ = r.Release(context.Background()) }()
+				if took := time.Since(begun); took != time.Minute {
+					t.Errorf("got a place after %v, want one after a minute", took)
+				}
+			})
+		})
+	}
+}
+
+// A queue whose caller is delayed by another rule blocks no place for others meanwhile.
+func TestLimiter_Acquire_Delayed(t *testing.T) {
+	eachStore(t, func(t *testing.T, s core.Store) {
+		l := testkit.Limiter(t, s, core.InFlight("places", 2), core.LeakyBucket("queue", core.PerMinute(6)))
+		other := testkit.Limiter(t, s, core.InFlight("places", 2))
+		begun := time.Now()
+		for range 3 {
+			go func() {
+				if r, err := l.Acquire(context.Background(), "k"); err == nil {
+					time.Sleep(time.Millisecond)
+					_ = r.Release(context.Background())
+				}
+			}()
+		}
+		time.Sleep(50 * time.Millisecond) // at a multiple of 10 s, one event ends as another one begins
+		for time.Since(begun) < 15*time.Second {
+			time.Sleep(100 * time.Millisecond)
+			synctest.Wait()
+			r := testkit.Reserve(t, other, "k", 1)
+			if !r.Decision().Allowed {
+				t.Errorf("after %v: got %v", time.Since(begun), r.Decision())
+			}
+			testkit.Must(t, r.Release(t.Context()))
+		}
+		time.Sleep(time.Minute) // until the callers have ended
+	})
+}

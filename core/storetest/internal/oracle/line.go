@@ -40,7 +40,7 @@ type Waiter struct {
 type caller struct{ queue, came, cost, asked int64 }
 
 const (
-	lease    = 2_000_000
+	lease       = 2_000_000
 	longestLine = 64
 )
 
