@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -21,16 +22,16 @@ type Transport struct {
 	Limiter *core.Limiter              // has a [core.Pause], and rates and places as the server counts them
 	Key     func(*http.Request) string // the key of a request, such as ByHost; a request with the key "" is sent at once
 	Base    http.RoundTripper          // sends the requests; nil means http.DefaultTransport
-	// MaxWait is the longest time that a request waits before it is sent, with the time between attempts. Zero means that
-	// only its context bounds the wait.
+	// MaxWait is the longest time that a request waits for the pause, rates and places, with the time between attempts. Zero
+	// means that only its context bounds the wait.
 	MaxWait time.Duration
 	// Longest is the longest pause that a response begins. Zero means 15 minutes. A server that names a later time is
 	// asked again then.
 	Longest time.Duration
 	// Retries is the number of times that a request may be sent again after a response that has begun a pause: if its
 	// method is idempotent (RFC 9110, section 9.2.2) or it has the field Idempotency-Key or X-Idempotency-Key, if its body
-	// can be had again (GetBody), and if the pause ends before the end of MaxWait and of the context. Otherwise the
-	// response is returned. Nothing else is sent twice.
+	// can be had again (GetBody), and if it is admitted again before the end of MaxWait and of the context: it waits behind
+	// the requests that came meanwhile. Otherwise the response is returned. Nothing else is sent twice.
 	Retries int
 }
 
@@ -74,9 +75,10 @@ func (t *Transport) check() error {
 func (t *Transport) base() http.RoundTripper { return cmp.Or(t.Base, http.DefaultTransport) }
 
 // RoundTrip implements [http.RoundTripper]. It waits until the Limiter admits an event of the key, which costs 1, and
-// sends r. If r is not sent, the error is that of core.Limiter.Acquire, such as a [core.ErrDeadlineTooNear] with the time
-// that the wait would have taken, or a [core.ErrUnavailable] if the Store has failed. The charge is refunded if
-// there was no connection for r.
+// sends r. If r is not sent, the error is that of core.Limiter.Acquire: a [core.ErrDeadlineTooNear], at once with the time
+// that a wait for the pause or a rate would still take, and after MaxWait if it is for a place; or a
+// [core.ErrUnavailable] if the Store has failed. The charge is refunded if there was no connection for r. A Transport that
+// is no result of New returns an error if its fields are invalid.
 //
 // A place of a [core.InFlight] is taken until the body of the response has been read to its end, is closed or fails, or
 // the context of r ends.
@@ -90,8 +92,13 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return t.base().RoundTrip(r)
 	}
 	begun := time.Now()
+	event, err := t.wait(r, key, begun)
+	if err != nil {
+		closeBody(r)
+		return nil, err
+	}
 	for attempt := 0; ; attempt++ {
-		response, err := t.try(r, key, begun)
+		response, err := t.send(r, event)
 		if err != nil {
 			return nil, err
 		}
@@ -100,17 +107,35 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return response, nil
 		}
 		next, ok := repeat(r)
-		if !ok {
+		if !ok || !keep(response) {
 			return response, nil
 		}
-		_, _ = io.CopyN(io.Discard, response.Body, maxDrain) // so that the connection can be used again
-		_ = response.Body.Close()
+		if event, err = t.wait(r, key, begun); err != nil { // other requests were first
+			closeBody(next)
+			return response, nil
+		}
 		r = next
 	}
 }
 
-// maxDrain is the largest number of bytes that are read of a response before its request is sent again.
-const maxDrain = 4 << 10
+// maxKept is the largest number of bytes of a response that are kept while its request waits to be sent again.
+const maxKept = 64 << 10
+
+// keep reads the body of response, which ends its place and its connection, and reports whether it was short. The body
+// can be read as before.
+func keep(response *http.Response) bool {
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxKept+1))
+	if err != nil || len(text) > maxKept {
+		response.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(bytes.NewReader(text), response.Body), response.Body}
+		return false
+	}
+	_ = response.Body.Close()
+	response.Body = io.NopCloser(bytes.NewReader(text))
+	return true
+}
 
 // inTime reports whether a wait of d ends before r must be sent.
 func (t *Transport) inTime(r *http.Request, begun time.Time, d time.Duration) bool {
@@ -119,13 +144,8 @@ func (t *Transport) inTime(r *http.Request, begun time.Time, d time.Duration) bo
 	return (!ok || end.Before(deadline)) && (t.MaxWait == 0 || end.Before(begun.Add(t.MaxWait)))
 }
 
-// try waits, and sends r once.
-func (t *Transport) try(r *http.Request, key string, begun time.Time) (*http.Response, error) {
-	event, err := t.wait(r, key, begun)
-	if err != nil {
-		closeBody(r)
-		return nil, err
-	}
+// send sends r once, which event has admitted.
+func (t *Transport) send(r *http.Request, event *admission) (*http.Response, error) {
 	var asked, connected atomic.Bool
 	sent := r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
 		GetConn: func(string) { asked.Store(true) },

@@ -112,10 +112,10 @@ func TestTransport_NotSent(t *testing.T) {
 	}{
 		"a rate":              {"rate", client.Transport{MaxWait: 30 * time.Second}, nil, core.ErrDeadlineTooNear, "1m0s to wait", 0},
 		"a pause":             {"pause", client.Transport{MaxWait: time.Minute}, nil, core.ErrDeadlineTooNear, "1h0m0s to wait", 0},
-		"a place":             {"places", client.Transport{MaxWait: time.Minute}, nil, core.ErrDeadlineTooNear, "no place is free after 1m0s", time.Minute},
+		"a place":             {"places", client.Transport{MaxWait: time.Minute}, nil, core.ErrDeadlineTooNear, "not admitted within 1m0s", time.Minute},
 		"the deadline":        {"rate", client.Transport{}, withTimeout(time.Second), core.ErrDeadlineTooNear, "1m0s to wait", 0},
 		"the end of ctx":      {"places", client.Transport{MaxWait: time.Hour}, withTimeout(time.Second), context.DeadlineExceeded, "", time.Second},
-		"the earlier MaxWait": {"places", client.Transport{MaxWait: time.Second}, withTimeout(time.Hour), core.ErrDeadlineTooNear, "after 1s", time.Second},
+		"the earlier MaxWait": {"places", client.Transport{MaxWait: time.Second}, withTimeout(time.Hour), core.ErrDeadlineTooNear, "within 1s", time.Second},
 		"Cancel":              {"places", client.Transport{}, withCancel(2 * time.Second), context.Canceled, "", 2 * time.Second},
 		"no limiter":          {"", client.Transport{}, nil, nil, "no Limiter", 0},
 		"a negative MaxWait":  {"rate", client.Transport{MaxWait: -1}, nil, nil, "negative", 0},
@@ -608,5 +608,55 @@ func TestTransport_Weir(t *testing.T) {
 	}
 	if limited != 1 || len(at) != 4 {
 		t.Errorf("%d requests were limited, and %d admitted, want 1 and 4", limited, len(at))
+	}
+}
+
+// A request that is not admitted again in time gets the response, also if the only place was its own, and a long response
+// is not kept.
+func TestTransport_NotAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		size, sent int
+		busy       bool // others take the rate meanwhile
+	}{
+		"admitted again":  {100, 2, false},
+		"a rate":          {100, 1, true},
+		"a long response": {1 << 20, 1, false},
+		"an empty one":    {0, 2, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, perSecond := memstore.New(), core.TokenBucket("rate", core.PerMinute(60).WithBurst(1))
+				l, rate := limiter(s, core.InFlight("places", 1), perSecond), core.Must(core.New(s, perSecond))
+				sent := 0
+				tr := &client.Transport{Limiter: l, Key: client.ByHost, MaxWait: 4 * time.Second, Retries: 1}
+				tr.Base = roundTrip(func(*http.Request) (*http.Response, error) {
+					if sent++; sent > 1 {
+						return answer(200, ""), nil
+					}
+					r := answer(429, "Retry-After: 3")
+					r.Body = io.NopCloser(strings.NewReader(strings.Repeat("x", c.size)))
+					return r, nil
+				})
+				if c.busy {
+					time.AfterFunc(time.Second, func() {
+						if err := rate.Debit(t.Context(), "partner.example", 9); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				r, err := tr.RoundTrip(get(t.Context(), t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				text, err := io.ReadAll(r.Body)
+				if want := map[bool]int{true: 4, false: c.size}[c.sent == 2]; len(text) != want || err != nil || sent != c.sent {
+					t.Errorf("got %d bytes, %v, sent %d times", len(text), err, sent)
+				}
+				_ = r.Body.Close()
+				if left(t, l, "places") != 1 {
+					t.Error("the place is not free")
+				}
+			})
+		})
 	}
 }

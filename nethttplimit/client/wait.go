@@ -46,7 +46,7 @@ func (t *Transport) wait(r *http.Request, key string, begun time.Time) (*admissi
 	}
 	cancel()
 	if !inTime && r.Context().Err() == nil {
-		err = fmt.Errorf("%w: no place is free after %v", core.ErrDeadlineTooNear, t.MaxWait)
+		err = fmt.Errorf("%w: it was not admitted within %v", core.ErrDeadlineTooNear, t.MaxWait)
 	}
 	return nil, fmt.Errorf("weir: the request was not sent: %w", err)
 }

@@ -16,7 +16,7 @@ import (
 
 const (
 	program = "github.com/weir-go/weir/cmd/weir/internal/playground/wasm"
-	maxSize = 4_500_000 // bytes of playground.wasm
+	maxSize = 4_600_000 // bytes of playground.wasm
 )
 
 func main() {
