@@ -21,7 +21,7 @@ type Waiter struct {
 	Age    time.Duration // the time for which the caller has waited, by its own clock
 	Behind time.Duration // how much later the next caller of the queue came; below 0 if there is none
 	Next   int           // the cost of the next caller
-	Known  bool          // the caller has asked before, or was the next one: it keeps its arrival in the State
+	Known  bool          // the caller has asked before, or was the next one: its arrival in the State counts if it is earlier
 }
 
 // Receipt returns w as the Receipt of a Spend, or of an Undo that removes the queue of w.
@@ -98,13 +98,13 @@ func (p *places) ahead(s State, now int64, m Receipt) (cost, expires int64) {
 	return cost, expires
 }
 
-// queued returns the caller with the Receipt m, whose event costs cost. all may have its queue: its arrival there is kept
-// if it is that of the caller, because the time until an ask arrives differs from one to the next.
+// queued returns the caller with the Receipt m, whose event costs cost. all may have its queue: if that is the caller, the
+// earlier arrival counts, because the time until an ask arrives differs from one to the next.
 func (p *places) queued(all []queued, m Receipt, now, cost int64) queued {
 	own := queued{max(0, now-m.Used.Micros), -m.At, now + queueLease, cost, p.events}
 	i := slices.IndexFunc(all, func(q queued) bool { return q.queue == own.queue })
 	if i >= 0 && m.Age&1 == 1 {
-		own.came = all[i].came
+		own.came = min(own.came, all[i].came)
 	}
 	return own
 }

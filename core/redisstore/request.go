@@ -88,7 +88,7 @@ func (e *executor) newRequest(c *call) *request {
 			args.maxDelay = charge.MaxDelay.Microseconds()
 		}
 		if waits(charge) {
-			args.receipt, args.age = waiterArguments(charge), max(charge.Receipt.Used.Micros, 1)
+			args.receipt, args.age = waiterArguments(charge), charge.Receipt.Used.Micros
 		}
 		if charge.Op == driver.Undo || charge.Op == driver.Renew {
 			args.receipt = receiptArguments(charge.Receipt, &charge.Rule.Constants)

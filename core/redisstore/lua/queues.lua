@@ -7,12 +7,12 @@
 --            after now, unless the clock stepped back; they are then expired.
 -- Arguments  of op wait, a spend of a caller who waits, after those of the algorithm: the number of the queue; how much
 --            later its next caller came (us), or -1; the cost of that caller, or minus that if the queue in the state
---            is that of the caller, which then keeps its arrival; the age of the caller (us)
+--            is that of the caller, whose earlier arrival counts; the age of the caller (us)
 -- Messages   to the channel of the process of a queue: its number if the places for its first caller are free; and ?
 --            with its number when the state has it, which shows the process that messages come
 
 -- Returns the caller whose arguments begin at ARGV[at]: its queue, its arrival, how much later the next one came, the
--- cost of that, and whether it keeps the arrival in the state.
+-- cost of that, and whether the arrival in the state is its own.
 local function caller(at)
   local cost = ARGV[at + 2] + 0
   return { ARGV[at] + 0, math.max(0, now - ARGV[at + 3]), ARGV[at + 1] + 0, math.abs(cost), cost < 0 }
@@ -35,7 +35,7 @@ local function queues_read(key, first, own)
       local q = { queue + 0, all[i + 1] + 9007199254740992, cost + 0, limit + 0, all[i] }
       queues[#queues + 1] = q
       if own and q[1] == own[1] and own[5] then
-        own[2] = q[2] -- the time until an ask arrives differs from one to the next
+        own[2] = math.min(own[2], q[2]) -- the time until an ask arrives differs from one to the next
       end
       if not own or q[1] ~= own[1] and (q[2] < own[2] or q[2] == own[2] and q[1] < own[1]) then
         ahead, ends = ahead + q[3], math.max(ends, last - now)

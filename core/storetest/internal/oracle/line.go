@@ -31,7 +31,7 @@ type Waiter struct {
 // RULE: an arrival is never before the time 0, and that of a next caller never after now. A Spend of a caller who came
 // earlier therefore finds a line as long as it was.
 //
-// RULE: a caller with Known keeps the time at which it came.
+// RULE: a caller with Known came at the earlier one of both times.
 //
 // RULE: the line has at most longestLine callers: the earliest ones.
 //
@@ -53,7 +53,7 @@ func (f inFlight) waiting(w *Waiter, cost int64) inFlight {
 	f.asks = &caller{w.Queue, max(0, f.now-w.Age), cost, f.now}
 	for _, c := range f.inLine(0) {
 		if c.queue == w.Queue && w.Known {
-			f.asks.came = c.came
+			f.asks.came = min(f.asks.came, c.came)
 		}
 	}
 	return f
