@@ -4,8 +4,9 @@
 --            score is the time at which the place was taken or last renewed (us). There are at most MAX_PLACES of
 --            these members. Places that have lapsed may still be there. Others are queues, see queues.lua.
 -- Arguments  events, hold: the time after which a place lapses (us)
--- Reading    count, with the places that queues in front need, up to events; two times (us): until the last place lapses, and until enough places have lapsed for
---            another one, 0 if it fits; then, for a renewal or an undo, 1 if the place was taken, and otherwise 0
+-- Reading    count, with the places that queues in front need, up to events; two times (us): until the last place
+--            lapses, and until enough places have lapsed for another one, 0 if it fits; then, for a renewal or an undo,
+--            1 if the place was taken, and otherwise 0
 -- TTL        hold after the newest renewal, and at least QUEUE_LEASE after the last change of a queue
 
 -- Appends the reading for a caller, or nil, to the reply, with a last value of 0. Returns the count of places; whether
@@ -68,16 +69,10 @@ local function in_flight_correct(key, count, lapsed, moved, queues)
     redis.call('ZREMRANGEBYRANK', key, queues and queues.members or '0', -count - 1)
   end
   if moved then
-    local time = string.format('%d', now)
-    local later = redis.call('ZRANGEBYSCORE', key, '(' .. time, '+inf')
-    redis.call('ZREMRANGEBYRANK', key, -#later, '-1')
-    for _, number in ipairs(later) do
-      redis.call('ZADD', key, time, number)
-    end
+    places_renew_now(key)
   end
 end
 
 local function in_flight_expire(key, at, queues)
-  local hold = math.max(ARGV[at + 1], queues and QUEUE_LEASE or 0)
-  redis.call('PEXPIRE', key, string.format('%d', (hold + 999) / 1000 + slack))
+  places_expire(key, ARGV[at + 1], queues)
 end

@@ -5,10 +5,10 @@
 --            most MAX_PLACES events, some of which may have lapsed. The score of one more member, total, is minus
 --            the cost of all of them. Others are queues, see queues.lua.
 -- Arguments  cost, events, hold: the time after which places lapse (us)
--- Reading    the places that are taken or that queues in front need, up to events, or all if there are MAX_PLACES events; two times (us): until the last of
---            them lapse, and until enough of them have lapsed for the cost, 0 if it fits or never does; then, for
---            a renewal or an undo, 1 if the places were taken, and otherwise 2 if there can be one more event only,
---            or 0
+-- Reading    the places that are taken or that queues in front need, up to events, or all if there are MAX_PLACES
+--            events; two times (us): until the last of them lapse, and until enough of them have lapsed for the cost,
+--            0 if it fits or never does; then, for a renewal or an undo, 1 if the places were taken, and otherwise 2 if
+--            there can be one more event only, or 0
 -- TTL        hold after the newest renewal, and at least QUEUE_LEASE after the last change of a queue
 
 -- Appends the reading for a cost and a caller, or nil, to the reply, with a last value of 0 or 2. Returns the total
@@ -94,18 +94,12 @@ local function by_cost_correct(key, total, lapsed, moved, queues)
     redis.call('ZADD', key, string.format('%d', -total), 'total')
   end
   if moved then
-    local time = string.format('%d', now)
-    local later = redis.call('ZRANGEBYSCORE', key, '(' .. time, '+inf')
-    redis.call('ZREMRANGEBYRANK', key, -#later, '-1')
-    for _, number in ipairs(later) do
-      redis.call('ZADD', key, time, number)
-    end
+    places_renew_now(key)
   end
 end
 
 local function by_cost_expire(key, at, queues)
-  local hold = math.max(ARGV[at + 2], queues and QUEUE_LEASE or 0)
-  redis.call('PEXPIRE', key, string.format('%d', (hold + 999) / 1000 + slack))
+  places_expire(key, ARGV[at + 2], queues)
 end
 
 -- Takes cost places. The first write is a deletion or one that Redis rejects if it has no memory.
