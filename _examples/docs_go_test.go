@@ -28,6 +28,8 @@ var environment = map[string]string{
 	"handler":    "http.Handler = http.NotFoundHandler()",
 	"ip":         "keyfunc.Func = keyfunc.RemoteIP()",
 	"latest":     "func() string",
+	"loginIP":    "*core.Limiter",
+	"loginUser":  "*core.Limiter",
 	"limit":      "func(http.Handler) http.Handler",
 	"limiter":    "*core.Limiter",
 	"mux":        "*http.ServeMux",
@@ -42,6 +44,7 @@ var environment = map[string]string{
 	"set":        "*rules.Set",
 	"store":      "core.Store = memstore.New()",
 	"t":          "*testing.T",
+	"tokens":     "*keyfunc.JWT",
 	"user":       "keyfunc.Func = keyfunc.ContextSubject(`user`)",
 	"valid":      "func(user, password string) bool",
 	"w":          "http.ResponseWriter",
@@ -56,13 +59,18 @@ var imports = map[string]string{
 	"gin":        "github.com/gin-gonic/gin",
 	"grpc":       "google.golang.org/grpc",
 	"httprate":   "github.com/go-chi/httprate",
+	"jwks":       "github.com/MicahParks/keyfunc/v3",
 	"jwt":        "github.com/golang-jwt/jwt/v5",
 	"middleware": "github.com/labstack/echo/v5/middleware",
 	"peer":       "google.golang.org/grpc/peer",
+	"prometheus": "github.com/prometheus/client_golang/prometheus",
+	"promhttp":   "github.com/prometheus/client_golang/prometheus/promhttp",
 	"rand":       "math/rand/v2",
 	"redis":      "github.com/redis/go-redis/v9",
 	"status":     "google.golang.org/grpc/status",
 	"template":   "html/template",
+
+	"weirprometheus": "github.com/weir-go/weir/core/observe/prometheus",
 }
 
 var version = regexp.MustCompile(`^v[0-9]+$`)
@@ -180,7 +188,7 @@ func newGoFile(i int, b block, known map[string]string) (*goFile, error) {
 	var paths []string
 	for _, name := range free {
 		if path := known[name]; path != "" {
-			paths = append(paths, fmt.Sprintf("import %q\n", path))
+			paths = append(paths, fmt.Sprintf("import %s %q\n", name, path))
 		}
 	}
 	f.src = strings.Replace(f.src, clause, clause+strings.Join(paths, ""), 1)

@@ -85,6 +85,13 @@ require (
 	golang.org/x/text v0.42.0 // indirect
 )
 
+require (
+	github.com/MicahParks/jwkset v0.11.4
+	github.com/MicahParks/keyfunc/v3 v3.9.1
+)
+
+require golang.org/x/time v0.15.0 // indirect
+
 replace github.com/weir-go/weir => ..
 
 replace github.com/weir-go/weir/core/observe/prometheus => ../core/observe/prometheus

@@ -20,7 +20,7 @@ import (
 
 // timeout bounds every wait for a process. It is far above the usual time, so that
 // tests also pass on a busy machine.
-const timeout = 20 * time.Second
+const timeout = time.Minute
 
 // childEnv, if it is set, makes a test binary run the example instead of its tests.
 const childEnv = "WEIR_EXAMPLE_PROCESS"
