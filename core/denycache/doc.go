@@ -40,7 +40,8 @@
 // bucket, Remaining rises as it refills. For other algorithms, Remaining does not change.
 //
 // The other rules of the decision are not decided, so their states have Unknown set
-// ([driver.Verdict], core.State), and the RateLimit header fields of package gate leave them out.
+// ([driver.Verdict], core.State), the RateLimit header fields of package gate leave them out, and package observe counts them with the
+// result "unknown".
 // Such a rule may deny for longer; it is decided when the first denial has ended. To display all
 // limits of a denied key, use one limiter for each rule, or a limiter over the Store behind.
 //
