@@ -106,7 +106,7 @@ func (d *Decision) binding() int {
 	return max(at, 0)
 }
 
-// result returns the Result of the rule of s, or zero if it was not evaluated.
+// result returns the Result of the rule of s, which is zero if s is Unknown.
 func (s *State) result() driver.Result {
 	switch {
 	case s.Unknown:

@@ -36,10 +36,7 @@ func (o *observer) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(&
 
 func (o *observer) Counter(rule, plan string) func(driver.Observation) {
 	return func(n driver.Observation) {
-		text := rule + "/" + plan + " " + n.Key
-		if n.Result != 0 {
-			text += " " + n.Result.String()
-		}
+		text := rule + "/" + plan + " " + n.Key + " " + n.Result.String()
 		if n.Decision != 0 {
 			text += " = " + n.Decision.String()
 		}
@@ -91,7 +88,7 @@ func TestObserver(t *testing.T) {
 		{"blocked and unlimited", []core.Rule{
 			core.SlidingLog("first", core.Unlimited).Plan("bad", core.Blocked), hour("second", 9)},
 			func(l *core.Limiter) { testkit.Allow(t, l, "k"); testkit.Allow(t, l.Plan("bad"), "k") },
-			counts{"first/ k allowed = allowed": 1, "second/ k allowed": 1, "first/bad k blocked = blocked": 1, "second/ k": 1}},
+			counts{"first/ k allowed = allowed": 1, "second/ k allowed": 1, "first/bad k blocked = blocked": 1, "second/ k unknown": 1}},
 		{"plans", []core.Rule{hour("api", 5).Plan("pro", core.PerHour(9))},
 			func(l *core.Limiter) { testkit.Allow(t, l.Plan("pro"), "k"); testkit.Allow(t, l.Plan("none"), "k") },
 			counts{"api/pro k allowed = allowed": 1, "api/unknown k allowed = allowed": 1}},

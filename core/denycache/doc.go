@@ -40,9 +40,10 @@
 // bucket, Remaining rises as it refills. For other algorithms, Remaining does not change.
 //
 // The other rules of the decision are not decided, so their states have Unknown set
-// ([driver.Verdict], core.State), and the RateLimit header fields of package gate leave them out.
-// Such a rule may deny for longer; it is decided when the first denial has ended. To display all
-// limits of a denied key, use one limiter for each rule, or a limiter over the Store behind.
+// ([driver.Verdict], core.State), the RateLimit header fields of package gate leave them out, and
+// package observe counts them with the result "unknown". Such a rule may deny for longer; it is
+// decided when the first denial has ended. To display all limits of a denied key, use one limiter
+// for each rule, or a limiter over the Store behind.
 //
 // The Verdicts of the Store behind must be exact, as in memstore, redisstore and failover. To use
 // package lease, too, pass the denycache to it: lease.New(denycache.New(...)). The documentation of

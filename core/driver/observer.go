@@ -24,7 +24,7 @@ type Observer interface {
 // An Observation is the part of a decision that belongs to one rule.
 type Observation struct {
 	Key        string
-	Result     Result        // of the rule; zero if it was not evaluated
+	Result     Result        // of the rule; zero if its core.State is Unknown
 	Decision   Result        // of the whole decision, if it is counted for this rule; otherwise zero
 	RetryAfter time.Duration // of the rule
 }
@@ -32,7 +32,8 @@ type Observation struct {
 // A Result says whether a rule, or a whole decision, admits an event, and how.
 type Result uint8
 
-// The results. The Result of a whole decision is never ShadowDenied.
+// The results. The Result of a whole decision is never ShadowDenied. The zero Result is that of a rule that was not
+// evaluated, because a cached denial or a blocked rule had denied the event.
 const (
 	Allowed      Result = iota + 1
 	Soft                // allowed beyond the limit itself
@@ -45,10 +46,10 @@ const (
 )
 
 // String returns the text for metrics: "allowed", "soft", "denied", "never", "blocked",
-// "shadow_denied", "canceled" or "error".
+// "shadow_denied", "canceled" or "error", and "unknown" for the zero Result.
 func (r Result) String() string {
-	if Allowed <= r && r <= Failed {
-		return [...]string{"allowed", "soft", "denied", "never", "blocked", "shadow_denied", "canceled", "error"}[r-1]
+	if r <= Failed {
+		return [...]string{"unknown", "allowed", "soft", "denied", "never", "blocked", "shadow_denied", "canceled", "error"}[r]
 	}
 	return fmt.Sprintf("driver.Result(%d)", int(r))
 }

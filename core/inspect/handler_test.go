@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/observe"
@@ -153,6 +154,41 @@ func TestHandler_Report(t *testing.T) {
 			t.Errorf("got %d minutes and %+v", len(d.Minutes), d.Series[0])
 		}
 	})
+}
+
+// The results of rules that a cached denial did not evaluate are in the table, if there are any.
+func TestHandler_Unknown(t *testing.T) {
+	for name, c := range map[string]struct {
+		over   func(core.Store) core.Store
+		want   string
+		column bool
+	}{
+		"memstore":  {func(s core.Store) core.Store { return s }, "map[allowed:1 shadow_denied:3]", false},
+		"denycache": {func(s core.Store) core.Store { return denycache.New(s) }, "map[allowed:1 shadow_denied:1 unknown:2]", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := observe.New(c.over(memstore.New()))
+				l := testkit.Limiter(t, store, core.SlidingLog("api", core.PerDay(2)), core.SlidingLog("trial", core.PerDay(1)).Shadow())
+				h := newHandler(t, everybody, store, Limiters(l))
+				for range 4 {
+					testkit.Allow(t, l, "k")
+				}
+				if got := fmt.Sprint(reportOf(t, h, nil).Series[1].Decisions.Hour); got != c.want {
+					t.Errorf("got %s, want %s", got, c.want)
+				}
+				page := ask(h, "GET", "/", nil).Body.String()
+				for _, text := range []string{
+					`<th scope="col" class="n">Unknown</th>`, "between Shadow and Shadow plus Unknown.",
+					`<th scope="row">trial</th><td></td><td class="n">1</td><td class="n">0</td><td class="n">0</td><td class="n">0</td><td class="n">1</td><td class="n">2</td>`,
+				} {
+					if strings.Contains(page, text) != c.column {
+						t.Errorf("the page has %q: %t, want %t", text, !c.column, c.column)
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestHandler_Key(t *testing.T) {

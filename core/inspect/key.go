@@ -348,7 +348,7 @@ func stateOf(s core.State, g *group) state {
 	}
 	switch l := s.Limit(); {
 	case s.Unknown:
-		r.RetryAfter, r.ResetAfter = "not decided", ""
+		r.RetryAfter, r.ResetAfter = "unknown", ""
 	case l != core.Blocked && l != core.Unlimited:
 		r.Used, r.Left = strconv.Itoa(s.Used()), strconv.Itoa(s.Remaining)
 		if s.Rule.Algorithm() != driver.InFlight {

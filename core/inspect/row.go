@@ -13,16 +13,17 @@ import (
 type row struct {
 	Rule, Plan                                     string
 	Allowed, Soft, Denied, Blocked, Shadow, Failed uint64
+	Unknown                                        uint64
 	Determined                                     uint64
 	Path                                           string // of the denials that the rule determined, by minute; empty for none
 	Most                                           uint64 // in a minute
 }
 
 func newRow(s *series) row {
-	n, determined := s.Decisions.Hour, observe.Counts(s.Requests.Hour)
+	n, determined := observe.Counts(s.Decisions.Hour), observe.Counts(s.Requests.Hour)
 	r := row{
 		Rule: s.Rule, Plan: s.Plan, Allowed: n[driver.Allowed], Soft: n[driver.Soft], Denied: n[driver.Denied] + n[driver.NeverAllowed], Blocked: n[driver.Blocked], Shadow: n[driver.ShadowDenied],
-		Failed: n[driver.Failed] + n[driver.Canceled], Determined: determined.Denied(), Most: slices.Max(s.denials),
+		Failed: n[driver.Failed] + n[driver.Canceled], Unknown: n.Unknown(), Determined: determined.Denied(), Most: slices.Max(s.denials),
 	}
 	var path []byte
 	for i, d := range s.denials {
@@ -32,6 +33,11 @@ func newRow(s *series) row {
 	}
 	r.Path = string(path)
 	return r
+}
+
+// Unknown reports whether a rule was not evaluated in a decision of the last hour.
+func (v view) Unknown() bool {
+	return slices.ContainsFunc(v.Series, func(s series) bool { return observe.Counts(s.Decisions.Hour).Unknown() > 0 })
 }
 
 // Rows returns the series for the table: all, or those with the most decisions in the last hour.

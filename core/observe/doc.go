@@ -36,6 +36,11 @@
 //	shadow_denied  a core.Rule.Shadow would have denied
 //	canceled       the context ended before the decision
 //	error          the store could not decide
+//	unknown        of a rule only: it was not evaluated, because a cached denial of another rule (package denycache,
+//	               which resilient.New contains) or a blocked one had denied the event
+//
+// For each rule, the sum of its results is the number of its decisions, with every store. The division between unknown and
+// the others depends on the store. An event whose result is unknown is not in the log and the top keys of that rule.
 //
 // Invalid arguments, such as an empty key, are counted nowhere.
 package observe

@@ -132,6 +132,6 @@ func (c *counter) sum() Series {
 		d.decisions.addTo(&s.Requests)
 		d.alone.addTo(&s.Requests)
 	})
-	s.Decisions[0], s.Requests[0] = 0, 0 // rules that were not evaluated, and those that did not determine a decision
+	s.Requests[0] = 0 // decisions that the rule did not determine
 	return s
 }

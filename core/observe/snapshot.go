@@ -4,7 +4,7 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// Counts are numbers of decisions, at the index of their result: c[driver.Denied].
+// Counts are numbers of decisions, at the index of their result: c[driver.Denied]. Those at the index 0 are Unknown.
 type Counts [driver.Failed + 1]uint64
 
 // Total returns the sum of c.
@@ -20,14 +20,19 @@ func (c Counts) Denied() uint64 {
 	return c[driver.Denied] + c[driver.NeverAllowed] + c[driver.Blocked]
 }
 
+// Unknown returns the number of decisions in which the rule was not evaluated, because a cached denial or a blocked rule
+// had denied the event.
+func (c Counts) Unknown() uint64 { return c[0] }
+
 // A Series contains the numbers of decisions of one rule in one plan, since the Store was made.
 type Series struct {
 	Rule, Plan string // see MaxSeries
-	// Decisions are the decisions that contained the rule, by the result of the rule.
+	// Decisions are the decisions that contained the rule, by the result of the rule. A shadow rule would have denied
+	// between Decisions[driver.ShadowDenied] and that number plus Decisions.Unknown().
 	Decisions Counts
 	// Requests are the decisions that the rule has determined, by the result of the whole decision. Each
 	// decision is counted once: for the rule with the longest RetryAfter of those that denied, or else for
-	// the first soft one, or else for the first one. Shadow rules determine only decisions without others.
+	// the first soft one, or else for the first one. Shadow rules determine only decisions without others. None is Unknown.
 	Requests Counts
 }
 

@@ -5,11 +5,15 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/denycache"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/observe"
 	"github.com/weir-go/weir/core/storetest"
@@ -46,6 +50,62 @@ func TestStore_MeasuresOfMemory(t *testing.T) {
 	}
 	if states, memory := value(t, s, "", "weir.memstore.states"), value(t, s, "", "weir.memstore.memory"); states != 100 || memory < 2400 || memory > 7200 {
 		t.Errorf("got %v states in %v bytes, want 100 in 2400 to 7200", states, memory)
+	}
+}
+
+// Each rule has a result for each of its decisions, with every store. In one that evaluates every rule of every decision,
+// the shadow rule would have denied a number of events that is between the bounds of the other stores.
+func TestStore_ShadowBehindACache(t *testing.T) {
+	const unblocked, blocked = 600, 60
+	closed := func(t *testing.T, s interface {
+		core.Store
+		Close() error
+	}) core.Store {
+		t.Cleanup(func() { testkit.Must(t, s.Close()) })
+		return s
+	}
+	for _, c := range []struct {
+		name   string
+		cached bool
+		over   func(t *testing.T, s core.Store) core.Store
+	}{
+		{"memstore", false, func(_ *testing.T, s core.Store) core.Store { return s }},
+		{"lease", false, func(t *testing.T, s core.Store) core.Store { return closed(t, lease.New(s)) }},
+		{"failover", false, func(t *testing.T, s core.Store) core.Store { return closed(t, failover.New(s, failover.FailClosed)) }},
+		{"denycache", true, func(_ *testing.T, s core.Store) core.Store { return denycache.New(s) }},
+		{"denycache over failover", true, func(t *testing.T, s core.Store) core.Store {
+			return denycache.New(closed(t, failover.New(s, failover.FailClosed)))
+		}},
+		{"lease over denycache", true, func(t *testing.T, s core.Store) core.Store { return closed(t, lease.New(denycache.New(s))) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				window := func(name string, n int) core.Rule { return core.SlidingWindow(name, core.Per(n, 6*time.Second)) }
+				rules := []core.Rule{window("api", 100).Plan("bad", core.Blocked), core.TokenBucket("burst", core.PerSecond(1000)), window("trial", 50).Shadow()}
+				s, all := observe.New(c.over(t, memstore.New())), observe.New(memstore.New())
+				limiters := []*core.Limiter{testkit.Limiter(t, s, rules...), testkit.Limiter(t, all, rules...)}
+				for i := range unblocked {
+					for _, l := range limiters {
+						testkit.Allow(t, l, "k")
+						if i%(unblocked/blocked) == 0 {
+							testkit.Allow(t, l.Plan("bad"), "k")
+						}
+					}
+					time.Sleep(20 * time.Millisecond)
+				}
+				got, want := s.Snapshot(), all.Snapshot()
+				for i, total := range []uint64{unblocked, blocked, unblocked + blocked, unblocked + blocked} { // api, api of bad, burst, trial
+					if n, least := got.Series[i].Decisions, want.Series[i].Requests; n.Total() != total || got.Series[i].Requests != least {
+						t.Errorf("%s %s: got %v of %v requests, want %d decisions and the requests %v", got.Series[i].Rule, got.Series[i].Plan, n, got.Series[i].Requests, total, least)
+					}
+				}
+				const trial = 3
+				n, exact := got.Series[trial].Decisions, want.Series[trial].Decisions
+				if least, more := n[driver.ShadowDenied], n.Unknown()-blocked; exact.Unknown() != blocked || exact[driver.ShadowDenied] < least || exact[driver.ShadowDenied] > least+more || c.cached != (more > 0) {
+					t.Errorf("trial: got %d shadow denials and %d unknown results of unblocked events, want bounds of %d", least, more, exact[driver.ShadowDenied])
+				}
+			})
+		})
 	}
 }
 

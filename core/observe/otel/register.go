@@ -92,7 +92,7 @@ func (r *reader) with(n name) metric.ObserveOption {
 	}
 	var set attribute.Set
 	switch {
-	case n.result != 0:
+	case n.rule != "":
 		set = attribute.NewSet(attribute.String("weir.rule", n.rule), attribute.String("weir.plan", n.plan), attribute.String("weir.result", n.result.String()))
 	case n.role != "":
 		set = attribute.NewSet(attribute.String("weir.role", n.role))
@@ -106,7 +106,7 @@ func (r *reader) read(_ context.Context, to metric.Observer) error {
 	n := r.store.Snapshot()
 	for i := range n.Series {
 		s := &n.Series[i]
-		for result := driver.Allowed; result <= driver.Failed; result++ {
+		for result := driver.Result(0); result <= driver.Failed; result++ {
 			with := name{rule: s.Rule, plan: s.Plan, result: result}
 			if s.Requests[result] > 0 {
 				to.ObserveInt64(r.requests, int64(s.Requests[result]), r.with(with))

@@ -38,7 +38,7 @@ func (deadlined) Describe() driver.Description { return driver.Description{Deadl
 
 func TestRegister(t *testing.T) {
 	s := observe.New(deadlined{memstore.New()})
-	l := testkit.Limiter(t, s, core.SlidingLog("api", core.PerHour(2)).Plan("pro", core.PerHour(3)))
+	l := testkit.Limiter(t, s, core.SlidingLog("api", core.PerHour(2)).Plan("pro", core.PerHour(3)).Plan("bad", core.Blocked), core.SlidingLog("day", core.PerDay(9)))
 	reader := metric.NewManualReader()
 	registration, err := weirotel.Register(s, metric.NewMeterProvider(metric.WithReader(reader)))
 	testkit.Must(t, err)
@@ -46,20 +46,30 @@ func TestRegister(t *testing.T) {
 		testkit.Allow(t, l, "k")
 	}
 	testkit.Allow(t, l.Plan("pro"), "other")
+	testkit.Allow(t, l.Plan("bad"), "other")
 	got := collect(t, reader)
-	counts := make(map[string]int64)
-	for _, p := range got["weir.requests"].Data.(metricdata.Sum[int64]).DataPoints {
-		var names []string
-		for _, a := range p.Attributes.ToSlice() {
-			names = append(names, fmt.Sprint(a.Key, "=", a.Value.AsString()))
+	for name, want := range map[string]map[string]int64{
+		"weir.requests": {
+			"weir.plan= weir.result=allowed weir.rule=api": 2, "weir.plan= weir.result=denied weir.rule=api": 1,
+			"weir.plan=pro weir.result=allowed weir.rule=api": 1, "weir.plan=bad weir.result=blocked weir.rule=api": 1,
+		},
+		"weir.decisions": {
+			"weir.plan= weir.result=allowed weir.rule=api": 2, "weir.plan= weir.result=denied weir.rule=api": 1,
+			"weir.plan=pro weir.result=allowed weir.rule=api": 1, "weir.plan=bad weir.result=blocked weir.rule=api": 1,
+			"weir.plan= weir.result=allowed weir.rule=day": 4, "weir.plan= weir.result=unknown weir.rule=day": 1,
+		},
+	} {
+		counts := make(map[string]int64)
+		for _, p := range got[name].Data.(metricdata.Sum[int64]).DataPoints {
+			var names []string
+			for _, a := range p.Attributes.ToSlice() {
+				names = append(names, fmt.Sprint(a.Key, "=", a.Value.AsString()))
+			}
+			counts[strings.Join(names, " ")] = p.Value
 		}
-		counts[strings.Join(names, " ")] = p.Value
-	}
-	want := map[string]int64{
-		"weir.plan= weir.result=allowed weir.rule=api": 2, "weir.plan= weir.result=denied weir.rule=api": 1, "weir.plan=pro weir.result=allowed weir.rule=api": 1,
-	}
-	if fmt.Sprint(counts) != fmt.Sprint(want) {
-		t.Errorf("got %v, want %v", counts, want)
+		if fmt.Sprint(counts) != fmt.Sprint(want) {
+			t.Errorf("%s: got %v, want %v", name, counts, want)
+		}
 	}
 	if h := got["weir.store.duration"].Data.(metricdata.Histogram[float64]).DataPoints[0]; h.Count != 4 || h.Sum <= 0 {
 		t.Errorf("got %d calls in %v s, want 4", h.Count, h.Sum)

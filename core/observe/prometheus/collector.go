@@ -51,7 +51,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	}
 	for i := range n.Series {
 		s := &n.Series[i]
-		for r := driver.Allowed; r <= driver.Failed; r++ {
+		for r := driver.Result(0); r <= driver.Failed; r++ {
 			if s.Requests[r] > 0 {
 				counter(requests, s.Requests[r], s.Rule, s.Plan, r.String())
 			}

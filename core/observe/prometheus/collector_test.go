@@ -15,24 +15,28 @@ import (
 
 func TestCollector_Collect(t *testing.T) {
 	s := observe.New(memstore.New())
-	l := testkit.Limiter(t, s, core.SlidingLog("api", core.PerHour(2)).Plan("pro", core.PerHour(3)), core.SlidingLog("trial", core.PerHour(1)).Shadow())
+	l := testkit.Limiter(t, s, core.SlidingLog("api", core.PerHour(2)).Plan("pro", core.PerHour(3)).Plan("bad", core.Blocked), core.SlidingLog("trial", core.PerHour(1)).Shadow())
 	for range 3 {
 		testkit.Allow(t, l, "k")
 	}
 	testkit.Allow(t, l.Plan("pro"), "other")
+	testkit.Allow(t, l.Plan("bad"), "other")
 	testkit.Peek(t, l, "k")
 	err := testutil.CollectAndCompare(weirprometheus.NewCollector(s), strings.NewReader(`
 # HELP weir_decisions_total Decisions, counted for each of their rules.
 # TYPE weir_decisions_total counter
 weir_decisions_total{plan="",result="allowed",rule="api"} 2
 weir_decisions_total{plan="",result="denied",rule="api"} 1
+weir_decisions_total{plan="bad",result="blocked",rule="api"} 1
 weir_decisions_total{plan="pro",result="allowed",rule="api"} 1
 weir_decisions_total{plan="",result="allowed",rule="trial"} 2
 weir_decisions_total{plan="",result="shadow_denied",rule="trial"} 2
+weir_decisions_total{plan="",result="unknown",rule="trial"} 1
 # HELP weir_requests_total Decisions, each counted for the rule that determined it.
 # TYPE weir_requests_total counter
 weir_requests_total{plan="",result="allowed",rule="api"} 2
 weir_requests_total{plan="",result="denied",rule="api"} 1
+weir_requests_total{plan="bad",result="blocked",rule="api"} 1
 weir_requests_total{plan="pro",result="allowed",rule="api"} 1
 # HELP weir_peeks_total Decisions that charged nothing.
 # TYPE weir_peeks_total counter

@@ -11,6 +11,7 @@ import (
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/observe"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/redisstore/resilient"
@@ -57,6 +58,28 @@ func TestStore_Observer(t *testing.T) {
 	until(t, s, traffic, failover.Primary)
 	if state := figure("", "weir.failover.state"); state != 0 {
 		t.Errorf("after the outage: got the state %v, want 0", state)
+	}
+}
+
+// The sum of the results of each rule is that of a store in memory, although cached denials evaluate no other rules.
+func TestStore_ObserverShadow(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, redistest.NewServer(t).Client(), resilient.Timeout(unhurried))
+	memory := observe.New(memstore.New())
+	for _, store := range []core.Store{s, memory} {
+		l := testkit.Limiter(t, store, core.SlidingWindow("api", core.PerHour(5)), core.SlidingWindow("trial", core.PerHour(3)).Shadow())
+		for range 100 {
+			testkit.Allow(t, l, "ann")
+		}
+	}
+	const api, trial = 0, 1
+	got, want := s.Observer().Snapshot().Series, memory.Snapshot().Series
+	if got[api] != want[api] {
+		t.Errorf("got %+v, want %+v as in memory", got[api], want[api])
+	}
+	n, exact := got[trial].Decisions, want[trial].Decisions
+	if n.Unknown() == 0 || n[driver.ShadowDenied] < 2 || n[driver.ShadowDenied]+n.Unknown() != 97 || exact != (observe.Counts{driver.Allowed: 3, driver.ShadowDenied: 97}) || n.Total() != exact.Total() {
+		t.Errorf("got the shadow results %v, want 97 shadow denials and unknown results, as the shadow denials of %v in memory", n, exact)
 	}
 }
 
