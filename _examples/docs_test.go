@@ -19,7 +19,8 @@ const root = ".."
 type page struct {
 	path   string // from the root
 	blocks []block
-	prose  string // the text without blocks and code spans
+	prose  string   // the text without blocks and code spans
+	spans  []string // the code spans, without backticks
 	slugs  map[string]bool
 }
 
@@ -113,6 +114,9 @@ func parsePage(path, text string) *page {
 		default:
 			code.WriteString(strings.TrimPrefix(line, open[1]) + "\n")
 		}
+	}
+	for _, span := range codeSpan.FindAllString(prose.String(), -1) {
+		p.spans = append(p.spans, strings.Trim(span, "`"))
 	}
 	p.prose = codeSpan.ReplaceAllString(prose.String(), "")
 	return p

@@ -143,6 +143,51 @@ func TestStore_Take_noMemory(t *testing.T) {
 	}
 }
 
+// A server that is flushed, or evicts its keys, admits all of each limit again. An event whose place was lost is told,
+// and another event has the place.
+func TestStore_Take_lostKeys(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t, "--maxmemory-policy", "allkeys-lru")
+	rdb := server.Client()
+	for name, lose := range map[string]func(t *testing.T){
+		"flushed": func(t *testing.T) { testkit.Must(t, rdb.FlushAll(t.Context()).Err()) },
+		"evicted": func(t *testing.T) {
+			limitMemory(t, rdb, "1mb")
+			limitMemory(t, rdb, "0")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(rdb)
+			var limiters []*core.Limiter
+			for _, a := range testkit.Algorithms {
+				l := testkit.Limiter(t, s, a.Rule(a.Name, core.PerDay(10)))
+				testkit.Admit(t, l, "k", 10)
+				limiters = append(limiters, l)
+			}
+			places := testkit.Limiter(t, s, core.InFlight("places", 1).Hold(3*time.Second))
+			first := testkit.Reserve(t, places, "k", 1)
+			lose(t)
+			for _, l := range limiters {
+				testkit.Admit(t, l, "k", 10)
+			}
+			second := testkit.Reserve(t, places, "k", 1)
+			if !second.Decision().Allowed {
+				t.Errorf("the decision about the lost place is %+v, want an admission", second.Decision())
+			}
+			select {
+			case <-first.Lost():
+			case <-time.After(waitLimit):
+				t.Error("the first event was not told that its place is lost")
+			}
+			testkit.Must(t, first.Release(t.Context()))
+			if used := testkit.Used(t, places, "k")[0]; used != 1 {
+				t.Errorf("%d places are taken after the release of the lost one, want 1", used)
+			}
+			testkit.Must(t, second.Release(t.Context()))
+		})
+	}
+}
+
 // limitMemory sets maxmemory, and waits until the server is full or, for "0", accepts writes.
 func limitMemory(t *testing.T, rdb *redis.Client, limit string) {
 	t.Helper()
