@@ -6,15 +6,22 @@ import (
 	"strings"
 )
 
-// A jsonParser parses JSON lines.
+// A jsonParser parses JSON lines. A line without a key can have a member with a line of another format, as in the files
+// of docker.
 type jsonParser struct {
-	names [fields][]string
+	options Options
+	names   [fields][]string
 	// The objects of the latest line, without a dot at the end of their names: the line itself is "".
 	objects map[string]map[string]json.RawMessage
+	inner   lineParser // of the lines in lines
+	nested  bool       // the line is in another one
 }
 
-func newJSONParser(f Fields) *jsonParser {
-	return &jsonParser{names: f.names(), objects: make(map[string]map[string]json.RawMessage)}
+// wrappers are the members of an object that has a line of a program: of docker, of most collectors, and of journald.
+var wrappers = []string{"log", "message", "MESSAGE"}
+
+func newJSONParser(o Options) *jsonParser {
+	return &jsonParser{options: o, names: o.Fields.names(), objects: make(map[string]map[string]json.RawMessage)}
 }
 
 func (p *jsonParser) parse(line []byte, rec *record) (reason string) {
@@ -26,11 +33,44 @@ func (p *jsonParser) parse(line []byte, rec *record) (reason string) {
 	p.objects[""] = members
 	for field, names := range p.names {
 		for _, name := range names {
-			if text := p.text(name); present(text) {
-				rec[field] = text
+			if rec.offer(field, p.text(name)) {
 				break
 			}
 		}
+	}
+	if rec[fieldKey] == nil && !p.nested {
+		return p.unwrap(rec)
+	}
+	return ""
+}
+
+// unwrap reads the line in the latest line, if there is one. Its time counts before that of the latest line.
+func (p *jsonParser) unwrap(rec *record) (reason string) {
+	for _, name := range wrappers {
+		line := bytes.TrimSpace(p.text(name))
+		if len(line) == 0 {
+			continue
+		}
+		if p.inner == nil {
+			o := p.options
+			o.Format = Auto
+			p.inner, _ = recognizeLine(line, o)
+			if json, ok := p.inner.(*jsonParser); ok {
+				json.nested = true
+			}
+		}
+		if p.inner == nil {
+			continue
+		}
+		var inner record
+		if reason := p.inner.parse(line, &inner); reason != "" {
+			return reason
+		}
+		if !present(inner[fieldTime]) {
+			inner[fieldTime] = rec[fieldTime]
+		}
+		*rec = inner
+		return ""
 	}
 	return ""
 }

@@ -3,21 +3,23 @@ package trace
 import (
 	"bytes"
 	"io"
+	"strings"
 
 	"github.com/weir-go/weir/cmd/weir/internal/simulate"
 )
 
 // A source is a file of a trace.
 type source struct {
-	reader   *Reader
-	name     string
-	position int // of the file among all files
-	lines    *lineReader
-	number   int        // of the line
-	format   lineParser // nil until a line was recognized
-	record   record
-	build    *builder
-	event    simulate.Event // the latest one
+	reader    *Reader
+	name      string
+	position  int // of the file among all files
+	lines     *lineReader
+	number    int        // of the line
+	format    lineParser // nil until a line was recognized
+	record    record
+	build     *builder
+	uncolored []byte
+	event     simulate.Event // the latest one
 }
 
 // A lineParser reads the lines of a format.
@@ -47,11 +49,18 @@ func (s *source) next() (bool, error) {
 		}
 		reason := "the line is longer than 1 MiB"
 		if !long {
+			text = s.plain(text)
 			header := false
 			if s.format == nil {
 				if s.format, header, err = recognize(text, s.reader.options); err != nil {
 					return false, err
 				}
+			}
+			if w3c, ok := s.format.(*w3cParser); ok && isDirective(text) {
+				if err := w3c.direct(text); err != nil {
+					return false, err
+				}
+				continue
 			}
 			if header {
 				continue
@@ -77,22 +86,79 @@ func (s *source) read(line []byte) (reason string) {
 	return s.build.event(&s.record, &s.event)
 }
 
+// plain returns line without the escapes that set colors on a terminal.
+func (s *source) plain(line []byte) []byte {
+	if bytes.IndexByte(line, '\x1b') < 0 {
+		return line
+	}
+	s.uncolored = s.uncolored[:0]
+	for {
+		before, after, ok := bytes.Cut(line, []byte("\x1b["))
+		s.uncolored = append(s.uncolored, before...)
+		if !ok {
+			return s.uncolored
+		}
+		line = bytes.TrimLeft(after, "0123456789;")
+		if rest, ok := bytes.CutPrefix(line, []byte("m")); ok {
+			line = rest
+		} else { // another escape
+			s.uncolored = append(s.uncolored, "\x1b["...)
+			line = after
+		}
+	}
+}
+
 // recognize returns the parser of the format of line, or nil if it has none. header reports whether
 // the line is the header of CSV.
 func recognize(line []byte, o Options) (format lineParser, header bool, err error) {
-	f := o.Format
-	if f == JSON || f == Auto && bytes.TrimSpace(line)[0] == '{' {
-		return newJSONParser(o.Fields), false, nil
+	if o.Format == W3C || o.Format == Auto && isDirective(line) {
+		return &w3cParser{options: o}, false, nil
 	}
-	log, err := newLogParser(o.Fields)
-	if f == Log || f == Auto && log.parse(line, new(record)) == "" {
-		return log, false, err
+	if format, err := recognizeLine(line, o); format != nil || err != nil {
+		return format, false, err
 	}
-	p, header, err := newCSVParser(line, o.Fields, f == CSV)
-	if p == nil || err != nil {
-		return nil, false, err
+	if o.Format == Auto || o.Format == CSV {
+		if p, header, err := newCSVParser(line, o.Fields, o.Format == CSV); p != nil || err != nil {
+			return p, header, err
+		}
 	}
-	return p, header, nil
+	return nil, false, nil
+}
+
+// recognizeLine returns the parser of the format of line, or nil if it has none of those whose lines describe
+// themselves.
+func recognizeLine(line []byte, o Options) (lineParser, error) {
+	switch {
+	case o.Format == JSON || o.Format == Auto && bytes.TrimSpace(line)[0] == '{':
+		return newJSONParser(o), nil
+	case o.Format == Logfmt:
+		return newLogfmtParser(o.Fields), nil
+	case strings.Contains(string(o.Format), "$"):
+		return orError(newTextParser(textFormat{"the format", string(o.Format)}, o.Fields))
+	case o.Format != Auto && o.Format != Log:
+		return nil, nil
+	}
+	for _, f := range textFormats {
+		if all, err := newTextParser(f, Fields{}); err == nil && all.parse(line, new(record)) == "" {
+			return orError(newTextParser(f, o.Fields))
+		}
+	}
+	if o.Format == Log {
+		return orError(newTextParser(textFormats[0], o.Fields))
+	}
+	var rec record
+	if p := newLogfmtParser(o.Fields); p.parse(line, &rec) == "" && isTime(rec[fieldTime]) {
+		return p, nil
+	}
+	return nil, nil
+}
+
+// orError returns a parser, or nil if there is an error.
+func orError(p *textParser, err error) (lineParser, error) {
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // sources are a heap of files by the times of their events, for package heap.
