@@ -180,7 +180,8 @@ var (
 	errReported = errors.New("reported") // of a command that has printed its errors
 	errUsage    = errors.New("usage")    // of a command that does not have a flag
 
-	errTooMany = errors.New("too many") // of weir diff
+	errTooMany = errors.New("too many")         // of weir diff
+	errOdd     = errors.New("the trace is odd") // of weir diff
 )
 
 // run runs the command with args, and returns the exit status.
@@ -238,7 +239,7 @@ func exitStatus(err error, stderr io.Writer) int {
 	if err != errReported {
 		report(stderr, err)
 	}
-	if errors.Is(err, errTooMany) {
+	if errors.Is(err, errTooMany) || errors.Is(err, errOdd) {
 		return exitTooMany
 	}
 	return exitError

@@ -87,7 +87,11 @@ func (b *builder) request(rec *record) {
 			b.join(method, target)
 			return
 		}
-		b.text = append(b.text, rec[fieldRequest]...)
+		text := rec[fieldRequest]
+		if text[0] == '/' || bytes.Contains(text, []byte("://")) {
+			text = pathOf(text)
+		}
+		b.text = append(b.text, text...)
 	case present(rec[fieldTarget]):
 		if method := rec[fieldMethod]; present(method) {
 			b.join(method, rec[fieldTarget])

@@ -76,10 +76,10 @@ func (s *source) next() (bool, error) {
 
 // read reads a line into s.event. It returns the reason if the line is broken, or "".
 func (s *source) read(line []byte) (reason string) {
+	s.record = record{}
 	if s.format == nil {
 		return "neither a JSON object, nor a line of a log, nor CSV with a column for the time"
 	}
-	s.record = record{}
 	if reason := s.format.parse(line, &s.record); reason != "" {
 		return reason
 	}
