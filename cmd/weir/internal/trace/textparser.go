@@ -28,6 +28,7 @@ const (
 	aStatus
 	aTime
 	aDate
+	aClock // a time of day
 	aClient
 )
 
@@ -68,8 +69,9 @@ func newTextParser(format textFormat, f Fields) (*textParser, error) {
 		case fieldDate:
 			p.checks[positions[0]] = aDate
 		case fieldTime:
-			if len(p.columns[fieldDate]) == 0 {
-				p.checks[positions[0]] = aTime
+			p.checks[positions[0]] = aTime
+			if len(p.columns[fieldDate]) > 0 {
+				p.checks[positions[0]] = aClock
 			}
 		}
 	}
@@ -167,9 +169,11 @@ func (p *textParser) passes(c check, value []byte, first bool) bool {
 		return isTime(value)
 	case aDate:
 		return len(value) == len("2006-01-02") && isTime(value)
+	case aClock:
+		return len(value) >= len("15:04:05") && value[2] == ':' && bytes.IndexByte(value, ' ') < 0
 	case aClient:
 		kind := p.kind(value)
-		return kind == anAddress || kind == withAddress || first && kind == aName
+		return kind == anAddress || kind == withAddress && clientOfList(string(value)) != "" || first && kind == aName
 	}
 	return true
 }
