@@ -11,14 +11,14 @@ import (
 const describe = `describe its lines with -format in the syntax of nginx, such as '$remote_addr - $remote_user [$time_local] "$request" $status'`
 
 // conversion returns advice to read a file with a first line that is broken: a command that converts the file, or the
-// flags that name its fields. forced reports whether the format was chosen.
-func conversion(file string, line []byte, rec *record, forced bool) string {
+// flags that name its fields. array reports whether the line is in an array, and forced whether the format was chosen.
+func conversion(file string, line []byte, rec *record, array, forced bool) string {
 	text := string(bytes.TrimSpace(line))
 	inside := strings.TrimSpace(strings.TrimPrefix(text, "["))
 	switch {
 	case forced:
 		return "leave -format out, or " + describe
-	case strings.HasPrefix(text, "[") && (inside == "" || inside[0] == '{'):
+	case array && text == "{", strings.HasPrefix(inside, "{") && inside != text:
 		return "convert the array of JSON: " + jq(".[]", file)
 	case text == "{":
 		return "convert the JSON to one object in a line: " + jq(".", file)

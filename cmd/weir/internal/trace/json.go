@@ -26,6 +26,7 @@ func newJSONParser(o Options) *jsonParser {
 
 func (p *jsonParser) parse(line []byte, rec *record) (reason string) {
 	var members map[string]json.RawMessage
+	line = bytes.TrimSuffix(line, []byte(",")) // of an element of an array
 	if err := json.Unmarshal(line, &members); err != nil || members == nil {
 		return "not a JSON object"
 	}

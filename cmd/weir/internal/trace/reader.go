@@ -76,7 +76,7 @@ func (r *Reader) broken(s *source, line []byte, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stats.Lines == 0 {
-		r.stats.Conversion = conversion(s.name, line, &s.record, r.options.Format != Auto)
+		r.stats.Conversion = conversion(s.name, line, &s.record, s.array, r.options.Format != Auto)
 	}
 	r.stats.broken(s.name, s.number, line, reason)
 }

@@ -18,7 +18,8 @@ type source struct {
 	format    lineParser // nil until a line was recognized
 	record    record
 	build     *builder
-	uncolored []byte
+	uncolored []byte         // the latest line that had escapes
+	array     bool           // the file is an array of JSON
 	event     simulate.Event // the latest one
 }
 
@@ -46,6 +47,9 @@ func (s *source) next() (bool, error) {
 		text := bytes.TrimLeft(line, "\x00") // see lineReader.next
 		if len(bytes.TrimSpace(text)) == 0 {
 			text = line
+		}
+		if s.bracket(text) {
+			continue
 		}
 		reason := "the line is longer than 1 MiB"
 		if !long {
@@ -84,6 +88,18 @@ func (s *source) read(line []byte) (reason string) {
 		return reason
 	}
 	return s.build.event(&s.record, &s.event)
+}
+
+// bracket reports whether line is the begin or the end of an array with an object in each line.
+func (s *source) bracket(line []byte) bool {
+	switch string(bytes.TrimSpace(line)) {
+	case "[":
+		s.array = s.format == nil
+		return s.array
+	case "]":
+		return s.array
+	}
+	return false
 }
 
 // plain returns line without the escapes that set colors on a terminal.
@@ -129,7 +145,7 @@ func recognize(line []byte, o Options) (format lineParser, header bool, err erro
 // themselves.
 func recognizeLine(line []byte, o Options) (lineParser, error) {
 	switch {
-	case o.Format == JSON || o.Format == Auto && bytes.TrimSpace(line)[0] == '{':
+	case o.Format == JSON || o.Format == Auto && bytes.HasPrefix(bytes.TrimSpace(line), []byte("{")):
 		return newJSONParser(o), nil
 	case o.Format == Logfmt:
 		return newLogfmtParser(o.Fields), nil
