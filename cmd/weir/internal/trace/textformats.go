@@ -7,7 +7,7 @@ import (
 )
 
 // A textFormat is a format whose lines have the same texts between the values of fields. line is in the syntax of the
-// directive log_format of nginx: a name after "$" is a field, and the rest of a line has no effect.
+// directive log_format of nginx: a name after "$" is a field. A line may end after the last field that is needed.
 type textFormat struct{ name, line string }
 
 // textFormats are the formats that are recognized, the first of them first.
