@@ -9,19 +9,20 @@ import (
 // A jsonParser parses JSON lines. A line without a key can have a member with a line of another format, as in the files
 // of docker.
 type jsonParser struct {
-	options Options
-	names   [fields][]string
+	names [fields][]string
 	// The objects of the latest line, without a dot at the end of their names: the line itself is "".
 	objects map[string]map[string]json.RawMessage
-	inner   lineParser // of the lines in lines
-	nested  bool       // the line is in another one
+	nested  bool // the line is in another one
+
+	recognizer recognizer // of the lines in lines
+	inner      lineParser // nil until a line was recognized
 }
 
 // wrappers are the members of an object that has a line of a program: of docker, of most collectors, and of journald.
 var wrappers = []string{"log", "message", "MESSAGE"}
 
 func newJSONParser(o Options) *jsonParser {
-	return &jsonParser{options: o, names: o.Fields.names(), objects: make(map[string]map[string]json.RawMessage)}
+	return &jsonParser{names: o.Fields.names(), objects: make(map[string]map[string]json.RawMessage), recognizer: recognizer{options: Options{Fields: o.Fields}}}
 }
 
 func (p *jsonParser) parse(line []byte, rec *record) (reason string) {
@@ -53,9 +54,7 @@ func (p *jsonParser) unwrap(rec *record) (reason string) {
 			continue
 		}
 		if p.inner == nil {
-			o := p.options
-			o.Format = Auto
-			p.inner, _ = recognizeLine(line, o)
+			p.inner, _ = p.recognizer.recognizeLine(line)
 			if json, ok := p.inner.(*jsonParser); ok {
 				json.nested = true
 			}

@@ -105,7 +105,7 @@ func (r *Reader) merge(files []string, yield func(*simulate.Event) bool) error {
 
 	var sources sources
 	for i, file := range opened {
-		s := &source{reader: r, name: files[i], position: i, build: newBuilder(r.options.Fields.Key)}
+		s := &source{reader: r, name: files[i], position: i, build: newBuilder(r.options.Fields.Key), recognizer: recognizer{options: r.options}}
 		if s.lines, err = newLineReader(file, &r.read); err != nil {
 			return fileError(s.name, err)
 		}

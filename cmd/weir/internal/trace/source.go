@@ -3,24 +3,24 @@ package trace
 import (
 	"bytes"
 	"io"
-	"strings"
 
 	"github.com/weir-go/weir/cmd/weir/internal/simulate"
 )
 
 // A source is a file of a trace.
 type source struct {
-	reader    *Reader
-	name      string
-	position  int // of the file among all files
-	lines     *lineReader
-	number    int        // of the line
-	format    lineParser // nil until a line was recognized
-	record    record
-	build     *builder
-	uncolored []byte         // the latest line that had escapes
-	array     bool           // the file is an array of JSON
-	event     simulate.Event // the latest one
+	reader     *Reader
+	name       string
+	position   int // of the file among all files
+	lines      *lineReader
+	number     int        // of the line
+	format     lineParser // nil until a line was recognized
+	record     record
+	build      *builder
+	recognizer recognizer
+	uncolored  []byte         // the latest line that had escapes
+	array      bool           // the file is an array of JSON
+	event      simulate.Event // the latest one
 }
 
 // A lineParser reads the lines of a format.
@@ -56,7 +56,7 @@ func (s *source) next() (bool, error) {
 			text = s.plain(text)
 			header := false
 			if s.format == nil {
-				if s.format, header, err = recognize(text, s.reader.options); err != nil {
+				if s.format, header, err = s.recognizer.recognize(text); err != nil {
 					return false, err
 				}
 			}
@@ -122,59 +122,6 @@ func (s *source) plain(line []byte) []byte {
 			line = after
 		}
 	}
-}
-
-// recognize returns the parser of the format of line, or nil if it has none. header reports whether
-// the line is the header of CSV.
-func recognize(line []byte, o Options) (format lineParser, header bool, err error) {
-	if o.Format == W3C || o.Format == Auto && isDirective(line) {
-		return &w3cParser{options: o}, false, nil
-	}
-	if format, err := recognizeLine(line, o); format != nil || err != nil {
-		return format, false, err
-	}
-	if o.Format == Auto || o.Format == CSV {
-		if p, header, err := newCSVParser(line, o.Fields, o.Format == CSV); p != nil || err != nil {
-			return p, header, err
-		}
-	}
-	return nil, false, nil
-}
-
-// recognizeLine returns the parser of the format of line, or nil if it has none of those whose lines describe
-// themselves.
-func recognizeLine(line []byte, o Options) (lineParser, error) {
-	switch {
-	case o.Format == JSON || o.Format == Auto && bytes.HasPrefix(bytes.TrimSpace(line), []byte("{")):
-		return newJSONParser(o), nil
-	case o.Format == Logfmt:
-		return newLogfmtParser(o.Fields), nil
-	case strings.Contains(string(o.Format), "$"):
-		return orError(newTextParser(textFormat{"the format", string(o.Format)}, o.Fields))
-	case o.Format != Auto && o.Format != Log:
-		return nil, nil
-	}
-	for _, f := range textFormats {
-		if all, err := newTextParser(f, Fields{}); err == nil && all.parse(line, new(record)) == "" {
-			return orError(newTextParser(f, o.Fields))
-		}
-	}
-	if o.Format == Log {
-		return orError(newTextParser(textFormats[0], o.Fields))
-	}
-	var rec record
-	if p := newLogfmtParser(o.Fields); p.parse(line, &rec) == "" && isTime(rec[fieldTime]) {
-		return p, nil
-	}
-	return nil, nil
-}
-
-// orError returns a parser, or nil if there is an error.
-func orError(p *textParser, err error) (lineParser, error) {
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
 }
 
 // sources are a heap of files by the times of their events, for package heap.
