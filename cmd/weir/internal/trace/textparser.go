@@ -87,8 +87,8 @@ func newTextParser(format textFormat, f Fields) (*textParser, error) {
 // maxPrefix is the length in bytes of the words that a collector of logs may put before a line.
 const maxPrefix = 256
 
-// parse reads a line. Its format may begin after any word, but for a format that begins with clientFirst
-// see [textParser.clientOf].
+// parse reads a line. Its format may begin after any word. If it begins with clientFirst, [textParser.clientOf] finds the
+// begin.
 func (p *textParser) parse(line []byte, rec *record) (reason string) {
 	most := -1
 	for at := 0; at <= maxPrefix; {
