@@ -37,8 +37,12 @@ func TestText(t *testing.T) {
 		}},
 		{"Envoy", trace.Options{}, []string{
 			fmt.Sprintf(envoy, "192.0.2.1, 10.0.0.1"), "310000 192.0.2.1 1 _ GET /a",
-			fmt.Sprintf(envoy, "-"), "! no key",
+			"2026-01-02T15:04:05.1Z stdout F " + fmt.Sprintf(envoy, "192.0.2.1"), "310000 192.0.2.1 1 _ GET /a",
+			fmt.Sprintf(envoy, "-"), "! no http_x_forwarded_for in the line",
 			fmt.Sprintf(envoy, "ann, 192.0.2.1"), "! no http_x_forwarded_for in the line",
+		}},
+		{"Envoy behind words", trace.Options{}, []string{
+			"2026-01-02T15:04:05.1Z stdout F " + fmt.Sprintf(envoy, "192.0.2.1"), "310000 192.0.2.1 1 _ GET /a",
 		}},
 		{"log_format", trace.Options{Format: own, Fields: trace.Fields{Plan: "http_x_plan", Cost: "tokens"}}, []string{
 			`192.0.2.1, 10.0.0.1 - - [2026-01-02T15:04:05+00:00] "GET /\x22 HTTP/1.1" 200 "a \x22b\x22" pro 7`, `0 192.0.2.1 7 pro GET /"`,

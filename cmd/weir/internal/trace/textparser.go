@@ -152,7 +152,7 @@ func (p *textParser) match(line []byte, first bool) (n int, reason string) {
 			value, rest, ok = bytes.Cut(rest, []byte(end))
 			value, ok = bytes.TrimSpace(value), ok || last
 		}
-		if !ok || !p.passes(p.checks[i], value, first) {
+		if !ok || !p.passes(p.checks[i], value, first && i == 0) {
 			return i, s.reason
 		}
 		p.values = append(p.values, value)
@@ -160,7 +160,8 @@ func (p *textParser) match(line []byte, first bool) (n int, reason string) {
 	return len(p.values), ""
 }
 
-// passes reports whether a value can be that of a segment. first reports whether the line has no words before it.
+// passes reports whether a value can be that of a segment. first reports whether the line begins with it: only then can
+// it be the name of a host.
 func (p *textParser) passes(c check, value []byte, first bool) bool {
 	switch c {
 	case aStatus:
