@@ -50,8 +50,10 @@
 // memory of the command, at the times of the requests. The real clients are not concerned, and no Redis is
 // necessary. A TRACE is a file, plain or compressed by gzip, or - for the standard input:
 //
-//	JSON lines             {"time":"2026-01-02T15:04:05Z","remote_addr":"192.0.2.1","request":"GET /a HTTP/1.1"}
-//	an access log          common or combined log format, as of Apache and nginx
+//	JSON lines             of Caddy, Traefik, Cloudflare, docker, package slog and others
+//	logfmt                 such as that of slog.TextHandler
+//	an access log          of Apache, nginx, Gin, chi, HAProxy, Envoy, load balancers of AWS; or in a log_format of nginx
+//	W3C extended format    of IIS and CloudFront
 //	CSV                    columns time, key, cost, plan and route, or others that a header names
 //
 // or it is a generator with parameters, such as poisson:rate=100/s,clients=20,for=10m:
@@ -61,12 +63,20 @@
 //	burst      each client sends the requests of an interval at once (parameter every)
 //	adversary  each client sends when the rules of the file admit the most
 //
-// The key of a request is its field key, or remote_addr, remote_ip or client_ip; the flag -key names
+// The page docs/trying-limits.md has the formats with an example of each, and the names of their fields.
+//
+// The key of a request is its field key, remote_addr, remote_ip or client_ip; the flag -key names
 // another field, such as user, or user.id for the field id of an object. An address is used as keyfunc.RemoteIP
-// does; a list of addresses, as in X-Forwarded-For, cannot be read. In an access log, the address may follow other
-// words, such as the time and the name of a container. A field "request", or "method" and "path", chooses the policy by the routes of the file. Other requests have the policy
-// of the flag -policy, or the only policy of the file. All requests have the policy of all_routes, too. The flags -time, -cost, -plan and -request name other fields,
-// and -format forces a format.
+// does. A list of addresses, as in X-Forwarded-For, is one client: the last address that is not private, or else the first
+// one; every sender can write its begin. In an access log, other words may be before a line, such as the time and the name of
+// a container. A field "request", or "method" and "path", chooses the policy by the routes of the file. Other requests have the policy
+// of the flag -policy, or the only policy of the file. All requests have the policy of all_routes, too. The flags -time,
+// -cost, -plan, -request, -method, -path and -status name other fields, and -format forces a format, or is the log_format of
+// the lines, such as '$remote_addr [$time_local] "$request" $status'.
+//
+// A report begins with a line "weir: " for each fact because of which its figures are probably wrong: from 100 requests on,
+// if 90 % of the requests have one key or private addresses, more than 90 % of them have keys of their own, or more than
+// 1 % of them came too late; and if requests have no method where routes have one, or times before 1973.
 //
 // Access logs are written at the ends of requests, so the requests of 60 s, at most 524 288, are sorted by their
 // times. A request that is later than that has the time of the one before it. A line that cannot be read is
@@ -116,7 +126,7 @@
 // # Exit status
 //
 // The exit status is 0, 2 if flags or the number of arguments are wrong, 3 if weir diff finds more than
-// -max-new-denied-keys or -max-new-denied-requests, or 1 after any other error: a file or an argument is invalid,
+// -max-new-denied-keys or -max-new-denied-requests, or a trace that is odd without -ignore-warnings, or 1 after any other error: a file or an argument is invalid,
 // no request of a trace has a policy, Redis does not reply within 10 seconds, or no program opens a named pipe for
 // writing within 10 seconds.
 package main
@@ -180,7 +190,8 @@ var (
 	errReported = errors.New("reported") // of a command that has printed its errors
 	errUsage    = errors.New("usage")    // of a command that does not have a flag
 
-	errTooMany = errors.New("too many") // of weir diff
+	errTooMany = errors.New("too many")         // of weir diff
+	errOdd     = errors.New("the trace is odd") // of weir diff
 )
 
 // run runs the command with args, and returns the exit status.
@@ -238,7 +249,7 @@ func exitStatus(err error, stderr io.Writer) int {
 	if err != errReported {
 		report(stderr, err)
 	}
-	if errors.Is(err, errTooMany) {
+	if errors.Is(err, errTooMany) || errors.Is(err, errOdd) {
 		return exitTooMany
 	}
 	return exitError
