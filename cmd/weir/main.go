@@ -1,7 +1,7 @@
 // Command weir checks, compares and explains configuration files of rate limits, tries them on recorded
 // traffic, and changes limits in Redis. Package github.com/weir-go/weir/core/rules describes the format.
 //
-//	weir check FILE...                         report the errors of files
+//	weir check FILE...                         report the errors and warnings of files
 //	weir diff A B                              list the changes from file A to file B
 //	weir explain FILE POLICY|ROUTE KEY [PLAN]  list the limits of a key
 //	weir init                                  print an example file
@@ -154,7 +154,7 @@ type command struct {
 const many = 1 << 30 // arguments
 
 var commands = []command{
-	{"check", "FILE...", "report the errors of files", 1, many, check},
+	{"check", "FILE...", "report the errors and warnings of files", 1, many, check},
 	{"diff", "A B [-trace TRACE]", "list the changes from file A to file B", 2, 2, nil},
 	{"explain", "FILE POLICY|ROUTE KEY [PLAN]", "list the limits of a key", 3, 4, explain},
 	{"init", "", "print an example file", 0, 0, printExample},
@@ -336,15 +336,30 @@ func read(name string) ([]byte, error) {
 	}
 }
 
-// check reports the errors of every file.
+// check reports the errors and the warnings of every file.
 func check(files []string, _, stderr io.Writer) (result error) {
 	for _, name := range files {
-		if _, err := load(name); err != nil {
+		text, err := read(name)
+		if err == nil {
+			_, err = rules.Parse(name, text)
+		}
+		if err != nil {
 			report(stderr, err)
 			result = errReported
+			continue
 		}
+		warn(stderr, name, text)
 	}
 	return result
+}
+
+// warn prints the warnings about a valid file.
+func warn(stderr io.Writer, name string, text []byte) {
+	all := rules.Warnings(name, text)
+	for i := range all {
+		all[i].Path = "warning: " + all[i].Path
+	}
+	report(stderr, all)
 }
 
 //go:embed example.yaml

@@ -32,6 +32,7 @@ func files(t *testing.T) {
 		"cost.yaml":   "policies: {api: {rules: [{name: r, algorithm: in_flight, limit: 90000, by_cost: true, unit: tokens, plans: {pro: 1000000}, headroom: {pro: 20}, candidate: {algorithm: in_flight, limit: 2000, by_cost: true}}, {name: s, algorithm: in_flight, limit: 5}], keys: {k: {limits: {r: 100}}, b: {blocked: true}}}}",
 		"pause.yaml":  "policies: {api: {rules: [{name: stop, algorithm: pause}], keys: {k: {blocked: true}}}}",
 		"long.yaml":   "policies: {api: {rules: [{name: r, algorithm: sliding_log, limit: 9/h, unit: " + strings.Repeat("x", 33) + "}]}}",
+		"routes.yaml": start + "}}\nroutes: {get /a: api}",
 		"off.yaml":    start + ", disabled: true}}",
 		"alloff.yaml": start + "}}\ndisabled: true",
 		"bad.yaml":    "policies:\n  api:\n    rules: [{name: r, algorithm: sliding_log, limit: 10}]\ndisable: true\n",
@@ -61,7 +62,7 @@ const columns = "RULE               ALGORITHM     LIMIT  SOURCE  MODE\n"
 // The usage of all commands, or of one with its flags, is printed after a wrong call.
 func TestRun_Usage(t *testing.T) {
 	all := []string{
-		"usage:\n  weir check FILE...                         report the errors of files\n",
+		"usage:\n  weir check FILE...                         report the errors and warnings of files\n",
 		"\n  weir diff A B [-trace TRACE]               list the changes from file A to file B\n",
 		"\n  weir explain FILE POLICY|ROUTE KEY [PLAN]  list the limits of a key\n",
 		"\n  weir init                                  print an example file\n",
@@ -176,6 +177,8 @@ func TestRun(t *testing.T) {
 			"r             in_flight  100 by cost (tokens)  override of the key  enforce\n" +
 			"r, candidate  in_flight  2000 by cost          base                 shadow\n" +
 			"s             in_flight  5                     base                 enforce\n", ""},
+		"check routes": {[]string{"check", "routes.yaml", "a.yaml"}, 0, "", "routes.yaml:2:10: warning: routes[\"get /a\"]: no request has the method \"get\": write GET\n" +
+			"\troutes: {get /a: api}\n\t         ^\n"},
 		"check by cost": {[]string{"check", "cost.yaml"}, 0, "", ""},
 		"explain pause": {[]string{"explain", "pause.yaml", "api", "x"}, 0, "" +
 			"RULE  ALGORITHM  LIMIT  SOURCE  MODE\n" +

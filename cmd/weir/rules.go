@@ -101,6 +101,7 @@ func putConfig(ctx context.Context, r *remote, args []string) error {
 	case err != nil && !errors.Is(err, rules.ErrNoConfig):
 		return err
 	}
+	warn(r.stderr, args[0], text)
 	if err := r.source.Put(ctx, text); err != nil {
 		return err
 	}
