@@ -192,7 +192,8 @@
 // [RedisSource.Put] writes a configuration. [Set.Override], [Set.Block] and [Set.Remove] change the
 // override of a key, until a time or for ever; it has precedence over the keys of the
 // configuration. The command weir rules does the same. Every watching process applies a change
-// within two seconds.
+// within two seconds. Both can have a [Note], and [RedisSource.List] returns them, newest first; each takes about 500
+// bytes in Redis.
 //
 // # Overrides and blocks of keys
 //
@@ -234,6 +235,10 @@
 //	weir:{rules}overrides         a sorted set of the keys that have an override: HASH:POLICY, with
 //	                              the end in Unix milliseconds, or +inf, as the score
 //	weir:{rules}blocks            the same for blocks, which have no text
+//	weir:{rules}override:HASH:POLICY, weir:{rules}block:HASH:POLICY
+//	                              for operators: {"at": TIME, "note": TEXT, "key": TEXT}, with the time of the
+//	                              write in Unix milliseconds; each field is optional
+//	weir:{rules}secret            the hash of "the secret of weir", from the latest write (CheckSecret)
 //	weir:{rules}changes           a stream of the changes of both sets, of which at least the latest
 //	                              10 000 are kept
 //
