@@ -127,6 +127,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -141,6 +142,7 @@ import (
 
 func main() {
 	logging.Disable() // go-redis logs its attempts; the last error is reported
+	slog.SetDefault(slog.New(slog.DiscardHandler))
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -213,6 +215,11 @@ func dispatch(flags *flag.FlagSet, all []command, prefix string, args []string, 
 				args, status, ok = parseAnywhere(flags, args[1:], stderr, used...)
 			} else {
 				args, status, ok = parse(flags, args[1:], stderr, used...)
+				if first := leastArgs(used); ok && prefix != "" && len(args) > first {
+					var rest []string
+					rest, status, ok = parseAnywhere(flags, args[first:], stderr, used...)
+					args = append(args[:first:first], rest...)
+				}
 			}
 			if !ok {
 				return status
@@ -227,6 +234,15 @@ func dispatch(flags *flag.FlagSet, all []command, prefix string, args []string, 
 	}
 	usage(stderr, flags, used...)
 	return exitUsage
+}
+
+// leastArgs returns the number of arguments that are no flags in any of the commands: a client can have chosen a key
+// that looks like one.
+func leastArgs(used []command) (n int) {
+	for _, c := range used {
+		n = max(n, c.min)
+	}
+	return n
 }
 
 // exitStatus returns the exit status for the result of a command, and prints an error that is not
