@@ -27,7 +27,7 @@ func (r *remote) commands() []command {
 		{"rules usage", "POLICY KEY", "print how much of its limits a key has used", 2, 2, r.run("config rule plan", r.ofStates(nil))},
 		{"rules reset", "POLICY KEY", "forget the events of a key", 2, 2, r.run("config rule", r.ofStates(reset))},
 		{"rules credit", "POLICY KEY N", "free N events of a key", 3, 3, r.run("config rule plan", r.ofStates(credit))},
-		{"rules list", "", "list the overrides and blocks, newest first", 0, 0, r.run("n", r.list)},
+		{"rules list", "", "list the overrides and blocks, newest first", 0, 0, r.run("config n", r.list)},
 		{"rules get", "POLICY KEY", "print the override of a key", 2, 2, r.run("config", r.ofKey(nil))},
 		{"rules override", "POLICY KEY OVERRIDE", "give a key other limits", 3, 3, r.run("config note text", r.ofKey(override))},
 		{"rules block", "POLICY KEY [UNTIL]", "deny the events of a key, also until a time or for 24h or 7d", 2, 3, r.run("config note text", r.ofKey(block))},
@@ -84,6 +84,9 @@ func (r *remote) connect(f func(ctx context.Context) error) error {
 // getConfig prints the configuration in Redis.
 func (r *remote) getConfig(ctx context.Context, _ []string) error {
 	text, err := r.source.Load(ctx)
+	if errors.Is(err, rules.ErrNoConfig) {
+		r.hintPrefix(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("configuration of %v: %w", r.source, err)
 	}
@@ -192,7 +195,7 @@ func (r *remote) list(ctx context.Context, _ []string) error {
 	if r.most < 1 {
 		return fmt.Errorf("-n is not 1 or more: %d", r.most)
 	}
-	all, err := r.source.List(ctx, r.most+1)
+	all, err := r.source.List(context.WithoutCancel(ctx), r.most+1) // each of its commands has a timeout
 	if err != nil {
 		return err
 	}

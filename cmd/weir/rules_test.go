@@ -91,7 +91,7 @@ func TestRules(t *testing.T) {
 				{"unblock api x", 0, "{limits: {r: 5/h}}\n", ""},
 				{"block api x 9999-01-01T00:00:00Z", 0, "{blocked: true, until: '9999-01-01T00:00:00Z'}\n", ""},
 				{"get api x", 0, "{blocked: true, until: '9999-01-01T00:00:00Z'}\n", ""},
-				{"why api x -plan gold", 0, "Blocked: every event is denied.\nThe override of the key ends at 9999-01-01T00:00:00Z.\nThe block is in Redis, written at ….\nThe override {limits: {r: 5/h}} is in Redis, written at ….\n" +
+				{"why api x -plan gold", 0, "Blocked: every event is denied.\nThe block of the key ends at 9999-01-01T00:00:00Z.\nThe block is in Redis, written at ….\nThe override {limits: {r: 5/h}} is in Redis, written at ….\n" +
 					"RULE  ALGORITHM     LIMIT    SOURCE               USED  LEFT  NEXT   MODE\nr     token_bucket  blocked  override of the key  -     -     never  enforce\n", ""},
 				{"why api k", 0, "Admitted.\nThe override {plan: gold} is in Redis.\n" +
 					"RULE  ALGORITHM     LIMIT  SOURCE                            USED  LEFT  NEXT  MODE\nr     token_bucket  100/h  plan \"gold\", override of the key  0     100   now   enforce\n", ""},

@@ -50,11 +50,14 @@ func (s *subject) hasPlan(plan string) bool {
 func (s *subject) lines() (all []string) {
 	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	if until := s.override.Until; !until.IsZero() {
-		end := "ends"
+		entry, end := "override", "ends"
+		if s.override.Blocked {
+			entry = "block"
+		}
 		if !time.Now().Before(until) {
 			end, s.override = "ended", rules.Override{}
 		}
-		add("The override of the key %s at %s.", end, until.Format(time.RFC3339))
+		add("The %s of the key %s at %s.", entry, end, until.Format(time.RFC3339))
 	}
 	switch {
 	case s.config.Disabled:

@@ -136,7 +136,7 @@ func TestRules_Why(t *testing.T) {
 			"weir: note: the key has events of programs without a secret, and WEIR_KEY_SECRET is set"}},
 		"the secret": {string(secret), "hidden:", "api user:bad", []string{"Blocked: every event is denied.", "The block is in Redis, written at ….", columns, blocked + "never|enforce", hidden_,
 			"stop|pause|blocked|override of the key|-|-|never|enforce"}},
-		"blocked": {"", "shop:", "api user:bad", []string{"Blocked until …: admitted again in ….", "The override of the key ends at ….", `The block is in Redis, written at …, with the note "ticket 7".`, columns,
+		"blocked": {"", "shop:", "api user:bad", []string{"Blocked until …: admitted again in ….", "The block of the key ends at ….", `The block is in Redis, written at …, with the note "ticket 7".`, columns,
 			blocked + "in …|enforce", hidden_, "stop|pause|blocked|override of the key|-|-|in …|enforce"}},
 		"blocked for ever": {"", "shop:", "api user:never", []string{"Blocked: every event is denied.", "The block is in Redis, written at ….", columns, blocked + "never|enforce", hidden_,
 			"stop|pause|blocked|override of the key|-|-|never|enforce"}},
@@ -227,6 +227,9 @@ func TestRules_List(t *testing.T) {
 	if got := runWhy(t, append(flags[:2:2], "-prefix", "shop:", "list")...); !slices.Equal(got, []string{columns, `weir: note: no override and no state in Redis has the prefix "shop:"; there is "weir:"`}) {
 		t.Errorf("got %q", got)
 	}
+	runSteps(t, strings.Join(flags[:2], " "),
+		step{"get -prefix shop:", 1, "", `weir: note: no override and no state in Redis has the prefix "shop:"; there is "weir:"`},
+		step{"get -prefix shop: api k", 1, "", `weir: note: no override and no state in Redis has the prefix "shop:"; there is "weir:"`})
 	// No text of another program controls the terminal.
 	for name, c := range hostile {
 		member := strings.Repeat("x", 22) + ":" + c.text

@@ -192,8 +192,8 @@
 // [RedisSource.Put] writes a configuration. [Set.Override], [Set.Block] and [Set.Remove] change the
 // override of a key, until a time or for ever; it has precedence over the keys of the
 // configuration. The command weir rules does the same. Every watching process applies a change
-// within two seconds. Both can have a [Note], and [RedisSource.List] returns them, newest first; each takes about 500
-// bytes in Redis.
+// within two seconds. Both can have a [Note], and [RedisSource.List] returns them, newest first. Each
+// takes 300 bytes in Redis, and more for its text and note.
 //
 // # Overrides and blocks of keys
 //

@@ -88,7 +88,7 @@ type member struct {
 
 // List returns the overrides and blocks that have not ended: the n that were written last, newest first. Those of
 // other programs without a time are last. List reads all members of the sets in Redis, a thousand at a time, which takes
-// some seconds for a million.
+// about 8 s for a million; each reply has a second.
 func (s *RedisSource) List(ctx context.Context, n int) ([]Entry, error) {
 	var newest []member
 	cut := func() {
