@@ -51,8 +51,8 @@ func (r *remote) ofStates(change func(ctx context.Context, l *core.Limiter, key 
 		}
 		// An error is about an override that is not in force.
 		if s.override, err = r.set.OverrideOf(ctx, policy, key); err == nil && change == nil {
-			if line := s.withoutPlan(); line != "" {
-				r.note("%s", strings.ToLower(line[:1])+strings.TrimSuffix(line[1:], "."))
+			if names := s.otherPlans(); len(names) > 0 {
+				r.note("%s", withoutPlan(names))
 			}
 		}
 		return s.table(r.stdout, "RULE LIMIT USED LEFT NEXT UNUSED MODE", d)
@@ -71,11 +71,8 @@ func checkPlan(p rules.Policy, name string) error {
 	case len(names) == 0:
 		return errors.New("the policy has no plans")
 	}
-	return fmt.Errorf("the policy has no plan %q; it has %s", name, listOnce(names))
+	return fmt.Errorf("the policy has no plan %q; it has %s", name, list(slices.Compact(names)))
 }
-
-// listOnce is list for names in order, without repetitions.
-func listOnce(names []string) string { return list(slices.Compact(names)) }
 
 // plans returns the plans of the rules of p, in order.
 func plans(p rules.Policy) (names []string) {

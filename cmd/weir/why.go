@@ -55,10 +55,21 @@ func (r *remote) whyIn(ctx context.Context, policy, key string) error {
 		return err
 	}
 	fmt.Fprintln(r.stdout, s.sentence(d))
-	for _, line := range append(append(lines, r.origin(s, entries)...), s.withoutPlan()) {
-		if line != "" {
-			fmt.Fprintln(r.stdout, line)
+	lines = append(lines, r.origin(s, entries)...)
+	if names := s.otherPlans(); len(names) > 0 {
+		lines = append(lines, "T"+withoutPlan(names)[1:]+".")
+		var admitted []string
+		for _, name := range names[:min(len(names), maxPlans)] {
+			if of, err := l.Plan(name).Peek(ctx, key); err == nil && of.Allowed && !d.Allowed {
+				admitted = append(admitted, name)
+			}
 		}
+		if len(admitted) > 0 {
+			lines = append(lines, "A caller with the plan "+strings.Join(admitted, " or ")+" is admitted.")
+		}
+	}
+	for _, line := range lines {
+		fmt.Fprintln(r.stdout, line)
 	}
 	return s.table(r.stdout, "RULE ALGORITHM LIMIT SOURCE USED LEFT NEXT MODE", d)
 }
@@ -99,19 +110,26 @@ func (s *subject) sentence(d core.Decision) string {
 	return "Admitted."
 }
 
-// withoutPlan returns a line if the limits of the key can be those of a plan that is not known.
-func (s *subject) withoutPlan() string {
-	var names []string
+// maxPlans is the number of plans that why tries for a key that is denied without one.
+const maxPlans = 16
+
+// otherPlans returns the plans that the limits of the key can depend on, if its plan is not known.
+func (s *subject) otherPlans() (names []string) {
+	if s.plan != "" || s.override.Plan != "" || s.override.Blocked {
+		return nil
+	}
 	for _, r := range s.policy.Rules {
 		if _, isOwn := s.override.Limits[r.Name]; !isOwn {
 			names = append(names, plansOf(r)...)
 		}
 	}
-	if s.plan != "" || s.override.Plan != "" || s.override.Blocked || len(names) == 0 {
-		return ""
-	}
 	slices.Sort(names)
-	return "The limits are those without a plan; the policy has " + listOnce(names) + ": see -plan."
+	return slices.Compact(names)
+}
+
+// withoutPlan returns a note about plans that the key can have.
+func withoutPlan(names []string) string {
+	return "the limits are those without a plan; the policy has " + list(names) + ": see -plan"
 }
 
 // origin tells where the block and the override of the key are from.

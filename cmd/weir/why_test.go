@@ -100,6 +100,7 @@ func TestRules_Why(t *testing.T) {
 	const (
 		columns = "RULE|ALGORITHM|LIMIT|SOURCE|USED|LEFT|NEXT|MODE"
 		plan    = "The limits are those without a plan; the policy has gold: see -plan."
+		gold    = "A caller with the plan gold is admitted."
 		blocked = "calls|sliding_log|blocked|override of the key|-|-|"
 		unused  = "calls|sliding_log|5/h|base|0|5|now|enforce"
 		idle    = "calls.candidate|sliding_log|4/h|base|0|4|now|shadow"
@@ -114,11 +115,11 @@ func TestRules_Why(t *testing.T) {
 		secret, prefix, args string
 		want                 []string
 	}{
-		"over the limit": {"", "shop:", "api user:ann", []string{"Denied by calls: admitted again in ….", plan, columns,
+		"over the limit": {"", "shop:", "api user:ann", []string{"Denied by calls: admitted again in ….", plan, gold, columns,
 			"calls|sliding_log|5/h|base|5|0|in …|enforce", "calls.candidate|sliding_log|4/h|base|4|0|in …|shadow", stop}},
 		"a plan": {"", "shop:", "api user:gold -plan gold", []string{"Admitted.", columns,
 			`calls|sliding_log|100/h|plan "gold"|12|88|now|enforce`, idle, stop}},
-		"a plan that is missing": {"", "shop:", "api user:gold", []string{"Denied by calls: admitted again in ….", plan, columns,
+		"a plan that is missing": {"", "shop:", "api user:gold", []string{"Denied by calls: admitted again in ….", plan, gold, columns,
 			"calls|sliding_log|5/h|base|5|0|in …|enforce", idle, stop}},
 		"a plan of an override": {"", "shop:", "api user:vip", []string{"Admitted.", `The override {plan: gold} is in Redis, written at …, with the note "sales".`, columns,
 			`calls|sliding_log|100/h|plan "gold", override of the key|0|100|now|enforce`, idle, stop}},
@@ -150,7 +151,7 @@ func TestRules_Why(t *testing.T) {
 		"places": {"", "shop:", "jobs user:ann", []string{"Denied by running: admitted again when a running event ends.", columns,
 			"running|in_flight|1|base|1|0|when an event ends|enforce"}},
 		"a route": {"", "shop:", "POST_/login user:ann", []string{`The route "POST /login" has the policy "login".`, "Admitted.", "The policy is enforced for 0% of the keys; this key is not among them.", columns,
-			"hour|token_bucket|9/h|base|1|8|now|shadow", "", `The request is charged to the policy "api" of all routes, too.`, "Denied by calls: admitted again in ….", plan, columns,
+			"hour|token_bucket|9/h|base|1|8|now|shadow", "", `The request is charged to the policy "api" of all routes, too.`, "Denied by calls: admitted again in ….", plan, gold, columns,
 			"calls|sliding_log|5/h|base|5|0|in …|enforce", "calls.candidate|sliding_log|4/h|base|4|0|in …|shadow", stop}},
 	} {
 		t.Run(name, func(t *testing.T) {

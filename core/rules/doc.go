@@ -242,7 +242,7 @@
 //	weir:{rules}changes           a stream of the changes of both sets, of which at least the latest
 //	                              10 000 are kept
 //
-// A program that blocks a key writes the set and the stream in one transaction:
+// A program that blocks a key writes the set and the stream in one transaction, and a record if it has one:
 //
 //	MULTI
 //	ZADD weir:{rules}blocks +inf HASH:POLICY
@@ -271,8 +271,8 @@
 //	ACL SETUSER reader on >password ~weir:* +hget +hgetall +mget +xrange +xrevrange +zcount +zmscore +zscan +multi +exec
 //	ACL SETUSER operator on >password ~weir:* +hget +hgetall +mget +xrange +xrevrange +zcount +zmscore +zscan +multi +exec +hset +set +del +xadd +zadd +zrem +zremrangebyscore
 //
-// For the commands usage, reset and credit of weir rules, an operator also needs the permissions of the
-// store.
+// For the commands why, usage, reset and credit of weir rules, and for notes about keys without events, an operator
+// also needs the permissions of the store.
 //
 // # Names and states
 //
