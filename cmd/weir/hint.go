@@ -30,6 +30,9 @@ func (r *remote) hint(ctx context.Context, key string, policies ...string) {
 	if len(policies) == 1 {
 		in += fmt.Sprintf(" for the policy %q", policies[0])
 	}
+	if r.rule != "" {
+		in += fmt.Sprintf(" and the rule %q", r.rule)
+	}
 	var similar []string
 	for _, other := range keyfunc.Similar(key) {
 		if known, err := r.knows(ctx, r.set, other, policies); known && err == nil {

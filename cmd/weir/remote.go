@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -31,6 +32,7 @@ type remote struct {
 	about             string
 	most              int // flag of list
 	cluster           bool
+	now               time.Time // when the command began
 	rdb               redis.UniversalClient
 	secret            []byte // nil for none
 	source            *rules.RedisSource

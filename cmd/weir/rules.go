@@ -70,6 +70,7 @@ func (r *remote) run(accepted string, f func(ctx context.Context, args []string)
 func (r *remote) connect(f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
+	r.now = time.Now()
 	if err := r.open(); err != nil {
 		return err
 	}
@@ -137,7 +138,7 @@ func (r *remote) ofKey(change func(ctx context.Context, r *remote, policy, key s
 			}
 		}
 		r.hint(ctx, key, policies...)
-		var all []error
+		var result error
 		for _, policy := range policies {
 			text, err := r.changed(ctx, change, policy, key, args[2:])
 			switch {
@@ -148,10 +149,11 @@ func (r *remote) ofKey(change func(ctx context.Context, r *remote, policy, key s
 			case err == nil:
 				fmt.Fprintf(r.stdout, "%s: %s\n", policy, text)
 			default:
-				all = append(all, fmt.Errorf("policy %q: %w", policy, err))
+				report(r.stderr, fmt.Errorf("the policy %q is not changed: %s", policy, strings.TrimPrefix(err.Error(), "weir: ")))
+				result = errReported
 			}
 		}
-		return errors.Join(all...)
+		return result
 	}
 }
 
@@ -233,7 +235,7 @@ func block(ctx context.Context, r *remote, policy, key string, args []string) er
 	var until time.Time
 	if len(args) > 0 {
 		var err error
-		if until, err = parseUntil(strings.TrimSpace(args[0]), time.Now()); err != nil {
+		if until, err = parseUntil(strings.TrimSpace(args[0]), r.now); err != nil {
 			return err
 		}
 	}

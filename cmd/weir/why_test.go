@@ -193,8 +193,9 @@ func TestRules_AllPolicies(t *testing.T) {
 		{"block * user:bad -note abuse", 0, all("{blocked: true}"), ""},
 		{"get * user:bad", 0, all("{blocked: true}"), ""},
 		{"unblock * user:bad", 0, all("{}"), ""},
-		{`override * user:bad {"plan":"gold"}`, 1, "api: {plan: gold}\n", `weir: policy "jobs": weir: policy "jobs": no rule of the policy has the plan "gold"`},
+		{`override * user:bad {"plan":"gold"}`, 1, "api: {plan: gold}\n", "weir: the policy \"jobs\" is not changed: policy \"jobs\": no rule of the policy has the plan \"gold\"\nweir: the policy \"login\" is not"},
 		{"remove * user:bad", 0, all("{}"), ""},
+		{"usage -rule stop api user:bad", 0, "RULE  LIMIT  USED  LEFT  NEXT  UNUSED  MODE\nstop  none   -     -     now   now     enforce\n", `note: no event and no override of the key "user:bad" is in Redis for the policy "api" and the rule "stop"; `},
 		{"block * user:bad 1x", 1, "", "UNTIL is neither"},
 	}...)
 }

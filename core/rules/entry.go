@@ -192,7 +192,8 @@ func (s *RedisSource) entries(ctx context.Context, all []member) ([]Entry, error
 			entries[i].Override = s.cache.block(endOf(m.score)).public()
 		}
 	}
-	return entries, nil
+	// The end of a text can be before that of its member: see put.
+	return slices.DeleteFunc(entries, func(e Entry) bool { return !e.Override.Until.IsZero() && !time.Now().Before(e.Override.Until) }), nil
 }
 
 // ErrKeySecret is the error of [RedisSource.CheckSecret] after a write with another [KeySecret].
