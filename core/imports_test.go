@@ -38,7 +38,7 @@ var allowed = map[string][]string{
 	"core/redisstore/resilient": {"core/denycache", "core/driver", "core/failover", "internal/argument", "core/internal/keyhash", "core/memstore", "core/observe", "core/redisstore", "github.com/redis/go-redis/v9"},
 	"core/lease":                {"core/driver", "internal/argument"},
 	"core/observe":              {"core/driver", "internal/argument", "core/internal/keyhash", "internal/sampler"},
-	"core/inspect":              {"core", "core/driver", "internal/argument", "core/observe", "core/rules"},
+	"core/inspect":              {"core", "core/driver", "internal/argument", "core/observe", "core/rules", "keyfunc"},
 	"core/observe/otel":         {"core/driver", "core/observe", "go.opentelemetry.io/otel"},
 	"core/observe/prometheus":   {"core/driver", "core/observe", "github.com/prometheus/client_golang"},
 	"core/denycache":            {"core/driver", "internal/argument", "github.com/maypok86/otter/v2"},
@@ -52,7 +52,7 @@ var allowed = map[string][]string{
 	"echolimit":                 {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/labstack/echo/v4"},
 	"echolimit/v5":              {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/labstack/echo/v5"},
 
-	"cmd/weir":                            {"cmd/weir/internal/playground/page", "cmd/weir/internal/simulate", "cmd/weir/internal/trace", "core", "core/driver", "core/memstore", "core/redisstore", "core/rules", "github.com/redis/go-redis/v9"},
+	"cmd/weir":                            {"cmd/weir/internal/playground/page", "cmd/weir/internal/simulate", "cmd/weir/internal/trace", "core", "core/driver", "core/memstore", "core/redisstore", "core/rules", "github.com/redis/go-redis/v9", "keyfunc"},
 	"cmd/weir/internal/playground":        {"cmd/weir/internal/simulate", "core", "core/driver"},
 	"cmd/weir/internal/simulate":          {"core", "core/memstore", "core/driver"},
 	"cmd/weir/internal/playground/page":   {"cmd/weir/internal/playground"},
