@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core/rules"
-	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/internal/similar"
 )
 
 // note prints a note beside the output of a command.
@@ -34,7 +34,7 @@ func (r *remote) hint(ctx context.Context, key string, policies ...string) {
 		in += fmt.Sprintf(" and the rule %q", r.rule)
 	}
 	var similar []string
-	for _, other := range keyfunc.Similar(key) {
+	for _, other := range similar.Keys(key) {
 		if known, err := r.knows(ctx, r.set, other, policies); known && err == nil {
 			similar = append(similar, other)
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/rules"
-	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/internal/similar"
 )
 
 // A question is the key, and optionally the plan, that an operator asks for.
@@ -93,7 +93,7 @@ func (h *Handler) answer(ctx context.Context, groups []group, asked question) *a
 	if a.Used {
 		return a
 	}
-	for _, key := range keyfunc.Similar(asked.key) {
+	for _, key := range similar.Keys(asked.key) {
 		if h.limitsOf(ctx, groups, question{key, asked.plan}).Used {
 			a.Similar = append(a.Similar, key)
 		}

@@ -1,13 +1,13 @@
-package keyfunc_test
+package similar_test
 
 import (
 	"slices"
 	"testing"
 
-	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/internal/similar"
 )
 
-func TestSimilar(t *testing.T) {
+func TestKeys(t *testing.T) {
 	for key, want := range map[string][]string{
 		"ann":            {"basic:ann", "user:ann"},
 		" ann ":          {"ann", "basic:ann", "user:ann"},
@@ -23,7 +23,7 @@ func TestSimilar(t *testing.T) {
 		"":               {},
 		"user:":          {},
 	} {
-		if got := keyfunc.Similar(key); !slices.Equal(got, want) {
+		if got := similar.Keys(key); !slices.Equal(got, want) {
 			t.Errorf("%q: got %q, want %q", key, got, want)
 		}
 	}
