@@ -3,6 +3,7 @@
 //
 //	weir check FILE...                         report the errors of files
 //	weir diff A B                              list the changes from file A to file B
+//	weir doctor                                check whether the programs can use a Redis
 //	weir explain FILE POLICY|ROUTE KEY [PLAN]  list the limits of a key
 //	weir init                                  print an example file
 //	weir playground                            serve a page that compares the algorithms
@@ -43,6 +44,17 @@
 // a rule is an error. The commands need the prefix and the secret of the store, which are those of the rules. A
 // program notices a reset or a credit at its next decision; with package denycache, which package resilient contains,
 // at most a second later; with package lease when its tokens are spent.
+//
+// # Checking a Redis
+//
+// The command doctor runs each script of the store, and the commands that scripts need, on keys of its own, and compares
+// versions, memory, clocks and round trips with the needs of the store (redisstore.Diagnose). It prints a table, and
+// each change that is necessary or useful. Run it as the user, with the prefix and from the network of the programs. The
+// exit status is 1 if something will not work; a warning or an unknown result does not change it. Its flags
+// -redis, -cluster and -prefix are those of weir rules.
+//
+//	-timeout DURATION  as of the option resilient.Timeout; default: 100ms
+//	-json              print an array of objects with the fields check, result, detail and change
 //
 // # Simulation
 //
@@ -156,6 +168,7 @@ const many = 1 << 30 // arguments
 var commands = []command{
 	{"check", "FILE...", "report the errors of files", 1, many, check},
 	{"diff", "A B [-trace TRACE]", "list the changes from file A to file B", 2, 2, nil},
+	{"doctor", "", "check whether the programs can use a Redis", 0, 0, nil},
 	{"explain", "FILE POLICY|ROUTE KEY [PLAN]", "list the limits of a key", 3, 4, explain},
 	{"init", "", "print an example file", 0, 0, printExample},
 	{"playground", "", "serve a page that compares the algorithms", 0, 0, nil},
@@ -167,7 +180,7 @@ var commands = []command{
 // flagged are the functions of the commands with flags of their own: they define the flags, and return the
 // function that runs the command.
 var flagged = map[string]func(*flag.FlagSet) func(args []string, stdout, stderr io.Writer) error{
-	"diff": defineDiff, "playground": definePlayground, "simulate": defineSimulate, "suggest": defineSuggest,
+	"diff": defineDiff, "doctor": defineDoctor, "playground": definePlayground, "simulate": defineSimulate, "suggest": defineSuggest,
 }
 
 const (

@@ -58,12 +58,8 @@ func (r *remote) limiter(ctx context.Context, policy, key string) (*core.Limiter
 			return nil, err
 		}
 	}
-	opts := []redisstore.Option{redisstore.Prefix(r.prefix), redisstore.Timeout(timeout)}
-	if r.secret != nil {
-		opts = append(opts, redisstore.KeySecret(r.secret))
-	}
 	// The errors are about parts of an override that are not in force, such as those of other rules.
-	set, err := rules.New(redisstore.New(r.rdb, opts...), &rules.Config{Policies: map[string]rules.Policy{policy: p}, Disabled: c.Disabled},
+	set, err := rules.New(redisstore.New(r.rdb, append(r.storeOptions(), redisstore.Timeout(timeout))...), &rules.Config{Policies: map[string]rules.Policy{policy: p}, Disabled: c.Disabled},
 		rules.Overrides(r.source), rules.OnError(func(error) {}))
 	if err != nil {
 		return nil, err

@@ -1,0 +1,185 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/internal/argument"
+)
+
+// Diagnose checks whether a Store with these options works on the Redis of rdb, and returns the result of each check:
+//
+//   - connection: the server replies. If it does not, there is no other Finding about the server
+//   - user: the user name and password; there is a Finding only if they are wrong
+//   - server, memory, role: the version, the eviction policy, and whether it is a master, as INFO tells
+//   - commands: EVAL, EVALSHA, and the commands of scripts, each with the permissions of the user
+//   - client: the kind of rdb suits the server, and all connections lead to one server
+//   - script: each script makes decisions, with the right results
+//   - messages: a script wakes callers that wait for places
+//   - round trip: the time for a reply, compared with [Timeout]
+//   - clock: the clocks of servers and of this process
+//
+// On a Cluster or Ring, a Finding is the worst of all masters or shards. A Detail then begins with the address of the
+// server.
+//
+// Diagnose executes about 100 commands on each server, in turn. It uses the prefix and the secret of opts, and keys of
+// its own, which it deletes and which expire after about 10 s at the latest. It opens four more connections for a
+// moment. It neither logs nor changes the Redis.
+//
+// Diagnose returns when ctx ends, or soon after the last check. A command may take a second, or [Timeout] if that is
+// longer. Checks that ctx has interrupted are Unknown, and those that it has prevented have no Finding. Commands that were sent continue in the background until the client's own
+// timeouts end them. Diagnose panics if rdb or an option is nil.
+func Diagnose(ctx context.Context, rdb redis.UniversalClient, opts ...Option) []Finding {
+	argument.NotNil("redisstore: Diagnose", "the client", rdb)
+	c := config{prefix: DefaultPrefix, timeout: DefaultTimeout}
+	argument.Apply("redisstore: Diagnose", &c, opts)
+	d := &diagnosis{config: c, kind: rdb, timeout: max(c.timeout, time.Second), store: New(rdb, slices.Concat(opts, []Option{Unbatched()})...)}
+	d.store.executor.timeout = d.timeout
+	_, err := within(ctx, 0, func(ctx context.Context) (any, error) { return nil, d.servers(ctx, rdb) })
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err != nil && len(d.findings) == 0 {
+		d.findings = noServer(ctx, err)
+	}
+	d.checkClocks()
+	d.ended = true
+	return d.findings
+}
+
+// A diagnosis collects Findings. It is safe for concurrent use.
+type diagnosis struct {
+	config  config
+	kind    redis.UniversalClient
+	timeout time.Duration // for a command
+	store   *Store        // is never used by its exported methods, which log faults
+
+	mu       sync.Mutex
+	findings []Finding
+	clocks   []clockSample
+	ended    bool
+}
+
+// servers runs all checks on each server of rdb.
+func (d *diagnosis) servers(ctx context.Context, rdb redis.UniversalClient) error {
+	each := servers(rdb)
+	if each == nil {
+		(&target{diagnosis: d, rdb: rdb, identity: newIdentity()}).check(ctx)
+		return nil
+	}
+	of := func(string) (*redis.Client, error) { return nil, nil } // the server of a key
+	switch rdb := rdb.(type) {
+	case *redis.ClusterClient:
+		of = func(key string) (*redis.Client, error) { return rdb.MasterForKey(ctx, key) }
+	case *redis.Ring:
+		of = rdb.GetShardClientForKey
+	}
+	return each(ctx, func(ctx context.Context, server *redis.Client) error {
+		t := &target{diagnosis: d, rdb: server, identity: newIdentity()}
+		if _, single := rdb.(*redis.Client); single {
+			t.single = server
+		} else {
+			t.name = server.Options().Addr
+		}
+		const tries = 10_000 // more than a Cluster has nodes
+		for range tries {
+			if owner, err := of(d.store.router.keys.prefix + "{" + d.store.router.keys.tag(t.identity) + "}"); err != nil || owner == nil || owner == server {
+				break
+			}
+			t.identity = newIdentity()
+		}
+		t.check(ctx)
+		return nil
+	})
+}
+
+func newIdentity() string { return fmt.Sprintf("check %016x", rand.Uint64()) }
+
+// add adds a Finding about t. Of Findings about several servers, the worst one stays.
+func (t *target) add(f Finding) {
+	d := t.diagnosis
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ended {
+		return
+	}
+	if t.name != "" {
+		f.Detail = t.name + ": " + f.Detail
+	}
+	i := slices.IndexFunc(d.findings, func(o Finding) bool { return o.Check == f.Check })
+	if i < 0 {
+		d.findings = append(d.findings, f)
+	} else if f.Result.worse(d.findings[i].Result) {
+		d.findings[i] = f
+	}
+}
+
+// noServer returns the Findings about a server that the first command could not reach, because of err. If the server
+// has replied, as to a wrong password or to a client of a Cluster that finds no Cluster, the connection is OK.
+func noServer(ctx context.Context, err error) []Finding {
+	if !isReplyError(err) && !redis.IsAuthError(err) {
+		f := failed(context.Background(), "connection", err, checkAddress)
+		f.Result = Failed
+		return []Finding{f}
+	}
+	check := "client"
+	if redis.IsAuthError(err) {
+		check = "user"
+	}
+	return []Finding{connected, failed(ctx, check, err, checkAddress)}
+}
+
+var connected = Finding{Check: "connection", Result: OK, Detail: "the server replies"}
+
+// isReplyError reports whether err is a reply of Redis.
+func isReplyError(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply) && !errors.Is(err, redis.ErrClosed)
+}
+
+// noAnswer is the error of a command without a reply in this time.
+type noAnswer time.Duration
+
+func (t noAnswer) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(t)) }
+
+// within returns the result of f, or an error if ctx ends first or, unless it is 0, timeout passes. f then goes on in
+// the background: go-redis ignores the deadline of a context by default, and otherwise closes the connection.
+func within[T any](ctx context.Context, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
+	type outcome struct {
+		value T
+		err   error
+	}
+	ctx, cancel := context.WithCancel(ctx) // ends the wait for a connection
+	defer cancel()
+	var expired <-chan time.Time
+	if timeout > 0 {
+		timer := time.NewTimer(timeout)
+		defer timer.Stop()
+		expired = timer.C
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		var o outcome
+		defer func() {
+			if p := recover(); p != nil { // as in runner.run
+				o.err = fmt.Errorf("the client panicked: %v", p)
+			}
+			done <- o
+		}()
+		o.value, o.err = f(ctx)
+	}()
+	select {
+	case o := <-done:
+		return o.value, o.err
+	case <-expired:
+		return *new(T), noAnswer(timeout)
+	case <-ctx.Done():
+		return *new(T), ctx.Err()
+	}
+}
