@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,13 +41,13 @@ func Diagnose(ctx context.Context, rdb redis.UniversalClient, opts ...Option) []
 	argument.NotNil("redisstore: Diagnose", "the client", rdb)
 	c := config{prefix: DefaultPrefix, timeout: DefaultTimeout}
 	argument.Apply("redisstore: Diagnose", &c, opts)
-	d := &diagnosis{config: c, kind: rdb, timeout: max(c.timeout, time.Second), store: New(rdb, slices.Concat(opts, []Option{Unbatched()})...)}
+	d := &diagnosis{config: c, universal: rdb, timeout: max(c.timeout, time.Second), store: New(rdb, slices.Concat(opts, []Option{Unbatched()})...)}
 	d.store.executor.timeout = d.timeout
 	_, err := within(ctx, 0, func(ctx context.Context) (any, error) { return nil, d.servers(ctx, rdb) })
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err != nil && len(d.findings) == 0 {
-		d.findings = noServer(ctx, err)
+	if len(d.findings) == 0 {
+		d.findings = noServer(ctx, cmp.Or(err, errNoServer))
 	}
 	d.checkClocks()
 	d.ended = true
@@ -55,10 +56,10 @@ func Diagnose(ctx context.Context, rdb redis.UniversalClient, opts ...Option) []
 
 // A diagnosis collects Findings. It is safe for concurrent use.
 type diagnosis struct {
-	config  config
-	kind    redis.UniversalClient
-	timeout time.Duration // for a command
-	store   *Store        // is never used by its exported methods, which log faults
+	config    config
+	universal redis.UniversalClient
+	timeout   time.Duration // for a command
+	store     *Store        // is never used by its exported methods, which log faults
 
 	mu       sync.Mutex
 	findings []Finding
@@ -134,6 +135,8 @@ func noServer(ctx context.Context, err error) []Finding {
 	}
 	return []Finding{connected, failed(ctx, check, err, checkAddress)}
 }
+
+var errNoServer = errors.New("the client knows no server")
 
 var connected = Finding{Check: "connection", Result: OK, Detail: "the server replies"}
 

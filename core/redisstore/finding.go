@@ -76,12 +76,17 @@ func failed(ctx context.Context, check string, err error, change string) Finding
 		f.Result, f.Detail, f.Change = Unknown, "not checked: "+ctx.Err().Error(), "give the check more time"
 		return f
 	}
+	f.Detail, _, _ = strings.Cut(f.Detail, " script: ") // its hash and a line
 	text := strings.ToLower(f.Detail)
 	for _, c := range causes {
 		if strings.Contains(text, c.text) {
 			f.Result, f.Change = c.result, c.change
 			break
 		}
+	}
+	if _, rest, found := strings.Cut(text, "permissions to run the '"); found && f.Change == allowCommands {
+		name, _, _ := strings.Cut(rest, "'")
+		f.Change += ": +" + name
 	}
 	return f
 }

@@ -17,44 +17,34 @@ type step struct {
 	op     driver.Op
 	cost   int
 	atMost bool
-	undone int // Undo and Renew: the index of the step whose receipt they have
+	of     int // Undo and Renew: the index of the step whose receipt they have
 
-	allowed bool // Spend and Peek
-	takes   int  // the cost after a Spend with AtMost
-	found   bool // Renew, and the last Reset
+	allowed   bool // Spend
+	takes     int  // the cost after a Spend with AtMost
+	found     bool // Reset and Renew
+	remaining int  // Undo
 }
 
-// The steps of rates, of places by cost, of places and of pauses. Each begins without a state, and leaves none.
+// The steps of rates, places by cost, places and pauses begin without a state, and leave none.
 var (
 	rateSteps = []step{
-		{op: driver.Reset},
 		{op: driver.Spend, cost: 1, allowed: true},
 		{op: driver.Spend, cost: 5, atMost: true, allowed: true, takes: 2},
-		{op: driver.Peek, cost: 1},
 		{op: driver.Spend, cost: 1},
-		{op: driver.Undo, cost: 1, undone: 1},
-		{op: driver.Spend, cost: 1, allowed: true},
+		{op: driver.Undo, cost: 1, of: 0, remaining: 1},
 		{op: driver.Reset, found: true},
 	}
-	costSteps = append([]step{
-		{op: driver.Reset},
-		{op: driver.Spend, cost: 1, allowed: true},
-		{op: driver.Renew, cost: 1, undone: 1, found: true},
-	}, rateSteps[2:]...)
+	costSteps  = append([]step{rateSteps[0], {op: driver.Renew, cost: 1, of: 0, found: true}}, rateSteps[1:]...)
 	placeSteps = []step{
-		{op: driver.Reset},
 		{op: driver.Spend, cost: 1, allowed: true},
 		{op: driver.Spend, cost: 1, allowed: true},
 		{op: driver.Spend, cost: 1, allowed: true},
 		{op: driver.Spend, cost: 1},
-		{op: driver.Renew, cost: 1, undone: 1, found: true},
-		{op: driver.Undo, cost: 1, undone: 1},
-		{op: driver.Spend, cost: 1, allowed: true},
+		{op: driver.Renew, cost: 1, of: 0, found: true},
+		{op: driver.Undo, cost: 1, of: 0, remaining: 1},
 		{op: driver.Reset, found: true},
 	}
 	pauseSteps = []step{
-		{op: driver.Reset},
-		{op: driver.Spend, cost: 1, allowed: true},
 		{op: driver.Spend, cost: 5, atMost: true, allowed: true, takes: 5},
 		{op: driver.Debit, cost: 1},
 		{op: driver.Spend, cost: 1},
@@ -86,7 +76,7 @@ func (t *target) checkScript(ctx context.Context, l library) Finding {
 	name := fmt.Sprint("script ", libraries[l])
 	err := t.runSteps(ctx, l)
 	if errors.Is(err, errSteps) {
-		err = t.runSteps(ctx, l)
+		err = t.runSteps(ctx, l) // the first run has left no state
 	}
 	if err != nil {
 		return failed(ctx, name, err, "do not use the algorithm on this server, or use another server")
@@ -102,14 +92,20 @@ func (t *target) runSteps(ctx context.Context, l library) error {
 	steps := scriptChecks[l].steps
 	receipts := make([]driver.Receipt, len(steps))
 	for i, s := range steps {
-		c := driver.Charge{Rule: rule, Op: s.op, Cost: s.cost, AtMost: s.atMost, Receipt: receipts[s.undone]}
-		if s.op == driver.Debit {
+		c := driver.Charge{Rule: rule, Op: s.op, Cost: s.cost, AtMost: s.atMost}
+		switch s.op {
+		case driver.Undo, driver.Renew:
+			c.Receipt = receipts[s.of]
+		case driver.Debit:
 			c.MaxDelay = checkPeriod
 		}
 		if err := t.do(ctx, &c); err != nil {
 			return err
 		}
 		if receipts[i] = c.Receipt; !s.right(&c) {
+			if err := t.do(ctx, &driver.Charge{Rule: rule, Op: driver.Reset}); err != nil {
+				return err
+			}
 			return fmt.Errorf("%w: step %d (%s) has the result %+v", errSteps, i+1, opArgument(&c), c.Verdict)
 		}
 	}
@@ -126,9 +122,11 @@ func (t *target) rule(d driver.Definition) (*driver.Compiled, error) {
 func (s *step) right(c *driver.Charge) bool {
 	v := &c.Verdict
 	switch {
+	case s.op == driver.Undo:
+		return v.Remaining == s.remaining
 	case !s.op.Asks():
-		return !s.found || v.Found
-	case v.Allowed != s.allowed, s.atMost && c.Cost != s.takes:
+		return v.Found == s.found
+	case s.atMost && c.Cost != s.takes, v.Allowed != s.allowed:
 		return false
 	}
 	return s.allowed || v.RetryAfter > 0 && v.RetryAfter <= 2*checkPeriod // a sliding window adds a sub-window

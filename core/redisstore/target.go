@@ -153,12 +153,13 @@ const freshConnections = 3
 func (t *target) checkClient(ctx context.Context, fields info) Finding {
 	const name = "client"
 	if t.single == nil {
-		if _, cluster := t.kind.(*redis.ClusterClient); cluster && fields["cluster_enabled"] == "0" {
+		if _, cluster := t.universal.(*redis.ClusterClient); cluster && fields["cluster_enabled"] == "0" {
 			return Finding{name, Failed, "a client of a Cluster, and a server that is none", "use redis.NewClient, and weir doctor without -cluster"}
 		}
-		return Finding{Check: name, Result: OK, Detail: fmt.Sprintf("%T", t.kind)}
+		return Finding{Check: name, Result: OK, Detail: fmt.Sprintf("%T", t.universal)}
 	}
 	keys, err := within(ctx, t.timeout, func(ctx context.Context) ([]any, error) { return writeTestKeys(ctx, t.single, t.config.prefix) })
+	defer t.deleteKeys(ctx, keys)
 	if err != nil {
 		return failed(ctx, name, err, checkAgain)
 	}
@@ -190,16 +191,27 @@ func (t *target) checkClient(ctx context.Context, fields info) Finding {
 	return Finding{Check: name, Result: OK, Detail: "all connections lead to one server with all keys"}
 }
 
+// deleteKeys deletes keys one by one. They expire otherwise.
+func (t *target) deleteKeys(ctx context.Context, keys []any) {
+	_, _ = within(ctx, t.timeout, func(ctx context.Context) ([]redis.Cmder, error) {
+		pipe := t.single.Pipeline()
+		for _, key := range keys {
+			pipe.Do(ctx, "del", key)
+		}
+		return pipe.Exec(ctx)
+	})
+}
+
 // checkMessages waits for the message that a script sends for a caller that waits for a place.
 func (t *target) checkMessages(ctx context.Context) Finding {
 	const name, effect = "messages", "; callers that wait for places ask every 50 to 250 ms instead"
 	process := 1 + rand.Int64N(waiters.Process) // another one than this
 	channel := t.config.prefix + "wake:" + strconv.FormatInt(process, 10)
 	err := func() error {
-		if _, ring := t.kind.(*redis.Ring); ring {
+		if _, ring := t.universal.(*redis.Ring); ring {
 			return errors.New("a redis.Ring does not subscribe on the server of the key")
 		}
-		subscription := t.kind.Subscribe(ctx) // opens no connection without a channel
+		subscription := t.universal.Subscribe(ctx) // opens no connection without a channel
 		defer func() { go subscription.Close() }() // may wait for the connection
 		subscribed := func(ctx context.Context) (any, error) {
 			if err := subscription.Subscribe(ctx, channel); err != nil {
@@ -242,6 +254,7 @@ type clockSample struct {
 }
 
 const (
+	roundTrip = "round trip" // the name of the check
 	// roundTrips is the number of round trips that are measured, and minRoundTrips that of which a result is made if the
 	// time ends.
 	roundTrips, minRoundTrips = 20, 5
@@ -251,7 +264,6 @@ const (
 
 // checkTimes measures round trips and the clock of the server.
 func (t *target) checkTimes(ctx context.Context) {
-	const name = "round trip"
 	var took []time.Duration
 	sample := clockSample{inexact: time.Hour}
 	for range roundTrips {
@@ -259,7 +271,7 @@ func (t *target) checkTimes(ctx context.Context) {
 		reply, err := t.command(ctx, t.rdb, "time")
 		if err != nil && !isReplyError(err) { // that of a missing permission is a reply, too
 			if len(took) < minRoundTrips {
-				t.add(failed(ctx, name, err, checkAddress))
+				t.add(failed(ctx, roundTrip, err, checkAddress))
 				return
 			}
 			break
@@ -272,7 +284,7 @@ func (t *target) checkTimes(ctx context.Context) {
 	}
 	slices.Sort(took)
 	median, most, worst := took[len(took)/2], took[len(took)*9/10], took[len(took)-1]
-	f := Finding{Check: name, Result: OK, Detail: fmt.Sprintf("median %v, nine of ten within %v, worst %v",
+	f := Finding{Check: roundTrip, Result: OK, Detail: fmt.Sprintf("median %v, nine of ten within %v, worst %v",
 		median.Round(10*time.Microsecond), most.Round(10*time.Microsecond), worst.Round(10*time.Microsecond))}
 	limit := fmt.Sprintf("; the Timeout of a decision is %v", t.config.timeout)
 	const change = "set Timeout to several times the round trip, or use a Redis that is nearer"
@@ -301,23 +313,22 @@ func timeOf(reply any) (time.Time, bool) {
 	return time.Unix(seconds, micros*1000), errors.Join(err, err2) == nil
 }
 
-// checkClocks adds the Finding about the clocks of all servers. It is called with mu.
+// checkClocks adds the Finding about the clocks of all servers that have told their times. It is called with mu.
 func (d *diagnosis) checkClocks() {
-	if len(d.findings) < 2 { // no server has replied
-		return
-	}
-	f := Finding{Check: "clock", Result: Unknown, Detail: "the reply to TIME has no time", Change: "allow the user +time"}
-	for i, c := range d.clocks {
-		if i == 0 {
-			f = Finding{Check: f.Check, Result: OK, Detail: "that of Redis differs from this process by less than " + maxClockDifference.String()}
-		}
+	f := Finding{Check: "clock", Result: OK, Detail: "that of Redis differs from this process by less than " + maxClockDifference.String()}
+	for _, c := range d.clocks {
 		if max(c.ahead, -c.ahead)-c.inexact <= maxClockDifference {
 			continue
 		}
-		f.Result = Warning
+		f.Result, f.Change = Warning, "synchronize the clocks"
 		f.Detail = strings.TrimPrefix(c.server+": ", ": ") + "that of Redis is " + c.ahead.Round(time.Millisecond).String() +
 			" ahead of this process: Redis ends windows and quotas, and this process overrides and blocks"
-		f.Change = "synchronize the clocks"
+	}
+	switch measured := slices.ContainsFunc(d.findings, func(f Finding) bool { return f.Check == roundTrip }); {
+	case !measured:
+		return
+	case len(d.clocks) == 0:
+		f.Result, f.Detail, f.Change = Unknown, "no reply to TIME has a time", "allow the user +time"
 	}
 	d.findings = append(d.findings, f)
 }

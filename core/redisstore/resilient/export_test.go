@@ -14,5 +14,5 @@ import (
 func Over(primary driver.Store) *Store {
 	f := failover.New(primary, failover.FailClosed, failover.Deadline(time.Minute))
 	cache := denycache.New(f, denycache.MaxAge(1))
-	return &Store{failover: f, cache: cache, observed: observe.New(cache)}
+	return &Store{failover: f, cache: cache, observed: observe.New(cache), cancel: func() {}}
 }
