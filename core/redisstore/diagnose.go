@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,69 +34,82 @@ import (
 // moment. It neither logs nor changes the Redis.
 //
 // Diagnose returns when ctx ends, or soon after the last check. A command may take a second, or [Timeout] if that is
-// longer. Checks that ctx has interrupted are Unknown, and those that it has prevented have no Finding. Commands that were sent continue in the background until the client's own
-// timeouts end them. Diagnose panics if rdb or an option is nil.
+// longer. Checks that ctx has interrupted or prevented are Unknown. Commands that were sent continue in the background until
+// their replies arrive or the client's own timeouts end them. Diagnose panics if rdb or an option is nil.
 func Diagnose(ctx context.Context, rdb redis.UniversalClient, opts ...Option) []Finding {
 	argument.NotNil("redisstore: Diagnose", "the client", rdb)
 	c := config{prefix: DefaultPrefix, timeout: DefaultTimeout}
 	argument.Apply("redisstore: Diagnose", &c, opts)
 	d := &diagnosis{config: c, universal: rdb, timeout: max(c.timeout, time.Second), store: New(rdb, slices.Concat(opts, []Option{Unbatched()})...)}
 	d.store.executor.timeout = d.timeout
-	_, err := within(ctx, 0, func(ctx context.Context) (any, error) { return nil, d.servers(ctx, rdb) })
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.findings) == 0 {
-		d.findings = noServer(ctx, cmp.Or(err, errNoServer))
+	targets, err := within(ctx, manyCommands*d.timeout, d.targets)
+	if err == nil && len(targets) == 0 {
+		err = errors.New("the client knows no server")
 	}
+	if err != nil {
+		return noServer(ctx, err)
+	}
+	var checks sync.WaitGroup
+	for _, t := range targets {
+		checks.Go(func() { t.check(ctx) })
+	}
+	checks.Wait()
 	d.checkClocks()
-	d.ended = true
 	return d.findings
 }
+
+// manyCommands is the number of commands with which a client learns the nodes of a Cluster, some of which may be down.
+const manyCommands = 5
 
 // A diagnosis collects Findings. It is safe for concurrent use.
 type diagnosis struct {
 	config    config
 	universal redis.UniversalClient
 	timeout   time.Duration // for a command
-	store     *Store        // is never used by its exported methods, which log faults
+	store     *Store        // only its router and its executor are used, which log nothing
 
 	mu       sync.Mutex
 	findings []Finding
 	clocks   []clockSample
-	ended    bool
 }
 
-// servers runs all checks on each server of rdb.
-func (d *diagnosis) servers(ctx context.Context, rdb redis.UniversalClient) error {
-	each := servers(rdb)
+// targets returns the servers of the client.
+func (d *diagnosis) targets(ctx context.Context) (targets []*target, err error) {
+	each := servers(d.universal)
 	if each == nil {
-		(&target{diagnosis: d, rdb: rdb, identity: newIdentity()}).check(ctx)
-		return nil
+		return []*target{{diagnosis: d, rdb: d.universal, identity: newIdentity()}}, nil
 	}
-	of := func(string) (*redis.Client, error) { return nil, nil } // the server of a key
-	switch rdb := rdb.(type) {
-	case *redis.ClusterClient:
-		of = func(key string) (*redis.Client, error) { return rdb.MasterForKey(ctx, key) }
-	case *redis.Ring:
-		of = rdb.GetShardClientForKey
-	}
-	return each(ctx, func(ctx context.Context, server *redis.Client) error {
-		t := &target{diagnosis: d, rdb: server, identity: newIdentity()}
-		if _, single := rdb.(*redis.Client); single {
-			t.single = server
-		} else {
-			t.name = server.Options().Addr
+	var mu sync.Mutex
+	err = each(ctx, func(_ context.Context, rdb *redis.Client) error {
+		t := &target{diagnosis: d, rdb: rdb, name: rdb.Options().Addr}
+		if d.universal == redis.UniversalClient(rdb) {
+			t.name, t.single = "", rdb
 		}
-		const tries = 10_000 // more than a Cluster has nodes
+		const tries = 10_000 // a server with few slots may not have any of the keys
 		for range tries {
-			if owner, err := of(d.store.router.keys.prefix + "{" + d.store.router.keys.tag(t.identity) + "}"); err != nil || owner == nil || owner == server {
+			if t.identity = newIdentity(); d.serverOf(ctx, t.key("")) == rdb {
 				break
 			}
-			t.identity = newIdentity()
 		}
-		t.check(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		targets = append(targets, t)
 		return nil
 	})
+	return targets, err
+}
+
+// serverOf returns the server with a key, or nil if that is not known.
+func (d *diagnosis) serverOf(ctx context.Context, key string) (rdb *redis.Client) {
+	switch universal := d.universal.(type) {
+	case *redis.Client:
+		return universal
+	case *redis.ClusterClient:
+		rdb, _ = universal.MasterForKey(ctx, key)
+	case *redis.Ring:
+		rdb, _ = universal.GetShardClientForKey(key)
+	}
+	return rdb
 }
 
 func newIdentity() string { return fmt.Sprintf("check %016x", rand.Uint64()) }
@@ -107,9 +119,6 @@ func (t *target) add(f Finding) {
 	d := t.diagnosis
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.ended {
-		return
-	}
 	if t.name != "" {
 		f.Detail = t.name + ": " + f.Detail
 	}
@@ -136,8 +145,6 @@ func noServer(ctx context.Context, err error) []Finding {
 	return []Finding{connected, failed(ctx, check, err, checkAddress)}
 }
 
-var errNoServer = errors.New("the client knows no server")
-
 var connected = Finding{Check: "connection", Result: OK, Detail: "the server replies"}
 
 // isReplyError reports whether err is a reply of Redis.
@@ -151,7 +158,7 @@ type noAnswer time.Duration
 
 func (t noAnswer) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(t)) }
 
-// within returns the result of f, or an error if ctx ends first or, unless it is 0, timeout passes. f then goes on in
+// within returns the result of f, or an error if ctx ends or timeout passes first. f then goes on in
 // the background: go-redis ignores the deadline of a context by default, and otherwise closes the connection.
 func within[T any](ctx context.Context, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
 	type outcome struct {
@@ -160,12 +167,8 @@ func within[T any](ctx context.Context, timeout time.Duration, f func(context.Co
 	}
 	ctx, cancel := context.WithCancel(ctx) // ends the wait for a connection
 	defer cancel()
-	var expired <-chan time.Time
-	if timeout > 0 {
-		timer := time.NewTimer(timeout)
-		defer timer.Stop()
-		expired = timer.C
-	}
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
 	done := make(chan outcome, 1)
 	go func() {
 		var o outcome
@@ -180,7 +183,7 @@ func within[T any](ctx context.Context, timeout time.Duration, f func(context.Co
 	select {
 	case o := <-done:
 		return o.value, o.err
-	case <-expired:
+	case <-timer.C:
 		return *new(T), noAnswer(timeout)
 	case <-ctx.Done():
 		return *new(T), ctx.Err()

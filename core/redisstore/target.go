@@ -297,7 +297,7 @@ func (t *target) checkTimes(ctx context.Context) {
 	t.add(f)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.ended && sample.inexact < time.Hour {
+	if sample.inexact < time.Hour {
 		t.clocks = append(t.clocks, sample)
 	}
 }
@@ -313,7 +313,7 @@ func timeOf(reply any) (time.Time, bool) {
 	return time.Unix(seconds, micros*1000), errors.Join(err, err2) == nil
 }
 
-// checkClocks adds the Finding about the clocks of all servers that have told their times. It is called with mu.
+// checkClocks adds the Finding about the clocks of all servers that have told their times.
 func (d *diagnosis) checkClocks() {
 	f := Finding{Check: "clock", Result: OK, Detail: "that of Redis differs from this process by less than " + maxClockDifference.String()}
 	for _, c := range d.clocks {

@@ -71,6 +71,9 @@ func (s *simulation) start(t *testing.T, index int) *process {
 	var store, fast driver.Store
 	switch s.plan.stores {
 	case withBackup:
+		for _, r := range checkRules() {
+			s.rules.add(testkit.Compiled(r))
+		}
 		p.failover = resilient.New(p.rdb, resilient.Instances(s.plan.processes), resilient.OnChange(func(from, to failover.State, _ error) {
 			s.logf("p%d is %v, was %v", index, to, from)
 			p.changed.Store(time.Now().UnixNano())
@@ -121,6 +124,17 @@ func (s *simulation) start(t *testing.T, index int) *process {
 	}
 	warm.Wait()
 	return p
+}
+
+// checkRules returns the rules of redisstore.Diagnose, which resilient.New calls.
+func checkRules() []core.Rule {
+	const name, hold = "check", 10 * time.Second
+	three := core.Per(3, hold)
+	return []core.Rule{
+		core.TokenBucket(name, three), core.FixedWindow(name, three), core.FixedWindow(name, three).FromFirst(), core.SlidingLog(name, three),
+		core.SlidingWindow(name, three).WithSubWindows(10), core.Pause(name),
+		core.InFlight(name, 1).Hold(hold), core.InFlight(name, 3).Hold(hold), core.InFlight(name, 3).Hold(hold).ByCost(),
+	}
 }
 
 func (p *process) close() {
