@@ -16,3 +16,6 @@ func Over(primary driver.Store) *Store {
 	cache := denycache.New(f, denycache.MaxAge(1))
 	return &Store{failover: f, cache: cache, observed: observe.New(cache), cancel: func() {}}
 }
+
+// AwaitCheck waits until the check of Redis has ended.
+func (s *Store) AwaitCheck() { s.checks.Wait() }
