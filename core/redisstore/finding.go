@@ -76,7 +76,9 @@ func failed(ctx context.Context, check string, err error, change string) Finding
 		f.Result, f.Detail, f.Change = Unknown, "not checked: "+ctx.Err().Error(), "give the check more time"
 		return f
 	}
-	f.Detail, _, _ = strings.Cut(f.Detail, " script: ") // its hash and a line
+	if i := strings.LastIndex(f.Detail, " script: "); i >= 0 && strings.Contains(f.Detail[i:], "@user_script") {
+		f.Detail = f.Detail[:i] // without the hash and the line
+	}
 	text := strings.ToLower(f.Detail)
 	for _, c := range causes {
 		if strings.Contains(text, c.text) {

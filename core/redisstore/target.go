@@ -131,8 +131,8 @@ func (t *target) checkCommands(ctx context.Context) Finding {
 			}
 			f := failed(ctx, name, fmt.Errorf("scripts cannot execute %s: %v",
 				strings.Join(slices.Sorted(maps.Keys(names)), ", "), refused[1]), otherServer)
-			if f.Change == allowCommands {
-				f.Change += ": +" + strings.ToLower(strings.Join(slices.Sorted(maps.Keys(names)), " +"))
+			if strings.HasPrefix(f.Change, allowCommands) {
+				f.Change = allowCommands + ": +" + strings.ToLower(strings.Join(slices.Sorted(maps.Keys(names)), " +"))
 			}
 			return f
 		}
@@ -202,6 +202,9 @@ func (t *target) deleteKeys(ctx context.Context, keys []any) {
 	})
 }
 
+// asks is how often checkMessages asks for a place.
+const asks = 10
+
 // checkMessages waits for the message that a script sends for a caller that waits for a place.
 func (t *target) checkMessages(ctx context.Context) Finding {
 	const name, effect = "messages", "; callers that wait for places ask every 50 to 250 ms instead"
@@ -228,13 +231,29 @@ func (t *target) checkMessages(ctx context.Context) Finding {
 		}
 		waiter := driver.Waiter{Queue: process * waiters.PerProcess, Behind: -1}.Receipt()
 		defer t.do(ctx, &driver.Charge{Rule: rule, Op: driver.Reset})
-		for _, receipt := range []driver.Receipt{{}, waiter} { // the second one finds no place
-			if err := t.do(ctx, &driver.Charge{Rule: rule, Cost: 1, Receipt: receipt}); err != nil {
+		if err := t.do(ctx, &driver.Charge{Rule: rule, Cost: 1}); err != nil {
+			return err
+		}
+		received := make(chan error, 1)
+		go func() {
+			_, err := within(ctx, t.timeout, subscription.ReceiveMessage)
+			if late := noAnswer(0); errors.As(err, &late) {
+				err = fmt.Errorf("no message within %v", time.Duration(late))
+			}
+			received <- err
+		}()
+		again := time.NewTicker(t.timeout / asks)
+		defer again.Stop()
+		for { // a new subscription may not be known to all nodes of a Cluster
+			if err := t.do(ctx, &driver.Charge{Rule: rule, Cost: 1, Receipt: waiter}); err != nil { // it finds no place
 				return err
 			}
+			select {
+			case err := <-received:
+				return err
+			case <-again.C:
+			}
 		}
-		_, err = within(ctx, t.timeout, func(ctx context.Context) (*redis.Message, error) { return subscription.ReceiveMessage(ctx) })
-		return err
 	}()
 	if err == nil {
 		return Finding{Check: name, Result: OK, Detail: "a script wakes a caller"}
