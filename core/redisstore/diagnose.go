@@ -17,31 +17,31 @@ import (
 // Diagnose checks whether a Store with these options works on the Redis of rdb, and returns the result of each check:
 //
 //   - connection: the server replies. If it does not, there is no other Finding about the server
-//   - user: the user name and password; there is a Finding only if they are wrong
+//   - user: the user name and the password; there is no such Finding if they are right
 //   - server, memory, role: the version, the eviction policy, and whether it is a master, as INFO tells
 //   - commands: EVAL, EVALSHA, and the commands of scripts, each with the permissions of the user
 //   - client: the kind of rdb suits the server, and all connections lead to one server
-//   - script: each script makes decisions, with the right results
+//   - script and its name: a script makes decisions, with the right results
 //   - messages: a script wakes callers that wait for places
 //   - round trip: the time for a reply, compared with [Timeout]
-//   - clock: the clocks of servers and of this process
+//   - clock: the clocks of the servers, compared with that of this process
 //
-// On a Cluster or Ring, a Finding is the worst of all masters or shards. A Detail then begins with the address of the
+// On a Cluster or Ring, a Finding is the worst of all masters or shards, and its Detail begins with the address of the
 // server.
 //
-// Diagnose executes about 100 commands on each server, in turn. It uses the prefix and the secret of opts, and keys of
-// its own, which it deletes and which expire after about 10 s at the latest. It opens four more connections for a
+// Diagnose executes about 110 commands on each server, in turn. It uses the prefix and the secret of opts, and keys of
+// its own, which it deletes, and which expire within 13 s if it cannot. It opens four more connections for a
 // moment. It neither logs nor changes the Redis.
 //
-// Diagnose returns when ctx ends, or soon after the last check. A command may take a second, or [Timeout] if that is
-// longer. Checks that ctx has interrupted or prevented are Unknown. Commands that were sent continue in the background until
-// their replies arrive or the client's own timeouts end them. Diagnose panics if rdb or an option is nil.
+// Diagnose returns after the last check, or when ctx ends. A command may take a second, or [Timeout] if that is
+// longer. A server that has not replied when ctx ends has Failed, and all other checks that ctx has interrupted or
+// prevented are Unknown. Commands that were sent continue in the background until their replies arrive or the timeouts of
+// the client end them. Diagnose panics if rdb or an option is nil.
 func Diagnose(ctx context.Context, rdb redis.UniversalClient, opts ...Option) []Finding {
 	argument.NotNil("redisstore: Diagnose", "the client", rdb)
 	c := config{prefix: DefaultPrefix, timeout: DefaultTimeout}
 	argument.Apply("redisstore: Diagnose", &c, opts)
 	d := &diagnosis{config: c, universal: rdb, timeout: max(c.timeout, time.Second), store: New(rdb, slices.Concat(opts, []Option{Unbatched()})...)}
-	d.store.executor.timeout = d.timeout
 	targets, err := within(ctx, manyCommands*d.timeout, d.targets)
 	if err == nil && len(targets) == 0 {
 		err = errors.New("the client knows no server")
@@ -114,7 +114,7 @@ func (d *diagnosis) serverOf(ctx context.Context, key string) (rdb *redis.Client
 
 func newIdentity() string { return fmt.Sprintf("check %016x", rand.Uint64()) }
 
-// add adds a Finding about t. Of Findings about several servers, the worst one stays.
+// add adds a Finding about t. The worst Finding of several servers stays.
 func (t *target) add(f Finding) {
 	d := t.diagnosis
 	d.mu.Lock()

@@ -225,7 +225,9 @@ func (t *target) checkMessages(ctx context.Context) Finding {
 		if _, err := within(ctx, t.timeout, subscribed); err != nil {
 			return err
 		}
-		rule, err := t.rule(driver.Definition{Algorithm: driver.InFlight, Events: 1, Hold: checkPeriod})
+		one := scriptChecks[inFlight].rule
+		one.Events = 1
+		rule, err := t.rule(one)
 		if err != nil {
 			return err
 		}
