@@ -39,7 +39,7 @@ func (d *doctor) run(_ []string, stdout, _ io.Writer) error {
 		return err
 	}
 	defer d.rdb.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*timeout) // for a hundred round trips to a distant Redis
 	defer cancel()
 	findings := redisstore.Diagnose(ctx, d.rdb, append(d.storeOptions(), redisstore.Timeout(d.timeout))...)
 	if d.json {

@@ -129,8 +129,8 @@
 //
 // The exit status is 0, 2 if flags or the number of arguments are wrong, 3 if weir diff finds more than
 // -max-new-denied-keys or -max-new-denied-requests, or 1 after any other error: a file or an argument is invalid,
-// no request of a trace has a policy, Redis does not reply within 10 seconds, or no program opens a named pipe for
-// writing within 10 seconds.
+// no request of a trace has a policy, Redis does not reply within 10 seconds, weir doctor finds something that will not
+// work, or no program opens a named pipe for writing within 10 seconds. All checks of weir doctor end within 30 seconds.
 package main
 
 import (

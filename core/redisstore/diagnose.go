@@ -21,9 +21,9 @@ import (
 //   - server, memory, role: the version, the eviction policy, and whether it is a master, as INFO tells
 //   - commands: EVAL, EVALSHA, and the commands of scripts, each with the permissions of the user
 //   - client: the kind of rdb suits the server, and all connections lead to one server
+//   - round trip: the time for a reply, compared with [Timeout]
 //   - script and its name: a script makes decisions, with the right results
 //   - messages: a script wakes callers that wait for places
-//   - round trip: the time for a reply, compared with [Timeout]
 //   - clock: the clocks of the servers, compared with that of this process
 //
 // On a Cluster or Ring, a Finding is the worst of all masters or shards, and its Detail begins with the address of the

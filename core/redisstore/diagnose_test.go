@@ -108,7 +108,7 @@ func TestDiagnose(t *testing.T) {
 			master, replica := redistest.NewServer(t), redistest.NewServer(t)
 			host, port, err := net.SplitHostPort(master.Addr)
 			testkit.Must(t, err)
-			testkit.Must(t, replica.Client().SlaveOf(t.Context(), host, port).Err())
+			testkit.Must(t, replica.Client().ReplicaOf(t.Context(), host, port).Err())
 			testkit.Must(t, master.WaitReplica(replica))
 			results(t, diagnosed(t, master.Client()), allChecks, nil)
 			return replica.Client()
