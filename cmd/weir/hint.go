@@ -33,14 +33,14 @@ func (r *remote) hint(ctx context.Context, key string, policies ...string) {
 	if r.rule != "" {
 		in += fmt.Sprintf(" and the rule %q", r.rule)
 	}
-	var similar []string
+	var others []string
 	for _, other := range similar.Keys(key) {
 		if known, err := r.knows(ctx, r.set, other, policies); known && err == nil {
-			similar = append(similar, other)
+			others = append(others, other)
 		}
 	}
-	if len(similar) > 0 {
-		r.note("%s; there is the key %s", in, quotedAll(similar))
+	if len(others) > 0 {
+		r.note("%s; there is the key %s", in, quotedAll(others))
 		return
 	}
 	r.note("%s; the key is the text that the key function of the program returns, such as user:ann or 203.0.113.7", in)

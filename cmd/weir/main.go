@@ -3,6 +3,7 @@
 //
 //	weir check FILE...                         report the errors and warnings of files
 //	weir diff A B                              list the changes from file A to file B
+//	weir doctor                                check whether the programs can use a Redis
 //	weir explain FILE POLICY|ROUTE KEY [PLAN]  list the limits of a key
 //	weir init                                  print an example file
 //	weir playground                            serve a page that compares the algorithms
@@ -55,6 +56,17 @@
 // latest override or block, the events are those of programs without a secret, or only other prefixes are in use
 // (among some 20 000 keys). Another note says that the limits are those without a plan, and which plans there are.
 // Notes need the permissions of the store, and scan for prefixes; without them there are none.
+//
+// # Checking a Redis
+//
+// The command doctor runs each script of the store, and the commands that scripts need, on keys of its own, and compares
+// versions, memory, clocks and round trips with the needs of the store (redisstore.Diagnose). It prints a table, and
+// each change that is necessary or useful. Run it as the user, with the prefix and from the network of the programs. The
+// exit status is 1 if something will not work; a warning or an unknown result does not change it. Its flags
+// -redis, -cluster and -prefix are those of weir rules.
+//
+//	-timeout DURATION  as of the option resilient.Timeout; default: 100ms
+//	-json              print an array of objects with the fields check, result, detail and change
 //
 // # Simulation
 //
@@ -142,9 +154,10 @@
 // # Exit status
 //
 // The exit status is 0, 2 if flags or the number of arguments are wrong, 3 if weir diff finds more than
-// -max-new-denied-keys or -max-new-denied-requests, or a trace that is odd without -ignore-warnings, or 1 after any other error: a file or an argument is invalid,
-// no request of a trace has a policy, Redis does not reply within 10 seconds, or no program opens a named pipe for
-// writing within 10 seconds.
+// -max-new-denied-keys or -max-new-denied-requests, or a trace that is odd without -ignore-warnings, or 1 after any other
+// error: a file or an argument is invalid, no request of a trace has a policy, Redis does not reply within 10 seconds,
+// weir doctor finds something that will not work, or no program opens a named pipe for writing within 10 seconds. All
+// checks of weir doctor end within 30 seconds.
 package main
 
 import (
@@ -184,6 +197,7 @@ const many = 1 << 30 // arguments
 var commands = []command{
 	{"check", "FILE...", "report the errors and warnings of files", 1, many, check},
 	{"diff", "A B [-trace TRACE]", "list the changes from file A to file B", 2, 2, nil},
+	{"doctor", "", "check whether the programs can use a Redis", 0, 0, nil},
 	{"explain", "FILE POLICY|ROUTE KEY [PLAN]", "list the limits of a key", 3, 4, explain},
 	{"init", "", "print an example file", 0, 0, printExample},
 	{"playground", "", "serve a page that compares the algorithms", 0, 0, nil},
@@ -195,7 +209,7 @@ var commands = []command{
 // flagged are the functions of the commands with flags of their own: they define the flags, and return the
 // function that runs the command.
 var flagged = map[string]func(*flag.FlagSet) func(args []string, stdout, stderr io.Writer) error{
-	"diff": defineDiff, "playground": definePlayground, "simulate": defineSimulate, "suggest": defineSuggest,
+	"diff": defineDiff, "doctor": defineDoctor, "playground": definePlayground, "simulate": defineSimulate, "suggest": defineSuggest,
 }
 
 const (

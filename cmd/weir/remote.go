@@ -7,96 +7,43 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net/url"
-	"os"
-	"strings"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/rules"
 )
 
-const defaultURL = "redis://127.0.0.1:6379"
-
 // A remote is a configuration and overrides in Redis.
 type remote struct {
-	stdout, stderr    io.Writer
-	flags             *flag.FlagSet
-	url, prefix, file string // flags
-	rule, plan        string // flags of the commands about states
-	text              bool   // flags of the commands that write an entry
-	about             string
-	most              int // flag of list
-	cluster           bool
-	now               time.Time // when the command began
-	rdb               redis.UniversalClient
-	secret            []byte // nil for none
-	source            *rules.RedisSource
-	config            *rules.Config
-	set               *rules.Set // of config, with the overrides in Redis; no policy is off
-	invalid           error      // of a value in Redis
-	mu                sync.Mutex // of a scan
+	connection
+	stdout, stderr io.Writer
+	flags          *flag.FlagSet
+	file           string // flags
+	rule, plan     string // flags of the commands about states
+	text           bool   // flags of the commands that write an entry
+	about          string
+	most           int       // flag of list
+	now            time.Time // when the command began
+	source         *rules.RedisSource
+	config         *rules.Config
+	set            *rules.Set // of config, with the overrides in Redis; no policy is off
+	invalid        error      // of a value in Redis
+	mu             sync.Mutex // of a scan
 }
 
 // open sets the client, the secret and the source.
-func (r *remote) open() (err error) {
-	secret := os.Getenv("WEIR_KEY_SECRET")
-	switch {
-	case len(r.prefix) > 32 || strings.ContainsAny(r.prefix, "{}"):
-		return errors.New("the prefix is longer than 32 bytes or contains a brace")
-	case secret != "" && len(secret) < 16:
-		return errors.New("WEIR_KEY_SECRET is shorter than 16 bytes")
-	}
-	r.rdb, err = newClient(cmp.Or(r.url, os.Getenv("WEIR_REDIS_URL"), defaultURL), r.cluster)
-	if err != nil {
-		// The text of err can contain a part of a password that is not escaped.
-		return errors.New("the URL of Redis is invalid, expected redis://USER:PASSWORD@HOST:PORT/DB or rediss:// for TLS; " +
-			"in a PASSWORD, characters such as / ? # @ % are written as %2F %3F %23 %40 %25")
+func (r *remote) open() error {
+	if err := r.connection.open(); err != nil {
+		return err
 	}
 	opts := []rules.RedisOption{rules.Prefix(r.prefix), rules.Timeout(timeout), rules.FailClosed()}
-	if secret != "" {
-		r.secret = []byte(secret)
+	if r.secret != nil {
 		opts = append(opts, rules.KeySecret(r.secret))
 	}
 	r.source = rules.Redis(r.rdb, opts...)
 	return nil
-}
-
-// newClient returns a client for a URL: of a Cluster, of Sentinels if it has the parameter
-// master_name, or of a single server.
-func newClient(text string, cluster bool) (redis.UniversalClient, error) {
-	u, err := url.Parse(text)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case u.Fragment != "", strings.Contains(u.Path, "@"): // of a password that is not escaped
-		return nil, errors.New("the URL has a fragment, or @ in its path")
-	case u.Query().Has("master_name"):
-		o, err := redis.ParseFailoverURL(text)
-		if err != nil {
-			return nil, err
-		}
-		o.DialerRetries, o.ContextTimeoutEnabled = 1, true
-		return redis.NewFailoverClient(o), nil
-	case cluster || u.Query().Has("addr"):
-		o, err := redis.ParseClusterURL(text)
-		if err != nil {
-			return nil, err
-		}
-		o.DialerRetries, o.ContextTimeoutEnabled = 1, true
-		return redis.NewClusterClient(o), nil
-	}
-	o, err := redis.ParseURL(text)
-	if err != nil {
-		return nil, err
-	}
-	o.DialerRetries, o.ContextTimeoutEnabled = 1, true
-	return redis.NewClient(o), nil
 }
 
 // load reads the policies, and makes the Set.
@@ -134,11 +81,8 @@ func (r *remote) newSet(policies map[string]rules.Policy, secret []byte, opts ..
 		p.Disabled = false
 		on[name] = p
 	}
-	to := []redisstore.Option{redisstore.Prefix(r.prefix), redisstore.Timeout(timeout)}
-	if secret != nil {
-		to = append(to, redisstore.KeySecret(secret))
-	}
-	return rules.New(redisstore.New(r.rdb, to...), &rules.Config{Policies: on}, opts...)
+	store := redisstore.New(r.rdb, append(r.storeOptions(secret), redisstore.Timeout(timeout))...)
+	return rules.New(store, &rules.Config{Policies: on}, opts...)
 }
 
 // limiter returns the limiter of a policy on Redis, for a plan.

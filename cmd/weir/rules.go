@@ -42,9 +42,7 @@ func (r *remote) commands() []command {
 func runRules(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("weir", flag.ContinueOnError)
 	r := remote{stdout: stdout, stderr: stderr, flags: flags}
-	flags.StringVar(&r.url, "redis", "", "the `URL` of Redis (default $WEIR_REDIS_URL, else "+defaultURL+")")
-	flags.BoolVar(&r.cluster, "cluster", false, "the URL is that of a Redis Cluster")
-	flags.StringVar(&r.prefix, "prefix", rules.DefaultPrefix, "the `TEXT` before all keys in Redis")
+	r.define(flags)
 	flags.StringVar(&r.file, "config", "", "a `FILE` with the policies, instead of the configuration in Redis")
 	flags.StringVar(&r.rule, "rule", "", "of usage, reset and credit: only the rule with this `NAME`")
 	flags.StringVar(&r.plan, "plan", "", "of why, usage and credit: the plan of the key has this `NAME`")
