@@ -50,11 +50,11 @@ func (c *connection) open() (err error) {
 	return nil
 }
 
-// storeOptions returns the options of a store whose keys are those of programs with a secret, or nil for none.
-func (c *connection) storeOptions(secret []byte) []redisstore.Option {
+// storeOptions returns the options of a store whose keys are those of the programs.
+func (c *connection) storeOptions() []redisstore.Option {
 	opts := []redisstore.Option{redisstore.Prefix(c.prefix)}
-	if secret != nil {
-		opts = append(opts, redisstore.KeySecret(secret))
+	if c.secret != nil {
+		opts = append(opts, redisstore.KeySecret(c.secret))
 	}
 	return opts
 }

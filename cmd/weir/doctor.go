@@ -41,7 +41,7 @@ func (d *doctor) run(_ []string, stdout, _ io.Writer) error {
 	defer d.rdb.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*timeout) // for a hundred round trips to a distant Redis
 	defer cancel()
-	findings := redisstore.Diagnose(ctx, d.rdb, append(d.storeOptions(d.secret), redisstore.Timeout(d.timeout))...)
+	findings := redisstore.Diagnose(ctx, d.rdb, append(d.storeOptions(), redisstore.Timeout(d.timeout))...)
 	if d.json {
 		encoder := json.NewEncoder(stdout)
 		encoder.SetIndent("", "  ")

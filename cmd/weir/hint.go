@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/rules"
 	"github.com/weir-go/weir/internal/similar"
 )
@@ -45,16 +46,29 @@ func (r *remote) hint(ctx context.Context, key string, policies ...string) {
 	}
 	r.note("%s; the key is the text that the key function of the program returns, such as user:ann or 203.0.113.7", in)
 	r.hintSecret(ctx)
-	if r.secret != nil {
-		if set, err := r.newSet(r.config.Policies, nil); err == nil {
-			if known, err := r.knows(ctx, set, key, policies); known && err == nil {
-				r.note("the key has events of programs without a secret, and WEIR_KEY_SECRET is set")
-			}
+	if without := r.connection; r.secret != nil {
+		without.secret = nil
+		if r.knownBy(ctx, without, key, policies) {
+			r.note("the key has events of programs without a secret, and WEIR_KEY_SECRET is set")
 		}
 	}
-	if r.file != "" { // else the configuration has the prefix
-		r.hintPrefix(ctx)
+	found := r.hintPrefix(ctx)
+	for _, prefix := range found[:min(len(found), maxNames)] {
+		other := r.connection
+		if other.prefix = prefix; prefix != r.prefix && r.knownBy(ctx, other, key, policies) {
+			r.note("the key has events with the prefix %q: see -prefix", prefix)
+		}
 	}
+}
+
+// knownBy reports whether a key has events of programs with another prefix or secret.
+func (r *remote) knownBy(ctx context.Context, other connection, key string, policies []string) bool {
+	set, err := newSet(other, r.config.Policies)
+	if err != nil {
+		return false
+	}
+	known, err := r.knows(ctx, set, key, policies)
+	return known && err == nil
 }
 
 // quotedAll returns names between quotes.
@@ -78,13 +92,21 @@ func (r *remote) knows(ctx context.Context, set *rules.Set, key string, policies
 		if err != nil {
 			return false, err
 		}
-		for _, s := range d.States() {
-			if s.Used() > 0 && !s.Unknown || paused(d, s) {
-				return true, nil
-			}
+		if inUse(d) {
+			return true, nil
 		}
 	}
 	return false, nil
+}
+
+// inUse reports whether a key has events, or is paused.
+func inUse(d core.Decision) bool {
+	for _, s := range d.States() {
+		if s.Used() > 0 && !s.Unknown || paused(d, s) {
+			return true
+		}
+	}
+	return false
 }
 
 // hintSecret notes that the secret is not that of the latest override or block.
@@ -107,18 +129,19 @@ const (
 // ofWeir matches the keys of overrides and states. The first group is their prefix.
 var ofWeir = regexp.MustCompile(`^([^{}]{0,32})\{(?:rules\}|[A-Za-z0-9_-]{22}\}(?:override|[a-z][0-9]+[^:]*):)`)
 
-// hintPrefix notes that Redis has no key with the prefix, and the prefixes that there are.
-func (r *remote) hintPrefix(ctx context.Context) {
+// hintPrefix notes that Redis has no key with the prefix. It returns the prefixes that there are.
+func (r *remote) hintPrefix(ctx context.Context) []string {
 	found, all, err := r.prefixes(ctx)
-	if _, ok := found[r.prefix]; ok || err != nil || !all && len(found) == 0 {
-		return
+	names := slices.Sorted(maps.Keys(found))
+	if slices.Contains(names, r.prefix) || err != nil || !all && len(names) == 0 {
+		return names
 	}
 	text := fmt.Sprintf("no override and no state in Redis has the prefix %q", r.prefix)
-	if len(found) > 0 {
-		names := slices.Sorted(maps.Keys(found))
+	if len(names) > 0 {
 		text += "; there is " + quotedAll(names[:min(len(names), maxNames)])
 	}
 	r.note("%s", text)
+	return names
 }
 
 // prefixes returns the prefixes of overrides and states among some thousand keys of Redis, and whether these were all.

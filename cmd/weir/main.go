@@ -53,8 +53,8 @@
 //
 // A command about a key without any event or override still does its work. It then writes to the standard error
 // which similar key has events, such as user:ann for ann, or which causes Redis shows: the secret is not that of the
-// latest override or block, the events are those of programs without a secret, or only other prefixes are in use
-// (among some 20 000 keys). Another note says that the limits are those without a plan, and which plans there are.
+// latest override or block, the events are those of programs without a secret or with another prefix, or only other
+// prefixes are in use (among some 20 000 keys). Another note says that the limits are those without a plan, and which plans there are.
 // Notes need the permissions of the store, and scan for prefixes; without them there are none.
 //
 // # Checking a Redis

@@ -70,18 +70,18 @@ func (r *remote) configure(ctx context.Context) (err error) {
 
 // start makes the Set of policies.
 func (r *remote) start(policies map[string]rules.Policy) (err error) {
-	r.set, err = r.newSet(policies, r.secret, rules.Overrides(r.source), rules.OnError(func(err error) { r.invalid = err }))
+	r.set, err = newSet(r.connection, policies, rules.Overrides(r.source), rules.OnError(func(err error) { r.invalid = err }))
 	return err
 }
 
 // newSet returns a Set on Redis that shows the limits of policies that are off, too.
-func (r *remote) newSet(policies map[string]rules.Policy, secret []byte, opts ...rules.Option) (*rules.Set, error) {
+func newSet(c connection, policies map[string]rules.Policy, opts ...rules.Option) (*rules.Set, error) {
 	on := make(map[string]rules.Policy)
 	for name, p := range policies {
 		p.Disabled = false
 		on[name] = p
 	}
-	store := redisstore.New(r.rdb, append(r.storeOptions(secret), redisstore.Timeout(timeout))...)
+	store := redisstore.New(c.rdb, append(c.storeOptions(), redisstore.Timeout(timeout))...)
 	return rules.New(store, &rules.Config{Policies: on}, opts...)
 }
 

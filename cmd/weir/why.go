@@ -54,7 +54,11 @@ func (r *remote) whyIn(ctx context.Context, policy, key string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(r.stdout, s.sentence(d))
+	sentence := s.sentence(d)
+	if sentence == "Admitted." && !s.off() && !inUse(d) && textOf(s.override) == none {
+		sentence = "Admitted: no event and no override of the key is in Redis."
+	}
+	fmt.Fprintln(r.stdout, sentence)
 	lines = append(lines, r.origin(s, entries)...)
 	if names := s.otherPlans(); len(names) > 0 {
 		lines = append(lines, "T"+withoutPlan(names)[1:]+".")

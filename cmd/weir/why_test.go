@@ -98,15 +98,17 @@ func TestRules_Why(t *testing.T) {
 	admit(t, limiter(t, hidden, "api"), "user:ann", 5)
 	must(t, hidden.Block(t.Context(), "api", "user:bad", time.Time{}))
 	const (
-		columns = "RULE|ALGORITHM|LIMIT|SOURCE|USED|LEFT|NEXT|MODE"
-		plan    = "The limits are those without a plan; the policy has gold: see -plan."
-		gold    = "A caller with the plan gold is admitted."
-		blocked = "calls|sliding_log|blocked|override of the key|-|-|"
-		unused  = "calls|sliding_log|5/h|base|0|5|now|enforce"
-		idle    = "calls.candidate|sliding_log|4/h|base|0|4|now|shadow"
-		hidden_ = "calls.candidate|sliding_log|4/h|base|-|-|-|shadow"
-		stop    = "stop|pause|none|base|-|-|now|enforce"
-		text    = "; the key is the text that the key function of the program returns, such as user:ann or 203.0.113.7"
+		columns   = "RULE|ALGORITHM|LIMIT|SOURCE|USED|LEFT|NEXT|MODE"
+		plan      = "The limits are those without a plan; the policy has gold: see -plan."
+		gold      = "A caller with the plan gold is admitted."
+		blocked   = "calls|sliding_log|blocked|override of the key|-|-|"
+		unused    = "calls|sliding_log|5/h|base|0|5|now|enforce"
+		idle      = "calls.candidate|sliding_log|4/h|base|0|4|now|shadow"
+		hidden_   = "calls.candidate|sliding_log|4/h|base|-|-|-|shadow"
+		nothing   = "Admitted: no event and no override of the key is in Redis."
+		stop      = "stop|pause|none|base|-|-|now|enforce"
+		elsewhere = `weir: note: the key has events with the prefix "shop:": see -prefix`
+		text      = "; the key is the text that the key function of the program returns, such as user:ann or 203.0.113.7"
 	)
 	no := func(key, policy string) string {
 		return fmt.Sprintf("weir: note: no event and no override of the key %q is in Redis for the policy %q", key, policy)
@@ -123,18 +125,19 @@ func TestRules_Why(t *testing.T) {
 			"calls|sliding_log|5/h|base|5|0|in …|enforce", idle, stop}},
 		"a plan of an override": {"", "shop:", "api user:vip", []string{"Admitted.", `The override {plan: gold} is in Redis, written at …, with the note "sales".`, columns,
 			`calls|sliding_log|100/h|plan "gold", override of the key|0|100|now|enforce`, idle, stop}},
-		"a key without its word": {"", "shop:", "api ann", []string{"Admitted.", plan, columns, unused, idle, stop, no("ann", "api") + `; there is the key "user:ann"`}},
-		"an address":             {"", "shop:", "api 2001:db8::7", []string{"Admitted.", plan, columns, unused, idle, stop, no("2001:db8::7", "api") + `; there is the key "2001:db8::/64"`}},
-		"an unknown key":         {"", "shop:", "api user:x", []string{"Admitted.", plan, columns, unused, idle, stop, no("user:x", "api") + text}},
-		"a wrong prefix": {"", "weir:", "api user:ann", []string{"Admitted.", plan, columns, unused, idle, stop, no("user:ann", "api") + text,
-			`weir: note: no override and no state in Redis has the prefix "weir:"; there is "hidden:" and "shop:"`}},
-		"a missing secret": {"", "hidden:", "api user:ann", []string{"Admitted.", plan, columns, unused, idle, stop, no("user:ann", "api") + text,
-			"weir: note: WEIR_KEY_SECRET is not set, and the latest override or block was written with a secret"}},
-		"a wrong secret": {"another secret of sixteen", "hidden:", "api user:ann", []string{"Admitted.", plan, columns, unused, idle, stop, no("user:ann", "api") + text,
+		"a key without its word": {"", "shop:", "api ann", []string{nothing, plan, columns, unused, idle, stop, no("ann", "api") + `; there is the key "user:ann"`}},
+		"an address":             {"", "shop:", "api 2001:db8::7", []string{nothing, plan, columns, unused, idle, stop, no("2001:db8::7", "api") + `; there is the key "2001:db8::/64"`}},
+		"an unknown key":         {"", "shop:", "api user:x", []string{nothing, plan, columns, unused, idle, stop, no("user:x", "api") + text}},
+		"a wrong prefix": {"", "weir:", "api user:ann", []string{nothing, plan, columns, unused, idle, stop, no("user:ann", "api") + text,
+			`weir: note: no override and no state in Redis has the prefix "weir:"; there is "hidden:" and "shop:"`, elsewhere}},
+		"a missing secret": {"", "hidden:", "api user:ann", []string{nothing, plan, columns, unused, idle, stop, no("user:ann", "api") + text,
+			"weir: note: WEIR_KEY_SECRET is not set, and the latest override or block was written with a secret", elsewhere}},
+		"a wrong secret": {"another secret of sixteen", "hidden:", "api user:ann", []string{nothing, plan, columns, unused, idle, stop, no("user:ann", "api") + text,
 			"weir: note: the latest override or block was written without WEIR_KEY_SECRET, or with another one"}},
-		"a secret of no program": {string(secret), "shop:", "api user:ann", []string{"Admitted.", plan, columns, unused, idle, stop, no("user:ann", "api") + text,
+		"a secret of no program": {string(secret), "shop:", "api user:ann", []string{nothing, plan, columns, unused, idle, stop, no("user:ann", "api") + text,
 			"weir: note: the latest override or block was written without WEIR_KEY_SECRET, or with another one",
-			"weir: note: the key has events of programs without a secret, and WEIR_KEY_SECRET is set"}},
+			"weir: note: the key has events of programs without a secret, and WEIR_KEY_SECRET is set",
+			strings.ReplaceAll(elsewhere, "shop:", "hidden:")}},
 		"the secret": {string(secret), "hidden:", "api user:bad", []string{"Blocked: every event is denied.", "The block is in Redis, written at ….", columns, blocked + "never|enforce", hidden_,
 			"stop|pause|blocked|override of the key|-|-|never|enforce"}},
 		"blocked": {"", "shop:", "api user:bad", []string{"Blocked until …: admitted again in ….", "The block of the key ends at ….", `The block is in Redis, written at …, with the note "ticket 7".`, columns,
