@@ -45,6 +45,7 @@ func (r *remote) whyIn(ctx context.Context, policy, key string) error {
 	if err != nil {
 		return err
 	}
+	overridden := textOf(s.override) != none
 	lines := s.lines()
 	l, err := r.limiter(policy, s.plan)
 	if err != nil {
@@ -55,7 +56,7 @@ func (r *remote) whyIn(ctx context.Context, policy, key string) error {
 		return err
 	}
 	sentence := s.sentence(d)
-	if sentence == "Admitted." && !s.off() && !inUse(d) && textOf(s.override) == none {
+	if sentence == "Admitted." && !s.off() && !inUse(d) && !overridden {
 		sentence = "Admitted: no event and no override of the key is in Redis."
 	}
 	fmt.Fprintln(r.stdout, sentence)
