@@ -112,7 +112,7 @@ func TestRules(t *testing.T) {
 					"RULE  ALGORITHM    LIMIT  SOURCE         USED  LEFT  NEXT  MODE\nr     sliding_log  100/h  plan \"silver\"  0     100   now   enforce\n", ""},
 				{"put fifth.yaml", 0, "all_routes: added (api)\n", ""},
 				{"why /x y", 0, "No route matches: the request has the limiter of the middleware, and the policy \"api\" of all routes.\n" +
-					"Admitted.\nThe limits are those without a plan; the policy has silver: see -plan.\n" +
+					"Admitted: no event and no override of the key is in Redis.\nThe limits are those without a plan; the policy has silver: see -plan.\n" +
 					"RULE  ALGORITHM    LIMIT  SOURCE  USED  LEFT  NEXT  MODE\nr     sliding_log  20/h   base    0     20    now   enforce\n", ""},
 				{"block api x -- -1h", 1, "", `weir: UNTIL is past: "-1h"`},
 				{"get api x", 0, "{}\n", ""},
