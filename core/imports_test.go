@@ -28,6 +28,7 @@ var allowed = map[string][]string{
 	"core/internal/memo":        {},
 	"core/internal/routes":      {"core/internal/memo"},
 	"internal/sampler":          {},
+	"internal/similar":          {"keyfunc"},
 	"core/internal/testkit":     {"core", "core/driver"},
 	"core/internal/unexported":  {},
 	"core/memstore":             {"core/driver", "internal/argument"},
@@ -38,7 +39,7 @@ var allowed = map[string][]string{
 	"core/redisstore/resilient": {"core/denycache", "core/driver", "core/failover", "internal/argument", "core/internal/keyhash", "core/memstore", "core/observe", "core/redisstore", "github.com/redis/go-redis/v9"},
 	"core/lease":                {"core/driver", "internal/argument"},
 	"core/observe":              {"core/driver", "internal/argument", "core/internal/keyhash", "internal/sampler"},
-	"core/inspect":              {"core", "core/driver", "internal/argument", "core/observe", "core/rules"},
+	"core/inspect":              {"core", "core/driver", "internal/argument", "internal/similar", "core/observe", "core/rules"},
 	"core/observe/otel":         {"core/driver", "core/observe", "go.opentelemetry.io/otel"},
 	"core/observe/prometheus":   {"core/driver", "core/observe", "github.com/prometheus/client_golang"},
 	"core/denycache":            {"core/driver", "internal/argument", "github.com/maypok86/otter/v2"},
@@ -52,7 +53,7 @@ var allowed = map[string][]string{
 	"echolimit":                 {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/labstack/echo/v4"},
 	"echolimit/v5":              {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/labstack/echo/v5"},
 
-	"cmd/weir":                            {"cmd/weir/internal/playground/page", "cmd/weir/internal/simulate", "cmd/weir/internal/trace", "core", "core/driver", "core/memstore", "core/redisstore", "core/rules", "github.com/redis/go-redis/v9"},
+	"cmd/weir":                            {"cmd/weir/internal/playground/page", "cmd/weir/internal/simulate", "cmd/weir/internal/trace", "core", "core/driver", "core/memstore", "core/redisstore", "core/rules", "github.com/redis/go-redis/v9", "internal/similar"},
 	"cmd/weir/internal/playground":        {"cmd/weir/internal/simulate", "core", "core/driver"},
 	"cmd/weir/internal/simulate":          {"core", "core/memstore", "core/driver"},
 	"cmd/weir/internal/playground/page":   {"cmd/weir/internal/playground"},
@@ -76,7 +77,8 @@ var internal = map[string][]string{
 	"core/redisstore":           {"core/internal/keyhash", "core/internal/memo", "core/internal/waiters", "internal/argument", "internal/sampler"},
 	"core/redisstore/resilient": {"core/internal/keyhash", "internal/argument"},
 	"core/rules":                {"core/internal/call", "core/internal/keyhash", "core/internal/memo", "core/internal/period", "core/internal/routes", "core/internal/unexported", "internal/argument", "internal/sampler"},
-	"core/inspect":              {"internal/argument"},
+	"core/inspect":              {"internal/argument", "internal/similar"},
+	"cmd/weir":                  {"internal/similar"},
 }
 
 // An adapter and an exporter import no internal package.

@@ -25,6 +25,7 @@ type differ struct {
 	top                  *int
 	names                func() func(string) string
 	maxKeys, maxRequests share
+	ignore               *bool // the warnings
 }
 
 // defineDiff defines the flags of weir diff, and returns the command.
@@ -41,6 +42,7 @@ func defineDiff(flags *flag.FlagSet) func(args []string, stdout, stderr io.Write
 	d.names = defineNames(flags)
 	flags.Var(&d.maxKeys, "max-new-denied-keys", "with -trace: exit with 3 if more keys than this `NUMBER`, or part such as 0.1%, are denied by B and not by A")
 	flags.Var(&d.maxRequests, "max-new-denied-requests", "with -trace: exit with 3 if B denies more requests than A, by more than this `NUMBER`, or part such as 1%")
+	d.ignore = flags.Bool("ignore-warnings", false, "with -trace: exit with 0 also if the trace is odd")
 	return d.run
 }
 
@@ -80,6 +82,8 @@ func (d *differ) run(args []string, stdout, stderr io.Writer) error {
 		err = fmt.Errorf("%w keys are newly denied: %s of %s, more than %s", errTooMany, count(c.NewlyDenied), count(c.Keys), d.maxKeys.text)
 	case more > d.maxRequests.of(int(c.Requests)):
 		err = fmt.Errorf("%w requests are newly denied: %s of %s, more than %s", errTooMany, count(more), count(c.Requests), d.maxRequests.text)
+	case len(c.Warnings) > 0 && !*d.ignore:
+		err = fmt.Errorf("%w, so that the figures may be wrong: see the first lines, or accept them with -ignore-warnings", errOdd)
 	}
 	return err
 }
@@ -112,6 +116,7 @@ func (d *differ) compare(a, b *rules.Config, stderr io.Writer) (*comparison, err
 type comparison struct {
 	Changes       []string     `json:"changes"`
 	Trace         string       `json:"trace"`
+	Warnings      []string     `json:"warnings"`
 	Requests      uint64       `json:"requests"`
 	Keys          int          `json:"keys"`
 	NewlyDenied   int          `json:"newly_denied_keys"`   // denied by the new file, and not by the old one
@@ -166,12 +171,14 @@ func newComparison(before, after *scenario, t *traffic, name func(string) string
 	for i := range c.TopKeys {
 		c.TopKeys[i].Key = name(c.TopKeys[i].Key)
 	}
-	c.Notes = append(after.notes(), t.notes(c.Keys)...)
+	c.Warnings = append(t.warnings(after.Requests()), after.warnings()...)
+	c.Notes = append(after.notes(), t.notes()...)
 	return c
 }
 
 // write writes c for people.
 func (c *comparison) write(out io.Writer) error {
+	writeWarnings(out, c.Warnings)
 	print := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
 	for _, line := range c.Changes {
 		print("%s", line)

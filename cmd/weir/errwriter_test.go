@@ -26,8 +26,8 @@ func inputs(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "a.yaml", "policies: {api: {rules: [{name: r, algorithm: fixed_window, limit: 2/m}]}}")
 	write(t, "b.yaml", "policies: {api: {rules: [{name: r, algorithm: fixed_window, limit: 1/m}, {name: l, algorithm: leaky_bucket, limit: 9/m}]}}")
-	write(t, "trace.json", strings.Repeat(`{"time":60.5,"key":"a\nb\t\u001b[2J\u202e\"\\n"}`+"\n", 4)+`{"time":61,"key":"é"}`+"\n")
-	write(t, "one.json", `{"time":60.5,"key":"k"}`+"\n")
+	write(t, "trace.json", strings.Repeat(`{"time":1767322860.5,"key":"a\nb\t\u001b[2J\u202e\"\\n"}`+"\n", 4)+`{"time":1767322861,"key":"é"}`+"\n")
+	write(t, "one.json", `{"time":1767322860.5,"key":"k"}`+"\n")
 }
 
 // A report of which any part cannot be written is an error.

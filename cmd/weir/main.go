@@ -1,48 +1,72 @@
 // Command weir checks, compares and explains configuration files of rate limits, tries them on recorded
 // traffic, and changes limits in Redis. Package github.com/weir-go/weir/core/rules describes the format.
 //
-//	weir check FILE...                         report the errors of files
+//	weir check FILE...                         report the errors and warnings of files
 //	weir diff A B                              list the changes from file A to file B
+//	weir doctor                                check whether the programs can use a Redis
 //	weir explain FILE POLICY|ROUTE KEY [PLAN]  list the limits of a key
 //	weir init                                  print an example file
 //	weir playground                            serve a page that compares the algorithms
 //	weir simulate FILE TRACE...                apply a file to recorded or generated traffic
 //	weir diff A B -trace TRACE                 list the effects of a change on recorded traffic
 //	weir suggest TRACE...                      find limits that deny few keys of recorded traffic
-//	weir rules get                             print the configuration in Redis
-//	weir rules get POLICY KEY                  print the override of a key
-//	weir rules explain POLICY KEY [PLAN]       list the limits of a key, with its override
+//	weir rules why POLICY|ROUTE KEY            tell why a key is denied or admitted
 //	weir rules usage POLICY KEY                print how much of its limits a key has used
 //	weir rules reset POLICY KEY                forget the events of a key
 //	weir rules credit POLICY KEY N             free N events of a key
-//	weir rules put FILE                        write a configuration, and list the changes
+//	weir rules list                            list the overrides and blocks, newest first
+//	weir rules get POLICY KEY                  print the override of a key
 //	weir rules override POLICY KEY OVERRIDE    give a key other limits
 //	weir rules block POLICY KEY [UNTIL]        deny the events of a key in a policy
 //	weir rules unblock POLICY KEY              end the block of a key
 //	weir rules remove POLICY KEY               remove the override and the block of a key
+//	weir rules get                             print the configuration in Redis
+//	weir rules put FILE                        write a configuration, and list the changes
 //
-// A ROUTE is a request such as "POST /login". The commands weir explain and weir rules explain accept
+// A ROUTE is a request such as "POST /login". The commands weir explain and weir rules why accept
 // it in place of a policy, and print which policy applies to it, and that of all routes.
 //
 // A KEY is the text that the key function of the program returns, such as user:ann or 203.0.113.7
-// (package keyfunc); a command cannot know whether the program uses it. A block is for one policy.
-// An OVERRIDE is written as in a file, and UNTIL is a time or a duration such as 24h or 7d:
+// (package keyfunc). A block is for one policy; '*' in place of a POLICY is for all of them, with one line of output for
+// each policy that was changed. An OVERRIDE is written as in a file, and UNTIL is a time or a duration such as 24h or 7d:
 //
 //	weir rules override --redis redis://redis.internal:6379 api user:99 '{plan: gold, until: 2027-01-01T00:00:00Z}'
-//	weir rules block --redis redis://redis.internal:6379 api user:7 24h
+//	weir rules block --redis redis://redis.internal:6379 '*' user:7 24h -note 'ticket 12' -text
 //
 // The commands that change a key print the override that is then in force, which is the block if
 // there is one, or {} if there is none. A running program applies the change if its rules.Set has
 // the option rules.Overrides, and a configuration if Set.Watch watches a rules.RedisSource.
 //
-// The commands usage, reset and credit concern the states of a program whose store is in Redis, and print them as
+// The command why begins with a sentence that says whether the next event is admitted, and otherwise when it is. Then
+// come the reasons: overrides, blocks and their notes, plans, and a table of the rules.
+//
+// The commands why, usage, reset and credit concern the states of a program whose store is in Redis, and print them as
 // they then are: NEXT is the time until the next event is admitted, and UNUSED that until nothing is in use. A key
 // that a program has paused has the LIMIT paused, and both times are those until the end of the pause; a reset ends
-// it at once. The commands weir explain and weir rules explain read no states. For a quota, both are the end of its
+// it at once. The command weir explain reads no states. For a quota, both are the end of its
 // period in its time zone. A reset takes the places of running events of an in_flight rule away, and a credit of such
 // a rule is an error. The commands need the prefix and the secret of the store, which are those of the rules. A
 // program notices a reset or a credit at its next decision; with package denycache, which package resilient contains,
 // at most a second later; with package lease when its tokens are spent.
+//
+// # Notes
+//
+// A command about a key without any event or override still does its work. It then writes to the standard error
+// which similar key has events, such as user:ann for ann, or which causes Redis shows: the secret is not that of the
+// latest override or block, the events are those of programs without a secret or with another prefix, or only other
+// prefixes are in use (among some 20 000 keys). Another note says that the limits are those without a plan, and which plans there are.
+// Notes need the permissions of the store, and scan for prefixes; without them there are none.
+//
+// # Checking a Redis
+//
+// The command doctor runs each script of the store, and the commands that scripts need, on keys of its own, and compares
+// versions, memory, clocks and round trips with the needs of the store (redisstore.Diagnose). It prints a table, and
+// each change that is necessary or useful. Run it as the user, with the prefix and from the network of the programs. The
+// exit status is 1 if something will not work; a warning or an unknown result does not change it. Its flags
+// -redis, -cluster and -prefix are those of weir rules.
+//
+//	-timeout DURATION  as of the option resilient.Timeout; default: 100ms
+//	-json              print an array of objects with the fields check, result, detail and change
 //
 // # Simulation
 //
@@ -50,8 +74,10 @@
 // memory of the command, at the times of the requests. The real clients are not concerned, and no Redis is
 // necessary. A TRACE is a file, plain or compressed by gzip, or - for the standard input:
 //
-//	JSON lines             {"time":"2026-01-02T15:04:05Z","remote_addr":"192.0.2.1","request":"GET /a HTTP/1.1"}
-//	an access log          common or combined log format, as of Apache and nginx
+//	JSON lines             of Caddy, Traefik, Cloudflare, docker, package slog and others
+//	logfmt                 such as that of slog.TextHandler
+//	an access log          of Apache, nginx, Gin, chi, HAProxy, Envoy, load balancers of AWS; or in a log_format of nginx
+//	W3C extended format    of IIS and CloudFront
 //	CSV                    columns time, key, cost, plan and route, or others that a header names
 //
 // or it is a generator with parameters, such as poisson:rate=100/s,clients=20,for=10m:
@@ -61,12 +87,20 @@
 //	burst      each client sends the requests of an interval at once (parameter every)
 //	adversary  each client sends when the rules of the file admit the most
 //
-// The key of a request is its field key, or remote_addr, remote_ip or client_ip; the flag -key names
+// The page docs/trying-limits.md has the formats with an example of each, and the names of their fields.
+//
+// The key of a request is its field key, remote_addr, remote_ip or client_ip; the flag -key names
 // another field, such as user, or user.id for the field id of an object. An address is used as keyfunc.RemoteIP
-// does; a list of addresses, as in X-Forwarded-For, cannot be read. In an access log, the address may follow other
-// words, such as the time and the name of a container. A field "request", or "method" and "path", chooses the policy by the routes of the file. Other requests have the policy
-// of the flag -policy, or the only policy of the file. All requests have the policy of all_routes, too. The flags -time, -cost, -plan and -request name other fields,
-// and -format forces a format.
+// does. A list of addresses, as in X-Forwarded-For, is one client: the last address that is not private, or else the first
+// one; every sender can write its begin. In an access log, other words may be before a line, such as the time and the name of
+// a container. A field "request", or "method" and "path", chooses the policy by the routes of the file. Other requests have the policy
+// of the flag -policy, or the only policy of the file. All requests have the policy of all_routes, too. The flags -time,
+// -cost, -plan, -request, -method, -path and -status name other fields, and -format forces a format, or is the log_format of
+// the lines, such as '$remote_addr [$time_local] "$request" $status'.
+//
+// A report begins with a line "weir: " for each fact because of which its figures are probably wrong: from 100 requests on,
+// if 90 % of the requests have one key or private addresses, more than 90 % of them have keys of their own, or more than
+// 1 % of them came too late; and if requests have no method where routes have one, or times before 1973.
 //
 // Access logs are written at the ends of requests, so the requests of 60 s, at most 524 288, are sorted by their
 // times. A request that is later than that has the time of the one before it. A line that cannot be read is
@@ -93,20 +127,24 @@
 //
 // # Flags of weir rules
 //
-// Flags are accepted before and after the name of the command, but not after its arguments.
+// Flags are accepted before and after the name of the command, and after a KEY and the arguments that a command
+// needs. A KEY that begins with a dash is a key, because clients choose keys. An UNTIL after -- is no flag.
 //
 //	-redis URL      default: the environment variable WEIR_REDIS_URL, or redis://127.0.0.1:6379
 //	-cluster        Redis is a Cluster
 //	-prefix PREFIX  as of the option rules.Prefix; default: weir:
 //	-config FILE    the policies are in a file, and only the overrides in Redis
 //	-rule NAME      usage, reset and credit: only this rule of the policy
-//	-plan NAME      usage and credit: the plan of the key; without it, that of its override or none
+//	-plan NAME      why, usage and credit: the plan of the key; without it, that of its override or none
+//	-note TEXT      override and block: at most 200 bytes for list and why, such as the reason
+//	-text           override and block: write the key as text for list, which otherwise shows its hash
+//	-n NUMBER       list: at most so many entries; default: 100
 //
 // A URL is redis://USER:PASSWORD@HOST:PORT/DB, or rediss:// for TLS. With parameters ?addr=HOST:PORT,
 // it is that of a Cluster with several nodes, and with ?master_name=NAME that of a Sentinel. Other
 // users of the machine can read arguments, so a URL with a password belongs into WEIR_REDIS_URL. The
 // bytes of the option rules.KeySecret are read from the environment variable WEIR_KEY_SECRET. If the
-// prefix or the secret is not that of the programs, they do not find the overrides.
+// prefix or the secret is not that of the programs, they do not find the overrides, and a note says so.
 //
 // # Output
 //
@@ -116,9 +154,10 @@
 // # Exit status
 //
 // The exit status is 0, 2 if flags or the number of arguments are wrong, 3 if weir diff finds more than
-// -max-new-denied-keys or -max-new-denied-requests, or 1 after any other error: a file or an argument is invalid,
-// no request of a trace has a policy, Redis does not reply within 10 seconds, or no program opens a named pipe for
-// writing within 10 seconds.
+// -max-new-denied-keys or -max-new-denied-requests, or a trace that is odd without -ignore-warnings, or 1 after any other
+// error: a file or an argument is invalid, no request of a trace has a policy, Redis does not reply within 10 seconds,
+// weir doctor finds something that will not work, or no program opens a named pipe for writing within 10 seconds. All
+// checks of weir doctor end within 30 seconds.
 package main
 
 import (
@@ -127,6 +166,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -141,6 +181,7 @@ import (
 
 func main() {
 	logging.Disable() // go-redis logs its attempts; the last error is reported
+	slog.SetDefault(slog.New(slog.DiscardHandler))
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -154,8 +195,9 @@ type command struct {
 const many = 1 << 30 // arguments
 
 var commands = []command{
-	{"check", "FILE...", "report the errors of files", 1, many, check},
+	{"check", "FILE...", "report the errors and warnings of files", 1, many, check},
 	{"diff", "A B [-trace TRACE]", "list the changes from file A to file B", 2, 2, nil},
+	{"doctor", "", "check whether the programs can use a Redis", 0, 0, nil},
 	{"explain", "FILE POLICY|ROUTE KEY [PLAN]", "list the limits of a key", 3, 4, explain},
 	{"init", "", "print an example file", 0, 0, printExample},
 	{"playground", "", "serve a page that compares the algorithms", 0, 0, nil},
@@ -167,7 +209,7 @@ var commands = []command{
 // flagged are the functions of the commands with flags of their own: they define the flags, and return the
 // function that runs the command.
 var flagged = map[string]func(*flag.FlagSet) func(args []string, stdout, stderr io.Writer) error{
-	"diff": defineDiff, "playground": definePlayground, "simulate": defineSimulate, "suggest": defineSuggest,
+	"diff": defineDiff, "doctor": defineDoctor, "playground": definePlayground, "simulate": defineSimulate, "suggest": defineSuggest,
 }
 
 const (
@@ -180,7 +222,8 @@ var (
 	errReported = errors.New("reported") // of a command that has printed its errors
 	errUsage    = errors.New("usage")    // of a command that does not have a flag
 
-	errTooMany = errors.New("too many") // of weir diff
+	errTooMany = errors.New("too many")         // of weir diff
+	errOdd     = errors.New("the trace is odd") // of weir diff
 )
 
 // run runs the command with args, and returns the exit status.
@@ -213,6 +256,11 @@ func dispatch(flags *flag.FlagSet, all []command, prefix string, args []string, 
 				args, status, ok = parseAnywhere(flags, args[1:], stderr, used...)
 			} else {
 				args, status, ok = parse(flags, args[1:], stderr, used...)
+				if first := leastArgs(used); ok && prefix != "" && len(args) > first {
+					var rest []string
+					rest, status, ok = parseAnywhere(flags, args[first:], stderr, used...)
+					args = append(args[:first:first], rest...)
+				}
 			}
 			if !ok {
 				return status
@@ -229,6 +277,15 @@ func dispatch(flags *flag.FlagSet, all []command, prefix string, args []string, 
 	return exitUsage
 }
 
+// leastArgs returns the number of arguments that are no flags in any of the commands: a client can have chosen a key
+// that looks like one.
+func leastArgs(used []command) (n int) {
+	for _, c := range used {
+		n = max(n, c.min)
+	}
+	return n
+}
+
 // exitStatus returns the exit status for the result of a command, and prints an error that is not
 // yet printed.
 func exitStatus(err error, stderr io.Writer) int {
@@ -238,7 +295,7 @@ func exitStatus(err error, stderr io.Writer) int {
 	if err != errReported {
 		report(stderr, err)
 	}
-	if errors.Is(err, errTooMany) {
+	if errors.Is(err, errTooMany) || errors.Is(err, errOdd) {
 		return exitTooMany
 	}
 	return exitError
@@ -336,15 +393,30 @@ func read(name string) ([]byte, error) {
 	}
 }
 
-// check reports the errors of every file.
+// check reports the errors and the warnings of every file.
 func check(files []string, _, stderr io.Writer) (result error) {
 	for _, name := range files {
-		if _, err := load(name); err != nil {
+		text, err := read(name)
+		if err == nil {
+			_, err = rules.Parse(name, text)
+		}
+		if err != nil {
 			report(stderr, err)
 			result = errReported
+			continue
 		}
+		warn(stderr, name, text)
 	}
 	return result
+}
+
+// warn prints the warnings about a valid file.
+func warn(stderr io.Writer, name string, text []byte) {
+	all := rules.Warnings(name, text)
+	for i := range all {
+		all[i].Path = "warning: " + all[i].Path
+	}
+	report(stderr, all)
 }
 
 //go:embed example.yaml

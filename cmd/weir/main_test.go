@@ -32,6 +32,7 @@ func files(t *testing.T) {
 		"cost.yaml":   "policies: {api: {rules: [{name: r, algorithm: in_flight, limit: 90000, by_cost: true, unit: tokens, plans: {pro: 1000000}, headroom: {pro: 20}, candidate: {algorithm: in_flight, limit: 2000, by_cost: true}}, {name: s, algorithm: in_flight, limit: 5}], keys: {k: {limits: {r: 100}}, b: {blocked: true}}}}",
 		"pause.yaml":  "policies: {api: {rules: [{name: stop, algorithm: pause}], keys: {k: {blocked: true}}}}",
 		"long.yaml":   "policies: {api: {rules: [{name: r, algorithm: sliding_log, limit: 9/h, unit: " + strings.Repeat("x", 33) + "}]}}",
+		"routes.yaml": start + "}}\nroutes: {get /a: api}",
 		"off.yaml":    start + ", disabled: true}}",
 		"alloff.yaml": start + "}}\ndisabled: true",
 		"bad.yaml":    "policies:\n  api:\n    rules: [{name: r, algorithm: sliding_log, limit: 10}]\ndisable: true\n",
@@ -56,13 +57,14 @@ func write(t *testing.T, name, content string) {
 	}
 }
 
-const columns = "RULE               ALGORITHM     LIMIT  SOURCE  MODE\n"
+const columns = "RULE              ALGORITHM     LIMIT  SOURCE  MODE\n"
 
 // The usage of all commands, or of one with its flags, is printed after a wrong call.
 func TestRun_Usage(t *testing.T) {
 	all := []string{
-		"usage:\n  weir check FILE...                         report the errors of files\n",
+		"usage:\n  weir check FILE...                         report the errors and warnings of files\n",
 		"\n  weir diff A B [-trace TRACE]               list the changes from file A to file B\n",
+		"\n  weir doctor                                check whether the programs can use a Redis\n",
 		"\n  weir explain FILE POLICY|ROUTE KEY [PLAN]  list the limits of a key\n",
 		"\n  weir init                                  print an example file\n",
 		"\n  weir rules COMMAND                         read and change limits in Redis\n",
@@ -147,12 +149,12 @@ func TestRun(t *testing.T) {
 		"diff invalid":         {[]string{"diff", "a.yaml", "bad.yaml"}, 1, "", bad},
 		"diff missing":         {[]string{"diff", "missing.yaml", "bad.yaml"}, 1, "", "weir: open missing.yaml: no such file or directory\n"},
 		"explain missing":      {[]string{"explain", "missing.yaml", "api", "x"}, 1, "", "weir: open missing.yaml: no such file or directory\n"},
-		"explain no policy":    {[]string{"explain", "a.yaml", "apis", "x"}, 1, "", "weir: a.yaml has no policy \"apis\"\n"},
+		"explain no policy":    {[]string{"explain", "a.yaml", "apis", "x"}, 1, "", "weir: a.yaml has no policy \"apis\"; it has api\n"},
 		"explain no key":       {[]string{"explain", "a.yaml", "api", ""}, 1, "", "weir: the key is empty\n"},
 		"explain": {[]string{"explain", "b.yaml", "api", "x"}, 0, columns +
-			"second             token_bucket  10/s   base    enforce\n" +
-			"second, candidate  sliding_log   7/s    base    shadow\n" +
-			"hour               sliding_log   500/h  base    shadow\n", ""},
+			"second            token_bucket  10/s   base    enforce\n" +
+			"second.candidate  sliding_log   7/s    base    shadow\n" +
+			"hour              sliding_log   500/h  base    shadow\n", ""},
 		"explain unit": {[]string{"explain", "unit.yaml", "api", "x"}, 0, "" +
 			"RULE  ALGORITHM     LIMIT                     SOURCE  MODE\n" +
 			"r     sliding_log   9/h (tokens)              base    enforce\n" +
@@ -162,20 +164,22 @@ func TestRun(t *testing.T) {
 			"r     sliding_log   unlimited                 plan \"staff\"  enforce\n" +
 			"s     fixed_window  5/d from the first event  base          enforce\n", ""},
 		"explain by cost": {[]string{"explain", "cost.yaml", "api", "x"}, 0, "" +
-			"RULE          ALGORITHM  LIMIT                   SOURCE  MODE\n" +
-			"r             in_flight  90000 by cost (tokens)  base    enforce\n" +
-			"r, candidate  in_flight  2000 by cost            base    shadow\n" +
-			"s             in_flight  5                       base    enforce\n", ""},
+			"RULE         ALGORITHM  LIMIT                   SOURCE  MODE\n" +
+			"r            in_flight  90000 by cost (tokens)  base    enforce\n" +
+			"r.candidate  in_flight  2000 by cost            base    shadow\n" +
+			"s            in_flight  5                       base    enforce\n", ""},
 		"explain by cost, a plan": {[]string{"explain", "cost.yaml", "api", "x", "pro"}, 0, "" +
-			"RULE          ALGORITHM  LIMIT                                  SOURCE      MODE\n" +
-			"r             in_flight  1000000 by cost headroom 20% (tokens)  plan \"pro\"  enforce\n" +
-			"r, candidate  in_flight  2000 by cost                           base        shadow\n" +
-			"s             in_flight  5                                      base        enforce\n", ""},
+			"RULE         ALGORITHM  LIMIT                                  SOURCE      MODE\n" +
+			"r            in_flight  1000000 by cost headroom 20% (tokens)  plan \"pro\"  enforce\n" +
+			"r.candidate  in_flight  2000 by cost                           base        shadow\n" +
+			"s            in_flight  5                                      base        enforce\n", ""},
 		"explain by cost, a key": {[]string{"explain", "cost.yaml", "api", "k"}, 0, "" +
-			"RULE          ALGORITHM  LIMIT                 SOURCE               MODE\n" +
-			"r             in_flight  100 by cost (tokens)  override of the key  enforce\n" +
-			"r, candidate  in_flight  2000 by cost          base                 shadow\n" +
-			"s             in_flight  5                     base                 enforce\n", ""},
+			"RULE         ALGORITHM  LIMIT                 SOURCE               MODE\n" +
+			"r            in_flight  100 by cost (tokens)  override of the key  enforce\n" +
+			"r.candidate  in_flight  2000 by cost          base                 shadow\n" +
+			"s            in_flight  5                     base                 enforce\n", ""},
+		"check routes": {[]string{"check", "routes.yaml", "a.yaml"}, 0, "", "routes.yaml:2:10: warning: routes[\"get /a\"]: no request has the method \"get\": write GET\n" +
+			"\troutes: {get /a: api}\n\t         ^\n"},
 		"check by cost": {[]string{"check", "cost.yaml"}, 0, "", ""},
 		"explain pause": {[]string{"explain", "pause.yaml", "api", "x"}, 0, "" +
 			"RULE  ALGORITHM  LIMIT  SOURCE  MODE\n" +
@@ -187,79 +191,79 @@ func TestRun(t *testing.T) {
 		"check long unit": {[]string{"check", "long.yaml"}, 1, "", "long.yaml:1:78: policies.api.rules[0].unit: unit is 33 bytes long, more than 32\n" +
 			"\tame: r, algorithm: sliding_log, limit: 9/h, unit: " + strings.Repeat("x", 33) + "}]}}\n\t" + strings.Repeat(" ", 50) + "^\n"},
 		"explain route": {[]string{"explain", "r.yaml", "POST //login/ann", "x"}, 0, "The route \"POST /login/{name}\" has the policy \"api\".\n" + columns +
-			"second             token_bucket  10/s   base    enforce\n" +
-			"second, candidate  sliding_log   7/s    base    shadow\n" +
-			"hour               sliding_log   500/h  base    shadow\n", ""},
+			"second            token_bucket  10/s   base    enforce\n" +
+			"second.candidate  sliding_log   7/s    base    shadow\n" +
+			"hour              sliding_log   500/h  base    shadow\n", ""},
 		"explain route of a host": {[]string{"explain", "r.yaml", "example.com:80/v1", "x"}, 0, "The route \"example.com/v1/\" has the policy \"api\".\n" + columns +
-			"second             token_bucket  10/s   base    enforce\n" +
-			"second, candidate  sliding_log   7/s    base    shadow\n" +
-			"hour               sliding_log   500/h  base    shadow\n", ""},
+			"second            token_bucket  10/s   base    enforce\n" +
+			"second.candidate  sliding_log   7/s    base    shadow\n" +
+			"hour              sliding_log   500/h  base    shadow\n", ""},
 		"explain no route":      {[]string{"explain", "r.yaml", "/login/ann", "x"}, 1, "", "weir: r.yaml has no route for /login/ann, which has the limiter of the middleware\n"},
 		"explain invalid route": {[]string{"explain", "r.yaml", "/%", "x"}, 1, "", "weir: parse \"http:///%\": invalid URL escape \"%\"\n"},
 		"explain route, and all routes": {[]string{"explain", "all.yaml", "POST /login", "k"}, 0, "The route \"POST /login\" has the policy \"login\".\n" +
 			"RULE   ALGORITHM    LIMIT    SOURCE               MODE\n" +
 			"login  sliding_log  blocked  override of the key  enforce\n" +
 			"\nThe request is charged to the policy \"api\" of all routes, too.\n" + columns +
-			"second             token_bucket  10/s   base    enforce\n" +
-			"second, candidate  sliding_log   7/s    base    shadow\n" +
-			"hour               sliding_log   500/h  base    shadow\n", ""},
+			"second            token_bucket  10/s   base    enforce\n" +
+			"second.candidate  sliding_log   7/s    base    shadow\n" +
+			"hour              sliding_log   500/h  base    shadow\n", ""},
 		"explain route of the policy of all": {[]string{"explain", "all.yaml", "/v1/x", "k"}, 0, "The route \"/v1/\" has the policy \"api\", which is that of all routes.\n" + columns +
-			"second             token_bucket  10/s   base    enforce\n" +
-			"second, candidate  sliding_log   7/s    base    shadow\n" +
-			"hour               sliding_log   500/h  base    shadow\n", ""},
+			"second            token_bucket  10/s   base    enforce\n" +
+			"second.candidate  sliding_log   7/s    base    shadow\n" +
+			"hour              sliding_log   500/h  base    shadow\n", ""},
 		"explain no route, but all routes": {[]string{"explain", "all.yaml", "/x", "k"}, 0, "No route matches: the request has the limiter of the middleware, and the policy \"api\" of all routes.\n" + columns +
-			"second             token_bucket  10/s   base    enforce\n" +
-			"second, candidate  sliding_log   7/s    base    shadow\n" +
-			"hour               sliding_log   500/h  base    shadow\n", ""},
+			"second            token_bucket  10/s   base    enforce\n" +
+			"second.candidate  sliding_log   7/s    base    shadow\n" +
+			"hour              sliding_log   500/h  base    shadow\n", ""},
 		"explain a policy beside all routes": {[]string{"explain", "all.yaml", "login", "x"}, 0, "" +
 			"RULE   ALGORITHM    LIMIT  SOURCE  MODE\n" +
 			"login  sliding_log  5/h    base    enforce\n", ""},
 		"check too many rules": {[]string{"check", "all.yaml", "toomany.yaml"}, 1, "", "toomany.yaml:5:13: all_routes: policy \"a\" has 9 rules and candidates, and \"b\" of the route \"/b\" has 8: a decision can have 16\n" +
 			"\tall_routes: a\n\t            ^\n"},
 		"explain plan": {[]string{"explain", "a.yaml", "api", "x", "gold"}, 0, "" +
-			"RULE               ALGORITHM     LIMIT  SOURCE       MODE\n" +
-			"second             token_bucket  100/s  plan \"gold\"  enforce\n" +
-			"second, candidate  sliding_log   7/s    base         shadow\n" +
-			"hour               sliding_log   900/h  plan \"gold\"  shadow\n", ""},
+			"RULE              ALGORITHM     LIMIT  SOURCE       MODE\n" +
+			"second            token_bucket  100/s  plan \"gold\"  enforce\n" +
+			"second.candidate  sliding_log   7/s    base         shadow\n" +
+			"hour              sliding_log   900/h  plan \"gold\"  shadow\n", ""},
 		"explain unknown plan": {[]string{"explain", "b.yaml", "api", "x", "silver"}, 0, "No rule of the policy has the plan \"silver\".\n" + columns +
-			"second             token_bucket  10/s   base    enforce\n" +
-			"second, candidate  sliding_log   7/s    base    shadow\n" +
-			"hour               sliding_log   500/h  base    shadow\n", ""},
+			"second            token_bucket  10/s   base    enforce\n" +
+			"second.candidate  sliding_log   7/s    base    shadow\n" +
+			"hour              sliding_log   500/h  base    shadow\n", ""},
 		"explain override": {[]string{"explain", "a.yaml", "api", "k", "banned"}, 0, "" +
-			"RULE               ALGORITHM     LIMIT  SOURCE                            MODE\n" +
-			"second             token_bucket  5/s    override of the key               enforce\n" +
-			"second, candidate  sliding_log   7/s    base                              shadow\n" +
-			"hour               sliding_log   900/h  plan \"gold\", override of the key  shadow\n", ""},
+			"RULE              ALGORITHM     LIMIT  SOURCE                            MODE\n" +
+			"second            token_bucket  5/s    override of the key               enforce\n" +
+			"second.candidate  sliding_log   7/s    base                              shadow\n" +
+			"hour              sliding_log   900/h  plan \"gold\", override of the key  shadow\n", ""},
 		"explain old override": {[]string{"explain", "a.yaml", "api", "old"}, 0, "The override of the key ended at 2020-01-01T00:00:00Z.\n" + columns +
-			"second             token_bucket  10/s   base    enforce\n" +
-			"second, candidate  sliding_log   7/s    base    shadow\n" +
-			"hour               sliding_log   500/h  base    shadow\n", ""},
+			"second            token_bucket  10/s   base    enforce\n" +
+			"second.candidate  sliding_log   7/s    base    shadow\n" +
+			"hour              sliding_log   500/h  base    shadow\n", ""},
 		"explain new override": {[]string{"explain", "a.yaml", "api", "new"}, 0, "The override of the key ends at 9999-01-01T00:00:00Z.\n" +
-			"RULE               ALGORITHM     LIMIT    SOURCE                              MODE\n" +
-			"second             token_bucket  10/s     base                                enforce\n" +
-			"second, candidate  sliding_log   7/s      base                                shadow\n" +
-			"hour               sliding_log   blocked  plan \"banned\", override of the key  shadow\n", ""},
+			"RULE              ALGORITHM     LIMIT    SOURCE                              MODE\n" +
+			"second            token_bucket  10/s     base                                enforce\n" +
+			"second.candidate  sliding_log   7/s      base                                shadow\n" +
+			"hour              sliding_log   blocked  plan \"banned\", override of the key  shadow\n", ""},
 		"explain enforced": {[]string{"explain", "part.yaml", "api", "user:1"}, 0, "The policy is enforced for 25.5% of the keys; this key is among them.\n" + columns +
-			"second             token_bucket  10/s   base    enforce\n" +
-			"second, candidate  sliding_log   7/s    base    shadow\n" +
-			"hour               sliding_log   500/h  base    shadow\n", ""},
+			"second            token_bucket  10/s   base    enforce\n" +
+			"second.candidate  sliding_log   7/s    base    shadow\n" +
+			"hour              sliding_log   500/h  base    shadow\n", ""},
 		"explain not enforced": {[]string{"explain", "part.yaml", "api", "user:2"}, 0, "The policy is enforced for 25.5% of the keys; this key is not among them.\n" + columns +
-			"second             token_bucket  10/s   base    shadow\n" +
-			"second, candidate  sliding_log   7/s    base    shadow\n" +
-			"hour               sliding_log   500/h  base    shadow\n", ""},
+			"second            token_bucket  10/s   base    shadow\n" +
+			"second.candidate  sliding_log   7/s    base    shadow\n" +
+			"hour              sliding_log   500/h  base    shadow\n", ""},
 		"explain blocked": {[]string{"explain", "part.yaml", "api", "user:3"}, 0, "The policy is enforced for 25.5% of the keys; this key is not among them.\n" +
-			"RULE               ALGORITHM     LIMIT    SOURCE               MODE\n" +
-			"second             token_bucket  blocked  override of the key  enforce\n" +
-			"second, candidate  sliding_log   7/s      base                 shadow\n" +
-			"hour               sliding_log   blocked  override of the key  enforce\n", ""},
+			"RULE              ALGORITHM     LIMIT    SOURCE               MODE\n" +
+			"second            token_bucket  blocked  override of the key  enforce\n" +
+			"second.candidate  sliding_log   7/s      base                 shadow\n" +
+			"hour              sliding_log   blocked  override of the key  enforce\n", ""},
 		"explain off": {[]string{"explain", "off.yaml", "api", "x"}, 0, "The policy is off: its rules are neither enforced nor counted.\n" + columns +
-			"second             token_bucket  10/s   base    off\n" +
-			"second, candidate  sliding_log   7/s    base    off\n" +
-			"hour               sliding_log   500/h  base    off\n", ""},
+			"second            token_bucket  10/s   base    off\n" +
+			"second.candidate  sliding_log   7/s    base    off\n" +
+			"hour              sliding_log   500/h  base    off\n", ""},
 		"explain all off": {[]string{"explain", "alloff.yaml", "api", "x"}, 0, "All policies are off: no rule is enforced or counted.\n" + columns +
-			"second             token_bucket  10/s   base    off\n" +
-			"second, candidate  sliding_log   7/s    base    off\n" +
-			"hour               sliding_log   500/h  base    off\n", ""},
+			"second            token_bucket  10/s   base    off\n" +
+			"second.candidate  sliding_log   7/s    base    off\n" +
+			"hour              sliding_log   500/h  base    off\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files(t)

@@ -95,7 +95,7 @@ func TestRun_Never(t *testing.T) {
 		commands := []string{"simulate new.yaml trace -keys", "simulate -json new.yaml trace", "diff old.yaml new.yaml -trace trace -keys", "diff old.yaml new.yaml", "suggest trace"}
 		for _, key := range []string{"blocked", "long", "after", "limit"} {
 			commands = append(commands, "explain new.yaml api "+key)
-			for _, command := range []string{"usage", "explain"} {
+			for _, command := range []string{"usage", "why"} {
 				commands = append(commands, "rules "+command+" -prefix never: -redis redis://"+server.Addr+" -config new.yaml api "+key)
 			}
 		}

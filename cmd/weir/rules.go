@@ -6,8 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -21,40 +23,44 @@ var timeout = 10 * time.Second
 // commands returns the subcommands of weir rules.
 func (r *remote) commands() []command {
 	return []command{
-		{"rules get", "", "print the configuration in Redis", 0, 0, r.run(getConfig)},
-		{"rules get", "POLICY KEY", "print the override of a key", 2, 2, r.run(ofKey(nil))},
-		{"rules explain", "POLICY KEY [PLAN]", "list the limits of a key, with its override", 2, 3, r.run(explainRemote)},
-		{"rules usage", "POLICY KEY", "print how much of its limits a key has used", 2, 2, r.ofStates(nil)},
-		{"rules reset", "POLICY KEY", "forget the events of a key", 2, 2, r.ofStates(reset)},
-		{"rules credit", "POLICY KEY N", "free N events of a key", 3, 3, r.ofStates(credit)},
-		{"rules put", "FILE", "write a configuration, and list the changes", 1, 1, r.run(putConfig)},
-		{"rules override", "POLICY KEY OVERRIDE", "give a key other limits", 3, 3, r.run(ofKey(override))},
-		{"rules block", "POLICY KEY [UNTIL]", "deny the events of a key, also until a time or for 24h or 7d", 2, 3, r.run(ofKey(block))},
-		{"rules unblock", "POLICY KEY", "end the block of a key", 2, 2, r.run(ofKey(unblock))},
-		{"rules remove", "POLICY KEY", "remove the override and the block of a key", 2, 2, r.run(ofKey(remove))},
+		{"rules why", "POLICY|ROUTE KEY", "tell why a key is denied or admitted", 2, 2, r.run("config plan", r.why)},
+		{"rules usage", "POLICY KEY", "print how much of its limits a key has used", 2, 2, r.run("config rule plan", r.ofStates(nil))},
+		{"rules reset", "POLICY KEY", "forget the events of a key", 2, 2, r.run("config rule", r.ofStates(reset))},
+		{"rules credit", "POLICY KEY N", "free N events of a key", 3, 3, r.run("config rule plan", r.ofStates(credit))},
+		{"rules list", "", "list the overrides and blocks, newest first", 0, 0, r.run("config n", r.list)},
+		{"rules get", "POLICY KEY", "print the override of a key", 2, 2, r.run("config", r.ofKey(nil))},
+		{"rules override", "POLICY KEY OVERRIDE", "give a key other limits", 3, 3, r.run("config note text", r.ofKey(override))},
+		{"rules block", "POLICY KEY [UNTIL]", "deny the events of a key, also until a time or for 24h or 7d", 2, 3, r.run("config note text", r.ofKey(block))},
+		{"rules unblock", "POLICY KEY", "end the block of a key", 2, 2, r.run("config", r.ofKey(unblock))},
+		{"rules remove", "POLICY KEY", "remove the override and the block of a key", 2, 2, r.run("config", r.ofKey(remove))},
+		{"rules get", "", "print the configuration in Redis", 0, 0, r.run("", r.getConfig)},
+		{"rules put", "FILE", "write a configuration, and list the changes", 1, 1, r.run("", r.putConfig)},
 	}
 }
 
 // runRules runs weir rules with args, and returns the exit status.
 func runRules(args []string, stdout, stderr io.Writer) int {
-	r := remote{stdout: stdout, stderr: stderr}
 	flags := flag.NewFlagSet("weir", flag.ContinueOnError)
-	flags.StringVar(&r.url, "redis", "", "the `URL` of Redis (default $WEIR_REDIS_URL, else "+defaultURL+")")
-	flags.BoolVar(&r.cluster, "cluster", false, "the URL is that of a Redis Cluster")
-	flags.StringVar(&r.prefix, "prefix", rules.DefaultPrefix, "the `TEXT` before all keys in Redis")
+	r := remote{stdout: stdout, stderr: stderr, flags: flags}
+	r.define(flags)
 	flags.StringVar(&r.file, "config", "", "a `FILE` with the policies, instead of the configuration in Redis")
 	flags.StringVar(&r.rule, "rule", "", "of usage, reset and credit: only the rule with this `NAME`")
-	flags.StringVar(&r.plan, "plan", "", "of usage and credit: the plan of the key has this `NAME`")
+	flags.StringVar(&r.plan, "plan", "", "of why, usage and credit: the plan of the key has this `NAME`")
+	flags.StringVar(&r.about, "note", "", "of override and block: a `TEXT` for list and why, such as the reason")
+	flags.BoolVar(&r.text, "text", false, "of override and block: write the key as text, for list, and not its hash alone")
+	flags.IntVar(&r.most, "n", 100, "of list: at most this `NUMBER` of entries")
 	return dispatch(flags, r.commands(), "rules ", args, stdout, stderr)
 }
 
-// run returns a command that runs f.
-func (r *remote) run(f func(ctx context.Context, r *remote, args []string) error) func(args []string, _, _ io.Writer) error {
+// run returns a command that runs f. It accepts the flags that have names in accepted, and those about Redis.
+func (r *remote) run(accepted string, f func(ctx context.Context, args []string) error) func(args []string, _, _ io.Writer) error {
 	return func(args []string, _, _ io.Writer) error {
-		if r.file != "" && len(args) < 2 || r.rule != "" || r.plan != "" { // a command that needs no policies, or no states
+		known, unknown := strings.Fields("redis cluster prefix "+accepted), false
+		r.flags.Visit(func(f *flag.Flag) { unknown = unknown || !slices.Contains(known, f.Name) })
+		if unknown {
 			return errUsage
 		}
-		return r.connect(func(ctx context.Context) error { return f(ctx, r, args) })
+		return r.connect(func(ctx context.Context) error { return f(ctx, args) })
 	}
 }
 
@@ -62,6 +68,7 @@ func (r *remote) run(f func(ctx context.Context, r *remote, args []string) error
 func (r *remote) connect(f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
+	r.now = time.Now()
 	if err := r.open(); err != nil {
 		return err
 	}
@@ -74,8 +81,11 @@ func (r *remote) connect(f func(ctx context.Context) error) error {
 }
 
 // getConfig prints the configuration in Redis.
-func getConfig(ctx context.Context, r *remote, _ []string) error {
+func (r *remote) getConfig(ctx context.Context, _ []string) error {
 	text, err := r.source.Load(ctx)
+	if errors.Is(err, rules.ErrNoConfig) {
+		r.hintPrefix(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("configuration of %v: %w", r.source, err)
 	}
@@ -84,7 +94,7 @@ func getConfig(ctx context.Context, r *remote, _ []string) error {
 }
 
 // putConfig writes a file into Redis, and prints the changes.
-func putConfig(ctx context.Context, r *remote, args []string) error {
+func (r *remote) putConfig(ctx context.Context, args []string) error {
 	text, err := read(args[0])
 	if err != nil {
 		return err
@@ -101,6 +111,7 @@ func putConfig(ctx context.Context, r *remote, args []string) error {
 	case err != nil && !errors.Is(err, rules.ErrNoConfig):
 		return err
 	}
+	warn(r.stderr, args[0], text)
 	if err := r.source.Put(ctx, text); err != nil {
 		return err
 	}
@@ -111,60 +122,122 @@ func putConfig(ctx context.Context, r *remote, args []string) error {
 }
 
 // ofKey returns a command that changes the override of a key, unless change is nil, and prints the
-// override that is then in force. args of change follow the policy and the key.
-func ofKey(change func(ctx context.Context, set *rules.Set, policy, key string, args []string) error) func(context.Context, *remote, []string) error {
-	return func(ctx context.Context, r *remote, args []string) error {
-		policy, key := args[0], args[1]
-		set, _, err := r.load(ctx)
-		if err == nil && change != nil {
-			err = change(ctx, set, policy, key, args[2:])
-		}
-		if err != nil {
+// override that is then in force, in a policy or in all of them. args of change follow the policy and the key.
+func (r *remote) ofKey(change func(ctx context.Context, r *remote, policy, key string, args []string) error) func(context.Context, []string) error {
+	return func(ctx context.Context, args []string) error {
+		name, key := args[0], args[1]
+		if err := r.load(ctx); err != nil {
 			return err
 		}
-		o, err := r.overrideOf(ctx, set, policy, key)
-		if err != nil {
-			return err
-		}
-		text := []byte("{}")
-		if o.Blocked || o.Plan != "" || len(o.Limits) > 0 {
-			if text, err = o.Format(); err != nil {
+		policies := policiesOf(r.config, name)
+		for _, policy := range policies {
+			if _, err := r.subject(policy, key); err != nil {
 				return err
 			}
 		}
-		_, err = fmt.Fprintf(r.stdout, "%s\n", text)
-		return err
+		r.hint(ctx, key, policies...)
+		var result error
+		for _, policy := range policies {
+			text, err := r.changed(ctx, change, policy, key, args[2:])
+			switch {
+			case name != every && err == nil:
+				fmt.Fprintln(r.stdout, text)
+			case name != every:
+				return err
+			case err == nil:
+				fmt.Fprintf(r.stdout, "%s: %s\n", policy, text)
+			default:
+				report(r.stderr, fmt.Errorf("the policy %q is not changed: %s", policy, strings.TrimPrefix(err.Error(), "weir: ")))
+				result = errReported
+			}
+		}
+		return result
 	}
 }
 
-func explainRemote(ctx context.Context, r *remote, args []string) error {
-	set, config, err := r.load(ctx)
+// changed calls change, unless it is nil, and returns the text of the override that is then in force.
+func (r *remote) changed(ctx context.Context, change func(ctx context.Context, r *remote, policy, key string, args []string) error, policy, key string, args []string) (string, error) {
+	if change != nil {
+		if err := change(ctx, r, policy, key, args); err != nil {
+			return "", err
+		}
+	}
+	o, err := r.overrideOf(ctx, policy, key)
+	return textOf(o), err
+}
+
+// none is the text of no override.
+const none = "{}"
+
+// textOf returns the text of an override.
+func textOf(o rules.Override) string {
+	if !o.Blocked && o.Plan == "" && len(o.Limits) == 0 {
+		return none
+	}
+	text, err := o.Format()
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// information returns the options for an entry.
+func (r *remote) information() []rules.WriteOption {
+	opts := []rules.WriteOption{rules.Note(r.about)}
+	if r.text {
+		opts = append(opts, rules.KeyText())
+	}
+	return opts
+}
+
+// list prints the latest overrides and blocks.
+func (r *remote) list(ctx context.Context, _ []string) error {
+	if r.most < 1 {
+		return fmt.Errorf("-n is not 1 or more: %d", r.most)
+	}
+	all, err := r.source.List(context.WithoutCancel(ctx), r.most+1) // each of its commands has a timeout
 	if err != nil {
 		return err
 	}
-	args = append([]string{r.name()}, args...)
-	return explainIn(config, args, func(policy, key string) (rules.Override, error) {
-		return r.overrideOf(ctx, set, policy, key)
-	}, r.stdout)
+	w := tabwriter.NewWriter(r.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "WRITTEN\tPOLICY\tKEY\tOVERRIDE\tNOTE")
+	for _, e := range all[:min(len(all), r.most)] {
+		at, key := "-", "#"+e.Tag
+		if !e.At.IsZero() {
+			at = e.At.UTC().Format(time.RFC3339)
+		}
+		if e.Key != "" {
+			key = e.Key
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", at, escaped(e.Policy), escaped(key), textOf(e.Override), escaped(e.Note))
+	}
+	if len(all) > r.most {
+		r.note("there are more; -n sets the number")
+	}
+	if len(all) == 0 {
+		r.hintPrefix(ctx)
+	}
+	r.hintSecret(ctx)
+	return w.Flush()
 }
 
-func override(ctx context.Context, set *rules.Set, policy, key string, args []string) error {
+func override(ctx context.Context, r *remote, policy, key string, args []string) error {
 	o, err := rules.ParseOverride("OVERRIDE", []byte(args[0]))
 	if err != nil {
 		return err
 	}
-	return set.Override(ctx, policy, key, o)
+	return r.set.Override(ctx, policy, key, o, r.information()...)
 }
 
-func block(ctx context.Context, set *rules.Set, policy, key string, args []string) error {
+func block(ctx context.Context, r *remote, policy, key string, args []string) error {
 	var until time.Time
 	if len(args) > 0 {
 		var err error
-		if until, err = parseUntil(strings.TrimSpace(args[0]), time.Now()); err != nil {
+		if until, err = parseUntil(strings.TrimSpace(args[0]), r.now); err != nil {
 			return err
 		}
 	}
-	return set.Block(ctx, policy, key, until)
+	return r.set.Block(ctx, policy, key, until, r.information()...)
 }
 
 // parseUntil reads a time after now, or a duration.
@@ -192,16 +265,16 @@ func parseDuration(s string) (time.Duration, error) {
 	return time.ParseDuration(s)
 }
 
-func unblock(ctx context.Context, set *rules.Set, policy, key string, _ []string) error {
-	if err := set.Unblock(ctx, policy, key); err != nil {
+func unblock(ctx context.Context, r *remote, policy, key string, _ []string) error {
+	if err := r.set.Unblock(ctx, policy, key); err != nil {
 		return err
 	}
-	if o, err := set.OverrideOf(ctx, policy, key); err != nil || !o.Blocked {
+	if o, err := r.set.OverrideOf(ctx, policy, key); err != nil || !o.Blocked {
 		return err
 	}
 	return errors.New("the block has ended, but an override of the key denies its events, too")
 }
 
-func remove(ctx context.Context, set *rules.Set, policy, key string, _ []string) error {
-	return set.Remove(ctx, policy, key)
+func remove(ctx context.Context, r *remote, policy, key string, _ []string) error {
+	return r.set.Remove(ctx, policy, key)
 }

@@ -25,6 +25,9 @@ type scenario struct {
 	left     []string                             // in-flight rules, which are not simulated
 	pauses   []string                             // rules that are a pause: no key is paused
 	noPolicy uint64                               // requests without a policy
+	methods  int                                  // routes with a method
+	noMethod uint64                               // requests without a method, if a route has one
+	paths    bool                                 // a request has a method, a path or the name of a route
 	plans    map[*simulate.Policy]map[string]bool // of all rules
 	unknown  []string                             // some plans that requests have, and their policies do not
 	noPlan   uint64                               // requests with such a plan
@@ -44,6 +47,11 @@ func newScenario(config *rules.Config, policy string) (*scenario, error) {
 	var err error
 	if s.set, err = rules.New(s.Store(), s.config); err != nil {
 		return nil, err
+	}
+	for route := range config.Routes {
+		if strings.Contains(route, " ") {
+			s.methods++
+		}
 	}
 	names := slices.Sorted(maps.Keys(config.Policies))
 	switch {
@@ -138,6 +146,12 @@ func (s *scenario) decide(ctx context.Context, e *simulate.Event) (core.Decision
 		}
 		asks = append(asks, simulate.Ask{Policy: p, Plan: plan})
 	}
+	if e.Request != "" {
+		s.paths = true
+		if s.methods > 0 && strings.HasPrefix(e.Request, "/") {
+			s.noMethod++
+		}
+	}
 	p := s.policyOf(e.Request)
 	if p != nil {
 		add(p)
@@ -173,7 +187,11 @@ func (s *scenario) check() error {
 	if slices.ContainsFunc(s.Policies, func(p *simulate.Policy) bool { return p.Requests > 0 }) {
 		return nil
 	}
-	return fmt.Errorf("no request has a policy, because no route of %s matches: choose the policy with -policy, or for a generator the request, such as steady:request=GET /orders", s.config.Name)
+	advice := "choose the policy with -policy, or for a generator the request, such as steady:request=GET /orders"
+	if !s.paths {
+		advice = "no request has a path. Name its field with -path, and that of the method with -method, or choose the policy with -policy"
+	}
+	return fmt.Errorf("no request has a policy, because no route of %s matches: %s", s.config.Name, advice)
 }
 
 // policyOf returns the policy of a request such as "POST /login", or nil.

@@ -486,6 +486,7 @@ func TestSimulate_JSON(t *testing.T) {
 	const want = `{
   "file": "f.yaml",
   "trace": "trace",
+  "warnings": [],
   "first": "2026-01-02T03:00:00Z",
   "last": "2026-01-02T03:00:00.25Z",
   "requests": 4,
@@ -750,6 +751,7 @@ func TestSimulate_Generators(t *testing.T) {
 }
 
 func TestSimulate_Errors(t *testing.T) {
+	const describe = `; describe its lines with -format in the syntax of nginx, such as '$remote_addr - $remote_user [$time_local] "$request" $status'`
 	t.Chdir(t.TempDir())
 	write(t, "f.yaml", policy("{name: r, algorithm: quota, limit: 1/month}"))
 	write(t, "two.yaml", "policies: {a: {rules: [{name: r, algorithm: fixed_window, limit: 1/m}]}, b: {rules: [{name: r, algorithm: in_flight, limit: 1}]}}")
@@ -770,9 +772,9 @@ func TestSimulate_Errors(t *testing.T) {
 		"f.yaml empty":                         "empty has no requests",
 		"f.yaml blank":                         "blank has no requests",
 		"f.yaml header empty":                  "header empty has no requests",
-		"f.yaml noise":                         `noise has no request that can be read: noise:1: neither a JSON object, nor a line of a log, nor CSV with a column for the time: \x1b[2Jnoise`,
+		"f.yaml noise":                         `noise has no request that can be read: noise:1: neither a JSON object, nor a line of a log, nor CSV with a column for the time: \x1b[2Jnoise` + describe,
 		"f.yaml cut.gz":                        "cut.gz: unexpected EOF",
-		"f.yaml user.json -key user":           `user.json has no request that can be read: user.json:1: no key: the field "user" is absent or has no text: {"time":1767322800.5,"user":{"id":"ann"}}`,
+		"f.yaml user.json -key user":           `user.json has no request that can be read: user.json:1: no key: the field "user" is absent or has no text: {"time":1767322800.5,"user":{"id":"ann"}}; name its fields with -time and -key; it has time, user.id`,
 		"f.yaml - -":                           "the standard input is named twice",
 		"f.yaml good -key who":                 `good: no header with a column "who"`,
 		"f.yaml steady:rate=1":                 `steady:rate=1: rate is "1", and not a number of requests in a fixed period, such as 100/s`,
@@ -788,7 +790,7 @@ func TestSimulate_Errors(t *testing.T) {
 		"two.yaml good -policy c":              `two.yaml has no policy "c"; it has a, b`,
 		"two.yaml adversary -policy b -json":   "an adversary needs a rule with a fixed period",
 		"f.yaml adversary:rate=1/s -keys":      "adversary:rate=1/s: an adversary has the rate of the limits",
-		"f.yaml good -format json -policy api": "good has no request that can be read: good:1: not a JSON object: 1767322800.500,k",
+		"f.yaml good -format json -policy api": "good has no request that can be read: good:1: not a JSON object: 1767322800.500,k; leave -format out, or" + strings.TrimPrefix(describe, ";"),
 	} {
 		var stdout, stderr strings.Builder
 		if status := run(append([]string{"simulate"}, strings.Fields(args)...), &stdout, &stderr); status != 1 || stdout.Len() > 0 {

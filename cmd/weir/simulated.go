@@ -19,6 +19,7 @@ import (
 type simulated struct {
 	File         string            `json:"file"`
 	Trace        string            `json:"trace"`
+	Warnings     []string          `json:"warnings"`
 	First        time.Time         `json:"first"`
 	Last         time.Time         `json:"last"`
 	Requests     uint64            `json:"requests"`
@@ -135,7 +136,8 @@ func newSimulated(s *scenario, t *traffic, name func(string) string, top int) *s
 		r.Timeline.Admitted = append(r.Timeline.Admitted, b.Admitted)
 		r.Timeline.Denied = append(r.Timeline.Denied, b.Denied)
 	}
-	r.Notes = append(s.notes(), t.notes(r.Keys)...)
+	r.Warnings = append(t.warnings(s.Requests()), s.warnings()...)
+	r.Notes = append(s.notes(), t.notes()...)
 	return r
 }
 
@@ -179,6 +181,15 @@ func quantilesOf(d *simulate.Distribution, unit float64) quantiles {
 
 func utc(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
 
+// warnings returns the facts about the requests because of which they may have the wrong policies.
+func (s *scenario) warnings() []string {
+	if s.noMethod == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s read without a method and counted as GET, but %s has %s with a method. -method names its field.",
+		pluralWas(int(s.noMethod), "request"), printable(s.config.Name, false), plural(s.methods, "route"))}
+}
+
 // notes returns the notes of a report about s.
 func (s *scenario) notes() []string {
 	notes := []string{"Simulated clients do not adapt: each request comes at the time of the trace, also if a real client would have waited after a denial."}
@@ -205,6 +216,7 @@ func (s *scenario) notes() []string {
 
 // write writes r for people.
 func (r *simulated) write(out io.Writer) error {
+	writeWarnings(out, r.Warnings)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	print := func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
 	print("%s applied to %s: %s of %s in %s, from %s", printable(r.File, false), printable(r.Trace, false), plural(int(r.Requests), "request"), plural(r.Keys, "key"), seconds(r.Last.Sub(r.First).Seconds()), r.First.Format(time.RFC3339))
@@ -327,6 +339,16 @@ func bars(counts []uint64) string {
 		b.WriteRune(blocks[i])
 	}
 	return b.String()
+}
+
+// writeWarnings writes the lines before a report about odd traffic.
+func writeWarnings(out io.Writer, warnings []string) {
+	for _, w := range warnings {
+		fmt.Fprintln(out, "weir:", w)
+	}
+	if len(warnings) > 0 {
+		fmt.Fprintln(out)
+	}
 }
 
 func writeNotes(out io.Writer, notes []string) error {

@@ -60,7 +60,8 @@ func (s *suggester) run(args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	r := &suggested{Trace: s.traffic.name, Requests: uint64(s.traffic.stats.Events), Keys: counts.Keys(), Deny: s.deny.text}
-	r.Notes = append([]string{}, s.traffic.notes(r.Keys)...)
+	r.Warnings = s.traffic.warnings(counts.Requests())
+	r.Notes = append([]string{}, s.traffic.notes()...)
 	limits := make([]int64, len(s.periods))
 	for i, per := range s.periods {
 		all := counts.Counts(i)
@@ -84,6 +85,7 @@ func (s *suggester) run(args []string, stdout, stderr io.Writer) error {
 // A suggested is the report of weir suggest.
 type suggested struct {
 	Trace          string           `json:"trace"`
+	Warnings       []string         `json:"warnings"`
 	Requests       uint64           `json:"requests"`
 	Keys           int              `json:"keys"`
 	Deny           string           `json:"deny"`
@@ -105,6 +107,7 @@ type suggestedLimit struct {
 
 // write writes r for people.
 func (r *suggested) write(out io.Writer) error {
+	writeWarnings(out, r.Warnings)
 	fmt.Fprintf(out, "%s: %s of %s. A sliding_window with one of these limits would have denied at most %s of the keys:\n\n", printable(r.Trace, false), plural(int(r.Requests), "request"), plural(r.Keys, "key"), r.Deny)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "LIMIT\tDENIED KEYS\t\tTHEIR REQUESTS\tLARGEST COUNT OF A KEY: MEDIAN\t99 %\tALL\t")

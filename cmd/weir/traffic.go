@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -28,7 +29,7 @@ type traffic struct {
 
 // define defines the flags for the format of recorded traffic.
 func (t *traffic) define(flags *flag.FlagSet) {
-	flags.Func("format", "the `FORMAT` of the trace: csv, json or log; without it, that of the first line", func(text string) (err error) {
+	flags.Func("format", "the `FORMAT` of the trace: csv, json, logfmt, w3c or log, or a log_format of nginx; without it, that of the first line", func(text string) (err error) {
 		t.options.Format, err = trace.ParseFormat(text)
 		return err
 	})
@@ -38,6 +39,9 @@ func (t *traffic) define(flags *flag.FlagSet) {
 	flags.StringVar(&f.Cost, "cost", "", "the `FIELD` of the trace with the cost")
 	flags.StringVar(&f.Plan, "plan", "", "the `FIELD` of the trace with the plan")
 	flags.StringVar(&f.Request, "request", "", "the `FIELD` of the trace with the method and path, such as \"POST /login\"")
+	flags.StringVar(&f.Method, "method", "", "the `FIELD` of the trace with the method of the request")
+	flags.StringVar(&f.Path, "path", "", "the `FIELD` of the trace with the path or URL of the request")
+	flags.StringVar(&f.Status, "status", "", "the `FIELD` of the trace with the status of the response")
 }
 
 // read calls f for each event of the traces: files, "-" for the standard input, or one generator. An adversary
@@ -112,13 +116,67 @@ func (t *traffic) count(e *simulate.Event) {
 func (t *traffic) empty() error {
 	text := fmt.Sprintf("%s has no requests", t.name)
 	if s := t.stats; s.Broken > 0 {
-		text = fmt.Sprintf("%s has no request that can be read: %s:%d: %s: %s", t.name, s.Samples[0].File, s.Samples[0].Line, s.Samples[0].Reason, s.Samples[0].Text)
+		text = fmt.Sprintf("%s has no request that can be read: %s:%d: %s: %s; %s", t.name, s.Samples[0].File, s.Samples[0].Line, s.Samples[0].Reason, s.Samples[0].Text, s.Conversion)
 	}
 	return errors.New(text)
 }
 
-// notes returns the notes of a report about the traffic, which has this number of keys.
-func (t *traffic) notes(keys int) (notes []string) {
+// Parts of the requests, in percent, from which traffic is odd if it has at least enough requests.
+const (
+	enough  = 100
+	nearly  = 90
+	tooLate = 1
+)
+
+// warnings returns the facts about recorded traffic because of which its figures are probably wrong. requests are the
+// keys and their numbers of requests.
+func (t *traffic) warnings(requests iter.Seq2[string, uint64]) []string {
+	warnings := []string{} // not nil, for JSON
+	s := t.stats
+	if t.reader == nil {
+		return warnings
+	}
+	add := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
+	if s.First < 1e14 { // in 1973
+		add("the trace begins in %d: its time may be a duration. -time names another field.", utc(s.First).Year())
+	}
+	if s.Events < enough {
+		return warnings
+	}
+	all := uint64(s.Events)
+	var largest, private, keys uint64
+	var busiest string
+	for key, n := range requests {
+		if keys++; n > largest {
+			largest, busiest = n, key
+		}
+		if trace.IsPrivate(key) {
+			private += n
+		}
+	}
+	switch {
+	case largest*100 >= all*nearly && trace.IsPrivate(busiest):
+		add("%s of the requests have one key, a private address as that of a proxy. -key names another field, or the log needs the address of the client.", percent(largest, all))
+	case largest*100 >= all*nearly:
+		add("%s of the requests have one key, as behind a proxy. -key names another field, or the log needs the address of the client.", percent(largest, all))
+	case private*100 >= all*nearly:
+		add("%s of the requests have private addresses, as those of proxies. -key names another field, or the log needs the address of the client.", percent(private, all))
+	case keys*100 > all*nearly:
+		add("nearly every request has a key of its own: %s for %s. -key names a field that identifies a client.", plural(int(keys), "key"), plural(s.Events, "request"))
+	}
+	if t.unsorted() {
+		add("%s (%s) were read too late to be sorted, and given the time of the request before. Name each file of the trace, in place of one stream of all: files are merged by their times.", plural(s.Late, "request"), percent(s.Late, s.Events))
+	}
+	return warnings
+}
+
+// unsorted reports whether more requests than a few were read too late.
+func (t *traffic) unsorted() bool {
+	return t.stats.Events >= enough && t.stats.Late*100 > t.stats.Events*tooLate
+}
+
+// notes returns the notes of a report about the traffic.
+func (t *traffic) notes() (notes []string) {
 	s := t.stats
 	add := func(n int, format string, args ...any) {
 		if n > 0 {
@@ -129,10 +187,9 @@ func (t *traffic) notes(keys int) (notes []string) {
 	if t.reader != nil && !s.Fractions {
 		notes = append(notes, "The times of the trace are whole seconds: the requests of a second count as sent at once, so limits of some seconds deny more than in reality.")
 	}
-	if t.reader != nil && s.Events >= 100 && keys > s.Events/10*9 {
-		notes = append(notes, "Nearly every request has a key of its own: check that the field of the key identifies a client.")
+	if !t.unsorted() {
+		add(s.Late, "%s read too late to be sorted, and given the time of the request before.", pluralWas(s.Late, "request"))
 	}
-	add(s.Late, "%s read too late to be sorted, and given the time of the request before.", pluralWas(s.Late, "request"))
 	add(s.Broken, "%s could not be read:", plural(s.Broken, "line"))
 	for _, b := range s.Samples {
 		notes = append(notes, fmt.Sprintf("  %s:%d: %s: %s", printable(b.File, false), b.Line, b.Reason, b.Text))

@@ -5,74 +5,58 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/rules"
 )
 
 // ofStates returns a command that changes the states of a key in Redis, unless change is nil, and
 // prints the states that it then has.
-func (r *remote) ofStates(change func(ctx context.Context, l *core.Limiter, key string, args []string) error) func(args []string, _, _ io.Writer) error {
-	return func(args []string, _, _ io.Writer) error {
-		return r.connect(func(ctx context.Context) error {
-			policy, key := args[0], args[1]
-			l, err := r.limiter(ctx, policy, key)
-			if err == nil && change != nil {
-				err = change(ctx, l, key, args[2:])
-			}
-			if err != nil {
-				return err
-			}
-			d, err := l.Peek(ctx, key)
-			if err != nil {
-				return err
-			}
-			return r.printUsage(policy, d)
-		})
-	}
-}
-
-// limiter returns the limiter of a policy on Redis for a key, for the rule and the plan of the flags.
-func (r *remote) limiter(ctx context.Context, policy, key string) (*core.Limiter, error) {
-	c, err := r.config(ctx)
-	if err != nil {
-		return nil, err
-	}
-	p, ok := c.Policies[policy]
-	if !ok {
-		return nil, fmt.Errorf("%s has no policy %q; it has %s", r.name(), policy, list(slices.Collect(maps.Keys(c.Policies))))
-	}
-	if err := checkPlan(p, r.plan); err != nil {
-		return nil, err
-	}
-	if r.rule != "" {
-		if p, err = onlyRule(p, r.rule, key); err != nil {
-			return nil, err
+func (r *remote) ofStates(change func(ctx context.Context, l *core.Limiter, key string, args []string) error) func(context.Context, []string) error {
+	return func(ctx context.Context, args []string) error {
+		policy, key := args[0], args[1]
+		if err := r.configure(ctx); err != nil {
+			return err
 		}
+		s, err := r.subject(policy, key)
+		if err == nil {
+			err = checkPlan(s.policy, r.plan)
+		}
+		if err != nil {
+			return err
+		}
+		if r.rule != "" {
+			if s.policy, err = onlyRule(s.policy, r.rule, key); err != nil {
+				return err
+			}
+		}
+		if err := r.start(map[string]rules.Policy{policy: s.policy}); err != nil {
+			return err
+		}
+		r.hint(ctx, key, policy)
+		l, err := r.limiter(policy, r.plan)
+		if err == nil && change != nil {
+			err = change(ctx, l, key, args[2:])
+		}
+		if err != nil {
+			return err
+		}
+		d, err := l.Peek(ctx, key)
+		if err != nil {
+			return err
+		}
+		// An error is about an override that is not in force.
+		if s.override, err = r.set.OverrideOf(ctx, policy, key); err == nil && change == nil {
+			if names := s.otherPlans(); len(names) > 0 {
+				r.note("%s", withoutPlan(names))
+			}
+		}
+		return s.table(r.stdout, "RULE LIMIT USED LEFT NEXT UNUSED MODE", d)
 	}
-	opts := []redisstore.Option{redisstore.Prefix(r.prefix), redisstore.Timeout(timeout)}
-	if r.secret != nil {
-		opts = append(opts, redisstore.KeySecret(r.secret))
-	}
-	// The errors are about parts of an override that are not in force, such as those of other rules.
-	set, err := rules.New(redisstore.New(r.rdb, opts...), &rules.Config{Policies: map[string]rules.Policy{policy: p}, Disabled: c.Disabled},
-		rules.Overrides(r.source), rules.OnError(func(error) {}))
-	if err != nil {
-		return nil, err
-	}
-	l, err := set.Limiter(policy)
-	if err != nil {
-		return nil, err
-	}
-	return l.Plan(r.plan), nil
 }
 
 // list returns names in order.
@@ -130,70 +114,6 @@ func onlyRule(p rules.Policy, name, key string) (rules.Policy, error) {
 		p.Keys = map[string]rules.Override{key: o}
 	}
 	return p, nil
-}
-
-// printUsage prints the States of a Peek about a key of a policy.
-func (r *remote) printUsage(policy string, d core.Decision) error {
-	w := tabwriter.NewWriter(r.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "RULE\tLIMIT\tUSED\tLEFT\tNEXT\tUNUSED\tMODE")
-	for _, s := range d.States() {
-		used, left, mode := strconv.Itoa(s.Used()), strconv.Itoa(s.Remaining), "enforce"
-		if l := s.Limit(); l == core.Unlimited || l == core.Blocked {
-			used, left = "-", "-"
-		}
-		next, unused := waitOf(s, s.RetryAfter), waitOf(s, s.ResetAfter)
-		if s.Unknown { // another rule has denied without a call of Redis
-			used, left, next, unused = "-", "-", "-", "-"
-		}
-		if s.Estimate {
-			next = "when an event ends"
-		}
-		if s.Rule.Algorithm() == core.AlgorithmInFlight && s.Used() > 0 && used != "-" {
-			unused = "when all end"
-		}
-		if s.Rule.IsShadow() {
-			mode = "shadow"
-		}
-		limit := inForce(s, strings.TrimSuffix(s.Rule.Spec().Unit, "requests"))
-		if s.Rule.Algorithm() == core.AlgorithmPause && s.Limit() == core.Blocked && !d.Blocked() {
-			limit = "paused"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", strings.TrimPrefix(s.Rule.Name(), policy+"."), limit,
-			used, left, next, unused, mode)
-	}
-	return w.Flush()
-}
-
-// inForce returns the text of the limit that was in force, of a rule with a unit: "none" for a pause.
-func inForce(s core.State, unit string) string {
-	of, headroom := s.Rule.Spec(), 0.0
-	if of.Limit == (core.Limit{}) {
-		return "none"
-	}
-	if s.Rule.PlanName() != "" && len(of.Plans) > 0 { // only that plan, or none if it is unknown
-		headroom = of.Plans[0].Headroom
-	}
-	return limitText(s.Limit(), of, cmp.Or(of.Location, time.UTC).String(), headroom, unit)
-}
-
-// waitOf returns the text of a time to wait for s: for a quota, the end of its period in its time zone,
-// rounded to a minute because the clock of this process may not be that of Redis.
-func waitOf(s core.State, d time.Duration) string {
-	if s.Period() == 0 || d == 0 || d == core.Never {
-		return wait(d)
-	}
-	return "at " + time.Now().Add(d).Round(time.Minute).In(cmp.Or(s.Rule.Spec().Location, time.UTC)).Format(time.RFC3339)
-}
-
-// wait returns the text of a time to wait, rounded up to milliseconds.
-func wait(d time.Duration) string {
-	switch {
-	case d == 0:
-		return "now"
-	case d > core.Never-time.Millisecond:
-		return "never"
-	}
-	return "in " + (d + time.Millisecond - 1).Truncate(time.Millisecond).String()
 }
 
 func reset(ctx context.Context, l *core.Limiter, key string, _ []string) error {

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/rules"
+	"github.com/weir-go/weir/internal/similar"
 )
 
 // A question is the key, and optionally the plan, that an operator asks for.
@@ -86,20 +87,15 @@ type command struct {
 // atOnce is the number of limiters that are asked at the same time.
 const atOnce = 16
 
-// words are the beginnings of keys of package keyfunc that need no other name.
-var words = []string{"user:", "basic:"}
-
 // answer asks the stores about a key, and about similar ones if it is not used.
 func (h *Handler) answer(ctx context.Context, groups []group, asked question) *answer {
 	a := h.limitsOf(ctx, groups, asked)
 	if a.Used {
 		return a
 	}
-	if !strings.Contains(asked.key, ":") {
-		for _, word := range words {
-			if h.limitsOf(ctx, groups, question{word + asked.key, asked.plan}).Used {
-				a.Similar = append(a.Similar, word+asked.key)
-			}
+	for _, key := range similar.Keys(asked.key) {
+		if h.limitsOf(ctx, groups, question{key, asked.plan}).Used {
+			a.Similar = append(a.Similar, key)
 		}
 	}
 	for _, g := range groups {

@@ -62,6 +62,53 @@ func TestHandler_Commands(t *testing.T) {
 	}
 }
 
+// The number of blocked keys is that of the keys that the page shows as blocked.
+func TestHandler_BlockedKeys(t *testing.T) {
+	config, err := rules.Parse("Redis", []byte(`{policies: {api: {rules: [{name: s, algorithm: sliding_log, limit: 1/d, plans: {gold: 5/d}}],
+		keys: {"in file": {blocked: true}, freed: {blocked: true}, "old in file": {blocked: true, until: 2020-01-01T00:00:00Z}}}}}`))
+	testkit.Must(t, err)
+	store, source := observe.New(memstore.New()), rules.Redis(redistest.Shared(t).Client(), rules.Prefix("counts:"))
+	set, err := rules.New(store, config, rules.Overrides(source))
+	testkit.Must(t, err)
+	store.Add(set)
+	h := newHandler(t, everybody, store, Rules(set))
+	testkit.Must(t, set.Block(t.Context(), "api", "blocked", time.Time{}))
+	testkit.Must(t, set.Block(t.Context(), "api", "ended", time.Now().Add(time.Millisecond)))
+	testkit.Must(t, set.Override(t.Context(), "api", "by override", rules.Override{Blocked: true}))
+	testkit.Must(t, set.Override(t.Context(), "api", "freed", rules.Override{Plan: "gold"}))
+	go func() { _ = set.Watch(t.Context(), source) }()
+	for deadline := time.Now().Add(time.Minute); source.Stats().Age < 0 && time.Now().Before(deadline); {
+		<-time.After(time.Millisecond)
+	}
+	shown := 0
+	for _, key := range []string{"in file", "freed", "old in file", "blocked", "ended", "by override"} {
+		if strings.HasPrefix(reportOf(t, h, url.Values{"key": {key}}).Key.Limits[0].Decision, "Blocked") {
+			shown++
+		}
+	}
+	cards := view{h.report(t.Context(), question{})}.Cards()
+	for _, c := range cards {
+		if c.ID == "blocks" && c.Value == fmt.Sprint(shown) && shown == 3 {
+			return
+		}
+	}
+	t.Errorf("got the cards %v, and %d keys are shown as blocked, want 3", cards, shown)
+}
+
+// An operator finds a key by the address of a client, and by a name with another word.
+func TestHandler_Similar(t *testing.T) {
+	store := observe.New(memstore.New())
+	api := testkit.Limiter(t, store, core.SlidingLog("api", core.PerDay(9)))
+	testkit.Allow(t, api, "2001:db8::/64")
+	testkit.Allow(t, api, "user:ann")
+	h := newHandler(t, everybody, store, Limiters(api))
+	for key, want := range map[string]string{"2001:db8::7": "[2001:db8::/64]", "ann": "[user:ann]", "basic:ann": "[user:ann]", "user:bob": "[]"} {
+		if got := fmt.Sprint(reportOf(t, h, url.Values{"key": {key}}).Key.Similar); got != want {
+			t.Errorf("%s: got %s, want %s", key, got, want)
+		}
+	}
+}
+
 // A line contains nothing that any shell executes: neither the shells that it is for, nor PowerShell or cmd.exe.
 func TestHandler_CommandCharacters(t *testing.T) {
 	config, err := rules.Parse("Redis", []byte(`{policies: {api: {rules: [{name: s, algorithm: sliding_log, limit: 1/d, plans: {gold: 2/d, "a & b": 3/d, "1": 4/d}}]}}}`))

@@ -2,6 +2,8 @@ package redisstore
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
@@ -47,4 +49,28 @@ func Scripts() (sources map[string]string, files map[any]string) {
 		}
 	}
 	return sources, files
+}
+
+// SingleScripts returns the names of the scripts with one library that decisions use, by their hashes.
+func SingleScripts() map[string]string {
+	names := make(map[string]string)
+	for v := range scripts {
+		for l := range library(len(libraries)) {
+			if v != atMost || l != inFlight { // such an event has no other cost than 1
+				names[scriptFor(v, 1<<l).sha.(string)] = fmt.Sprint(v, " ", libraries[l])
+			}
+		}
+	}
+	return names
+}
+
+// ScriptCommands returns the commands of the check of commands as permissions.
+func ScriptCommands() []string {
+	var names []string
+	for _, c := range scriptCommands {
+		name, _, _ := strings.Cut(c, " ")
+		names = append(names, "+"+strings.ToLower(name))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }

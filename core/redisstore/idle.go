@@ -23,20 +23,24 @@ type idleCheck struct {
 
 // newIdleCheck returns a check of the connections to all servers of rdb, or nil if these are not known.
 func newIdleCheck(rdb redis.UniversalClient, timeout time.Duration, alive func()) *idleCheck {
-	c := &idleCheck{timeout: timeout, alive: alive}
+	if each := servers(rdb); each != nil {
+		return &idleCheck{each: each, timeout: timeout, alive: alive}
+	}
+	return nil
+}
+
+// servers returns a function that calls another one for each server of rdb that takes writes, or nil if these are not
+// known.
+func servers(rdb redis.UniversalClient) func(ctx context.Context, f func(context.Context, *redis.Client) error) error {
 	switch rdb := rdb.(type) {
 	case *redis.Client:
-		c.each = func(ctx context.Context, check func(context.Context, *redis.Client) error) error {
-			return check(ctx, rdb)
-		}
+		return func(ctx context.Context, f func(context.Context, *redis.Client) error) error { return f(ctx, rdb) }
 	case *redis.ClusterClient:
-		c.each = rdb.ForEachMaster
+		return rdb.ForEachMaster
 	case *redis.Ring:
-		c.each = rdb.ForEachShard
-	default:
-		return nil
+		return rdb.ForEachShard
 	}
-	return c
+	return nil
 }
 
 const (
@@ -63,11 +67,7 @@ func (c *idleCheck) start() {
 // check asks a server for its time on a new connection. If it replies, check asks on all idle connections at once, and
 // those without a reply are closed. A server that is slow or down loses no connection.
 func (c *idleCheck) check(_ context.Context, rdb *redis.Client) error {
-	opts := *rdb.Options()
-	opts.PoolSize, opts.MinIdleConns, opts.MaxRetries, opts.DialerRetries = 1, 0, -1, 1
-	opts.ContextTimeoutEnabled, opts.Limiter = true, nil
-	opts.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	fresh, begun := redis.NewClient(&opts), time.Now()
+	fresh, begun := freshClient(rdb), time.Now()
 	replied := hasReply(fresh, dialTimeout)
 	_ = fresh.Close()
 	took := time.Since(begun) // several round trips
@@ -88,6 +88,16 @@ func (c *idleCheck) check(_ context.Context, rdb *redis.Client) error {
 		c.alive()
 	}
 	return nil
+}
+
+// freshClient returns a client for one new connection to the server of rdb. It observes the deadlines of contexts, and
+// must be closed.
+func freshClient(rdb *redis.Client) *redis.Client {
+	opts := *rdb.Options()
+	opts.PoolSize, opts.MinIdleConns, opts.MaxRetries, opts.DialerRetries = 1, 0, -1, 1
+	opts.ContextTimeoutEnabled, opts.Limiter = true, nil
+	opts.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return redis.NewClient(&opts)
 }
 
 // hasReply reports whether the server replies within timeout. An error of Redis is a reply.

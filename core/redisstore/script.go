@@ -125,6 +125,11 @@ func newScript(v verb, set librarySet) *script {
 			}
 		}
 	}
-	sum := sha1.Sum([]byte(b.String())) // identifies the script in EVALSHA
-	return &script{source: b.String(), sha: hex.EncodeToString(sum[:])}
+	return newSource(b.String())
+}
+
+// newSource returns the script with a source, whose hash identifies it in EVALSHA.
+func newSource(source string) *script {
+	sum := sha1.Sum([]byte(source))
+	return &script{source: source, sha: hex.EncodeToString(sum[:])}
 }

@@ -114,7 +114,8 @@
 //	    +hmget +hset +hgetall +hdel +exists +pexpire +info +publish +subscribe
 //
 // The channel weir:* and the last two are used only while callers wait for places (core.Limiter.Acquire): without them,
-// places are found by asking, see Places. INFO is used only for the warning that the server may evict keys. go-redis also sends CLIENT
+// places are found by asking, see Places. INFO is used only for the warning that the server may evict keys, and by
+// [Diagnose], which names the permissions that are missing. go-redis also sends CLIENT
 // SETINFO on every new connection. If the user may not call it, decisions succeed, but the server
 // records each denial in ACL LOG. On Valkey, and on Redis except version 7.0, which rejects this
 // permission as unknown and does not record the calls, add

@@ -54,20 +54,10 @@ func (w *wholeness) test() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), testInterval)
 	defer cancel()
-	keys := make([]any, 1+testKeys)
-	pipe := w.rdb.Pipeline()
-	for i := range keys {
-		keys[i] = fmt.Sprintf("%s{%016x}?", w.prefix, rand.Uint64())
-		if i > 0 {
-			pipe.Do(ctx, "psetex", keys[i], testTTL.Milliseconds(), "")
-		}
-	}
-	_, err := pipe.Exec(ctx)
+	keys, err := writeTestKeys(ctx, w.rdb, w.prefix)
 	if err == nil {
-		eval := redis.NewCmd(ctx, append([]any{"eval", testScript, len(keys)}, keys...)...)
-		_ = w.rdb.Process(ctx, eval)
 		var n int
-		if n, err = eval.Int(); err == nil && n == testKeys {
+		if n, err = countTestKeys(ctx, w.rdb, keys); err == nil && n == testKeys {
 			w.opened.Store(opened)
 			w.whole.Store(w.next.Load() != math.MaxInt64) // a script may have been rejected meanwhile
 			return
@@ -83,6 +73,28 @@ func (w *wholeness) test() {
 		pause = testInterval
 	}
 	w.next.Store(time.Now().Add(pause).UnixNano())
+}
+
+// writeTestKeys writes testKeys keys one by one, in random slots, and returns them after another key that it does not
+// write.
+func writeTestKeys(ctx context.Context, rdb client, prefix string) ([]any, error) {
+	keys := make([]any, 1+testKeys)
+	pipe := rdb.Pipeline()
+	for i := range keys {
+		keys[i] = fmt.Sprintf("%s{%016x}?", prefix, rand.Uint64())
+		if i > 0 {
+			pipe.Do(ctx, "psetex", keys[i], testTTL.Milliseconds(), "")
+		}
+	}
+	_, err := pipe.Exec(ctx)
+	return keys, err
+}
+
+// countTestKeys returns how many of the keys a script finds.
+func countTestKeys(ctx context.Context, rdb client, keys []any) (int, error) {
+	count := redis.NewCmd(ctx, append([]any{eval, testScript, len(keys)}, keys...)...)
+	_ = rdb.Process(ctx, count)
+	return count.Int()
 }
 
 // disprove ends the use of keys of several slots, and the tests.

@@ -62,7 +62,7 @@ func newCache(o cacheOptions, h keyhash.Hasher) *cache {
 		})
 	}
 	c := &cache{hasher: h, blocked: newSelections(Override{Blocked: true}), with: entries(), without: entries()}
-	c.indexes.Store(&indexes{confirmed: unconfirmed})
+	c.indexes.Store(&indexes{confirmed: unconfirmed, counts: counts{-1, -1}})
 	c.reader = reader{start: time.Now(), options: o, parts: make([]part, o.parts), reads: make(map[uint64]*fetch), keep: c.keep}
 	return c
 }

@@ -461,7 +461,7 @@ func TestCache_Get_OldKnowledge(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				source, cache := newFake(cacheOptions{failClosed: true})
 				confirm := func() {
-					x := &indexes{newIndex(0), newIndex(0), cache.now()}
+					x := &indexes{overrides: newIndex(0), blocks: newIndex(0), confirmed: cache.now()}
 					x.overrides.set(hash, c.overrides)
 					x.blocks.set(hash, c.blocked)
 					cache.indexes.Store(x)

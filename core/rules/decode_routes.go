@@ -42,6 +42,8 @@ func (d *decoder) routes(v value, policies map[string]Policy) map[string]string 
 			d.fail(e.key, "is longer than %d bytes", maxPattern)
 		} else if reason := routes.Register(mux, e.name); reason != "" {
 			d.pattern(e, all[:i], reason)
+		} else {
+			d.warn(e)
 		}
 	}
 	return chosen

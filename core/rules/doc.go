@@ -134,7 +134,7 @@
 //
 // A file is one document in UTF-8. Keys of mappings are texts, with or without quotes. Unknown
 // fields, duplicate keys, anchors, aliases, merge keys and tags are errors, and so are routes that
-// conflict, or name a policy that does not exist. weir.schema.json in the directory of this package is
+// conflict, or name a policy that does not exist. [Warnings] finds routes that no request matches. weir.schema.json in the directory of this package is
 // a JSON Schema for editors. The largest file has
 //
 //   - 16 MiB, and about a million keys, values, lines, quotes and comments (40 000 short policies)
@@ -192,7 +192,8 @@
 // [RedisSource.Put] writes a configuration. [Set.Override], [Set.Block] and [Set.Remove] change the
 // override of a key, until a time or for ever; it has precedence over the keys of the
 // configuration. The command weir rules does the same. Every watching process applies a change
-// within two seconds.
+// within two seconds. Both can have a [Note], and [RedisSource.List] returns them, newest first. Each
+// takes 300 bytes in Redis, and more for its text and note.
 //
 // # Overrides and blocks of keys
 //
@@ -234,10 +235,14 @@
 //	weir:{rules}overrides         a sorted set of the keys that have an override: HASH:POLICY, with
 //	                              the end in Unix milliseconds, or +inf, as the score
 //	weir:{rules}blocks            the same for blocks, which have no text
+//	weir:{rules}override:HASH:POLICY, weir:{rules}block:HASH:POLICY
+//	                              for operators: {"at": TIME, "note": TEXT, "key": TEXT}, with the time of the
+//	                              write in Unix milliseconds; each field is optional
+//	weir:{rules}secret            the hash of "the secret of weir", from the latest write (CheckSecret)
 //	weir:{rules}changes           a stream of the changes of both sets, of which at least the latest
 //	                              10 000 are kept
 //
-// A program that blocks a key writes the set and the stream in one transaction:
+// A program that blocks a key writes the set and the stream in one transaction, and a record if it has one:
 //
 //	MULTI
 //	ZADD weir:{rules}blocks +inf HASH:POLICY
@@ -266,8 +271,8 @@
 //	ACL SETUSER reader on >password ~weir:* +hget +hgetall +mget +xrange +xrevrange +zcount +zmscore +zscan +multi +exec
 //	ACL SETUSER operator on >password ~weir:* +hget +hgetall +mget +xrange +xrevrange +zcount +zmscore +zscan +multi +exec +hset +set +del +xadd +zadd +zrem +zremrangebyscore
 //
-// For the commands usage, reset and credit of weir rules, an operator also needs the permissions of the
-// store.
+// For the commands why, usage, reset and credit of weir rules, and for notes about keys without events, an operator
+// also needs the permissions of the store.
 //
 // # Names and states
 //

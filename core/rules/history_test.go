@@ -372,7 +372,9 @@ func TestSet_Histories_Redis(t *testing.T) {
 					break // invalid
 				}
 				testkit.Must(t, s.Override(ctx, name, key, o))
-				m.written[at] = o
+				if m.blocked[at] = m.blocked[at] || o.Blocked; !o.Blocked {
+					m.written[at] = o
+				}
 				occurred["written"]++
 			case n == 2:
 				if m.blocked[at] = h.one(2); m.blocked[at] {

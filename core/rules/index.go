@@ -35,7 +35,11 @@ type index struct {
 type indexes struct {
 	overrides, blocks *index // nil if they are not known
 	confirmed         moment // when they were correct
+	counts            counts // then
 }
+
+// counts are the numbers of keys with an override and with a block that had not ended, or -1 if they are not known.
+type counts struct{ overrides, blocks int }
 
 // of returns the index of a set.
 func (x *indexes) of(set kind) *index {
@@ -43,6 +47,12 @@ func (x *indexes) of(set kind) *index {
 		return x.blocks
 	}
 	return x.overrides
+}
+
+// has reports whether a set is known to have an entry that has not ended.
+func (x *indexes) has(set kind, hash uint64) bool {
+	of := x.of(set)
+	return of != nil && of.has(hash)
 }
 
 // unconfirmed is a moment of knowledge that is never valid.

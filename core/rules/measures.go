@@ -2,6 +2,7 @@ package rules
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/weir-go/weir/core/driver"
 )
@@ -20,12 +21,33 @@ func (s *Set) Measures() []driver.Measure {
 	n := s.overrides.Stats()
 	return append(all,
 		driver.Measure{Name: "weir.rules.overrides", Help: "Keys with an override; -1 if unknown.", Unit: "{key}", Value: float64(n.Overrides)},
-		driver.Measure{Name: "weir.rules.blocks", Help: "Keys that are blocked; -1 if unknown.", Unit: "{key}", Value: float64(n.Blocks)},
+		driver.Measure{Name: "weir.rules.blocks", Help: "Keys that are blocked, in Redis or the configuration; -1 if unknown.", Unit: "{key}", Value: float64(s.blocked(n.Blocks))},
 		driver.Measure{Name: "weir.rules.overrides.age", Help: "Time since the changes of overrides were read; negative before the first time.", Unit: "s", Value: n.Age.Seconds()},
 		driver.Measure{Name: "weir.rules.overrides.reads", Help: "Overrides of single keys that were read.", Unit: "{read}", Total: true, Value: float64(n.Reads)},
 		driver.Measure{Name: "weir.rules.overrides.stale", Help: "Lookups that used old knowledge about a key.", Unit: "{lookup}", Total: true, Value: float64(n.Stale)},
 		driver.Measure{Name: "weir.rules.overrides.missing", Help: "Lookups without any knowledge about a key.", Unit: "{lookup}", Total: true, Value: float64(n.Missing)},
 	)
+}
+
+// blocked returns the number of blocks, in Redis and of the configuration. Overrides in Redis have precedence over
+// the configuration.
+func (s *Set) blocked(inRedis int) int {
+	if inRedis < 0 {
+		return -1
+	}
+	x := s.overrides.cache.indexes.Load()
+	for name, p := range s.Config().Policies {
+		for key, o := range p.Keys {
+			if !o.Blocked || p.Disabled || !o.Until.IsZero() && !time.Now().Before(o.Until) {
+				continue
+			}
+			hash := hashOfMember(name, s.overrides.hasher.Tag(key))
+			if !x.has(overrideKind, hash) && !x.has(blockKind, hash) {
+				inRedis++
+			}
+		}
+	}
+	return inRedis
 }
 
 // LogTo sets the log, for package observe. Each new configuration is logged at level Info as "weir: new

@@ -17,6 +17,7 @@ func OnChange(f func(Change)) Option {
 //   - an error of the source: once, and again after a success
 //   - a text that cannot be applied: once
 //   - an outage of the overrides, which Watch or a decision notices: once
+//   - an [ErrKeySecret]: when Watch reads all overrides
 //   - an invalid override: each time that it is read, at most ten times in a second
 //
 // Without OnError, the errors are logged through [log/slog.Default] at level Error.

@@ -29,12 +29,21 @@ var errNoOverrides = errors.New("weir: the Set has no source of overrides: see t
 // configuration does not have that plan or rule, this part of the override has no effect. After an
 // error of Redis, some processes may have the override at once, and others after [MaxAge] or never:
 // call Override again, or Remove.
-func (s *Set) Override(ctx context.Context, policy, key string, o Override) error {
+//
+// If o.Blocked is true, Override is [Set.Block] until o.Until, and an earlier override stays.
+func (s *Set) Override(ctx context.Context, policy, key string, o Override, opts ...WriteOption) error {
 	tag, err := s.writable(policy, key, &o)
 	if err != nil {
 		return err
 	}
-	return s.overrides.put(ctx, policy, tag, o)
+	record, err := newRecord(key, opts)
+	switch {
+	case err != nil:
+		return err
+	case o.Blocked:
+		return s.overrides.block(ctx, policy, tag, o.Until, record)
+	}
+	return s.overrides.put(ctx, policy, tag, o, record)
 }
 
 // Block denies all events of a key in a policy, until a time, rounded up to a millisecond, or, if
@@ -46,16 +55,12 @@ func (s *Set) Override(ctx context.Context, policy, key string, o Override) erro
 // core.Never. Wait waits for the end, and Unblock does not wake it. A block is also enforced for
 // shadow rules and for keys outside of the percentage that a policy is enforced for, but not if the
 // policy is disabled.
-func (s *Set) Block(ctx context.Context, policy, key string, until time.Time) error {
-	tag, err := s.writable(policy, key, &Override{Blocked: true, Until: until})
-	if err != nil {
-		return err
-	}
-	return s.overrides.block(ctx, policy, tag, until)
+func (s *Set) Block(ctx context.Context, policy, key string, until time.Time, opts ...WriteOption) error {
+	return s.Override(ctx, policy, key, Override{Blocked: true, Until: until}, opts...)
 }
 
-// Unblock ends the Block of a key. An override that denies all events stays: see [Set.Remove]. The
-// errors are those of [Set.Override].
+// Unblock ends the Block of a key. An override with a plan or limits that are blocked stays, and a block of the
+// configuration: see [Set.Remove]. The errors are those of [Set.Override].
 func (s *Set) Unblock(ctx context.Context, policy, key string) error {
 	return s.remove(ctx, policy, key, blockKind)
 }

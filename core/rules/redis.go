@@ -130,8 +130,9 @@ type RedisStats struct {
 	Missing uint64 // lookups that found no override because nothing was known about the key
 	Keys    int    // in the cache; an estimate
 
-	// Overrides and Blocks are the numbers of keys that have one, in all policies. They are -1 if
-	// Set.Watch has not read these keys, or if there are too many for the memory of a process.
+	// Overrides and Blocks are the numbers of keys that have one that has not ended, in all policies, at the
+	// time before Age. They are -1 if Set.Watch has not read these keys, or if there are too many for the
+	// memory of a process.
 	Overrides, Blocks int
 
 	// Age is the time since Set.Watch has read the changes of overrides and blocks. Age grows while
@@ -149,7 +150,7 @@ func (s *RedisSource) Stats() RedisStats {
 	}
 	return RedisStats{
 		Reads: c.count.Load(), Stale: c.stale.Load(), Missing: c.missing.Load(), Keys: c.with.EstimatedSize() + c.without.EstimatedSize(),
-		Overrides: x.overrides.len(), Blocks: x.blocks.len(), Age: age,
+		Overrides: x.counts.overrides, Blocks: x.counts.blocks, Age: age,
 	}
 }
 

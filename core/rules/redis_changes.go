@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -123,7 +124,7 @@ func (s *RedisSource) readChanges(ctx context.Context) error {
 			s.lost()
 			return nil
 		}
-		x.confirmed = now
+		x.confirmed, x.counts = now, r.counts
 		s.cache.indexes.Store(&x)
 		if len(changes) == 0 {
 			return nil
@@ -140,24 +141,28 @@ func ask[T any](ctx context.Context, f func(context.Context) (T, error)) (T, err
 	return await(ctx, func() (T, error) { return f(ctx) })
 }
 
-// A pollReply has the changes since the last one, and that one, and the sizes of the sets after
-// these changes, if these are all.
+// A pollReply has the changes since the last one, and that one, and the sizes of the sets and the numbers of members
+// that have not ended after these changes, if these are all.
 type pollReply struct {
 	changes           []redis.XMessage
 	overrides, blocks int
+	counts            counts
 }
 
-// poll asks Redis for changes, and for the numbers of members that do not end before end.
+// poll asks Redis for changes, and for the numbers of members that do not end before end, or have not ended.
 func (s *RedisSource) poll(ctx context.Context, last string, end int64) (r pollReply, err error) {
 	var changes *redis.XMessageSliceCmd
 	var overrides, blocks *redis.IntCmd
-	from := strconv.FormatInt(end, 10)
+	var counted [2]*redis.IntCmd
+	from, now := strconv.FormatInt(end, 10), strconv.FormatInt(time.Now().UnixMilli()+1, 10)
 	err = s.transact(ctx, func(tx redis.Pipeliner) {
 		changes = tx.XRangeN(ctx, s.changesKey(), last, "+", maxPage)
 		overrides = tx.ZCount(ctx, s.setKey(overrideKind), from, "+inf")
 		blocks = tx.ZCount(ctx, s.setKey(blockKind), from, "+inf")
+		counted[0] = tx.ZCount(ctx, s.setKey(overrideKind), now, "+inf")
+		counted[1] = tx.ZCount(ctx, s.setKey(blockKind), now, "+inf")
 	})
-	return pollReply{changes.Val(), sizeOf(overrides.Val()), sizeOf(blocks.Val())}, err
+	return pollReply{changes.Val(), sizeOf(overrides.Val()), sizeOf(blocks.Val()), counts{sizeOf(counted[0].Val()), sizeOf(counted[1].Val())}}, err
 }
 
 // sizeOf returns the size of the index of a set, or -1 if the set is too large.
@@ -230,6 +235,9 @@ func (s *RedisSource) readSets(ctx context.Context) error {
 		return err
 	}
 	s.cache.indexes.Store(&x)
+	if err := s.CheckSecret(ctx); errors.Is(err, ErrKeySecret) {
+		s.failed(fmt.Errorf("weir: overrides in %v: %w", s, err))
+	}
 	if s.last = noChange; len(latest) > 0 {
 		s.last = latest[0].ID
 	}
@@ -238,31 +246,51 @@ func (s *RedisSource) readSets(ctx context.Context) error {
 
 // readSet reads an index. It returns nil if the set is too large.
 func (s *RedisSource) readSet(ctx context.Context, set kind) (*index, error) {
+	x := newIndex(s.from)
+	err := s.scan(ctx, set, func(_ context.Context, page []redis.Z) error {
+		for _, z := range page {
+			x.set(maphash.String(seed, z.Member.(string)), endOf(z.Score))
+		}
+		if x.len() > maxIndex {
+			return errTooLarge
+		}
+		return nil
+	})
+	if err == errTooLarge {
+		return nil, nil
+	}
+	return x, err
+}
+
+var errTooLarge = errors.New("the set is too large")
+
+// scan calls f with all members of a set, about maxPage at a time. It ends at the first error of f.
+func (s *RedisSource) scan(ctx context.Context, set kind, f func(ctx context.Context, page []redis.Z) error) error {
 	type page struct {
 		members []string // each followed by its score
 		cursor  uint64
 	}
-	x, cursor := newIndex(s.from), uint64(0)
-	for {
+	for cursor := uint64(0); ; {
 		p, err := ask(ctx, func(ctx context.Context) (p page, err error) {
 			p.members, p.cursor, err = s.rdb.ZScan(ctx, s.setKey(set), cursor, "", maxPage).Result()
 			return p, err
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
-		for i := 0; i+1 < len(p.members); i += 2 {
-			score, err := strconv.ParseFloat(p.members[i+1], 64)
+		var all []redis.Z
+		for pair := range slices.Chunk(p.members, 2) {
+			score, err := strconv.ParseFloat(pair[len(pair)-1], 64)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			x.set(maphash.String(seed, p.members[i]), endOf(score))
+			all = append(all, redis.Z{Score: score, Member: pair[0]})
 		}
-		if cursor = p.cursor; x.len() > maxIndex {
-			return nil, nil
+		if err := f(ctx, all); err != nil {
+			return err
 		}
-		if cursor == 0 {
-			return x, nil
+		if cursor = p.cursor; cursor == 0 {
+			return nil
 		}
 	}
 }

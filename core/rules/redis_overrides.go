@@ -112,10 +112,10 @@ func (s *RedisSource) parseNew(text string) (p parsedOverride) {
 }
 
 // block writes a block of a key.
-func (s *RedisSource) block(ctx context.Context, policy, tag string, until time.Time) error {
+func (s *RedisSource) block(ctx context.Context, policy, tag string, until time.Time, record string) error {
 	score := scoreOf(until)
 	return s.write(ctx, policy, tag, func(member string) error {
-		return s.change(ctx, member, score, blockKind)
+		return s.change(ctx, member, score, record, blockKind)
 	}, func(known *stored) { known.block = s.cache.block(endOf(score)) })
 }
 
@@ -125,7 +125,7 @@ func (s *RedisSource) block(ctx context.Context, policy, tag string, until time.
 // that is executed at the same time removes the member before the text. The member is therefore
 // added again, in case that only the text was written after that remove. An earlier end does not
 // replace a later one, which may belong to the text of a concurrent put.
-func (s *RedisSource) put(ctx context.Context, policy, tag string, o Override) error {
+func (s *RedisSource) put(ctx context.Context, policy, tag string, o Override, record string) error {
 	text, err := o.Format()
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (s *RedisSource) put(ctx context.Context, policy, tag string, o Override) e
 		args.ExpireAt = o.Until.Add(time.Hour) // the clock of Redis may differ
 	}
 	return s.write(ctx, policy, tag, func(member string) error {
-		add := func() error { return s.change(ctx, member, scoreOf(o.Until), overrideKind) }
+		add := func() error { return s.change(ctx, member, scoreOf(o.Until), record, overrideKind) }
 		if err := add(); err != nil {
 			return err
 		}
@@ -149,10 +149,10 @@ func (s *RedisSource) put(ctx context.Context, policy, tag string, o Override) e
 // remove removes the block of a key, or its override and its block.
 func (s *RedisSource) remove(ctx context.Context, policy, tag string, kinds ...kind) error {
 	return s.write(ctx, policy, tag, func(member string) error {
-		err := s.change(ctx, member, 0, kinds...)
+		err := s.change(ctx, member, 0, "", kinds...)
 		if err == nil && slices.Contains(kinds, overrideKind) {
 			if err = s.rdb.Del(ctx, s.textKey(tag, policy)).Err(); err == nil {
-				err = s.change(ctx, member, 0) // processes may have read the text since
+				err = s.change(ctx, member, 0, "") // processes may have read the text since
 			}
 		}
 		return err
@@ -187,9 +187,9 @@ const maxChanges = 10_000
 // ended is the time after its end for which a member stays in a set, because clocks differ.
 const ended = 2 * time.Hour
 
-// change adds a member to the sets of kinds, or removes it if the score is zero, and writes the
+// change adds a member with its record to the sets of kinds, or removes both if the score is zero, and writes the
 // change. Without kinds, it only writes a change of the text.
-func (s *RedisSource) change(ctx context.Context, member string, score float64, kinds ...kind) error {
+func (s *RedisSource) change(ctx context.Context, member string, score float64, record string, kinds ...kind) error {
 	return s.transact(ctx, func(tx redis.Pipeliner) {
 		notify := func(values ...string) {
 			tx.XAdd(ctx, &redis.XAddArgs{
@@ -199,7 +199,14 @@ func (s *RedisSource) change(ctx context.Context, member string, score float64, 
 		for _, k := range kinds {
 			if score == 0 {
 				tx.ZRem(ctx, s.setKey(k), member)
+				tx.Del(ctx, s.recordKey(k, member))
 			} else {
+				args := redis.SetArgs{}
+				if end := endOf(score); end != forever {
+					args.ExpireAt = time.UnixMilli(end).Add(ended)
+				}
+				tx.SetArgs(ctx, s.recordKey(k, member), record, args)
+				tx.Set(ctx, s.secretKey(), s.secretCheck(), 0)
 				tx.ZAddArgs(ctx, s.setKey(k), redis.ZAddArgs{
 					GT: k == overrideKind, Members: []redis.Z{{Score: score, Member: member}}, // GT: see put
 				})

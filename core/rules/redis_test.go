@@ -243,13 +243,18 @@ func TestSet_Override_Keys(t *testing.T) {
 		testkit.Must(t, n.source.Put(ctx, []byte(apiPolicies)))
 		keys := rdb.Keys(ctx, prefix+"*").Val()
 		slices.Sort(keys)
-		want := []string{prefix + "rules", prefix + "{rules}blocks", prefix + "{rules}changes", prefix + "{rules}overrides", prefix + "{" + tag + "}override:api"}
+		want := []string{
+			prefix + "rules", prefix + "{rules}blocks", prefix + "{rules}changes", prefix + "{rules}overrides", prefix + "{rules}secret", prefix + "{" + tag + "}override:api",
+			prefix + "{rules}override:" + tag + ":api", prefix + "{rules}block:" + tag + ":other",
+		}
 		slices.Sort(want)
 		if !slices.Equal(keys, want) {
 			t.Errorf("got the keys %q, want %q", keys, want)
 		}
-		if ttl := rdb.TTL(ctx, prefix+"{"+tag+"}override:api").Val(); ttl < time.Hour || ttl > 3*time.Hour {
-			t.Errorf("got the TTL %v of an override of an hour", ttl)
+		for _, key := range []string{prefix + "{" + tag + "}override:api", prefix + "{rules}override:" + tag + ":api"} {
+			if ttl := rdb.TTL(ctx, key).Val(); ttl < time.Hour || ttl > 4*time.Hour {
+				t.Errorf("%s: got the TTL %v of an override of an hour", key, ttl)
+			}
 		}
 		for _, m := range rdb.XRange(ctx, prefix+"{rules}changes", "-", "+").Val() {
 			if s := fmt.Sprint(m.Values); strings.Contains(s, "user:1") {
@@ -601,6 +606,14 @@ func TestRedisSource_Permissions(t *testing.T) {
 	testkit.Must(t, writer.Override(ctx, "api", "gold", rules.Override{Plan: "gold"}))
 	testkit.Must(t, writer.Block(ctx, "api", "gone", time.Time{}))
 	testkit.Must(t, writer.Remove(ctx, "api", "gone"))
+	for _, n := range []*node{writer, reader} {
+		if all, err := n.source.List(ctx, 9); err != nil || len(all) != 1 || all[0].Override.Plan != "gold" {
+			t.Errorf("got the entries %v, %v", all, err)
+		}
+		if all, err := n.EntriesOf(ctx, "api", "gold"); err != nil || len(all) != 1 {
+			t.Errorf("got the entries %v, %v", all, err)
+		}
+	}
 	becomes(t, "policies", "11/h", func() string { return reader.limit(t, "gone") })
 	becomes(t, "override", "100/h", func() string { return reader.limit(t, "gold") })
 	if err := reader.Block(ctx, "api", "k", time.Time{}); err == nil || !strings.Contains(err.Error(), "NOPERM") {

@@ -17,9 +17,10 @@ const (
 
 // A reporter collects the errors of a file.
 type reporter struct {
-	file   string
-	data   string
-	errors Errors // without excerpts
+	file     string
+	data     string
+	errors   Errors // without excerpts
+	warnings Errors // the same, of a valid file
 }
 
 // cutLine cuts text around the first characters that YAML counts as the end of a line.
@@ -40,8 +41,13 @@ func cutLine(text string) (line, rest string, found bool) {
 // report adds an error at a position.
 func (r *reporter) report(line, column int, path, reason string) {
 	if !r.full() {
-		r.errors = append(r.errors, Error{File: r.file, Line: line, Column: column, Path: shorten(path), Reason: shorten(reason)})
+		r.errors = append(r.errors, r.at(line, column, path, reason))
 	}
+}
+
+// at returns an Error at a position, without its excerpt.
+func (r *reporter) at(line, column int, path, reason string) Error {
+	return Error{File: r.file, Line: line, Column: column, Path: shorten(path), Reason: shorten(reason)}
 }
 
 // full reports whether more errors would not be reported.
@@ -64,12 +70,17 @@ func (r *reporter) err() error {
 	if len(r.errors) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(r.errors, func(a, b Error) int {
+	return r.sorted(r.errors)
+}
+
+// sorted returns all in the order of the file, with their excerpts.
+func (r *reporter) sorted(all Errors) Errors {
+	slices.SortStableFunc(all, func(a, b Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	text, rest, more, line := "", r.data, true, 0
-	for i := range r.errors {
-		e := &r.errors[i]
+	for i := range all {
+		e := &all[i]
 		for ; more && line < e.Line; line++ {
 			text, rest, more = cutLine(rest)
 		}
@@ -77,7 +88,7 @@ func (r *reporter) err() error {
 			e.Excerpt = excerpt(text, e.Column)
 		}
 	}
-	return r.errors
+	return all
 }
 
 // excerpt returns a line, or the part of it around column, and a line with a caret below.

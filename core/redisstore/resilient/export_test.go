@@ -14,5 +14,8 @@ import (
 func Over(primary driver.Store) *Store {
 	f := failover.New(primary, failover.FailClosed, failover.Deadline(time.Minute))
 	cache := denycache.New(f, denycache.MaxAge(1))
-	return &Store{failover: f, cache: cache, observed: observe.New(cache)}
+	return &Store{failover: f, cache: cache, observed: observe.New(cache), cancel: func() {}}
 }
+
+// AwaitCheck waits until the check of Redis has ended.
+func (s *Store) AwaitCheck() { s.checks.Wait() }

@@ -2,7 +2,11 @@ package resilient
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -24,11 +28,18 @@ type Store struct {
 	failover *failover.Store
 	primary  *redisstore.Store
 	backup   *memstore.Store
+	checks   sync.WaitGroup
+	cancel   context.CancelFunc // of checks
 }
 
 // New returns a Store that uses rdb, as redisstore.New does: rdb may be the client of a server, of
-// a Sentinel group or of a Cluster, and hooks must be added to rdb before New. New sends no command,
-// so Redis may be unreachable. New panics if rdb or an option is nil.
+// a Sentinel group or of a Cluster, and hooks must be added to rdb before New. New does not wait for Redis, which
+// may be unreachable. New panics if rdb or an option is nil.
+//
+// In the background, and for at most a second, the Store checks with redisstore.Diagnose whether it works on this Redis.
+// If something will not work, for example because the user lacks a permission or the server accepts no scripts, the
+// Store logs the first such Finding once, to [Store.Logger]. An unreachable Redis is not logged. Round trips of more
+// than 10 ms leave time for a part of the checks.
 //
 // Without [Instances], New logs a warning with slog, because each process then enforces the whole
 // limit during an outage. An application that has only one process uses Instances(1), which
@@ -47,7 +58,26 @@ func New(rdb redis.UniversalClient, opts ...Option) *Store {
 	s.failover = failover.New(s.primary, s.backup, c.failover...)
 	s.cache = denycache.New(s.failover)
 	s.observed = observe.New(s.cache, c.observe...)
+	var ctx context.Context
+	ctx, s.cancel = context.WithTimeout(context.Background(), checkTime)
+	s.checks.Go(func() { s.check(ctx, rdb, c.primary) })
 	return s
+}
+
+// checkTime is the time for the check of Redis.
+const checkTime = time.Second
+
+// check logs the first Finding about Redis that says that something will not work, unless Redis does not reply, which
+// package failover reports.
+func (s *Store) check(ctx context.Context, rdb redis.UniversalClient, opts []redisstore.Option) {
+	findings := redisstore.Diagnose(ctx, rdb, opts...)
+	first := slices.IndexFunc(findings, func(f redisstore.Finding) bool { return f.Result == redisstore.Failed })
+	if first < 0 || findings[0].Result == redisstore.Failed || errors.Is(ctx.Err(), context.Canceled) {
+		return
+	}
+	f := findings[first]
+	s.Logger().LogAttrs(ctx, slog.LevelWarn, "weir: this Redis will not work; weir doctor prints all checks",
+		slog.String("check", f.Check), slog.String("detail", f.Detail), slog.String("change", f.Change))
 }
 
 // Take implements [driver.Store]. It returns the error of ctx if ctx has ended, an error about the
@@ -115,8 +145,12 @@ func (s *Store) Stats() Stats {
 	}
 }
 
-// Close ends the probes and waits until they, and a running function of [OnChange], have returned.
+// Close ends the check of Redis and the probes, and waits until they, and a running function of [OnChange], have returned.
 // Call Close after the application has stopped using the Store, and before it closes the client of
 // Redis, which Close leaves open. A closed Store still decides, but does not return to Redis after
 // an outage. Close may be called more than once. It returns nil.
-func (s *Store) Close() error { return s.failover.Close() }
+func (s *Store) Close() error {
+	s.cancel()
+	s.checks.Wait()
+	return s.failover.Close()
+}

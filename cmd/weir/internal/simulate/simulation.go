@@ -6,6 +6,7 @@ package simulate
 
 import (
 	"context"
+	"iter"
 	"math"
 	"time"
 
@@ -82,6 +83,17 @@ func (s *Simulation) DecideTogether(ctx context.Context, e *Event, asks ...Ask) 
 		a.Policy.count(c, e, &d, i)
 	}
 	return d, nil
+}
+
+// Requests returns the keys and the numbers of their events.
+func (s *Simulation) Requests() iter.Seq2[string, uint64] {
+	return func(yield func(string, uint64) bool) {
+		for key, c := range s.Clients {
+			if !yield(key, c.Requests) {
+				return
+			}
+		}
+	}
 }
 
 // Peek returns the decision that an event of a key would get in a policy of s at a time, and counts nothing.

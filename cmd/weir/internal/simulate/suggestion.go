@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -69,6 +70,17 @@ func (s *Suggestion) Add(ctx context.Context, e *Event) error {
 
 // Keys returns the number of keys.
 func (s *Suggestion) Keys() int { return len(s.keys) }
+
+// Requests returns the keys and the numbers of their events.
+func (s *Suggestion) Requests() iter.Seq2[string, uint64] {
+	return func(yield func(string, uint64) bool) {
+		for key, c := range s.keys {
+			if !yield(key, c.requests) {
+				return
+			}
+		}
+	}
+}
 
 // Counts returns the largest count of each key for the i-th period, in ascending order.
 func (s *Suggestion) Counts(i int) []int64 {

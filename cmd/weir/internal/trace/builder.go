@@ -21,7 +21,7 @@ const (
 	maxText = 1024
 )
 
-const notAlone = "the key contains an address and other text, as X-Forwarded-For does: log the address of the client alone"
+const notAlone = "the key contains an address and other text"
 
 // A builder makes the events of a file.
 type builder struct {
@@ -30,6 +30,7 @@ type builder struct {
 	keys  map[string]string // keys by their texts, because keys are repeated
 	texts map[string]string // plans and requests
 	text  []byte            // the latest request
+	date  []byte            // the latest time that follows a date
 }
 
 // newBuilder returns a builder of events whose keys are in the field name, or in one of several if it is empty.
@@ -44,7 +45,12 @@ func newBuilder(name string) *builder {
 // event sets e to the event of rec. It returns the reason if the line is broken, or "".
 func (b *builder) event(rec *record, e *simulate.Event) (reason string) {
 	*e = simulate.Event{Cost: 1, Limited: string(rec[fieldStatus]) == "429"}
-	if e.At, reason = b.times.parse(rec[fieldTime]); reason != "" {
+	at := rec[fieldTime]
+	if present(rec[fieldDate]) && !isTime(at) {
+		b.date = append(append(append(b.date[:0], rec[fieldDate]...), ' '), at...)
+		at = b.date
+	}
+	if e.At, reason = b.times.parse(at); reason != "" {
 		return reason
 	}
 	if !present(rec[fieldKey]) {
@@ -81,7 +87,11 @@ func (b *builder) request(rec *record) {
 			b.join(method, target)
 			return
 		}
-		b.text = append(b.text, rec[fieldRequest]...)
+		text := rec[fieldRequest]
+		if text[0] == '/' || bytes.Contains(text, []byte("://")) {
+			text = pathOf(text)
+		}
+		b.text = append(b.text, text...)
 	case present(rec[fieldTarget]):
 		if method := rec[fieldMethod]; present(method) {
 			b.join(method, rec[fieldTarget])
@@ -109,7 +119,7 @@ func splitRequest(text []byte) (method, target []byte, ok bool) {
 	if i := bytes.LastIndex(target, []byte(" HTTP/")); i >= 0 {
 		target = target[:i]
 	}
-	return method, target, ok && len(method) > 0 && len(target) > 0
+	return method, target, ok && present(method) && len(target) > 0
 }
 
 // pathOf returns the path of the target of a request (RFC 9112 section 3.2), which may be a URL.
@@ -130,15 +140,46 @@ func pathOf(target []byte) []byte {
 	return target
 }
 
+// private has the addresses of proxies: private, loopback and link-local ones.
+var private = keyfunc.Proxies("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "127.0.0.0/8", "169.254.0.0/16", "::/64", "fc00::/7", "fe80::/10")
+
+// IsPrivate reports whether key is that of a private, loopback or link-local address, such as that of a proxy.
+func IsPrivate(key string) bool { return private.ContainsKey(key) }
+
 // key returns the key of a client with this address or name, or "" if text contains an address and other text.
 func key(text string) string {
 	if address, err := keyfunc.CanonicalIP(text); err == nil {
 		return address
 	}
 	if hasAddress(text) {
-		return ""
+		return clientOfList(text)
 	}
 	return text
+}
+
+// clientOfList returns the key of the client of a list of addresses as in X-Forwarded-For or Forwarded: the last one
+// that is not private, or else the first one. It returns "" if text is not such a list.
+func clientOfList(text string) (client string) {
+	for i, element := range strings.Split(text, ",") {
+		address, err := keyfunc.CanonicalIP(forwardedFor(element))
+		if err != nil {
+			return ""
+		}
+		if i == 0 || !IsPrivate(address) {
+			client = address
+		}
+	}
+	return client
+}
+
+// forwardedFor returns the parameter "for" of an element of Forwarded. Any other text is unchanged.
+func forwardedFor(element string) string {
+	for parameter := range strings.SplitSeq(element, ";") {
+		if name, value, _ := strings.Cut(parameter, "="); strings.EqualFold(strings.TrimSpace(name), "for") {
+			return strings.Trim(value, `"`)
+		}
+	}
+	return element
 }
 
 func isAddress(text string) bool {

@@ -9,7 +9,7 @@ import (
 
 const (
 	notALog  = "! not a line of the common or combined log format"
-	notAlone = "! the key contains an address and other text, as X-Forwarded-For does: log the address of the client alone"
+	notAlone = "! the key contains an address and other text"
 )
 
 // The key of a line of a log is an address or a name of a host, or the line is broken. Each case is the text before
@@ -94,7 +94,7 @@ func TestLog_Client(t *testing.T) {
 		{"RFC 5424 with data", `<190>1 2027-01-12T09:00:01Z web1 nginx 123 - [meta x="y"] 192.0.2.10 - -`, notALog},
 		{"process after a space", "Jan 12 09:00:01 web1 nginx [123]: 192.0.2.10 - -", notALog},
 		{"compose before a name", "web-1  | client.example.com - -", notALog},
-		{"compose with colors", "\x1b[36mweb-1  | \x1b[0m192.0.2.10 - -", notALog},
+		{"compose with colors", "\x1b[36mweb-1  | \x1b[0m192.0.2.10 - -", "192.0.2.10"},
 		{"kubectl before a name", "[pod/web-1/nginx] client.example.com - -", notALog},
 		{"stern before a name", "web-1 nginx client.example.com - -", notALog},
 		{"logger with dashes", "INFO - 192.0.2.10 - -", notALog},
@@ -126,13 +126,13 @@ func TestLog_Client(t *testing.T) {
 		{"no client", " - -", notALog},
 		{"absent client", "- - -", "! no key"},
 
-		// An address and other text.
-		{"two addresses", "192.0.2.10, 10.0.0.1 - -", notAlone},
-		{"two addresses without a space", "192.0.2.10,10.0.0.1 - -", notAlone},
-		{"two addresses and a user", "192.0.2.10, 10.0.0.1 - ann smith", notAlone},
-		{"three addresses", "192.0.2.14, 198.51.100.1, 10.0.0.1 - -", notAlone},
-		{"addresses of IPv6", "2001:db8::9, 2001:db8::1 - -", notAlone},
-		{"addresses with ports", "192.0.2.10:4711, 10.0.0.1:80 - -", notAlone},
+		// Several addresses, or an address and other text.
+		{"two addresses", "192.0.2.10, 10.0.0.1 - -", "192.0.2.10"},
+		{"two addresses without a space", "192.0.2.10,10.0.0.1 - -", "192.0.2.10"},
+		{"two addresses and a user", "192.0.2.10, 10.0.0.1 - ann smith", "192.0.2.10"},
+		{"three addresses", "192.0.2.14, 198.51.100.1, 10.0.0.1 - -", "198.51.100.1"},
+		{"addresses of IPv6", "2001:db8::9, 2001:db8::1 - -", "2001:db8::/64"},
+		{"addresses with ports", "192.0.2.10:4711, 10.0.0.1:80 - -", "192.0.2.10"},
 		{"unknown address", "unknown, 10.0.0.1 - -", notAlone},
 		{"unknown proxy", "192.0.2.10, unknown - -", notAlone},
 		{"absent address", "-, 10.0.0.1 - -", notAlone},
@@ -141,10 +141,10 @@ func TestLog_Client(t *testing.T) {
 		{"addresses in quotation marks", `"192.0.2.10, 10.0.0.1" - -`, notAlone},
 		{"addresses before the proxy", "192.0.2.10, 10.0.0.1 10.0.0.9 - -", notAlone},
 		{"addresses and ident", "192.0.2.10, 10.0.0.1 ident ann", notALog},
-		{"addresses after syslog", "Jan 12 09:00:01 web1 nginx: 192.0.2.10, 10.0.0.1 - -", notAlone},
-		{"addresses after a virtual host", "www.example.com 192.0.2.10, 10.0.0.1 - -", notAlone},
+		{"addresses after syslog", "Jan 12 09:00:01 web1 nginx: 192.0.2.10, 10.0.0.1 - -", "192.0.2.10"},
+		{"addresses after a virtual host", "www.example.com 192.0.2.10, 10.0.0.1 - -", "192.0.2.10"},
 		{"names", "client.example.com, proxy.example.com - -", notALog},
-		{"Forwarded", "for=192.0.2.10;proto=https - -", notAlone},
+		{"Forwarded", "for=192.0.2.10;proto=https - -", "192.0.2.10"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			line := c.text + ` [02/Jan/2026:15:04:05 +0000] "GET / HTTP/1.1" 200 5` + "\n"
@@ -167,22 +167,25 @@ func TestLog_Client(t *testing.T) {
 	}
 }
 
-// The key of JSON and CSV does not contain an address and other text. Any other text is a key.
+// A key of JSON and CSV that is a list of addresses is one client. A key with an address and other text is no key. Any
+// other text is a key.
 func TestReader_KeysWithAddresses(t *testing.T) {
-	for key, broken := range map[string]bool{
-		"192.0.2.1, 10.0.0.1": true, "192.0.2.1,10.0.0.1": true, "192.0.2.1 10.0.0.1": true, "192.0.2.1, 198.51.100.1, 10.0.0.1": true, "192.0.2.1:80, 10.0.0.1:80": true,
-		"unknown, 10.0.0.1": true, "10.0.0.1, unknown": true, "192.0.2.1,": true, ", 192.0.2.1": true, "2001:db8::1, 10.0.0.1": true, "[2001:db8::1]:80, [2001:db8::2]": true,
-		"for=192.0.2.1": true, "for=192.0.2.1;proto=https;by=10.0.0.1": true, `for="[2001:db8::1]:4711"`: true, "For=192.0.2.1, for=10.0.0.1": true, "['192.0.2.1', '10.0.0.1']": true,
-		"192.0.2.1": false, " 192.0.2.1 ": false, "[2001:db8::1]:80": false, "2001:db8:1:2::/64": false, "ann": false, "user:ann": false, "user@5:iss-1:alice": false,
-		"Smith, Ann": false, "a = b; c": false, "body:user:192.0.2.1": false, "join:8:user:ann9:192.0.2.1": false, "join:10:user:a, b9:192.0.2.1": false, "ann|192.0.2.1": false, "192.0.2.1/login": false,
+	for key, want := range map[string]string{
+		"192.0.2.1, 10.0.0.1": "192.0.2.1", "192.0.2.1,10.0.0.1": "192.0.2.1", "192.0.2.1, 198.51.100.1, 10.0.0.1": "198.51.100.1", "192.0.2.1:80, 10.0.0.1:80": "192.0.2.1",
+		"10.0.0.2, 10.0.0.1": "10.0.0.2", "203.0.113.7, 192.0.2.1": "192.0.2.1", "127.0.0.1, 169.254.1.1, ::1": "127.0.0.1", "192.0.2.1, fe80::1, fd00::1, ::1, 172.31.0.1, 192.168.0.1": "192.0.2.1",
+		"2001:db8::1, 10.0.0.1": "2001:db8::/64", "[2001:db8::1]:80, [2001:db8:1::2]:80": "2001:db8:1::/64",
+		"for=192.0.2.1": "192.0.2.1", "for=192.0.2.1;proto=https;by=10.0.0.1": "192.0.2.1", `for="[2001:db8::1]:4711"`: "2001:db8::/64", "For=192.0.2.1, for=10.0.0.1": "192.0.2.1", "proto=https; for=192.0.2.1": "192.0.2.1",
+		"192.0.2.1 10.0.0.1": "", "unknown, 10.0.0.1": "", "10.0.0.1, unknown": "", "192.0.2.1,": "", ", 192.0.2.1": "", "['192.0.2.1', '10.0.0.1']": "", "by=192.0.2.1": "", "for=192.0.2.1, ann": "", "client=192.0.2.1": "",
+		"192.0.2.1": "192.0.2.1", " 192.0.2.1 ": "192.0.2.1", "[2001:db8::1]:80": "2001:db8::/64", "2001:db8:1:2::/64": "2001:db8:1:2::/64", "ann": "ann", "user:ann": "user:ann", "user@5:iss-1:alice": "user@5:iss-1:alice",
+		"Smith, Ann": "Smith, Ann", "a = b; c": "a = b; c", "body:user:192.0.2.1": "body:user:192.0.2.1", "join:8:user:ann9:192.0.2.1": "join:8:user:ann9:192.0.2.1", "join:10:user:a, b9:192.0.2.1": "join:10:user:a, b9:192.0.2.1", "ann|192.0.2.1": "ann|192.0.2.1", "192.0.2.1/login": "192.0.2.1/login",
 	} {
 		for _, content := range []string{
 			`{"time":1767366245,"client":"` + strings.ReplaceAll(key, `"`, `\"`) + `"}`,
 			"time,client\n1767366245,\"" + strings.ReplaceAll(key, `"`, `""`) + `"`,
 		} {
 			events, s := readText(t, trace.Options{Fields: trace.Fields{Key: "client"}}, content)
-			if broken && (len(events) > 0 || "! "+s.Samples[0].Reason != notAlone) || !broken && len(events) != 1 {
-				t.Errorf("%s: got %q and %+v", content, events, s.Samples)
+			if want == "" && (len(events) > 0 || "! "+s.Samples[0].Reason != notAlone) || want != "" && (len(events) != 1 || events[0] != "0 "+want+" 1 _ _") {
+				t.Errorf("%s: got %q and %+v, want %q", content, events, s.Samples, want)
 			}
 		}
 	}

@@ -2,18 +2,18 @@ package trace
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"fmt"
-	"slices"
 	"strings"
 )
 
 // A csvParser parses CSV with one record in each line, so that a quotation mark without its
 // counterpart breaks one line only.
 type csvParser struct {
-	columns [fields]int // of each field; -1 if there is none
-	width   int         // number of columns of the header, or 0 if there is no header
-	record  [][]byte    // of the latest line
+	columns columns
+	width   int      // number of columns of the header, or 0 if there is no header
+	record  [][]byte // of the latest line
 
 	line   bytes.Reader // a line with quotation marks
 	quoted *csv.Reader  // of line
@@ -29,38 +29,25 @@ func newCSVParser(line []byte, f Fields, forced bool) (p *csvParser, header bool
 	if !p.split(line) {
 		return nil, false, nil
 	}
-	for field, names := range f.names() {
-		p.columns[field] = p.column(names)
+	names := make([]string, len(p.record))
+	for i, text := range p.record {
+		names[i] = strings.TrimSpace(string(text))
 	}
-	header = p.columns[fieldTime] >= 0
-	if header {
+	var missing string
+	p.columns, missing = columnsOf(f, names)
+	if header = len(p.columns[fieldTime]) > 0; header {
 		p.width = len(p.record)
 	} else {
 		if _, reason := new(timeParser).parse(p.record[0]); !forced && (reason != "" || len(p.record) < 2) {
 			return nil, false, nil
 		}
-		for field := range p.columns {
-			p.columns[field] = slices.Index([]int{fieldTime, fieldKey, fieldCost, fieldPlan, fieldRoute}, field)
-		}
+		p.columns = columns{fieldTime: {0}, fieldKey: {1}, fieldCost: {2}, fieldPlan: {3}, fieldRoute: {4}}
+		missing = cmp.Or(f.Time, f.Key, f.Cost, f.Plan, f.Request, f.Method, f.Path, f.Status)
 	}
-	for field, name := range f.chosen() {
-		if name != "" && (!header || p.columns[field] < 0) {
-			return nil, false, fmt.Errorf("no header with a column %q", name)
-		}
+	if missing != "" {
+		return nil, false, fmt.Errorf("no header with a column %q", missing)
 	}
 	return p, header, nil
-}
-
-// column returns the index of the first of names that is in the latest record, or -1.
-func (p *csvParser) column(names []string) int {
-	for _, name := range names {
-		for i, text := range p.record {
-			if strings.EqualFold(strings.TrimSpace(string(text)), name) {
-				return i
-			}
-		}
-	}
-	return -1
 }
 
 func (p *csvParser) parse(line []byte, rec *record) (reason string) {
@@ -70,11 +57,7 @@ func (p *csvParser) parse(line []byte, rec *record) (reason string) {
 	if p.width != 0 && len(p.record) != p.width {
 		return "not as many columns as the header"
 	}
-	for field, i := range p.columns {
-		if i >= 0 && i < len(p.record) {
-			rec[field] = p.record[i]
-		}
-	}
+	p.columns.fill(p.record, rec)
 	rec[fieldCost] = bytes.TrimSpace(rec[fieldCost])
 	return ""
 }

@@ -6,19 +6,28 @@ import (
 	"strings"
 )
 
-// A jsonParser parses JSON lines.
+// A jsonParser parses JSON lines. A line without a key can have a member with a line of another format, as in the files
+// of docker.
 type jsonParser struct {
 	names [fields][]string
 	// The objects of the latest line, without a dot at the end of their names: the line itself is "".
 	objects map[string]map[string]json.RawMessage
+	nested  bool // the line is in another one
+
+	recognizer recognizer // of the lines in lines
+	inner      lineParser // nil until a line was recognized
 }
 
-func newJSONParser(f Fields) *jsonParser {
-	return &jsonParser{names: f.names(), objects: make(map[string]map[string]json.RawMessage)}
+// wrappers are the members of an object that has a line of a program: of docker, of most collectors, and of journald.
+var wrappers = []string{"log", "message", "MESSAGE"}
+
+func newJSONParser(o Options) *jsonParser {
+	return &jsonParser{names: o.Fields.names(), objects: make(map[string]map[string]json.RawMessage), recognizer: recognizer{options: Options{Fields: o.Fields}}}
 }
 
 func (p *jsonParser) parse(line []byte, rec *record) (reason string) {
 	var members map[string]json.RawMessage
+	line = bytes.TrimSuffix(line, []byte(",")) // of an element of an array
 	if err := json.Unmarshal(line, &members); err != nil || members == nil {
 		return "not a JSON object"
 	}
@@ -26,11 +35,42 @@ func (p *jsonParser) parse(line []byte, rec *record) (reason string) {
 	p.objects[""] = members
 	for field, names := range p.names {
 		for _, name := range names {
-			if text := p.text(name); present(text) {
-				rec[field] = text
+			if rec.offer(field, p.text(name)) {
 				break
 			}
 		}
+	}
+	if rec[fieldKey] == nil && !p.nested {
+		return p.unwrap(rec)
+	}
+	return ""
+}
+
+// unwrap reads the line in the latest line, if there is one. Its time counts before that of the latest line.
+func (p *jsonParser) unwrap(rec *record) (reason string) {
+	for _, name := range wrappers {
+		line := bytes.TrimSpace(p.text(name))
+		if len(line) == 0 {
+			continue
+		}
+		if p.inner == nil {
+			p.inner, _ = p.recognizer.recognizeLine(line)
+			if json, ok := p.inner.(*jsonParser); ok {
+				json.nested = true
+			}
+		}
+		if p.inner == nil {
+			continue
+		}
+		var inner record
+		if reason := p.inner.parse(line, &inner); reason != "" {
+			return reason
+		}
+		if !present(inner[fieldTime]) {
+			inner[fieldTime] = rec[fieldTime]
+		}
+		*rec = inner
+		return ""
 	}
 	return ""
 }

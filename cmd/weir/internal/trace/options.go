@@ -3,6 +3,8 @@ package trace
 import (
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 )
 
 // Options are the options of a [Reader]. The zero value has the defaults.
@@ -12,28 +14,31 @@ type Options struct {
 	Stdin  io.Reader // the content of the file "-"; nil means [os.Stdin]
 }
 
-// Fields are the names of fields of a trace: columns of CSV, or members of JSON objects, with dots
-// before members of members. An empty name means the names of the package comment.
-type Fields struct{ Time, Key, Cost, Plan, Request string }
+// Fields are the names of fields of a trace: columns of CSV, variables of a log_format, or members of JSON objects,
+// with dots before members of members. An empty name means the names of the package comment.
+type Fields struct{ Time, Key, Cost, Plan, Request, Method, Path, Status string }
 
-// A Format is the format of a file.
-type Format uint8
+// A Format is the format of a file. A text with a "$" is the log_format of nginx that a line has.
+type Format string
 
 const (
-	Auto Format = iota // recognized by the first line
-	CSV
-	JSON
-	Log // common or combined log format
+	Auto   Format = "" // recognized by the first line
+	CSV    Format = "csv"
+	JSON   Format = "json"
+	Logfmt Format = "logfmt"
+	W3C    Format = "w3c"
+	Log    Format = "log" // the first of textFormats that the first line has
 )
 
-var formatNames = [...]string{Auto: "auto", CSV: "csv", JSON: "json", Log: "log"}
-
-// ParseFormat returns the format with a name: "auto", "csv", "json" or "log".
+// ParseFormat returns the format with a name: "auto", "csv", "json", "logfmt", "w3c" or "log", or a text with
+// variables such as $remote_addr.
 func ParseFormat(name string) (Format, error) {
-	for f, n := range formatNames {
-		if n == name {
-			return Format(f), nil
-		}
+	if strings.Contains(name, "$") {
+		_, _, err := segmentsOf(textFormat{line: name})
+		return Format(name), err
 	}
-	return Auto, fmt.Errorf("unknown format %q: use auto, csv, json or log", name)
+	if f := Format(name); slices.Contains([]Format{CSV, JSON, Logfmt, W3C, Log}, f) || name == "auto" {
+		return Format(strings.TrimPrefix(name, "auto")), nil
+	}
+	return Auto, fmt.Errorf("unknown format %q: use auto, csv, json, logfmt, w3c or log, or a log_format of nginx such as '$remote_addr [$time_local] \"$request\" $status'", name)
 }

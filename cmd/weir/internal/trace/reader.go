@@ -75,6 +75,9 @@ func (r *Reader) Stats() Stats {
 func (r *Reader) broken(s *source, line []byte, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.stats.Lines == 0 {
+		r.stats.Conversion = conversion(s.name, line, &s.record, s.array, r.options.Format != Auto)
+	}
 	r.stats.broken(s.name, s.number, line, reason)
 }
 
@@ -102,7 +105,7 @@ func (r *Reader) merge(files []string, yield func(*simulate.Event) bool) error {
 
 	var sources sources
 	for i, file := range opened {
-		s := &source{reader: r, name: files[i], position: i, build: newBuilder(r.options.Fields.Key)}
+		s := &source{reader: r, name: files[i], position: i, build: newBuilder(r.options.Fields.Key), recognizer: recognizer{options: r.options}}
 		if s.lines, err = newLineReader(file, &r.read); err != nil {
 			return fileError(s.name, err)
 		}

@@ -108,6 +108,7 @@ func TestReader_Errors(t *testing.T) {
 	empty := file(t, dir, "empty", "")
 	header := file(t, dir, "header", "time,key\n1,a\n")
 	log := file(t, dir, "log", `a - - [02/Jan/2026:15:04:05 +0000] "GET / HTTP/1.1" 200 5`)
+	const logFields = "its fields are remote_addr, remote_user, time_local, request, status, body_bytes_sent, http_referer, http_user_agent, http_x_forwarded_for"
 	broken := errors.New("broken")
 	for _, c := range []struct {
 		name    string
@@ -126,8 +127,8 @@ func TestReader_Errors(t *testing.T) {
 		{name: "reading at once", options: trace.Options{Stdin: iotest.ErrReader(broken)}, files: []string{"-"}, text: "-: broken"},
 		{name: "column", options: trace.Options{Fields: trace.Fields{Key: "user"}}, files: []string{header}, text: header + `: no header with a column "user"`},
 		{name: "no header", options: trace.Options{Fields: trace.Fields{Request: "route"}}, files: []string{good}, text: good + `: no header with a column "route"`},
-		{name: "log", options: trace.Options{Fields: trace.Fields{Key: "user"}}, files: []string{log}, text: log + `: a log has no field "user"; its keys are remote_addr or remote_user`},
-		{name: "log with a cost", options: trace.Options{Fields: trace.Fields{Cost: "bytes"}}, files: []string{log}, text: log + `: a log has no field "bytes"; its keys are remote_addr or remote_user`},
+		{name: "log", options: trace.Options{Fields: trace.Fields{Key: "user"}}, files: []string{log}, text: log + `: a log has no field "user"; ` + logFields},
+		{name: "log with a cost", options: trace.Options{Fields: trace.Fields{Cost: "bytes"}}, files: []string{log}, text: log + `: a log has no field "bytes"; ` + logFields},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := trace.New(c.options)

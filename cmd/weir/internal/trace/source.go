@@ -9,15 +9,18 @@ import (
 
 // A source is a file of a trace.
 type source struct {
-	reader   *Reader
-	name     string
-	position int // of the file among all files
-	lines    *lineReader
-	number   int        // of the line
-	format   lineParser // nil until a line was recognized
-	record   record
-	build    *builder
-	event    simulate.Event // the latest one
+	reader     *Reader
+	name       string
+	position   int // of the file among all files
+	lines      *lineReader
+	number     int        // of the line
+	format     lineParser // nil until a line was recognized
+	record     record
+	build      *builder
+	recognizer recognizer
+	uncolored  []byte         // the latest line that had escapes
+	array      bool           // the file is an array of JSON
+	event      simulate.Event // the latest one
 }
 
 // A lineParser reads the lines of a format.
@@ -45,13 +48,23 @@ func (s *source) next() (bool, error) {
 		if len(bytes.TrimSpace(text)) == 0 {
 			text = line
 		}
+		if s.bracket(text) {
+			continue
+		}
 		reason := "the line is longer than 1 MiB"
 		if !long {
+			text = s.plain(text)
 			header := false
 			if s.format == nil {
-				if s.format, header, err = recognize(text, s.reader.options); err != nil {
+				if s.format, header, err = s.recognizer.recognize(text); err != nil {
 					return false, err
 				}
+			}
+			if w3c, ok := s.format.(*w3cParser); ok && isDirective(text) {
+				if err := w3c.direct(text); err != nil {
+					return false, err
+				}
+				continue
 			}
 			if header {
 				continue
@@ -67,32 +80,48 @@ func (s *source) next() (bool, error) {
 
 // read reads a line into s.event. It returns the reason if the line is broken, or "".
 func (s *source) read(line []byte) (reason string) {
+	s.record = record{}
 	if s.format == nil {
 		return "neither a JSON object, nor a line of a log, nor CSV with a column for the time"
 	}
-	s.record = record{}
 	if reason := s.format.parse(line, &s.record); reason != "" {
 		return reason
 	}
 	return s.build.event(&s.record, &s.event)
 }
 
-// recognize returns the parser of the format of line, or nil if it has none. header reports whether
-// the line is the header of CSV.
-func recognize(line []byte, o Options) (format lineParser, header bool, err error) {
-	f := o.Format
-	if f == JSON || f == Auto && bytes.TrimSpace(line)[0] == '{' {
-		return newJSONParser(o.Fields), false, nil
+// bracket reports whether line is the begin or the end of an array with an object in each line.
+func (s *source) bracket(line []byte) bool {
+	switch string(bytes.TrimSpace(line)) {
+	case "[":
+		s.array = s.format == nil
+		return s.array
+	case "]":
+		return s.array
 	}
-	log, err := newLogParser(o.Fields)
-	if f == Log || f == Auto && log.parse(line, new(record)) == "" {
-		return log, false, err
+	return false
+}
+
+// plain returns line without the escapes that set colors on a terminal.
+func (s *source) plain(line []byte) []byte {
+	if bytes.IndexByte(line, '\x1b') < 0 {
+		return line
 	}
-	p, header, err := newCSVParser(line, o.Fields, f == CSV)
-	if p == nil || err != nil {
-		return nil, false, err
+	s.uncolored = s.uncolored[:0]
+	for {
+		before, after, ok := bytes.Cut(line, []byte("\x1b["))
+		s.uncolored = append(s.uncolored, before...)
+		if !ok {
+			return s.uncolored
+		}
+		line = bytes.TrimLeft(after, "0123456789;")
+		if rest, ok := bytes.CutPrefix(line, []byte("m")); ok {
+			line = rest
+		} else { // another escape
+			s.uncolored = append(s.uncolored, "\x1b["...)
+			line = after
+		}
 	}
-	return p, header, nil
 }
 
 // sources are a heap of files by the times of their events, for package heap.

@@ -24,6 +24,10 @@ type Stats struct {
 	// bytes of compressed files. Total is 0 if a file is a pipe.
 	Read, Total int64
 
+	// Conversion is advice to read the file with the first broken line, if no event was read before: a command that
+	// converts it, or flags.
+	Conversion string
+
 	// Samples are the first broken lines, at most maxSamples.
 	Samples []BrokenLine
 }

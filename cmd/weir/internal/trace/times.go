@@ -46,6 +46,20 @@ func checkTime(at int64) (int64, string) {
 	return at, ""
 }
 
+// isTime reports whether text has the form of a time that parse reads, from 1973 on, and not that of a duration or of
+// a time of day.
+func isTime(text []byte) bool {
+	digits := 0
+	for digits < len(text) && isDigit(text[digits]) {
+		digits++
+	}
+	end := byte('.')
+	if digits < len(text) {
+		end = text[digits]
+	}
+	return digits >= 9 && end == '.' || digits == 4 && (end == '-' || end == '/') || digits == 2 && end == '/'
+}
+
 // parseUnix returns the microseconds of a Unix time in seconds, milliseconds, microseconds or
 // nanoseconds, with any number of decimal places. ok is false if text is not such a number. For a
 // number with more digits than nanoseconds have, at is MaxInt64.
@@ -93,14 +107,21 @@ func parseUnix(text []byte) (at int64, ok bool) {
 }
 
 const (
-	logLayout  = "02/Jan/2006:15:04:05 -0700"
-	dateLayout = "2006-01-02T15:04:05"
+	logLayout   = "02/Jan/2006:15:04:05 -0700"
+	localLayout = "02/Jan/2006:15:04:05"
+	dateLayout  = "2006-01-02T15:04:05"
 )
 
 // parseDate returns the Unix time in microseconds of a date. It returns the reason if text is not a
 // valid time.
 func parseDate(text string) (at int64, reason string) {
 	layout := logLayout
+	if !strings.Contains(text, " ") {
+		layout = localLayout
+	}
+	if len(text) > 10 && text[4] == '/' && text[7] == '/' { // as package log writes it
+		text = text[:4] + "-" + text[5:7] + "-" + text[8:]
+	}
 	if len(text) > 10 && text[4] == '-' {
 		// A date of RFC 3339 may have a space in place of the T, and no colon in its offset, or no offset.
 		rest := text[11:]

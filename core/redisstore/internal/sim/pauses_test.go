@@ -99,6 +99,9 @@ func (p *pauses) unclear() bool { return p.s.lossesWithin(pauseUnclear) > 0 }
 // adjusted notes that Redis has executed a charge at a time of its clock, and that left microseconds are left of the
 // pause afterwards.
 func (p *pauses) adjusted(c *charge, now, left int64) {
+	if isCheck(c.key) {
+		return
+	}
 	unclear := p.unclear()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,6 +133,9 @@ func (p *pauses) adjusted(c *charge, now, left int64) {
 
 // read checks the time until the end of a pause (us), which Redis has read at a time of its clock.
 func (p *pauses) read(c *charge, now, left int64) {
+	if isCheck(c.key) {
+		return
+	}
 	unclear := p.unclear()
 	p.mu.Lock()
 	defer p.mu.Unlock()

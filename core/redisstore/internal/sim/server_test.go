@@ -222,7 +222,11 @@ func (s *server) eval(name, script string, keys, argv []string) any {
 	sha := script
 	if name == "eval" {
 		var v verb
-		if sha, v = hashOfScript(script); v == "" { // the test whether a script may have keys of all slots
+		sha, v = hashOfScript(script)
+		switch {
+		case v == "" && len(keys) == 1: // the test whether scripts may execute commands
+			return []any{}
+		case v == "": // the test whether a script may have keys of all slots
 			found := 0
 			for _, key := range keys[1:] {
 				if _, ok := s.keyspace.texts[key]; ok {

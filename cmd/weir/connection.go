@@ -1,0 +1,93 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core/redisstore"
+)
+
+const defaultURL = "redis://127.0.0.1:6379"
+
+// A connection is a client of Redis with the prefix and the secret of the programs.
+type connection struct {
+	url, prefix string // flags
+	cluster     bool
+	rdb         redis.UniversalClient
+	secret      []byte // nil for none
+}
+
+// define defines the flags of a connection.
+func (c *connection) define(flags *flag.FlagSet) {
+	flags.StringVar(&c.url, "redis", "", "the `URL` of Redis (default $WEIR_REDIS_URL, else "+defaultURL+")")
+	flags.BoolVar(&c.cluster, "cluster", false, "the URL is that of a Redis Cluster")
+	flags.StringVar(&c.prefix, "prefix", redisstore.DefaultPrefix, "the `TEXT` before all keys in Redis")
+}
+
+// open sets the client and the secret.
+func (c *connection) open() (err error) {
+	secret := os.Getenv("WEIR_KEY_SECRET")
+	switch {
+	case len(c.prefix) > 32 || strings.ContainsAny(c.prefix, "{}"):
+		return errors.New("the prefix is longer than 32 bytes or contains a brace")
+	case secret != "" && len(secret) < 16:
+		return errors.New("WEIR_KEY_SECRET is shorter than 16 bytes")
+	case secret != "":
+		c.secret = []byte(secret)
+	}
+	c.rdb, err = newClient(cmp.Or(c.url, os.Getenv("WEIR_REDIS_URL"), defaultURL), c.cluster)
+	if err != nil {
+		// The text of err can contain a part of a password that is not escaped.
+		return errors.New("the URL of Redis is invalid, expected redis://USER:PASSWORD@HOST:PORT/DB or rediss:// for TLS; " +
+			"in a PASSWORD, characters such as / ? # @ % are written as %2F %3F %23 %40 %25")
+	}
+	return nil
+}
+
+// storeOptions returns the options of a store whose keys are those of the programs.
+func (c *connection) storeOptions() []redisstore.Option {
+	opts := []redisstore.Option{redisstore.Prefix(c.prefix)}
+	if c.secret != nil {
+		opts = append(opts, redisstore.KeySecret(c.secret))
+	}
+	return opts
+}
+
+// newClient returns a client for a URL: of a Cluster, of Sentinels if it has the parameter
+// master_name, or of a single server.
+func newClient(text string, cluster bool) (redis.UniversalClient, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case u.Fragment != "", strings.Contains(u.Path, "@"): // of a password that is not escaped
+		return nil, errors.New("the URL has a fragment, or @ in its path")
+	case u.Query().Has("master_name"):
+		o, err := redis.ParseFailoverURL(text)
+		if err != nil {
+			return nil, err
+		}
+		o.DialerRetries, o.ContextTimeoutEnabled = 1, true
+		return redis.NewFailoverClient(o), nil
+	case cluster || u.Query().Has("addr"):
+		o, err := redis.ParseClusterURL(text)
+		if err != nil {
+			return nil, err
+		}
+		o.DialerRetries, o.ContextTimeoutEnabled = 1, true
+		return redis.NewClusterClient(o), nil
+	}
+	o, err := redis.ParseURL(text)
+	if err != nil {
+		return nil, err
+	}
+	o.DialerRetries, o.ContextTimeoutEnabled = 1, true
+	return redis.NewClient(o), nil
+}

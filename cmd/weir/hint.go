@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/rules"
+	"github.com/weir-go/weir/internal/similar"
+)
+
+// note prints a note beside the output of a command.
+func (r *remote) note(format string, args ...any) {
+	fmt.Fprintf(r.stderr, "weir: note: %s\n", printable(fmt.Sprintf(format, args...), false))
+}
+
+// hint notes that no event of a key and no override is known in policies, with the causes that Redis shows. It
+// changes nothing in Redis, and notes nothing if Redis fails or the user lacks a permission.
+func (r *remote) hint(ctx context.Context, key string, policies ...string) {
+	if known, err := r.knows(ctx, r.set, key, policies); known || err != nil {
+		return
+	}
+	in := fmt.Sprintf("no event and no override of the key %q is in Redis", key)
+	if len(policies) == 1 {
+		in += fmt.Sprintf(" for the policy %q", policies[0])
+	}
+	if r.rule != "" {
+		in += fmt.Sprintf(" and the rule %q", r.rule)
+	}
+	var others []string
+	for _, other := range similar.Keys(key) {
+		if known, err := r.knows(ctx, r.set, other, policies); known && err == nil {
+			others = append(others, other)
+		}
+	}
+	if len(others) > 0 {
+		r.note("%s; there is the key %s", in, quotedAll(others))
+		return
+	}
+	r.note("%s; the key is the text that the key function of the program returns, such as user:ann or 203.0.113.7", in)
+	r.hintSecret(ctx)
+	if without := r.connection; r.secret != nil {
+		without.secret = nil
+		if r.knownBy(ctx, without, key, policies) {
+			r.note("the key has events of programs without a secret, and WEIR_KEY_SECRET is set")
+		}
+	}
+	found := r.hintPrefix(ctx)
+	for _, prefix := range found[:min(len(found), maxNames)] {
+		other := r.connection
+		if other.prefix = prefix; prefix != r.prefix && r.knownBy(ctx, other, key, policies) {
+			r.note("the key has events with the prefix %q: see -prefix", prefix)
+		}
+	}
+}
+
+// knownBy reports whether a key has events of programs with another prefix or secret.
+func (r *remote) knownBy(ctx context.Context, other connection, key string, policies []string) bool {
+	set, err := newSet(other, r.config.Policies)
+	if err != nil {
+		return false
+	}
+	known, err := r.knows(ctx, set, key, policies)
+	return known && err == nil
+}
+
+// quotedAll returns names between quotes.
+func quotedAll(names []string) string {
+	text := fmt.Sprintf("%q", names)
+	return strings.ReplaceAll(text[1:len(text)-1], `" "`, `" and "`)
+}
+
+// knows reports whether a key has an event or an override in one of policies.
+func (r *remote) knows(ctx context.Context, set *rules.Set, key string, policies []string) (bool, error) {
+	for _, policy := range policies {
+		l, err := set.Limiter(policy)
+		if err != nil {
+			return false, err
+		}
+		o, err := set.OverrideOf(ctx, policy, key)
+		if err != nil || textOf(o) != none {
+			return true, err
+		}
+		d, err := l.Peek(ctx, key)
+		if err != nil {
+			return false, err
+		}
+		if inUse(d) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// inUse reports whether a key has events, or is paused.
+func inUse(d core.Decision) bool {
+	for _, s := range d.States() {
+		if s.Used() > 0 && !s.Unknown || paused(d, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// hintSecret notes that the secret is not that of the latest override or block.
+func (r *remote) hintSecret(ctx context.Context) {
+	switch err := r.source.CheckSecret(ctx); {
+	case !errors.Is(err, rules.ErrKeySecret):
+	case r.secret == nil:
+		r.note("WEIR_KEY_SECRET is not set, and the latest override or block was written with a secret")
+	default:
+		r.note("the latest override or block was written without WEIR_KEY_SECRET, or with another one")
+	}
+}
+
+const (
+	maxScans  = 20   // calls of SCAN
+	scanCount = 1000 // keys that each of them looks at
+	maxNames  = 5
+)
+
+// ofWeir matches the keys of overrides and states. The first group is their prefix.
+var ofWeir = regexp.MustCompile(`^([^{}]{0,32})\{(?:rules\}|[A-Za-z0-9_-]{22}\}(?:override|[a-z][0-9]+[^:]*):)`)
+
+// hintPrefix notes that Redis has no key with the prefix. It returns the prefixes that there are.
+func (r *remote) hintPrefix(ctx context.Context) []string {
+	found, all, err := r.prefixes(ctx)
+	names := slices.Sorted(maps.Keys(found))
+	if slices.Contains(names, r.prefix) || err != nil || !all && len(names) == 0 {
+		return names
+	}
+	text := fmt.Sprintf("no override and no state in Redis has the prefix %q", r.prefix)
+	if len(names) > 0 {
+		text += "; there is " + quotedAll(names[:min(len(names), maxNames)])
+	}
+	r.note("%s", text)
+	return names
+}
+
+// prefixes returns the prefixes of overrides and states among some thousand keys of Redis, and whether these were all.
+func (r *remote) prefixes(ctx context.Context) (found map[string]struct{}, all bool, err error) {
+	found = make(map[string]struct{})
+	scans := maxScans
+	scan := func(ctx context.Context, rdb redis.Cmdable) error {
+		for cursor := uint64(0); scans > 0; scans-- {
+			keys, next, err := rdb.Scan(ctx, cursor, "*{*}*", scanCount).Result()
+			if err != nil {
+				return err
+			}
+			for _, key := range keys {
+				if m := ofWeir.FindStringSubmatch(key); m != nil {
+					found[m[1]] = struct{}{}
+				}
+			}
+			if cursor = next; cursor == 0 {
+				return nil
+			}
+		}
+		return errPart
+	}
+	if cluster, ok := r.rdb.(*redis.ClusterClient); ok {
+		err = cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+			r.mu.Lock() // ForEachMaster calls f concurrently
+			defer r.mu.Unlock()
+			return scan(ctx, node)
+		})
+	} else {
+		err = scan(ctx, r.rdb)
+	}
+	if errors.Is(err, errPart) {
+		return found, false, nil
+	}
+	return found, err == nil, err
+}
+
+var errPart = errors.New("a part of the keys")

@@ -1,0 +1,95 @@
+package trace
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+)
+
+const describe = `describe its lines with -format in the syntax of nginx, such as '$remote_addr - $remote_user [$time_local] "$request" $status'`
+
+// conversion returns advice to read a file with a first line that is broken: a command that converts the file, or the
+// flags that name its fields. array reports whether the line is in an array, and forced whether the format was chosen.
+func conversion(file string, line []byte, rec *record, array, forced bool) string {
+	text := string(bytes.TrimSpace(line))
+	inside := strings.TrimSpace(strings.TrimPrefix(text, "["))
+	switch {
+	case forced:
+		return "leave -format out, or " + describe
+	case array && text == "{", strings.HasPrefix(inside, "{") && inside != text:
+		return "convert the array of JSON: " + jq(".[]", file)
+	case text == "{":
+		return "convert the JSON to one object in a line: " + jq(".", file)
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(line, &members); err != nil || members == nil {
+		return describe
+	}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if bytes.HasPrefix(bytes.TrimLeft(bytes.TrimPrefix(members[name], []byte("[")), " "), []byte("{")) && members[name][0] == '[' {
+			return "convert the array of JSON: " + jq("."+quoteMember(name)+"[]", file)
+		}
+	}
+	texts := map[string][]byte{}
+	flatten("", members, texts)
+	names := slices.Sorted(maps.Keys(texts))
+	flags := ""
+	add := func(flag string, found bool, is func(text string) bool) {
+		i := slices.IndexFunc(names, func(name string) bool { return is(string(texts[name])) })
+		if !found && i >= 0 {
+			flags += " " + flag + " " + shell(names[i])
+		}
+	}
+	add("-time", isTime(rec[fieldTime]), func(text string) bool { return isTime([]byte(text)) })
+	add("-key", present(rec[fieldKey]), func(text string) bool { return isAddress(text) || key(text) != text })
+	if flags == "" {
+		return "name its fields with -time and -key; it has " + strings.Join(names, ", ")
+	}
+	return "name its fields:" + flags
+}
+
+// flatten adds the texts of an object and of the objects in it, by their names with prefix and dots.
+func flatten(prefix string, members map[string]json.RawMessage, texts map[string][]byte) {
+	for name, value := range members {
+		name = prefix + name
+		switch value[0] {
+		case '{':
+			var inner map[string]json.RawMessage
+			_ = json.Unmarshal(value, &inner) // it is valid
+			flatten(name+".", inner, texts)
+		case '"':
+			texts[name] = unquoteJSON(value)
+		default:
+			texts[name] = value
+		}
+	}
+}
+
+// jq returns the command that applies a filter to a file, and prints an object in each line.
+func jq(filter, file string) string {
+	filter = shell(filter)
+	switch {
+	case file == "-":
+		return "jq -c " + filter
+	case strings.HasSuffix(file, ".gz"):
+		return "gzip -dc " + shell(file) + " | jq -c " + filter
+	}
+	return "jq -c " + filter + " " + shell(file)
+}
+
+// quoteMember returns the name of a member as in a filter of jq.
+func quoteMember(name string) string {
+	text, _ := json.Marshal(name)
+	return string(text)
+}
+
+// shell returns text as a word of a shell.
+func shell(text string) string {
+	plain := func(r rune) bool { return isVariable(r) || strings.ContainsRune("./-@:+,", r) }
+	if text != "" && !strings.ContainsFunc(text, func(r rune) bool { return !plain(r) }) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}

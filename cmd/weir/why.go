@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/rules"
+)
+
+// why prints whether the next event of a key is admitted, and the reasons, in a policy, for a route or in all policies.
+func (r *remote) why(ctx context.Context, args []string) error {
+	if err := r.load(ctx); err != nil {
+		return err
+	}
+	if p, ok := r.config.Policies[args[0]]; ok {
+		if err := checkPlan(p, r.plan); err != nil {
+			return err
+		}
+	}
+	key, asked := args[1], []string(nil)
+	err := eachPolicy(r.config, r.name(), args[0], r.stdout, func(policy string) error {
+		asked = append(asked, policy)
+		return r.whyIn(ctx, policy, key)
+	})
+	if err == nil {
+		r.hint(ctx, key, asked...)
+	}
+	return err
+}
+
+// whyIn is why for one policy.
+func (r *remote) whyIn(ctx context.Context, policy, key string) error {
+	s, err := r.subject(policy, key)
+	if err != nil {
+		return err
+	}
+	if s.override, err = r.overrideOf(ctx, policy, key); err != nil {
+		return err
+	}
+	entries, err := r.set.EntriesOf(ctx, policy, key)
+	if err != nil {
+		return err
+	}
+	overridden := textOf(s.override) != none
+	lines := s.lines()
+	l, err := r.limiter(policy, s.plan)
+	if err != nil {
+		return err
+	}
+	d, err := l.Peek(ctx, key)
+	if err != nil {
+		return err
+	}
+	sentence := s.sentence(d)
+	if sentence == "Admitted." && !s.off() && !inUse(d) && !overridden {
+		sentence = "Admitted: no event and no override of the key is in Redis."
+	}
+	fmt.Fprintln(r.stdout, sentence)
+	lines = append(lines, r.origin(s, entries)...)
+	if names := s.otherPlans(); len(names) > 0 {
+		lines = append(lines, "T"+withoutPlan(names)[1:]+".")
+		var admitted []string
+		for _, name := range names[:min(len(names), maxPlans)] {
+			if of, err := l.Plan(name).Peek(ctx, key); err == nil && of.Allowed && !d.Allowed {
+				admitted = append(admitted, name)
+			}
+		}
+		if len(admitted) > 0 {
+			lines = append(lines, "A caller with the plan "+strings.Join(admitted, " or ")+" is admitted.")
+		}
+	}
+	for _, line := range lines {
+		fmt.Fprintln(r.stdout, line)
+	}
+	return s.table(r.stdout, "RULE ALGORITHM LIMIT SOURCE USED LEFT NEXT MODE", d)
+}
+
+// sentence says whether the next event is admitted, and otherwise when it is.
+func (s *subject) sentence(d core.Decision) string {
+	var denied []string
+	isPaused, running, alone := false, false, true
+	for _, state := range d.States() {
+		if !state.Allowed && !state.Rule.IsShadow() {
+			denied = append(denied, s.ruleOf(state))
+			isPaused = isPaused || paused(d, state)
+			running, alone = running || state.Estimate, alone && state.Estimate
+		}
+	}
+	by := " by " + strings.Join(denied, ", ")
+	again := " until " + time.Now().Add(d.RetryAfter).UTC().Format(time.RFC3339) + ": admitted again " + d.Retry() + "."
+	switch {
+	case s.off():
+		return "Admitted."
+	case d.Blocked() && d.RetryAfter == core.Never:
+		return "Blocked: every event is denied."
+	case d.Blocked():
+		return "Blocked" + again
+	case isPaused:
+		return "Paused" + by + again
+	case !d.Allowed && d.RetryAfter == core.Never:
+		return "Denied" + by + ": the limit is smaller than one event."
+	case running && alone:
+		return "Denied" + by + ": admitted again when a running event ends."
+	case !d.Allowed:
+		return "Denied" + by + ": admitted again " + d.Retry() + "."
+	case d.Delay > 0:
+		return "Admitted, after a delay of " + strings.TrimPrefix(wait(d.Delay), "in ") + "."
+	case d.Soft():
+		return "Admitted, beyond the limit itself."
+	}
+	return "Admitted."
+}
+
+// maxPlans is the number of plans that why tries for a key that is denied without one.
+const maxPlans = 16
+
+// otherPlans returns the plans that the limits of the key can depend on, if its plan is not known.
+func (s *subject) otherPlans() (names []string) {
+	if s.plan != "" || s.override.Plan != "" || s.override.Blocked {
+		return nil
+	}
+	for _, r := range s.policy.Rules {
+		if _, isOwn := s.override.Limits[r.Name]; !isOwn {
+			names = append(names, plansOf(r)...)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// withoutPlan returns a note about plans that the key can have.
+func withoutPlan(names []string) string {
+	return "the limits are those without a plan; the policy has " + list(names) + ": see -plan"
+}
+
+// origin tells where the block and the override of the key are from.
+func (r *remote) origin(s *subject, entries []rules.Entry) (lines []string) {
+	for _, e := range entries {
+		text := "The override " + textOf(e.Override)
+		if e.Override.Blocked {
+			text = "The block"
+		}
+		text += " is in Redis"
+		if !e.At.IsZero() {
+			text += ", written at " + e.At.UTC().Format(time.RFC3339)
+		}
+		if e.Note != "" {
+			text += fmt.Sprintf(", with the note %q", e.Note)
+		}
+		lines = append(lines, text+".")
+	}
+	if len(entries) == 0 && textOf(s.override) != none {
+		lines = append(lines, "The override "+textOf(s.override)+" is in "+r.name()+".")
+	}
+	return lines
+}

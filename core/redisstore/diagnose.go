@@ -1,0 +1,191 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/internal/argument"
+)
+
+// Diagnose checks whether a Store with these options works on the Redis of rdb, and returns the result of each check:
+//
+//   - connection: the server replies. If it does not, there is no other Finding about the server
+//   - user: the user name and the password; there is no such Finding if they are right
+//   - server, memory, role: the version, the eviction policy, and whether it is a master, as INFO tells
+//   - commands: EVAL, EVALSHA, and the commands of scripts, each with the permissions of the user
+//   - client: the kind of rdb suits the server, and all connections lead to one server
+//   - round trip: the time for a reply, compared with [Timeout]
+//   - script and its name: a script makes decisions, with the right results
+//   - messages: a script wakes callers that wait for places
+//   - clock: the clocks of the servers, compared with that of this process
+//
+// On a Cluster or Ring, a Finding is the worst of all masters or shards, and its Detail begins with the address of the
+// server.
+//
+// Diagnose executes about 110 commands on each server, in turn. It uses the prefix and the secret of opts, and keys of
+// its own, which it deletes, and which expire within 13 s if it cannot. It opens four more connections for a
+// moment. It neither logs nor changes the Redis.
+//
+// Diagnose returns after the last check, or when ctx ends. A command may take a second, or [Timeout] if that is
+// longer. A server that has not replied when ctx ends has Failed, and all other checks that ctx has interrupted or
+// prevented are Unknown. Commands that were sent continue in the background until their replies arrive or the timeouts of
+// the client end them. Diagnose panics if rdb or an option is nil.
+func Diagnose(ctx context.Context, rdb redis.UniversalClient, opts ...Option) []Finding {
+	argument.NotNil("redisstore: Diagnose", "the client", rdb)
+	c := config{prefix: DefaultPrefix, timeout: DefaultTimeout}
+	argument.Apply("redisstore: Diagnose", &c, opts)
+	d := &diagnosis{config: c, universal: rdb, timeout: max(c.timeout, time.Second), store: New(rdb, slices.Concat(opts, []Option{Unbatched()})...)}
+	targets, err := within(ctx, manyCommands*d.timeout, d.targets)
+	if err == nil && len(targets) == 0 {
+		err = errors.New("the client knows no server")
+	}
+	if err != nil {
+		return noServer(ctx, err)
+	}
+	var checks sync.WaitGroup
+	for _, t := range targets {
+		checks.Go(func() { t.check(ctx) })
+	}
+	checks.Wait()
+	d.checkClocks()
+	return d.findings
+}
+
+// manyCommands is the number of commands with which a client learns the nodes of a Cluster, some of which may be down.
+const manyCommands = 5
+
+// A diagnosis collects Findings. It is safe for concurrent use.
+type diagnosis struct {
+	config    config
+	universal redis.UniversalClient
+	timeout   time.Duration // for a command
+	store     *Store        // only its router and its executor are used, which log nothing
+
+	mu       sync.Mutex
+	findings []Finding
+	clocks   []clockSample
+}
+
+// targets returns the servers of the client.
+func (d *diagnosis) targets(ctx context.Context) (targets []*target, err error) {
+	each := servers(d.universal)
+	if each == nil {
+		return []*target{{diagnosis: d, rdb: d.universal, identity: newIdentity()}}, nil
+	}
+	var mu sync.Mutex
+	err = each(ctx, func(_ context.Context, rdb *redis.Client) error {
+		t := &target{diagnosis: d, rdb: rdb, name: rdb.Options().Addr}
+		if d.universal == redis.UniversalClient(rdb) {
+			t.name, t.single = "", rdb
+		}
+		const tries = 10_000 // a server with few slots may not have any of the keys
+		for range tries {
+			if t.identity = newIdentity(); d.serverOf(ctx, t.key("")) == rdb {
+				break
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		targets = append(targets, t)
+		return nil
+	})
+	return targets, err
+}
+
+// serverOf returns the server with a key, or nil if that is not known.
+func (d *diagnosis) serverOf(ctx context.Context, key string) (rdb *redis.Client) {
+	switch universal := d.universal.(type) {
+	case *redis.Client:
+		return universal
+	case *redis.ClusterClient:
+		rdb, _ = universal.MasterForKey(ctx, key)
+	case *redis.Ring:
+		rdb, _ = universal.GetShardClientForKey(key)
+	}
+	return rdb
+}
+
+func newIdentity() string { return fmt.Sprintf("check %016x", rand.Uint64()) }
+
+// add adds a Finding about t. The worst Finding of several servers stays.
+func (t *target) add(f Finding) {
+	d := t.diagnosis
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if t.name != "" {
+		f.Detail = t.name + ": " + f.Detail
+	}
+	i := slices.IndexFunc(d.findings, func(o Finding) bool { return o.Check == f.Check })
+	if i < 0 {
+		d.findings = append(d.findings, f)
+	} else if f.Result.worse(d.findings[i].Result) {
+		d.findings[i] = f
+	}
+}
+
+// noServer returns the Findings about a server that the first command could not reach, because of err. If the server
+// has replied, as to a wrong password or to a client of a Cluster that finds no Cluster, the connection is OK.
+func noServer(ctx context.Context, err error) []Finding {
+	if !isReplyError(err) && !redis.IsAuthError(err) {
+		f := failed(context.Background(), "connection", err, checkAddress)
+		f.Result = Failed
+		return []Finding{f}
+	}
+	check := "client"
+	if redis.IsAuthError(err) {
+		check = "user"
+	}
+	return []Finding{connected, failed(ctx, check, err, checkAddress)}
+}
+
+var connected = Finding{Check: "connection", Result: OK, Detail: "the server replies"}
+
+// isReplyError reports whether err is a reply of Redis.
+func isReplyError(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply) && !errors.Is(err, redis.ErrClosed)
+}
+
+// noAnswer is the error of a command without a reply in this time.
+type noAnswer time.Duration
+
+func (t noAnswer) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(t)) }
+
+// within returns the result of f, or an error if ctx ends or timeout passes first. f then goes on in
+// the background: go-redis ignores the deadline of a context by default, and otherwise closes the connection.
+func within[T any](ctx context.Context, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
+	type outcome struct {
+		value T
+		err   error
+	}
+	ctx, cancel := context.WithCancel(ctx) // ends the wait for a connection
+	defer cancel()
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	done := make(chan outcome, 1)
+	go func() {
+		var o outcome
+		defer func() {
+			if p := recover(); p != nil { // as in runner.run
+				o.err = fmt.Errorf("the client panicked: %v", p)
+			}
+			done <- o
+		}()
+		o.value, o.err = f(ctx)
+	}()
+	select {
+	case o := <-done:
+		return o.value, o.err
+	case <-timer.C:
+		return *new(T), noAnswer(timeout)
+	case <-ctx.Done():
+		return *new(T), ctx.Err()
+	}
+}

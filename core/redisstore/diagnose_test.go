@@ -1,0 +1,379 @@
+package redisstore_test
+
+import (
+	"context"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
+)
+
+// diagnosed returns the Findings about rdb by their checks.
+func diagnosed(t *testing.T, rdb redis.UniversalClient, opts ...redisstore.Option) map[string]redisstore.Finding {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	findings := make(map[string]redisstore.Finding)
+	for _, f := range redisstore.Diagnose(ctx, rdb, append([]redisstore.Option{redisstore.Prefix("test:"), redisstore.Timeout(waitLimit / 10)}, opts...)...) {
+		if _, double := findings[f.Check]; double || f.Detail == "" || (f.Change == "") != (f.Result == redisstore.OK) {
+			t.Errorf("got %+v, want one Finding of the check, with a change unless it is OK", f)
+		}
+		findings[f.Check] = f
+	}
+	return findings
+}
+
+const allChecks = "client, clock, commands, connection, memory, messages, role, round trip, " +
+	"script bucket, script fixed_window, script in_flight, script in_flight_by_cost, script pause, script quota, " +
+	"script sliding_log, script sliding_window, server"
+
+// results compares the results of Findings, of which those without a value in want are OK. A value is a result and a
+// part of the change. The names of checks are separated by commas.
+func results(t *testing.T, got map[string]redisstore.Finding, checks string, want map[string]string) {
+	t.Helper()
+	if names := strings.Join(slices.Sorted(maps.Keys(got)), ", "); names != checks {
+		t.Errorf("got the checks\n%s, want\n%s", names, checks)
+	}
+	expected := make(map[string]string)
+	for names, value := range want {
+		for name := range strings.SplitSeq(names, ", ") {
+			if _, ok := got[name]; !ok {
+				t.Errorf("there is no Finding of %s", name)
+			}
+			expected[name] = value
+		}
+	}
+	for name, f := range got {
+		result, change, _ := strings.Cut(expected[name], " ")
+		if result == "" {
+			result = "ok"
+		}
+		if result == "any" { // it depends on the connection
+			continue
+		}
+		if string(f.Result) != result || !strings.Contains(f.Change, change) {
+			t.Errorf("got %+v, want %s and the change %q", f, result, change)
+		}
+	}
+}
+
+// scripts are the checks of all scripts.
+var scripts = func() string {
+	var names []string
+	for name := range strings.SplitSeq(allChecks, ", ") {
+		if strings.HasPrefix(name, "script ") {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}()
+
+// alternating returns a dialer that connects to the addresses in turn.
+func alternating(addresses ...string) func(*redis.Options) {
+	var n atomic.Int64
+	return func(o *redis.Options) {
+		o.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, addresses[n.Add(1)%int64(len(addresses))])
+		}
+	}
+}
+
+// The Findings about servers with one particularity each.
+func TestDiagnose(t *testing.T) {
+	t.Parallel()
+	server := func(t *testing.T, args ...string) *redis.Client { return redistest.NewServer(t, args...).Client() }
+	for name, c := range map[string]struct {
+		client func(t *testing.T) redis.UniversalClient
+		checks string // all if it is empty
+		want   map[string]string
+	}{
+		"server": {client: func(t *testing.T) redis.UniversalClient { return server(t) }},
+		"evicting": {func(t *testing.T) redis.UniversalClient {
+			return server(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+		}, "", map[string]string{"memory": "warning set maxmemory-policy to noeviction"}},
+		"evicting without maxmemory": {client: func(t *testing.T) redis.UniversalClient { return server(t, "--maxmemory-policy", "allkeys-lru") }},
+		"without memory": {func(t *testing.T) redis.UniversalClient { return server(t, "--maxmemory", "1") }, "", map[string]string{
+			"memory": "warning raise maxmemory", "commands, client, " + scripts: "failed raise maxmemory", "messages": "warning raise maxmemory",
+		}},
+		"replica": {func(t *testing.T) redis.UniversalClient {
+			master, replica := redistest.NewServer(t), redistest.NewServer(t)
+			host, port, err := net.SplitHostPort(master.Addr)
+			testkit.Must(t, err)
+			testkit.Must(t, replica.Client().ReplicaOf(t.Context(), host, port).Err())
+			testkit.Must(t, master.WaitReplica(replica))
+			results(t, diagnosed(t, master.Client()), allChecks, nil)
+			return replica.Client()
+		}, "", map[string]string{"role, commands, client, " + scripts: "failed connect to the master", "messages": "warning connect to the master"}},
+		"without TIME": {func(t *testing.T) redis.UniversalClient { return server(t, "--rename-command", "TIME", "") }, "", map[string]string{
+			"commands, " + scripts: "failed use a server", "messages": "warning use a server", "clock": "unknown +time",
+		}},
+		"without scripts": {func(t *testing.T) redis.UniversalClient {
+			return server(t, "--rename-command", "EVAL", "", "--rename-command", "EVALSHA", "")
+		}, "", map[string]string{"commands, client, " + scripts: "failed use a server", "messages": "warning use a server"}},
+		"node of a Cluster": {func(t *testing.T) redis.UniversalClient {
+			rdb := redistest.SharedCluster(t).Nodes[0].Client()
+			f := diagnosed(t, rdb)["client"]
+			results(t, map[string]redisstore.Finding{"client": f}, "client", map[string]string{"client": "failed use redis.NewClusterClient"})
+			return server(t)
+		}, "", nil},
+		"only node of a Cluster": {func(t *testing.T) redis.UniversalClient {
+			rdb := server(t, "--cluster-enabled", "yes")
+			testkit.Must(t, rdb.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
+			eventually(t, func() error { return rdb.Set(t.Context(), "ready", 1, time.Second).Err() })
+			return rdb
+		}, "", map[string]string{"client": "warning use redis.NewClusterClient"}},
+		"node without slots": {func(t *testing.T) redis.UniversalClient { return server(t, "--cluster-enabled", "yes") }, "", map[string]string{
+			"commands, client, " + scripts: "failed give every hash slot", "messages": "warning give every hash slot",
+		}},
+		"Cluster": {client: func(t *testing.T) redis.UniversalClient { return redistest.SharedCluster(t).Client() }},
+		"no Cluster": {func(t *testing.T) redis.UniversalClient {
+			return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{redistest.Shared(t).Addr}})
+		}, "client, connection", map[string]string{"client": "failed use redis.NewClient"}},
+		"Ring": {func(t *testing.T) redis.UniversalClient {
+			return redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": redistest.NewServer(t).Addr, "b": redistest.NewServer(t).Addr}})
+		}, "", map[string]string{"messages": "warning a client that subscribes on the server"}},
+		"two servers": {func(t *testing.T) redis.UniversalClient {
+			return redistest.Shared(t).Client(alternating(redistest.NewServer(t).Addr, redistest.NewServer(t).Addr))
+		}, "", map[string]string{"client": "failed use the address of one server", "messages": "any"}},
+		"paused": {func(t *testing.T) redis.UniversalClient {
+			s := redistest.NewServer(t)
+			testkit.Must(t, s.Client().Do(t.Context(), "client", "pause", 3_600_000).Err())
+			return s.Client(func(o *redis.Options) { o.ReadTimeout = -1 })
+		}, "connection", map[string]string{"connection": "failed check the address"}},
+		"stopped": {func(t *testing.T) redis.UniversalClient {
+			s := redistest.NewServer(t)
+			rdb := s.Client()
+			testkit.Must(t, rdb.Ping(t.Context()).Err())
+			testkit.Must(t, s.Pause())
+			return rdb
+		}, "connection", map[string]string{"connection": "failed check the address"}},
+		"absent": {func(*testing.T) redis.UniversalClient {
+			return redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1})
+		}, "connection", map[string]string{"connection": "failed check the address"}},
+		"absent Cluster": {func(*testing.T) redis.UniversalClient {
+			return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+		}, "connection", map[string]string{"connection": "failed check the address"}},
+		"closed": {func(t *testing.T) redis.UniversalClient {
+			rdb := redistest.Shared(t).Client()
+			testkit.Must(t, rdb.Close())
+			return rdb
+		}, "connection", map[string]string{"connection": "failed check the address"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rdb := c.client(t)
+			t.Cleanup(func() { _ = rdb.Close() })
+			checks := c.checks
+			if checks == "" {
+				checks = allChecks
+			}
+			timeout := redisstore.Timeout(waitLimit)
+			if c.checks == "connection" {
+				timeout = redisstore.Timeout(time.Millisecond) // a command then takes a second at most
+			}
+			results(t, diagnosed(t, rdb, timeout), checks, c.want)
+		})
+	}
+}
+
+// The documented user can make the diagnosis, and a command that a user lacks is named.
+func TestDiagnose_Permissions(t *testing.T) {
+	t.Parallel()
+	all, identity, _ := documentedCommands(t)
+	server := redistest.NewServer(t)
+	for missing, want := range map[string]map[string]string{
+		"":           nil,
+		"+evalsha":   {"commands, " + scripts: "failed : +evalsha", "messages": "warning : +evalsha"},
+		"+eval":      {"commands, client, " + scripts: "failed : +eval", "messages": "warning : +eval"},
+		"+zadd":      {"commands": "failed : +zadd", "script in_flight, script in_flight_by_cost, script sliding_log": "failed allow the user", "messages": "warning allow the user"},
+		"+info":      {"server, memory, role": "unknown : +info"},
+		"+publish":   {"messages": "warning +publish"},
+		"+subscribe": {"messages": "warning : +subscribe"},
+		"+time":      {"commands": "failed : +time", scripts: "failed allow the user", "messages": "warning allow the user", "clock": "unknown +time"},
+		"~test:*":    {"commands, client, " + scripts: "failed allow the user", "messages": "warning allow the user"},
+		"&test:*":    {"messages": "warning allow the user"},
+	} {
+		t.Run(missing, func(t *testing.T) {
+			testkit.Must(t, server.Client().ScriptFlush(t.Context()).Err())
+			testkit.Must(t, server.Client().ACLLogReset(t.Context()).Err())
+			permissions := slices.Concat([]string{"~test:*", "&test:*"}, all, identityOf(t, server, identity))
+			setUser(t, server, slices.DeleteFunc(permissions, func(p string) bool { return p == missing })...)
+			results(t, diagnosed(t, server.Client(asLimiter)), allChecks, want)
+			if got := denied(t, server); missing == "" && len(got) > 0 {
+				t.Errorf("the server denied %v, want no denials", got)
+			}
+		})
+	}
+	t.Run("wrong password", func(t *testing.T) {
+		rdb := server.Client(asLimiter, func(o *redis.Options) { o.Password = "guess" })
+		results(t, diagnosed(t, rdb), "connection, user", map[string]string{"user": "failed correct the user and the password"})
+	})
+}
+
+// A strange server makes checks fail, and neither ends the program nor is any of its answers OK.
+func TestDiagnose_StrangeReplies(t *testing.T) {
+	t.Parallel()
+	for name, reply := range map[string]string{
+		"refusal of TIME": "-ERR This Redis command is not allowed from script script: 53aa7d29, on @user_script:13.\r\n",
+		"status":          "+OK\r\n",
+		"integer":         ":1\r\n",
+		"nothing":         "$-1\r\n",
+		"empty list":      "*0\r\n",
+		"odd list":        "*1\r\n$4\r\nTIME\r\n",
+		"names":           "*2\r\n$4\r\nTIME\r\n$3\r\nERR\r\n",
+		"integers":        "*3\r\n:1\r\n:2\r\n:3\r\n",
+		"map":             "%1\r\n+a\r\n:1\r\n",
+		"unknown type":    "?\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rdb := redis.NewClient(&redis.Options{MaxRetries: -1, Dialer: redisstore.FakeDialer(func(args []string) string {
+				if args[0] == "psetex" {
+					return "+OK\r\n"
+				}
+				return reply
+			})})
+			t.Cleanup(func() { _ = rdb.Close() })
+			got := diagnosed(t, rdb)
+			for check, f := range got {
+				if strings.HasPrefix(check, "script ") && f.Result != redisstore.Failed {
+					t.Errorf("got %+v, want a failure", f)
+				}
+			}
+			if f := got["commands"]; f.Result != redisstore.Failed && name != "empty list" {
+				t.Errorf("got %+v, want a failure", f)
+			}
+			for _, check := range []string{"server", "memory", "role", "clock"} {
+				if f := got[check]; f.Result != redisstore.Unknown {
+					t.Errorf("got %+v, want unknown", f)
+				}
+			}
+		})
+	}
+}
+
+// The median of the round trips is compared with the Timeout.
+func TestDiagnose_RoundTrip(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr)
+	proxy.Delay(20 * time.Millisecond)
+	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr, ReadTimeout: waitLimit})
+	t.Cleanup(func() { _ = rdb.Close() })
+	for timeout, want := range map[time.Duration]redisstore.Result{10 * time.Millisecond: redisstore.Failed, waitLimit: redisstore.OK} {
+		if f := diagnosed(t, rdb, redisstore.Timeout(timeout))["round trip"]; f.Result != want {
+			t.Errorf("with a Timeout of %v, got %+v, want %s", timeout, f, want)
+		}
+	}
+}
+
+// A canceller is a hook that cancels a context with the command of an index, and a hook that reports scripts.
+type canceller struct {
+	left   atomic.Int64
+	cancel context.CancelFunc
+	script func(sha string)
+}
+
+func (*canceller) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *canceller) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if h.left.Add(-1) == 0 {
+			h.cancel()
+		}
+		if args := cmd.Args(); args[0] == "evalsha" {
+			h.script(args[1].(string))
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h *canceller) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A diagnosis leaves no key, and one that is interrupted leaves keys that expire soon. It says which checks it has not
+// made.
+func TestDiagnose_Interrupted(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	operator := server.Client()
+	for n := int64(1); ; n += 3 {
+		ctx, cancel := context.WithCancel(t.Context())
+		h := &canceller{cancel: cancel, script: func(string) {}}
+		h.left.Store(n)
+		rdb := server.Client()
+		rdb.AddHook(h)
+		findings := redisstore.Diagnose(ctx, rdb, redisstore.Timeout(waitLimit))
+		complete := ctx.Err() == nil
+		cancel()
+		if complete {
+			if n < 50 {
+				t.Errorf("the diagnosis took %d commands, want more", n)
+			}
+			return
+		}
+		if last := findings[len(findings)-1]; last.Result != redisstore.Unknown && last.Check != "connection" && last.Check != "clock" {
+			t.Errorf("cancelled with command %d: got %+v, want that it is unknown", n, last)
+		}
+		for _, f := range findings {
+			if f.Result == redisstore.Failed && f.Check != "connection" {
+				t.Errorf("cancelled with command %d: got %+v, want no failure", n, f)
+			}
+		}
+		for _, key := range keysOf(t, operator, "") {
+			if ttl := operator.PTTL(t.Context(), key).Val(); ttl == -1 || ttl > 13*time.Second {
+				t.Errorf("cancelled with command %d: the TTL of %q is %v, want at most 13 s", n, key, ttl)
+			}
+		}
+		testkit.Must(t, operator.FlushAll(t.Context()).Err())
+	}
+}
+
+// A diagnosis runs every script with one algorithm.
+func TestDiagnose_Scripts(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.NewServer(t).Client()
+	want := redisstore.SingleScripts()
+	h := &canceller{cancel: func() {}, script: func(sha string) { delete(want, sha) }}
+	rdb.AddHook(h)
+	results(t, diagnosed(t, rdb), allChecks, nil)
+	if len(want) > 0 {
+		t.Errorf("the scripts %v did not run", slices.Sorted(maps.Values(want)))
+	}
+	if keys := keysOf(t, rdb, ""); len(keys) > 0 {
+		t.Errorf("got the keys %q, want none", keys)
+	}
+}
+
+// The commands of the check are those of the scripts, which are documented.
+func TestDiagnose_Commands(t *testing.T) {
+	all, _, _ := documentedCommands(t)
+	want := slices.DeleteFunc(all, func(c string) bool {
+		return slices.Contains([]string{"+evalsha", "+eval", "+info", "+publish", "+subscribe"}, c)
+	})
+	slices.Sort(want)
+	if got := redisstore.ScriptCommands(); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// Diagnose panics like New.
+func TestDiagnose_InvalidArguments(t *testing.T) {
+	var none *redis.Client
+	var noOption redisstore.Option
+	for want, f := range map[string]func(){
+		"redisstore: Diagnose: the client is nil": func() { redisstore.Diagnose(t.Context(), none) },
+		"redisstore: Diagnose: option 0 is nil":   func() { redisstore.Diagnose(t.Context(), redistest.Shared(t).Client(), noOption) },
+	} {
+		testkit.Panics(t, want, f)
+	}
+}
