@@ -216,6 +216,11 @@ vulncheck: ## look for known vulnerabilities in every module
 release: ## check that VERSION (v0.1.0) can be released, and print the commands that tag it
 	@.ci/release $(VERSION)
 
+# This needs a published version. It takes GNU tar and sed.
+.PHONY: binaries
+binaries: ## build the command of the published VERSION for six systems, with licences, components and checksums
+	@.ci/binaries $(VERSION)
+
 .PHONY: weight
 weight: ## build three applications outside of the tree, and print what they download and weigh
 	.ci/weight
