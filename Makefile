@@ -71,6 +71,17 @@ test: deps ## run every test on a real Redis, with the race detector where there
 quick: ## run the tests that need no server, without the race detector, in less than a minute
 	$(WORK) $(GO) test -short -vet=off $(TESTFLAGS) $(ALL)
 
+# The statements of the library that a test of any package runs. The tests of UNRACED repeat the others with more
+# values, or count allocations, which the counters change. The workflow has a job for this, beside .ci/run.
+COVERED = $$($(WORK) $(GO) list $(ALL) | grep -v -E '/(cmd/weir.*|internal/(testkit|apptest|frameworks|sim.*|stacks)|storetest.*|redistest|gatetest)$$')
+COVERAGE ?=
+.PHONY: coverage
+coverage: deps ## measure the coverage of the library, and compare it with .ci/coverage (COVERAGE=-write changes that)
+	@echo "$(GO) test -vet=off -p 3 $(TESTFLAGS) -skip UNRACED -coverprofile=coverage.out"; \
+	$(WORK) WEIR_REQUIRE_REDIS=1 $(GO) test -vet=off -p 3 $(TESTFLAGS) -skip '$(UNRACED)' -coverprofile=coverage.out \
+		-coverpkg=$$(echo $(COVERED) | tr ' ' ,) $(COVERED) >tests.out || { cat tests.out; exit 1; }
+	$(GO) run ./.ci/coverage $(COVERAGE) coverage.out
+
 .PHONY: race
 race: deps ## hunt for races: the library's tests three times, in random order
 	$(WORK) CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on -count=3 $(TESTFLAGS) $(ALL)
@@ -215,6 +226,11 @@ vulncheck: ## look for known vulnerabilities in every module
 .PHONY: release
 release: ## check that VERSION (v0.1.0) can be released, and print the commands that tag it
 	@.ci/release $(VERSION)
+
+# This needs a published version. It takes GNU tar and sed.
+.PHONY: binaries
+binaries: ## build the command of the published VERSION for six systems, with licences, components and checksums
+	@.ci/binaries $(VERSION)
 
 .PHONY: weight
 weight: ## build three applications outside of the tree, and print what they download and weigh

@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -65,6 +66,45 @@ func TestDocs_Links(t *testing.T) {
 	}
 	if count < 50 {
 		t.Errorf("found %d links", count)
+	}
+}
+
+var qualified = regexp.MustCompile(`^([a-z]+)\.([A-Z]\w*(?:\.[A-Z]\w*)?)(?:$|\()`)
+
+// Every code span in llms.txt that begins with a package of this repository and a name, such as core.PerSecond(10), has
+// a name of the package, and every import path is that of a package or module.
+func TestDocs_Names(t *testing.T) {
+	known := packages(t)
+	all := allPages(t)
+	i := slices.IndexFunc(all, func(p *page) bool { return p.path == "llms.txt" })
+	if i < 0 {
+		t.Fatal("there is no llms.txt")
+	}
+	symbols := map[string]map[string]bool{}
+	count := 0
+	for _, span := range all[i].spans {
+		dir, isPath := strings.CutPrefix(span, "github.com/weir-go/weir/")
+		name := ""
+		if m := qualified.FindStringSubmatch(span); !isPath && m != nil {
+			dir, isPath = strings.CutPrefix(known[m[1]], "github.com/weir-go/weir/")
+			name = m[2]
+			if known[m[1]] == "" {
+				t.Errorf("llms.txt: %s: no such package", span)
+			}
+		}
+		if !isPath {
+			continue
+		}
+		count++
+		if symbols[dir] == nil {
+			symbols[dir] = symbolsOf(t, filepath.Join(root, dir))
+		}
+		if !symbols[dir][name] {
+			t.Errorf("llms.txt: %s: no such package or name", span)
+		}
+	}
+	if count < 25 {
+		t.Errorf("found %d names", count)
 	}
 }
 

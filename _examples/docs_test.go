@@ -15,7 +15,7 @@ import (
 // root is the directory of the repository.
 const root = ".."
 
-// A page is a Markdown file of the repository.
+// A page is a Markdown file of the repository, or llms.txt.
 type page struct {
 	path   string // from the root
 	blocks []block
@@ -39,7 +39,7 @@ var (
 	linkText = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 )
 
-// pages are the Markdown files of the repository.
+// pages are the Markdown files of the repository, and llms.txt.
 var pages = sync.OnceValues(func() (all []*page, err error) {
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -47,7 +47,7 @@ var pages = sync.OnceValues(func() (all []*page, err error) {
 			return err
 		case d.IsDir() && (d.Name() == ".git" || d.Name() == "node_modules"):
 			return filepath.SkipDir
-		case d.IsDir() || filepath.Ext(path) != ".md":
+		case d.IsDir() || filepath.Ext(path) != ".md" && d.Name() != "llms.txt":
 			return nil
 		}
 		text, err := os.ReadFile(path)

@@ -17,8 +17,8 @@ type HeaderVersion uint8
 
 const (
 	// IETFDraft selects RateLimit-Policy and RateLimit (draft-ietf-httpapi-ratelimit-headers-11),
-	// with one member for every rule. The draft may still change; this version may change with it,
-	// in a minor release.
+	// with one member for every rule. Draft 11 expired on 2026-11-24, and there was no draft 12 then. A later
+	// draft may change the fields, and a minor release then follows it.
 	//
 	// The parameters of RateLimit-Policy and RateLimit have times in seconds, rounded up:
 	//
@@ -29,6 +29,9 @@ const (
 	//	t   if r is above 0: the period that r refers to (core.State.Window)
 	//	    if r is 0: the time until the next event is available
 	//	    if the rule denied the request: the time until it admits the same cost, if it ever does
+	//
+	// The fields are set before the handler runs, so a redirect has them, too. The draft advises care there, because
+	// a client that reads a small r may not follow the redirect: a handler can delete the fields.
 	//
 	// For a [core.InFlight], qu is concurrent-requests, and there is neither w nor t. With [core.Rule.ByCost] and a
 	// unit other than requests, qu is that of the unit.

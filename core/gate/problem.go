@@ -29,7 +29,8 @@ const (
 type Problem struct {
 	// Type is one of the problem types of draft-ietf-httpapi-ratelimit-headers-11 section 5, which end in
 	// #quota-exceeded (429) and #temporary-reduced-capacity (503), or about:blank (RFC 9457 section
-	// 4.2.1), which adds nothing to the Status.
+	// 4.2.1), which adds nothing to the Status. IANA registers the two types when the draft becomes an RFC:
+	// until then, there is no page at their address.
 	Type     string   `json:"type"`
 	Title    string   `json:"title,omitempty"`
 	Status   int      `json:"status"`
