@@ -68,6 +68,7 @@ var imports = map[string]string{
 	"prometheus": "github.com/prometheus/client_golang/prometheus",
 	"promhttp":   "github.com/prometheus/client_golang/prometheus/promhttp",
 	"rand":       "math/rand/v2",
+	"rate":       "golang.org/x/time/rate",
 	"redis":      "github.com/redis/go-redis/v9",
 	"status":     "google.golang.org/grpc/status",
 	"template":   "html/template",

@@ -90,7 +90,7 @@ require (
 	github.com/MicahParks/keyfunc/v3 v3.9.1
 )
 
-require golang.org/x/time v0.15.0 // indirect
+require golang.org/x/time v0.15.0
 
 replace github.com/weir-go/weir => ..
 

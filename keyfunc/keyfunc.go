@@ -42,8 +42,9 @@ var ErrNoToken = fmt.Errorf("%w: no valid token", ErrNoKey)
 // gate then ignores the limiter of the Func and applies its other limiters. If no limiter is left,
 // the request is let through without RateLimit fields. [FirstOf] returns the ErrNotLimited of a
 // function if no function before it has found a key. [Join] returns that of a part if no part before
-// it has returned an [ErrNoToken]. A Func must not return ErrNotLimited because of a header field that
-// clients can set. An error that is also an [ErrNoKey] does not count as ErrNotLimited.
+// it has returned an [ErrNoToken]. A Func that returns ErrNotLimited because of a header field, such as for a
+// request without a token, needs another limiter beside its own, such as one for each address, because
+// clients choose the fields. An error that is also an [ErrNoKey] does not count as ErrNotLimited.
 var ErrNotLimited = errors.New("keyfunc: the caller is not limited")
 
 // errEmptyKey is the error of a Func that returned neither a key nor an error. With an empty key,

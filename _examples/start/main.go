@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"time"
 
 	jwks "github.com/MicahParks/keyfunc/v3" // its name is that of the package of weir, too
 	"github.com/golang-jwt/jwt/v5"
@@ -25,6 +26,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
+	"golang.org/x/time/rate"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
@@ -110,7 +112,10 @@ func run() error {
 		defer p.close()
 		jwksURL, issuer, try = p.url, p.url, fmt.Sprintf(tryTokens, p.token("user-1", ""), p.token("user-2", "pro"))
 	}
-	keys, err := jwks.NewDefaultCtx(context.Background(), []string{jwksURL})
+	keys, err := jwks.NewDefaultOverrideCtx(context.Background(), []string{jwksURL}, jwks.Override{
+		RefreshUnknownKID: rate.NewLimiter(rate.Every(10*time.Second), 1), // a new key is fetched at its first token
+		RateLimitWaitMax:  time.Second,
+	})
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"go/parser"
@@ -10,11 +11,15 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -367,5 +372,44 @@ func TestStore_EvictionWarning(t *testing.T) {
 		} else if n := warnings(); n != 0 {
 			t.Errorf("%v: %d warnings, want none: %s", c.args, n, log.String())
 		}
+	}
+}
+
+// The line of redis.conf in docs/redis.md that closes a server for other users keeps the states in an append-only file,
+// which Redis reads as the default user.
+func TestACL_DefaultUser(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/redis.md")
+	testkit.Must(t, err)
+	documented := regexp.MustCompile(`(?m)^user default off .*$`).FindString(string(page))
+	for line, kept := range map[string]int{documented: 2, "user default off": 0} {
+		t.Run(line, func(t *testing.T) {
+			dir, all := t.TempDir(), []string{"--appendonly", "yes", "--appendfsync", "always"}
+			before := redistest.NewServer(t, append(all, "--dir", dir)...)
+			admit := func(rdb redis.UniversalClient) (used int) {
+				l := testkit.Limiter(t, redisstore.New(rdb, redisstore.Timeout(time.Minute)), core.SlidingLog("r", core.PerDay(10)))
+				used = testkit.Used(t, l, "k")[0]
+				testkit.Admit(t, l, "k", 1)
+				return used
+			}
+			admit(before.Client())
+			admit(before.Client())
+			testkit.Must(t, before.Stop())
+
+			socket, config := filepath.Join(dir, "s"), filepath.Join(dir, "redis.conf")
+			testkit.Must(t, os.WriteFile(config, []byte(line+"\nuser limiter on >password ~* &* +@all\nport 0\nappendonly yes\ndir "+dir+"\nunixsocket "+socket+"\n"), 0o600))
+			after := exec.CommandContext(t.Context(), cmp.Or(os.Getenv("WEIR_REDIS_SERVER"), "redis-server"), config)
+			testkit.Must(t, after.Start())
+			t.Cleanup(func() { _ = after.Process.Kill(); _ = after.Wait() })
+			rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, Username: "limiter", Password: "password"})
+			t.Cleanup(func() { _ = rdb.Close() })
+			eventually(t, func() error { return rdb.Ping(t.Context()).Err() })
+			if got := admit(rdb); got != kept {
+				t.Errorf("got %d events after the restart, want %d", got, kept)
+			}
+			if err := redis.NewClient(&redis.Options{Network: "unix", Addr: socket}).Ping(t.Context()).Err(); !redis.HasErrorPrefix(err, "NOAUTH") {
+				t.Errorf("without a user: got the error %v, want NOAUTH", err)
+			}
+		})
 	}
 }
