@@ -1,11 +1,12 @@
 // Start is the program of docs/start.md: an API for notes with limits for each address, each user and
-// each plan, a login, Redis with a backup in memory, metrics, and a page for operators.
+// each plan, a login, Redis with a backup in memory, metrics, a page for operators, and limits in a file.
 //
 //	PASSWORD=$(openssl rand -hex 16) go run -C _examples ./start
 //
 // REDIS_ADDR is the address of Redis, 127.0.0.1:6379 by default; without a Redis, the program runs with the
 // backup. JWKS_URL has the public keys of the identity provider and ISSUER its name; without them, the program
-// has a provider of its own, and prints tokens of two users. PASSWORD opens the page for operators.
+// has a provider of its own, and prints tokens of two users. LIMITS is the file with the limits of users,
+// start/limits.yaml by default. PASSWORD opens the page for operators.
 package main
 
 import (
@@ -34,18 +35,18 @@ import (
 	"github.com/weir-go/weir/core/observe"
 	weirprometheus "github.com/weir-go/weir/core/observe/prometheus"
 	"github.com/weir-go/weir/core/redisstore/resilient"
+	"github.com/weir-go/weir/core/rules"
 	"github.com/weir-go/weir/examples/internal/demo"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttplimit"
 )
 
-func newHandler(store *resilient.Store, publicKeys jwt.Keyfunc, issuer string) http.Handler {
+func newHandler(store *resilient.Store, set *rules.Set, publicKeys jwt.Keyfunc, issuer string) http.Handler {
 	ip := keyfunc.XForwardedFor(keyfunc.Proxies("127.0.0.1", "::1"))
 	perIP := core.Must(core.New(store, core.TokenBucket("ip", core.PerMinute(300))))
 
 	tokens := keyfunc.NewJWT(publicKeys, []string{"RS256"}, keyfunc.Issuer(issuer))
-	perUser := core.Must(core.New(store,
-		core.SlidingWindow("user", core.PerMinute(10)).Plan("pro", core.PerMinute(100))))
+	perUser := core.Must(set.Limiter("notes"))
 	limit := nethttplimit.New(perIP, ip,
 		gate.And(perUser, tokens.Subject()),
 		gate.Plan(tokens.Claim("plan")))
@@ -80,7 +81,7 @@ func newHandler(store *resilient.Store, publicKeys jwt.Keyfunc, issuer string) h
 		return password != "" && subtle.ConstantTimeCompare([]byte(given), []byte(password)) == 1
 	}
 	mux.Handle("/debug/limits", inspect.New(operator, store.Observer(),
-		inspect.Limiters(perIP, perUser, loginIP, loginUser)))
+		inspect.Limiters(perIP, loginIP, loginUser), inspect.Rules(set)))
 	return mux
 }
 
@@ -112,7 +113,9 @@ func run() error {
 		defer p.close()
 		jwksURL, issuer, try = p.url, p.url, fmt.Sprintf(tryTokens, p.token("user-1", ""), p.token("user-2", "pro"))
 	}
-	keys, err := jwks.NewDefaultOverrideCtx(context.Background(), []string{jwksURL}, jwks.Override{
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	keys, err := jwks.NewDefaultOverrideCtx(ctx, []string{jwksURL}, jwks.Override{
 		RefreshUnknownKID: rate.NewLimiter(rate.Every(10*time.Second), 1), // a new key is fetched at its first token
 		RateLimitWaitMax:  time.Second,
 	})
@@ -123,7 +126,18 @@ func run() error {
 	defer rdb.Close()
 	store := newStore(rdb)
 	defer store.Close()
-	return demo.Serve(newHandler(store, keys.Keyfunc, issuer), try+tryAll)
+
+	file := rules.File(cmp.Or(os.Getenv("LIMITS"), "start/limits.yaml"))
+	config, err := rules.Load(ctx, file)
+	if err != nil {
+		return err
+	}
+	set, err := rules.New(store, config, rules.Overrides(rules.Redis(rdb)))
+	if err != nil {
+		return err
+	}
+	go set.Watch(ctx, file)
+	return demo.Serve(newHandler(store, set, keys.Keyfunc, issuer), try+tryAll)
 }
 
 const tryProvider = `
