@@ -26,8 +26,8 @@ func (r *remote) note(format string, args ...any) {
 var hintTime = time.Second
 
 // hint returns a function that notes that no event of a key and no override is known in policies, with the causes that
-// Redis shows. That function is called after a change, and does nothing if the key was known before, if Redis has not
-// replied in time or failed, or if the user lacks a permission.
+// Redis shows. Call the function after a change. It does nothing if the key was known before, if Redis has not replied in
+// time or failed, or if the user lacks a permission.
 func (r *remote) hint(ctx context.Context, key string, policies ...string) func() {
 	early, cancel := context.WithTimeout(ctx, hintTime/2)
 	defer cancel()
@@ -41,7 +41,7 @@ func (r *remote) hint(ctx context.Context, key string, policies ...string) func(
 func (r *remote) hintUnknown(ctx context.Context, key string, policies []string) {
 	ctx, cancel := context.WithTimeout(ctx, hintTime/2)
 	defer cancel()
-	in := fmt.Sprintf("no event and no override of the key %q is in Redis", key)
+	in := fmt.Sprintf("no event and no override of the key %q was found in Redis", key)
 	if len(policies) == 1 {
 		in += fmt.Sprintf(" for the policy %q", policies[0])
 	}

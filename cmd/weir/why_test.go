@@ -115,7 +115,7 @@ func TestRules_Why(t *testing.T) {
 		text      = "; the key is the text that the key function of the program returns, such as user:ann or 203.0.113.7"
 	)
 	no := func(key, policy string) string {
-		return fmt.Sprintf("weir: note: no event and no override of the key %q is in Redis for the policy %q", key, policy)
+		return fmt.Sprintf("weir: note: no event and no override of the key %q was found in Redis for the policy %q", key, policy)
 	}
 	for name, c := range map[string]struct {
 		secret, prefix, args string
@@ -209,7 +209,7 @@ func TestRules_AllPolicies(t *testing.T) {
 		{"remove * user:bad", 0, all("{}"), ""},
 		{"block * user:file", 0, all("{blocked: true}"), ""},
 		{"unblock * user:file", 1, "jobs: {}\nlogin: {}\noff: {}\n", `weir: the policy "api": the block has ended, but`},
-		{"usage -rule stop api user:bad", 0, "RULE  LIMIT  USED  LEFT  NEXT  UNUSED  MODE\nstop  none   -     -     now   now     enforce\n", `note: no event and no override of the key "user:bad" is in Redis for the policy "api" and the rule "stop"; `},
+		{"usage -rule stop api user:bad", 0, "RULE  LIMIT  USED  LEFT  NEXT  UNUSED  MODE\nstop  none   -     -     now   now     enforce\n", `note: no event and no override of the key "user:bad" was found in Redis for the policy "api" and the rule "stop"; `},
 		{"block * user:bad 1x", 1, "", "UNTIL is neither"},
 	}...)
 }
