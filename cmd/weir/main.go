@@ -54,7 +54,8 @@
 // A command about a key without any event or override still does its work. It then writes to the standard error
 // which similar key has events, such as user:ann for ann, or which causes Redis shows: the secret is not that of the
 // latest override or block, the events are those of programs without a secret or with another prefix, or only other
-// prefixes are in use (among some 20 000 keys). A state is found with the plans of the policy, up to 16 of them. Another note says that the limits are those without a plan, and which plans there are.
+// prefixes are in use (among some 20 000 keys). Events are found with any of the first 16 plans of the policy. Another
+// note says that the limits are those without a plan, and which plans there are.
 // Notes need the permissions of the store, and scan for prefixes; without them there are none. They take at most a
 // second: a Redis that replies later gets fewer notes, or none.
 //
@@ -157,8 +158,8 @@
 // The exit status is 0, 2 if flags or the number of arguments are wrong, 3 if weir diff finds more than
 // -max-new-denied-keys or -max-new-denied-requests, or a trace that is odd without -ignore-warnings, or 1 after any other
 // error: a file or an argument is invalid, no request of a trace has a policy, Redis does not reply within 10 seconds
-// (for all policies, 0.2 s more for each), weir doctor finds something that will not work, or no program opens a named pipe for writing within 10 seconds. All
-// checks of weir doctor end within 30 seconds.
+// (for all policies, 0.2 s more for each), weir doctor finds something that will not work, or no program opens a named
+// pipe for writing within 10 seconds. All checks of weir doctor end within 30 seconds.
 package main
 
 import (

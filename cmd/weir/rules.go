@@ -287,10 +287,10 @@ func unblock(ctx context.Context, r *remote, policy, key string, _ []string) err
 	if err := r.set.Unblock(ctx, policy, key); err != nil {
 		return err
 	}
-	if o, err := r.set.OverrideOf(ctx, policy, key); err != nil || !o.Blocked {
-		return err
+	if o, err := r.set.OverrideOf(ctx, policy, key); err == nil && o.Blocked {
+		return errDenied
 	}
-	return errDenied
+	return nil // the caller reads the override again
 }
 
 // errDenied is an error after a change.
