@@ -51,7 +51,7 @@ func (d *doctor) run(_ []string, stdout, _ io.Writer) error {
 	} else {
 		printFindings(stdout, findings)
 	}
-	if slices.ContainsFunc(findings, func(f redisstore.Finding) bool { return f.Result == redisstore.Failed }) {
+	if slices.ContainsFunc(findings, func(f redisstore.Finding) bool { return f.Result == redisstore.ResultFailed }) {
 		return errReported
 	}
 	return nil
@@ -62,9 +62,9 @@ var verdicts = []struct {
 	result  redisstore.Result
 	meaning string
 }{
-	{redisstore.Failed, "will not work"},
-	{redisstore.Warning, "works, with a disadvantage"},
-	{redisstore.Unknown, "not checked"},
+	{redisstore.ResultFailed, "will not work"},
+	{redisstore.ResultWarning, "works, with a disadvantage"},
+	{redisstore.ResultUnknown, "not checked"},
 }
 
 // printFindings prints a table, and each change with the checks that need it.

@@ -86,7 +86,7 @@ func TestDoctor_JSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout.String()), &findings); err != nil || status != 0 {
 		t.Fatalf("got status %d, %s and %v, want a list", status, &stderr, err)
 	}
-	if want := (redisstore.Finding{Check: "connection", Result: redisstore.OK, Detail: "the server replies"}); len(findings) != 17 || findings[0] != want {
+	if want := (redisstore.Finding{Check: "connection", Result: redisstore.ResultOK, Detail: "the server replies"}); len(findings) != 17 || findings[0] != want {
 		t.Errorf("got %+v, want 17 findings and first %+v", findings, want)
 	}
 	if !strings.HasPrefix(stdout.String(), "[\n  {\n    \"check\": \"connection\",\n    \"result\": \"ok\",\n    \"detail\": \"the server replies\"\n  },\n") {

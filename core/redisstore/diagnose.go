@@ -135,7 +135,7 @@ func (t *target) add(f Finding) {
 func noServer(ctx context.Context, err error) []Finding {
 	if !isReplyError(err) && !redis.IsAuthError(err) {
 		f := failed(context.Background(), "connection", err, checkAddress)
-		f.Result = Failed
+		f.Result = ResultFailed
 		return []Finding{f}
 	}
 	check := "client"
@@ -145,7 +145,7 @@ func noServer(ctx context.Context, err error) []Finding {
 	return []Finding{connected, failed(ctx, check, err, checkAddress)}
 }
 
-var connected = Finding{Check: "connection", Result: OK, Detail: "the server replies"}
+var connected = Finding{Check: "connection", Result: ResultOK, Detail: "the server replies"}
 
 // isReplyError reports whether err is a reply of Redis.
 func isReplyError(err error) bool {

@@ -24,7 +24,7 @@ func diagnosed(t *testing.T, rdb redis.UniversalClient, opts ...redisstore.Optio
 	defer cancel()
 	findings := make(map[string]redisstore.Finding)
 	for _, f := range redisstore.Diagnose(ctx, rdb, append([]redisstore.Option{redisstore.Prefix("test:"), redisstore.Timeout(waitLimit / 10)}, opts...)...) {
-		if _, double := findings[f.Check]; double || f.Detail == "" || (f.Change == "") != (f.Result == redisstore.OK) {
+		if _, double := findings[f.Check]; double || f.Detail == "" || (f.Change == "") != (f.Result == redisstore.ResultOK) {
 			t.Errorf("got %+v, want one Finding of the check, with a change unless it is OK", f)
 		}
 		findings[f.Check] = f
@@ -245,15 +245,15 @@ func TestDiagnose_StrangeReplies(t *testing.T) {
 			t.Cleanup(func() { _ = rdb.Close() })
 			got := diagnosed(t, rdb)
 			for check, f := range got {
-				if strings.HasPrefix(check, "script ") && f.Result != redisstore.Failed {
+				if strings.HasPrefix(check, "script ") && f.Result != redisstore.ResultFailed {
 					t.Errorf("got %+v, want a failure", f)
 				}
 			}
-			if f := got["commands"]; f.Result != redisstore.Failed && name != "empty list" {
+			if f := got["commands"]; f.Result != redisstore.ResultFailed && name != "empty list" {
 				t.Errorf("got %+v, want a failure", f)
 			}
 			for _, check := range []string{"server", "memory", "role", "clock"} {
-				if f := got[check]; f.Result != redisstore.Unknown {
+				if f := got[check]; f.Result != redisstore.ResultUnknown {
 					t.Errorf("got %+v, want unknown", f)
 				}
 			}
@@ -268,7 +268,7 @@ func TestDiagnose_RoundTrip(t *testing.T) {
 	proxy.Delay(20 * time.Millisecond)
 	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr, ReadTimeout: waitLimit})
 	t.Cleanup(func() { _ = rdb.Close() })
-	for timeout, want := range map[time.Duration]redisstore.Result{10 * time.Millisecond: redisstore.Failed, waitLimit: redisstore.OK} {
+	for timeout, want := range map[time.Duration]redisstore.Result{10 * time.Millisecond: redisstore.ResultFailed, waitLimit: redisstore.ResultOK} {
 		if f := diagnosed(t, rdb, redisstore.Timeout(timeout))["round trip"]; f.Result != want {
 			t.Errorf("with a Timeout of %v, got %+v, want %s", timeout, f, want)
 		}
@@ -321,11 +321,11 @@ func TestDiagnose_Interrupted(t *testing.T) {
 			}
 			return
 		}
-		if last := findings[len(findings)-1]; last.Result != redisstore.Unknown && last.Check != "connection" && last.Check != "clock" {
+		if last := findings[len(findings)-1]; last.Result != redisstore.ResultUnknown && last.Check != "connection" && last.Check != "clock" {
 			t.Errorf("cancelled with command %d: got %+v, want that it is unknown", n, last)
 		}
 		for _, f := range findings {
-			if f.Result == redisstore.Failed && f.Check != "connection" {
+			if f.Result == redisstore.ResultFailed && f.Check != "connection" {
 				t.Errorf("cancelled with command %d: got %+v, want no failure", n, f)
 			}
 		}

@@ -81,7 +81,7 @@ func (t *target) checkScript(ctx context.Context, l library) Finding {
 	if err != nil {
 		return failed(ctx, name, err, "do not use the algorithm on this server, or use another server")
 	}
-	return Finding{Check: name, Result: OK, Detail: "decides, undoes and resets"}
+	return Finding{Check: name, Result: ResultOK, Detail: "decides, undoes and resets"}
 }
 
 func (t *target) runSteps(ctx context.Context, l library) error {

@@ -61,11 +61,11 @@ func (t *target) checkInfo(ctx context.Context) info {
 	text, _ := reply.(string)
 	fields := parseInfo(text)
 	for _, c := range infoChecks {
-		f := Finding{Result: Unknown, Detail: "the reply to INFO has no field " + c.field, Change: "look it up in the settings of the service"}
+		f := Finding{Result: ResultUnknown, Detail: "the reply to INFO has no field " + c.field, Change: "look it up in the settings of the service"}
 		switch _, ok := fields[c.field]; {
 		case err != nil:
 			f = failed(ctx, c.name, err, checkAgain)
-			f.Result, f.Detail = Unknown, "INFO: "+f.Detail
+			f.Result, f.Detail = ResultUnknown, "INFO: "+f.Detail
 		case ok:
 			f = c.check(fields)
 		}
@@ -122,7 +122,7 @@ func (t *target) checkCommands(ctx context.Context) Finding {
 		}
 		refused, ok := reply.([]any)
 		if !ok || len(refused)%2 > 0 {
-			return Finding{name, Failed, fmt.Sprintf("%s: the reply has the type %T and is no list of texts", command, reply), otherServer}
+			return Finding{name, ResultFailed, fmt.Sprintf("%s: the reply has the type %T and is no list of texts", command, reply), otherServer}
 		}
 		if len(refused) > 0 {
 			names := make(map[string]bool)
@@ -137,7 +137,7 @@ func (t *target) checkCommands(ctx context.Context) Finding {
 			return f
 		}
 	}
-	return Finding{Check: name, Result: OK, Detail: "EVAL, EVALSHA and the commands of scripts are permitted"}
+	return Finding{Check: name, Result: ResultOK, Detail: "EVAL, EVALSHA and the commands of scripts are permitted"}
 }
 
 // key returns a key on the server of t that no Store uses.
@@ -154,9 +154,9 @@ func (t *target) checkClient(ctx context.Context, fields info) Finding {
 	const name = "client"
 	if t.single == nil {
 		if _, cluster := t.universal.(*redis.ClusterClient); cluster && fields["cluster_enabled"] == "0" {
-			return Finding{name, Failed, "a client of a Cluster, and a server that is none", "use redis.NewClient, and weir doctor without -cluster"}
+			return Finding{name, ResultFailed, "a client of a Cluster, and a server that is none", "use redis.NewClient, and weir doctor without -cluster"}
 		}
-		return Finding{Check: name, Result: OK, Detail: fmt.Sprintf("%T", t.universal)}
+		return Finding{Check: name, Result: ResultOK, Detail: fmt.Sprintf("%T", t.universal)}
 	}
 	keys, err := within(ctx, t.timeout, func(ctx context.Context) ([]any, error) { return writeTestKeys(ctx, t.single, t.config.prefix) })
 	defer t.deleteKeys(ctx, keys)
@@ -169,10 +169,10 @@ func (t *target) checkClient(ctx context.Context, fields info) Finding {
 	case err != nil && !crossSlot:
 		return failed(ctx, name, err, checkAgain)
 	case crossSlot || fields["cluster_enabled"] == "1":
-		return Finding{name, Warning, "the server is a node of a Cluster, and the client is not: decisions fail when a part of the keys is on another node",
+		return Finding{name, ResultWarning, "the server is a node of a Cluster, and the client is not: decisions fail when a part of the keys is on another node",
 			clusterClient}
 	case n < testKeys:
-		return Finding{name, Warning, "a proxy for several servers: a decision about several keys takes a script for each of them", "none is necessary; a client of each server is faster"}
+		return Finding{name, ResultWarning, "a proxy for several servers: a decision about several keys takes a script for each of them", "none is necessary; a client of each server is faster"}
 	}
 	for range freshConnections {
 		n, err := within(ctx, t.timeout, func(ctx context.Context) (int, error) {
@@ -184,11 +184,11 @@ func (t *target) checkClient(ctx context.Context, fields info) Finding {
 			return failed(ctx, name, err, checkAddress)
 		}
 		if n < testKeys {
-			return Finding{name, Failed, "connections lead to different servers, and each of them admits the whole limit",
+			return Finding{name, ResultFailed, "connections lead to different servers, and each of them admits the whole limit",
 				"use the address of one server, or a client for all of them: redis.NewClusterClient, redis.NewRing"}
 		}
 	}
-	return Finding{Check: name, Result: OK, Detail: "all connections lead to one server with all keys"}
+	return Finding{Check: name, Result: ResultOK, Detail: "all connections lead to one server with all keys"}
 }
 
 // deleteKeys deletes keys one by one. They expire otherwise.
@@ -258,11 +258,11 @@ func (t *target) checkMessages(ctx context.Context) Finding {
 		}
 	}()
 	if err == nil {
-		return Finding{Check: name, Result: OK, Detail: "a script wakes a caller"}
+		return Finding{Check: name, Result: ResultOK, Detail: "a script wakes a caller"}
 	}
 	f := failed(ctx, name, err, "allow the user +publish, +subscribe and the channels &"+t.config.prefix+"*, and use a client that subscribes on the server of the key")
-	if f.Result == Failed {
-		f.Result = Warning
+	if f.Result == ResultFailed {
+		f.Result = ResultWarning
 	}
 	f.Detail += effect
 	return f
@@ -302,15 +302,15 @@ func (t *target) checkTimes(ctx context.Context) {
 	}
 	slices.Sort(took)
 	median, most, worst := took[len(took)/2], took[len(took)*9/10], took[len(took)-1]
-	f := Finding{Check: roundTrip, Result: OK, Detail: fmt.Sprintf("median %v, nine of ten within %v, worst %v",
+	f := Finding{Check: roundTrip, Result: ResultOK, Detail: fmt.Sprintf("median %v, nine of ten within %v, worst %v",
 		median.Round(10*time.Microsecond), most.Round(10*time.Microsecond), worst.Round(10*time.Microsecond))}
 	limit := fmt.Sprintf("; the Timeout of a decision is %v", t.config.timeout)
 	const change = "set Timeout to several times the round trip, or use a Redis that is nearer"
 	switch {
 	case median > t.config.timeout:
-		f.Result, f.Detail, f.Change = Failed, f.Detail+limit, change
+		f.Result, f.Detail, f.Change = ResultFailed, f.Detail+limit, change
 	case median > t.config.timeout/4, worst > t.config.timeout:
-		f.Result, f.Detail, f.Change = Warning, f.Detail+limit, change
+		f.Result, f.Detail, f.Change = ResultWarning, f.Detail+limit, change
 	}
 	t.add(f)
 	t.mu.Lock()
@@ -333,12 +333,12 @@ func timeOf(reply any) (time.Time, bool) {
 
 // checkClocks adds the Finding about the clocks of all servers that have told their times.
 func (d *diagnosis) checkClocks() {
-	f := Finding{Check: "clock", Result: OK, Detail: "that of Redis differs from this process by less than " + maxClockDifference.String()}
+	f := Finding{Check: "clock", Result: ResultOK, Detail: "that of Redis differs from this process by less than " + maxClockDifference.String()}
 	for _, c := range d.clocks {
 		if max(c.ahead, -c.ahead)-c.inexact <= maxClockDifference {
 			continue
 		}
-		f.Result, f.Change = Warning, "synchronize the clocks"
+		f.Result, f.Change = ResultWarning, "synchronize the clocks"
 		f.Detail = strings.TrimPrefix(c.server+": ", ": ") + "that of Redis is " + c.ahead.Round(time.Millisecond).String() +
 			" ahead of this process: Redis ends windows and quotas, and this process overrides and blocks"
 	}
@@ -346,7 +346,7 @@ func (d *diagnosis) checkClocks() {
 	case !measured:
 		return
 	case len(d.clocks) == 0:
-		f.Result, f.Detail, f.Change = Unknown, "no reply to TIME has a time", "allow the user +time"
+		f.Result, f.Detail, f.Change = ResultUnknown, "no reply to TIME has a time", "allow the user +time"
 	}
 	d.findings = append(d.findings, f)
 }

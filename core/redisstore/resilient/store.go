@@ -71,8 +71,8 @@ const checkTime = time.Second
 // package failover reports.
 func (s *Store) check(ctx context.Context, rdb redis.UniversalClient, opts []redisstore.Option) {
 	findings := redisstore.Diagnose(ctx, rdb, opts...)
-	first := slices.IndexFunc(findings, func(f redisstore.Finding) bool { return f.Result == redisstore.Failed })
-	if first < 0 || findings[0].Result == redisstore.Failed || errors.Is(ctx.Err(), context.Canceled) {
+	first := slices.IndexFunc(findings, func(f redisstore.Finding) bool { return f.Result == redisstore.ResultFailed })
+	if first < 0 || findings[0].Result == redisstore.ResultFailed || errors.Is(ctx.Err(), context.Canceled) {
 		return
 	}
 	f := findings[first]
