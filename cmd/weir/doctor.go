@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -67,7 +68,8 @@ var verdicts = []struct {
 	{redisstore.ResultUnknown, "not checked"},
 }
 
-// printFindings prints a table, and each change with the checks that need it.
+// printFindings prints a table, and each change with the checks that need it. A change that is the beginning of another
+// one, which also names the missing permissions, is printed with that.
 func printFindings(stdout io.Writer, findings []redisstore.Finding) {
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "CHECK\tRESULT\tDETAIL")
@@ -75,21 +77,32 @@ func printFindings(stdout io.Writer, findings []redisstore.Finding) {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", f.Check, f.Result, f.Detail)
 	}
 	_ = w.Flush() // stdout remembers an error
+	var changes []string
+	checks := make(map[string][]string) // by change and meaning
 	for _, v := range verdicts {
-		var changes []string
-		checks := make(map[string]string)
 		for _, f := range findings {
 			if f.Result != v.result {
 				continue
 			}
-			if checks[f.Change] == "" {
-				changes, checks[f.Change] = append(changes, f.Change), f.Check
-			} else {
-				checks[f.Change] += ", " + f.Check
+			change := f.Change
+			for _, o := range findings {
+				if len(change) == len(f.Change) && strings.HasPrefix(o.Change, change) {
+					change = o.Change
+				}
+			}
+			if !slices.Contains(changes, change) {
+				changes = append(changes, change)
+			}
+			checks[change+v.meaning] = append(checks[change+v.meaning], f.Check)
+		}
+	}
+	for _, change := range changes {
+		fmt.Fprintln(stdout)
+		for _, v := range verdicts {
+			if names := checks[change+v.meaning]; names != nil {
+				fmt.Fprintf(stdout, "%s: %s\n", v.meaning, strings.Join(names, ", "))
 			}
 		}
-		for _, change := range changes {
-			fmt.Fprintf(stdout, "\n%s: %s\n  %s\n", v.meaning, checks[change], change)
-		}
+		fmt.Fprintf(stdout, "  %s\n", change)
 	}
 }

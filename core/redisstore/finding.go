@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 )
@@ -32,30 +33,27 @@ func (r Result) worse(o Result) bool { return slices.Index(results, r) > slices.
 
 const (
 	allowCommands  = "allow the user the commands, keys and channels in the documentation of package redisstore, under Permissions"
-	otherServer    = "use a server or a kind of service that allows Lua scripts all commands of that list"
-	clusterClient  = "use redis.NewClusterClient, and weir doctor -cluster"
+	correctUser    = "correct the user and the password in the options of the client"
+	otherServer    = "use a server or a kind of service that allows Lua scripts all commands in the documentation of package redisstore, under Permissions"
+	clusterClient  = "use redis.NewClusterClient"
 	checkAgain     = "repeat the check when the server is ready"
-	checkAddress   = "check the address, the network, TLS (rediss://) and whether the server runs"
+	checkAddress   = "check the address, the network, TLS (rediss://), whether the server runs, and with Sentinel the name of the master"
 	raiseMemory    = "raise maxmemory, or use a Redis of its own for limits"
 	connectPrimary = "connect to the master; redis.NewFailoverClient finds it with Sentinel"
 )
 
-// causes has the results of errors of Redis whose text contains one of these texts, in lower case.
+// causes has the results of replies of Redis that are errors, in lower case. A cause of several words is a part of the
+// reply, and another one is its code. configurationFault knows the faults of the user.
 var causes = []struct {
 	text   string
 	result Result
 	change string
 }{
-	{"noauth", ResultFailed, "set the user and the password in the options of the client"},
-	{"wrongpass", ResultFailed, "correct the user and the password in the options of the client"},
-	{"noperm", ResultFailed, allowCommands},
-	{"the user executing the script can't", ResultFailed, allowCommands},
-	{"acl failure in script", ResultFailed, allowCommands},
 	{"not allowed from script", ResultFailed, otherServer},
 	{"unknown command", ResultFailed, otherServer},
 	{"unknown redis command", ResultFailed, otherServer},
-	{"cluster support disabled", ResultFailed, "use redis.NewClient, and weir doctor without -cluster"},
-	{"moved ", ResultFailed, clusterClient},
+	{"cluster support disabled", ResultFailed, "use redis.NewClient"},
+	{"moved", ResultFailed, clusterClient},
 	{"readonly", ResultFailed, connectPrimary},
 	{"oom", ResultFailed, raiseMemory},
 	{"misconf", ResultFailed, "mend the snapshots of Redis, or set stop-writes-on-bgsave-error to no"},
@@ -69,26 +67,56 @@ var causes = []struct {
 }
 
 // failed returns the Finding of a check that could not be made, or that failed, because of err. change is the Change
-// for an error that causes does not have.
+// for a reply that causes does not have.
 func failed(ctx context.Context, check string, err error, change string) Finding {
-	f := Finding{Check: check, Result: ResultFailed, Detail: err.Error(), Change: change}
-	if ctx.Err() != nil {
-		f.Result, f.Detail, f.Change = ResultUnknown, "not checked: "+ctx.Err().Error(), "give the check more time"
-		return f
-	}
-	if i := strings.LastIndex(f.Detail, " script: "); i >= 0 && strings.Contains(f.Detail[i:], "@user_script") {
-		f.Detail = f.Detail[:i] // without the hash and the line
-	}
-	text := strings.ToLower(f.Detail)
-	for _, c := range causes {
-		if strings.Contains(text, c.text) {
-			f.Result, f.Change = c.result, c.change
-			break
+	f := Finding{check, ResultFailed, withoutScript(err.Error()), change}
+	switch fault := configurationFault(err); {
+	case ctx.Err() != nil:
+		cause := context.Cause(ctx)
+		f.Result, f.Detail, f.Change = ResultUnknown, "not checked: "+cause.Error(), checkAgain
+		if cause == ctx.Err() {
+			f.Change = "give the check more time"
+		}
+	case fault == wrongUser:
+		f.Change = correctUser
+	case fault == noPermission:
+		f.Change = allowCommands
+		if _, rest, found := strings.Cut(f.Detail, "permissions to run the '"); found {
+			name, _, _ := strings.Cut(rest, "'")
+			f.Change += ": +" + name
+		}
+	case !hasReplied(err):
+		f.Result, f.Change = ResultUnknown, checkAgain
+	case isReplyError(err):
+		text := strings.ToLower(strings.TrimPrefix(f.Detail, "ERR "))
+		code, _, _ := strings.Cut(text, " ")
+		for _, c := range causes {
+			if code == c.text || strings.Contains(c.text, " ") && strings.Contains(text, c.text) {
+				f.Result, f.Change = c.result, c.change
+				break
+			}
 		}
 	}
-	if _, rest, found := strings.Cut(text, "permissions to run the '"); found && f.Change == allowCommands {
-		name, _, _ := strings.Cut(rest, "'")
-		f.Change += ": +" + name
-	}
 	return f
+}
+
+// hasReplied reports whether err says that the server has replied. A lost or late reply proves nothing.
+func hasReplied(err error) bool {
+	return isReplyError(err) || errors.Is(err, errReply) || errors.Is(err, errSteps)
+}
+
+// withoutScript returns the text of a reply without the arguments of the command, and without the hash and the line of a
+// script, which stand behind the error since Redis 7 and before it in older versions.
+func withoutScript(text string) string {
+	text, _, _ = strings.Cut(text, ", with args beginning with:")
+	const user = "@user_script:"
+	i := strings.LastIndex(text, user)
+	if i < 0 {
+		return text
+	}
+	if end := strings.LastIndex(text[:i], " script: "); end >= 0 {
+		return text[:end]
+	}
+	_, reply, _ := strings.Cut(text[i+len(user):], ": ")
+	return strings.TrimPrefix(reply, "-")
 }

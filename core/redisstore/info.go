@@ -105,8 +105,9 @@ const fullMemory = 0.9
 
 func (i info) memory() Finding {
 	policy, evicts := i.evicts()
-	used, errUsed := strconv.ParseFloat(i["used_memory"], 64)
-	limit, errLimit := strconv.ParseFloat(i["maxmemory"], 64)
+	bytes, errUsed := strconv.ParseUint(i["used_memory"], 10, 64)
+	most, errLimit := strconv.ParseUint(i["maxmemory"], 10, 64)
+	used, limit := float64(bytes), float64(most)
 	switch {
 	case evicts:
 		return Finding{Result: ResultWarning, Detail: "maxmemory-policy " + policy + ": " + evictionText, Change: noEviction}
@@ -131,7 +132,9 @@ func (i info) role() Finding {
 		return Finding{Result: ResultOK, Detail: role}
 	case "slave", "replica":
 		return Finding{Result: ResultFailed, Detail: role + ": rejects writes", Change: connectPrimary}
-	default: // active-replica of KeyDB
+	case "active-replica": // of KeyDB
 		return Finding{Result: ResultWarning, Detail: role + ": other servers decide about the same keys, which admits more than the limits", Change: "let all processes use one master"}
+	default:
+		return Finding{Result: ResultUnknown, Detail: fmt.Sprintf("the role %q is not known", role), Change: "connect to a server that takes writes"}
 	}
 }

@@ -79,7 +79,7 @@ func (t *target) checkScript(ctx context.Context, l library) Finding {
 		err = t.runSteps(ctx, l) // the first run has left no state
 	}
 	if err != nil {
-		return failed(ctx, name, err, "do not use the algorithm on this server, or use another server")
+		return t.failed(ctx, name, err, "do not use the algorithm on this server, or use another server")
 	}
 	return Finding{Check: name, Result: ResultOK, Detail: "decides, undoes and resets"}
 }
