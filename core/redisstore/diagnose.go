@@ -146,7 +146,7 @@ func noServer(ctx context.Context, err error) []Finding {
 	switch {
 	case redis.IsAuthError(err):
 		return []Finding{connected, failed(ctx, "user", err, checkAddress)}
-	case isReplyError(err):
+	case replyOf(err) != nil:
 		return []Finding{connected, failed(ctx, "client", err, checkAddress)}
 	}
 	return []Finding{{"connection", ResultFailed, err.Error(), checkAddress}}
@@ -154,15 +154,15 @@ func noServer(ctx context.Context, err error) []Finding {
 
 var connected = Finding{Check: "connection", Result: ResultOK, Detail: "the server replies"}
 
-// isReplyError reports whether err is a reply of the server. An error that joins others is none: a client that finds no
-// master joins the replies of its Sentinels.
-func isReplyError(err error) bool {
+// replyOf returns the reply of the server that err is or wraps, or nil. An error that joins others has none: a client that
+// finds no master joins the replies of its Sentinels.
+func replyOf(err error) redis.Error {
 	for ; err != nil; err = errors.Unwrap(err) {
-		if _, reply := err.(redis.Error); reply {
-			return true
+		if reply, ok := err.(redis.Error); ok {
+			return reply
 		}
 	}
-	return false
+	return nil
 }
 
 // noAnswer is the error of a command without a reply in this time.
@@ -180,9 +180,12 @@ func guarded(f func() error) (err error) {
 	return f()
 }
 
-// within returns the result of f, or an error if ctx ends or timeout passes first. f then goes on in
+// within returns the result of f, or an error if ctx has ended, or ends or timeout passes first. f then goes on in
 // the background: go-redis ignores the deadline of a context by default, and otherwise closes the connection.
 func within[T any](ctx context.Context, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
+	if err := ctx.Err(); err != nil {
+		return *new(T), err
+	}
 	type outcome struct {
 		value T
 		err   error

@@ -70,7 +70,7 @@ var causes = []struct {
 // for a reply that causes does not have.
 func failed(ctx context.Context, check string, err error, change string) Finding {
 	f := Finding{check, ResultFailed, withoutScript(err.Error()), change}
-	switch fault := configurationFault(err); {
+	switch fault, reply := configurationFault(err), replyOf(err); {
 	case ctx.Err() != nil:
 		cause := context.Cause(ctx)
 		f.Result, f.Detail, f.Change = ResultUnknown, "not checked: "+cause.Error(), checkAgain
@@ -87,8 +87,8 @@ func failed(ctx context.Context, check string, err error, change string) Finding
 		}
 	case !hasReplied(err):
 		f.Result, f.Change = ResultUnknown, checkAgain
-	case isReplyError(err):
-		text := strings.ToLower(strings.TrimPrefix(f.Detail, "ERR "))
+	case reply != nil:
+		text := strings.ToLower(strings.TrimPrefix(withoutScript(reply.Error()), "ERR "))
 		code, _, _ := strings.Cut(text, " ")
 		for _, c := range causes {
 			if code == c.text || strings.Contains(c.text, " ") && strings.Contains(text, c.text) {
@@ -102,7 +102,7 @@ func failed(ctx context.Context, check string, err error, change string) Finding
 
 // hasReplied reports whether err says that the server has replied. A lost or late reply proves nothing.
 func hasReplied(err error) bool {
-	return isReplyError(err) || errors.Is(err, errReply) || errors.Is(err, errSteps)
+	return replyOf(err) != nil || errors.Is(err, errReply) || errors.Is(err, errSteps)
 }
 
 // withoutScript returns the text of a reply without the arguments of the command, and without the hash and the line of a

@@ -31,12 +31,17 @@ func TestInfo_checks(t *testing.T) {
 		{"maxmemory_policy:volatile-lru maxmemory:10000000 used_memory:1", "memory", ResultWarning, "maxmemory-policy volatile-lru: this Redis may evict keys"},
 		{"maxmemory_policy:noeviction maxmemory:1", "memory", ResultUnknown, "INFO does not tell the memory in use"},
 		{"maxmemory_policy:noeviction maxmemory:x used_memory:1", "memory", ResultUnknown, "INFO does not tell the memory in use"},
+		{"maxmemory_policy:noeviction maxmemory:NaN used_memory:1", "memory", ResultUnknown, "INFO does not tell the memory in use"},
+		{"maxmemory_policy:noeviction maxmemory:1 used_memory:Inf", "memory", ResultUnknown, "INFO does not tell the memory in use"},
+		{"maxmemory_policy:noeviction maxmemory:1 used_memory:-1", "memory", ResultUnknown, "INFO does not tell the memory in use"},
 		{"role:master", "role", ResultOK, "master"},
 		{"role:master connected_slaves:0", "role", ResultOK, "master"},
 		{"role:master connected_slaves:2", "role", ResultOK, "replicas: 2"},
 		{"role:slave", "role", ResultFailed, "rejects writes"},
 		{"role:replica", "role", ResultFailed, "rejects writes"},
 		{"role:active-replica", "role", ResultWarning, "admits more than the limits"},
+		{"role:sentinel", "role", ResultUnknown, `the role "sentinel" is not known`},
+		{"role:", "role", ResultUnknown, `the role "" is not known`},
 	} {
 		fields, seen := parseInfo("# Section\r\n\r\n"+strings.ReplaceAll(c.info, " ", "\r\n")+"\r\n"), false
 		for _, check := range infoChecks {
@@ -56,24 +61,25 @@ func TestInfo_checks(t *testing.T) {
 
 // A clock is compared no more exactly than the round trip allows, and any server may be the one that differs.
 func TestDiagnosis_checkClocks(t *testing.T) {
-	measured := []Finding{{Check: roundTrip}}
+	noTime := Finding{"clock", ResultUnknown, "no time", "change"}
 	for name, c := range map[string]struct {
-		findings []Finding
-		clocks   []clockSample
-		want     Result // none if there is no Finding
-		detail   string
+		noClock Finding
+		clocks  []clockSample
+		want    Result // none if there is no Finding
+		detail  string
 	}{
-		"no reply":    {nil, nil, "", ""},
-		"no time":     {measured, nil, ResultUnknown, "no reply to TIME"},
-		"equal":       {measured, []clockSample{{"", 900 * time.Millisecond, 0}}, ResultOK, "less than 1s"},
-		"ahead":       {measured, []clockSample{{"", 1100 * time.Millisecond, 0}}, ResultWarning, "that of Redis is 1.1s ahead"},
-		"behind":      {measured, []clockSample{{"", -time.Minute, time.Millisecond}}, ResultWarning, "that of Redis is -1m0s ahead"},
-		"far":         {measured, []clockSample{{"", 3 * time.Second, 2 * time.Second}}, ResultOK, "less than 1s"},
-		"one of them": {measured, []clockSample{{"a", 0, 0}, {"b", time.Hour, 0}, {"c", 0, 0}}, ResultWarning, "b: that of Redis is 1h0m0s ahead"},
+		"no reply":    {Finding{}, nil, "", ""},
+		"no time":     {noTime, nil, ResultUnknown, "no time"},
+		"one time":    {noTime, []clockSample{{"a", 0, 0}}, ResultOK, "less than 1s"},
+		"equal":       {Finding{}, []clockSample{{"", 900 * time.Millisecond, 0}}, ResultOK, "less than 1s"},
+		"ahead":       {Finding{}, []clockSample{{"", 1100 * time.Millisecond, 0}}, ResultWarning, "Redis is 1.1s ahead of this process"},
+		"behind":      {Finding{}, []clockSample{{"", -time.Minute, time.Millisecond}}, ResultWarning, "Redis is 1m0s behind this process"},
+		"far":         {Finding{}, []clockSample{{"", 3 * time.Second, 2 * time.Second}}, ResultOK, "less than 1s"},
+		"one of them": {Finding{}, []clockSample{{"a", 0, 0}, {"b", time.Hour, 0}, {"c", 0, 0}}, ResultWarning, "b: Redis is 1h0m0s ahead"},
 	} {
-		d := &diagnosis{findings: c.findings, clocks: c.clocks}
+		d := &diagnosis{noClock: c.noClock, clocks: c.clocks}
 		d.checkClocks()
-		got := d.findings[len(c.findings):]
+		got := d.findings
 		if len(got) == 0 {
 			if c.want != "" {
 				t.Errorf("%s: got no Finding, want %s", name, c.want)

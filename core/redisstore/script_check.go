@@ -134,6 +134,9 @@ func (s *step) right(c *driver.Charge) bool {
 
 // do executes a charge on the key of t.
 func (t *target) do(ctx context.Context, c *driver.Charge) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	c.Key = t.identity
 	one := &call{charges: []driver.Charge{*c}}
 	t.store.router.setKeys(one)

@@ -33,7 +33,7 @@ func (t *target) check(ctx context.Context) {
 	ctx, t.lost = context.WithCancelCause(ctx)
 	defer t.lost(nil)
 	_, err := t.command(ctx, t.rdb, "time") // the only command without a key that a Store needs
-	if err != nil && (!isReplyError(err) || redis.IsAuthError(err)) {
+	if err != nil && (replyOf(err) == nil || redis.IsAuthError(err)) {
 		for _, f := range noServer(ctx, err) {
 			t.add(f)
 		}
@@ -336,7 +336,7 @@ func (t *target) checkTimes(ctx context.Context) {
 		if err != nil {
 			noClock = t.failed(ctx, "clock", err, otherServer)
 			noClock.Result = ResultUnknown
-			if !isReplyError(err) { // that of a missing permission is a reply, too
+			if replyOf(err) == nil { // that of a missing permission is a reply, too
 				unknown := noClock
 				unknown.Check = roundTrip
 				t.add(unknown)
