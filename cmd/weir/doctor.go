@@ -68,8 +68,7 @@ var verdicts = []struct {
 	{redisstore.ResultUnknown, "not checked"},
 }
 
-// printFindings prints a table, and each change with the checks that need it. A change that is the beginning of another
-// one, which also names the missing permissions, is printed with that.
+// printFindings prints a table, and each change once, with the checks that need it.
 func printFindings(stdout io.Writer, findings []redisstore.Finding) {
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "CHECK\tRESULT\tDETAIL")
@@ -84,16 +83,10 @@ func printFindings(stdout io.Writer, findings []redisstore.Finding) {
 			if f.Result != v.result {
 				continue
 			}
-			change := f.Change
-			for _, o := range findings {
-				if len(change) == len(f.Change) && strings.HasPrefix(o.Change, change) {
-					change = o.Change
-				}
+			if !slices.Contains(changes, f.Change) {
+				changes = append(changes, f.Change)
 			}
-			if !slices.Contains(changes, change) {
-				changes = append(changes, change)
-			}
-			checks[change+v.meaning] = append(checks[change+v.meaning], f.Check)
+			checks[f.Change+v.meaning] = append(checks[f.Change+v.meaning], f.Check)
 		}
 	}
 	for _, change := range changes {

@@ -46,11 +46,11 @@ func TestDoctor(t *testing.T) {
 		{"other prefix", "-timeout 1m " + as("shop"), 1, []string{"\nwill not work: commands, client, script bucket, ", "\n  allow the user the commands, keys and channels "}, ""},
 		{"no EVALSHA", "-timeout 1m " + as("scripts"), 1, []string{
 			"\ncommands                  failed   EVALSHA: NOPERM ",
-			"\n\nwill not work: commands, script bucket, script fixed_window, script sliding_window, script sliding_log, script in_flight, script quota, script pause, script in_flight_by_cost\n  allow the user ",
-			": +evalsha\n\nworks, with a disadvantage: messages\n",
+			"\n\nwill not work: commands, script bucket, script fixed_window, script sliding_window, script sliding_log, script in_flight, script quota, script pause, script in_flight_by_cost\nnot checked: messages\n  allow the user ",
+			": +evalsha\n",
 		}, ok + "no"},
 		{"no ZADD and INFO", "-timeout 1m " + as("places"), 1, []string{
-			"\nserver                    unknown  INFO: NOPERM ", "\nwill not work: commands\n  allow the user ", ": +zadd\n", "\nnot checked: server, memory, role\n  allow the user ", ": +info\n",
+			"\nserver                    unknown  INFO: NOPERM ", "\nwill not work: commands, script sliding_log, script in_flight, script in_flight_by_cost\nnot checked: messages\n  allow the user ", ": +zadd\n", "\nnot checked: server, memory, role\n  allow the user ", ": +info\n",
 		}, ""},
 		{"far", "-timeout 1ns -redis redis://" + server.Addr, 1, []string{"\nround trip                failed  median ", "; the Timeout of a decision is 1ns\n", "\nwill not work: round trip\n  set Timeout "}, ""},
 		{"paused", "-redis redis://" + paused.Addr, 1, []string{"connection  failed  no answer within 1s\n\nwill not work: connection\n  check the address"}, "clock"},

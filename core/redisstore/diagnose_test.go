@@ -217,11 +217,11 @@ func TestDiagnose_Permissions(t *testing.T) {
 		"":           nil,
 		"+evalsha":   {"commands, " + scripts: "failed : +evalsha", "messages": "unknown : +evalsha"},
 		"+eval":      {"commands, client, " + scripts: "failed : +eval", "messages": "unknown : +eval"},
-		"+zadd":      {"commands": "failed : +zadd", "script in_flight, script in_flight_by_cost, script sliding_log": "failed allow the user", "messages": "unknown allow the user"},
+		"+zadd":      {"commands": "failed : +zadd", "script in_flight, script in_flight_by_cost, script sliding_log": "failed : +zadd", "messages": "unknown : +zadd"},
 		"+info":      {"server, memory, role": "unknown : +info"},
 		"+publish":   {"messages": "warning +publish"},
 		"+subscribe": {"messages": "warning : +subscribe"},
-		"+time":      {"commands": "failed : +time", scripts: "failed allow the user", "messages": "unknown allow the user", "clock": "unknown : +time"},
+		"+time":      {"commands": "failed : +time", scripts: "failed : +time", "messages": "unknown : +time", "clock": "unknown : +time"},
 		"~test:*":    {"commands, client, " + scripts: "failed allow the user", "messages": "unknown allow the user"},
 		"&test:*":    {"messages": "warning allow the user"},
 	} {

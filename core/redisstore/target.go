@@ -24,6 +24,7 @@ type target struct {
 	rdb      client        // of the server
 	single   *redis.Client // rdb if it is the client of Diagnose; otherwise nil
 	identity string        // whose keys are on the server; empty if none was found
+	allow    string        // the change that allows the user all commands of scripts; empty if none is missing
 
 	lost context.CancelCauseFunc // ends the checks after a command without a reply
 }
@@ -69,6 +70,9 @@ func (t *target) addOfKey(name string, check func() Finding) {
 // failed is the function failed. It ends the checks of t if err is not a reply: further commands would wait, too.
 func (t *target) failed(ctx context.Context, check string, err error, change string) Finding {
 	f := failed(ctx, check, err, change)
+	if strings.Contains(t.allow, strings.TrimPrefix(f.Change, allowCommands+": ")) {
+		f.Change = t.allow // a script names one command that it lacks, or none
+	}
 	if !hasReplied(err) {
 		t.lost(err)
 	}
@@ -162,7 +166,8 @@ func (t *target) checkCommands(ctx context.Context) Finding {
 			f := failed(ctx, name, scriptError(fmt.Sprint(refused[1])), otherServer)
 			f.Detail = "scripts cannot execute " + strings.Join(names, ", ") + ": " + f.Detail
 			if strings.HasPrefix(f.Change, allowCommands) {
-				f.Change = allowCommands + ": +" + strings.ToLower(strings.Join(names, " +"))
+				t.allow = allowCommands + ": +" + strings.ToLower(strings.Join(names, " +"))
+				f.Change = t.allow
 			}
 			return f
 		}
