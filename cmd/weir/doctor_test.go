@@ -56,7 +56,7 @@ func TestDoctor(t *testing.T) {
 		{"paused", "-redis redis://" + paused.Addr, 1, []string{"connection  failed  no answer within 1s\n\nwill not work: connection\n  check the address"}, "clock"},
 		{"absent", "-redis redis://127.0.0.1:1", 1, []string{"connection  failed  dial tcp 127.0.0.1:1: connect: connection refused\n"}, "clock"},
 		{"absent Sentinel", "-redis redis://127.0.0.1:1?master_name=m", 1, []string{"connection  failed  "}, "clock"},
-		{"no Cluster", "-cluster -redis redis://" + server.Addr, 1, []string{"\nclient      failed  ERR This instance has cluster support disabled\n\nwill not work: client\n  use redis.NewClient, "}, "clock"},
+		{"no Cluster", "-cluster -redis redis://" + server.Addr, 1, []string{"\nclient      failed  ERR This instance has cluster support disabled\n\nwill not work: client\n  use redis.NewClient\n"}, "clock"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var stdout, stderr strings.Builder

@@ -29,7 +29,7 @@ import (
 // On a Cluster or Ring, a Finding is the worst of all masters or shards, and its Detail begins with the address of the
 // server.
 //
-// Diagnose checks all servers concurrently, each with about 120 commands, one after the other, and 20 more if the server
+// Diagnose checks all servers concurrently, each with about 110 commands, one after the other, and 20 more if the server
 // does not have the scripts. It uses the prefix and the secret of opts, and keys of
 // its own, which it deletes, and which expire within 13 s if it cannot. It opens four more connections for a
 // moment. It neither logs nor changes the Redis.

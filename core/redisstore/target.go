@@ -316,7 +316,7 @@ const (
 	roundTrip = "round trip" // the name of the check
 	// roundTrips is the number of round trips that are measured. A few slow ones, as at the start of a process, are no
 	// failure.
-	roundTrips = 20
+	roundTrips = 11
 	// maxClockDifference is the greatest difference of clocks without a Warning.
 	maxClockDifference = time.Second
 )
