@@ -287,7 +287,7 @@ func TestDiagnose_StrangeReplies(t *testing.T) {
 	}
 }
 
-// A lost or late reply does not say what is missing, and ends the checks.
+// A lost or late reply ends the checks, which are then unknown.
 func TestDiagnose_LostReply(t *testing.T) {
 	t.Parallel()
 	for name, server := range map[string]func(t *testing.T) *redis.Client{
@@ -397,7 +397,7 @@ func (h *canceller) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 }
 
 // A diagnosis leaves no key, and one that is interrupted leaves keys that expire soon. The checks that follow the
-// interruption are unknown. That of the clocks has a result if the server has told its time.
+// interruption are unknown. The check of the clocks has a result if the server has told its time.
 func TestDiagnose_Interrupted(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)
