@@ -20,7 +20,7 @@ type Result string
 
 const (
 	ResultOK      Result = "ok"
-	ResultUnknown Result = "unknown" // not checked, because the user lacks a permission, the server does not tell, or the time has ended
+	ResultUnknown Result = "unknown" // not checked: the user lacks a permission, the server does not tell, a reply is missing, or the time has ended
 	ResultWarning Result = "warning" // works, with the disadvantage in Detail
 	ResultFailed  Result = "failed"  // will not work
 )
