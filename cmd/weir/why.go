@@ -162,7 +162,11 @@ func (r *remote) origin(s *subject, entries []rules.Entry) (lines []string) {
 		lines = append(lines, text+".")
 	}
 	if len(entries) == 0 && textOf(s.override) != none {
-		lines = append(lines, "The override "+textOf(s.override)+" is in "+r.name()+".")
+		from := r.name()
+		if textOf(s.policy.Keys[s.key]) != textOf(s.override) {
+			from = "Redis, and the list of overrides does not have it"
+		}
+		lines = append(lines, "The override "+textOf(s.override)+" is in "+from+".")
 	}
 	return lines
 }

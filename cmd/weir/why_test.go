@@ -93,6 +93,12 @@ func TestRules_Why(t *testing.T) {
 	must(t, open.Block(t.Context(), "api", "user:bad", time.Now().Add(time.Hour), rules.Note("ticket 7")))
 	must(t, open.Block(t.Context(), "api", "user:never", time.Time{}))
 	must(t, open.Override(t.Context(), "api", "user:vip", rules.Override{Plan: "gold"}, rules.Note("sales")))
+	before, err := server.Client().ZRange(t.Context(), "shop:{rules}overrides", 0, -1).Result()
+	must(t, err)
+	must(t, open.Override(t.Context(), "api", "user:lost", rules.Override{Plan: "gold"}))
+	after, err := server.Client().ZRange(t.Context(), "shop:{rules}overrides", 0, -1).Result()
+	must(t, err)
+	must(t, server.Client().ZRem(t.Context(), "shop:{rules}overrides", slices.DeleteFunc(after, func(m string) bool { return slices.Contains(before, m) })).Err())
 	running, err := limiter(t, open, "jobs").Reserve(t.Context(), "user:ann", 1)
 	must(t, err)
 	t.Cleanup(func() { _ = running.Release(context.Background()) })
@@ -134,6 +140,8 @@ func TestRules_Why(t *testing.T) {
 		"its plan, without its word":           {"", "shop:", "login day", []string{nothing, partly, day, columns, unusedDay, no("day", "login") + `; there is the key "user:day"`}},
 		"its plan, with a wrong prefix": {"", "weir:", "login user:day", []string{nothing, partly, day, columns, unusedDay, no("user:day", "login") + text,
 			`weir: note: no override and no state in Redis has the prefix "weir:"; there is "hidden:" and "shop:"`, elsewhere}},
+		"an override without its entry": {"", "shop:", "api user:lost", []string{"Admitted.", "The override {plan: gold} is in Redis, and the list of overrides does not have it.", columns,
+			`calls|sliding_log|100/h|plan "gold", override of the key|0|100|now|enforce`, idle, stop}},
 		"a key without its word": {"", "shop:", "api ann", []string{nothing, plan, columns, unused, idle, stop, no("ann", "api") + `; there is the key "user:ann"`}},
 		"an address":             {"", "shop:", "api 2001:db8::7", []string{nothing, plan, columns, unused, idle, stop, no("2001:db8::7", "api") + `; there is the key "2001:db8::/64"`}},
 		"an unknown key":         {"", "shop:", "api user:x", []string{nothing, plan, columns, unused, idle, stop, no("user:x", "api") + text}},
