@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/weir-go/weir/internal/address"
 )
 
 const (
@@ -201,7 +203,7 @@ func parseNode(s string) (addr netip.Addr, ok bool) {
 	}
 	name, port, ported := strings.Cut(s, ":")
 	if isObfuscated(name) || strings.EqualFold(name, "unknown") {
-		return netip.Addr{}, !ported || isPort(port) || isObfuscated(port)
+		return netip.Addr{}, !ported || address.IsPort(port) || isObfuscated(port)
 	}
 	host := s
 	if i := strings.LastIndexByte(s, ':'); i >= 0 && isObfuscated(s[i+1:]) {
@@ -212,7 +214,7 @@ func parseNode(s string) (addr netip.Addr, ok bool) {
 	} else if s[0] != '[' && strings.Count(s, ":") > 1 {
 		return netip.Addr{}, false
 	}
-	addr, _, ok = parseAddr(host)
+	addr, _, ok = address.Parse(host)
 	return addr, ok
 }
 
@@ -220,7 +222,7 @@ func parseNode(s string) (addr netip.Addr, ok bool) {
 // if the text is short enough for an address.
 func unquote(s string) string {
 	s = s[1 : len(s)-1]
-	if len(s) > maxAddressText || !strings.Contains(s, `\`) {
+	if len(s) > address.MaxText || !strings.Contains(s, `\`) {
 		return s
 	}
 	b := make([]byte, 0, len(s))

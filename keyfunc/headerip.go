@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+
+	"github.com/weir-go/weir/internal/address"
 )
 
 // HeaderIP returns a Func that derives the key from the one address in the header called name,
@@ -38,7 +40,7 @@ func HeaderIP(name string, p ProxySet, opts ...IPOption) Func {
 		if len(lines) == 0 {
 			return peer, nil
 		}
-		addr, _, ok := parseAddr(lines[0])
+		addr, _, ok := address.Parse(lines[0])
 		if !ok || len(lines) > 1 {
 			return netip.Addr{}, malformed
 		}

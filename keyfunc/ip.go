@@ -3,22 +3,16 @@ package keyfunc
 import (
 	"context"
 	"fmt"
-	"math"
 	"net/http"
 	"net/netip"
 	"strings"
 
+	"github.com/weir-go/weir/internal/address"
 	"github.com/weir-go/weir/internal/argument"
 )
 
-const (
-	// maxAddressText is the maximum length of the text of one address in bytes, with port, zone and
-	// the white space around it. The longest valid text has less than 80 bytes.
-	maxAddressText = 128
-
-	// ows is optional white space (RFC 9110 section 5.6.3).
-	ows = " \t"
-)
+// ows is optional white space (RFC 9110 section 5.6.3).
+const ows = " \t"
 
 var (
 	errNoPeer    = fmt.Errorf("%w: the remote address of the request is not an IP address", ErrNoKey)
@@ -60,24 +54,9 @@ func IPv4Prefix(bits int) IPOption {
 type ipConfig struct{ v4, v6 int }
 
 func newIPConfig(caller string, opts []IPOption) ipConfig {
-	c := ipConfig{v4: 32, v6: 64}
+	c := ipConfig{v4: address.V4, v6: address.V6}
 	argument.Apply("keyfunc: "+caller, &c, opts)
 	return c
-}
-
-// key returns the canonical text of addr, which must be unmapped and without a zone. The text is a
-// new string, because a substring would keep the whole header in memory.
-func (c ipConfig) key(addr netip.Addr) string {
-	bits := c.v6
-	if addr.Is4() {
-		bits = c.v4
-	}
-	if bits == addr.BitLen() {
-		return addr.String()
-	}
-	// Prefix.String would allocate twice.
-	var b [len("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128")]byte
-	return string(netip.PrefixFrom(addr, bits).Masked().AppendTo(b[:0]))
 }
 
 // RemoteIP returns a Func that derives the key from the address of the peer, r.RemoteAddr. It
@@ -105,7 +84,7 @@ func clientIP(caller, header string, p ProxySet, opts []IPOption, find func(h ht
 	return func(_ context.Context, r *http.Request) (string, error) {
 		peer, text, ok := parseIPv4(r.RemoteAddr)
 		if !ok {
-			peer, text, _ = parseAddr(r.RemoteAddr) // the zero Addr for any other text
+			peer, text, _ = address.Parse(r.RemoteAddr) // the zero Addr for any other text
 			if strings.Contains(text, ":") {
 				text = "" // not that of the key, such as an IPv4 address in IPv6
 			}
@@ -125,7 +104,7 @@ func clientIP(caller, header string, p ProxySet, opts []IPOption, find func(h ht
 		if client == peer && c.v4 == 32 && peer.Is4() && text != "" {
 			return text, nil // no copy: text keeps RemoteAddr in memory, which is hardly longer
 		}
-		return c.key(client), nil
+		return address.Key(client, c.v4, c.v6), nil
 	}
 }
 
@@ -136,55 +115,16 @@ func clientIP(caller, header string, p ProxySet, opts []IPOption, find func(h ht
 //
 // The caller must make sure that the address is the client's. opts must be those of the function
 // that returns the keys of requests.
-func CanonicalIP(address string, opts ...IPOption) (string, error) {
+func CanonicalIP(text string, opts ...IPOption) (string, error) {
 	c := newIPConfig("CanonicalIP", opts)
-	addr, _, ok := parseAddr(address)
+	addr, _, ok := address.Parse(text)
 	if !ok {
 		return "", errNoAddress
 	}
-	return c.key(addr), nil
+	return address.Key(addr, c.v4, c.v6), nil
 }
 
-// parseAddr reads an address as servers and proxies write it: alone, in square brackets, with a
-// port, with a zone, between spaces and tabs. It returns the address unmapped and without a zone,
-// so that == compares hosts.
-//
-// text is the part of s that contains the address itself. The text of an IPv4 address is canonical,
-// because netip accepts no other spelling.
-func parseAddr(s string) (addr netip.Addr, text string, ok bool) {
-	// The length is checked before trimming, because cutLast may have shortened the text.
-	if len(s) > maxAddressText {
-		return netip.Addr{}, "", false
-	}
-	s = strings.Trim(s, ows)
-	bracketed := strings.HasPrefix(s, "[")
-	switch {
-	case bracketed:
-		host, rest, closed := strings.Cut(s[1:], "]")
-		if !closed || rest != "" && (rest[0] != ':' || !isPort(rest[1:])) {
-			return netip.Addr{}, "", false
-		}
-		s = host
-	case strings.Count(s, ":") == 1:
-		host, port, _ := strings.Cut(s, ":")
-		if !isPort(port) {
-			return netip.Addr{}, "", false
-		}
-		s = host
-	}
-	// The zone is cut off before ParseAddr, because netip would keep it in a global table.
-	s, zone, zoned := strings.Cut(s, "%")
-	if zoned && !isZone(zone) {
-		return netip.Addr{}, "", false
-	}
-	addr, err := netip.ParseAddr(s)
-	if err != nil || addr.Is4() && (bracketed || zoned) {
-		return netip.Addr{}, "", false
-	}
-	return addr.Unmap(), s, true
-}
-
-// parseIPv4 is parseAddr for an IPv4 address with a port and nothing else, the form in which
+// parseIPv4 is address.Parse for an IPv4 address with a port and nothing else, the form in which
 // servers write most peers. It reads the text once, and reports false for every other text.
 func parseIPv4(s string) (addr netip.Addr, text string, ok bool) {
 	var ip [4]byte
@@ -204,28 +144,11 @@ func parseIPv4(s string) (addr netip.Addr, text string, ok bool) {
 		switch {
 		case s[i] == '.' && at < 3:
 			at, digits, value = at+1, 0, 0
-		case s[i] == ':' && at == 3 && isPort(s[i+1:]):
+		case s[i] == ':' && at == 3 && address.IsPort(s[i+1:]):
 			return netip.AddrFrom4(ip), s[:i], true
 		default:
 			return netip.Addr{}, "", false
 		}
 	}
 	return netip.Addr{}, "", false
-}
-
-func isPort(s string) bool {
-	n := 0
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' || i == len("65535") {
-			return false
-		}
-		n = n*10 + int(s[i]-'0')
-	}
-	return s != "" && n <= math.MaxUint16
-}
-
-// isZone reports whether s is an interface name (on Windows, names may contain spaces). A zone must
-// not contain a comma, because otherwise a list would be read as one address.
-func isZone(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == ',' })
 }

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/weir-go/weir/internal/address"
 )
 
 // maxHops is the number of entries of a header that are examined, from the right. Real chains have
@@ -39,7 +41,7 @@ func lastUntrusted(lines []string, p ProxySet, peer netip.Addr) netip.Addr {
 		for more := true; more; hops++ {
 			var entry string
 			line, entry, more = cutLast(line)
-			addr, _, ok := parseAddr(entry)
+			addr, _, ok := address.Parse(entry)
 			if !ok || hops == maxHops {
 				return last
 			}
@@ -52,11 +54,11 @@ func lastUntrusted(lines []string, p ProxySet, peer netip.Addr) netip.Addr {
 	return last
 }
 
-// cutLast cuts the last entry off a list. It searches only the last maxAddressText+1 bytes, so that
+// cutLast cuts the last entry off a list. It searches only the last address.MaxText+1 bytes, so that
 // the time does not depend on the size of the header. It returns only the end of a longer entry,
 // which is still too long to be an address.
 func cutLast(list string) (rest, entry string, more bool) {
-	from := max(0, len(list)-maxAddressText-1)
+	from := max(0, len(list)-address.MaxText-1)
 	i := strings.LastIndexByte(list[from:], ',')
 	if i < 0 {
 		return "", list[from:], false

@@ -10,8 +10,6 @@ require (
 	github.com/weir-go/weir v0.1.0
 )
 
-require github.com/golang-jwt/jwt/v5 v5.2.3 // indirect
-
 require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect

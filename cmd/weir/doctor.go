@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -51,7 +52,7 @@ func (d *doctor) run(_ []string, stdout, _ io.Writer) error {
 	} else {
 		printFindings(stdout, findings)
 	}
-	if slices.ContainsFunc(findings, func(f redisstore.Finding) bool { return f.Result == redisstore.Failed }) {
+	if slices.ContainsFunc(findings, func(f redisstore.Finding) bool { return f.Result == redisstore.ResultFailed }) {
 		return errReported
 	}
 	return nil
@@ -62,12 +63,12 @@ var verdicts = []struct {
 	result  redisstore.Result
 	meaning string
 }{
-	{redisstore.Failed, "will not work"},
-	{redisstore.Warning, "works, with a disadvantage"},
-	{redisstore.Unknown, "not checked"},
+	{redisstore.ResultFailed, "will not work"},
+	{redisstore.ResultWarning, "works, with a disadvantage"},
+	{redisstore.ResultUnknown, "not checked"},
 }
 
-// printFindings prints a table, and each change with the checks that need it.
+// printFindings prints a table, and each change once, with the checks that need it.
 func printFindings(stdout io.Writer, findings []redisstore.Finding) {
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "CHECK\tRESULT\tDETAIL")
@@ -75,21 +76,26 @@ func printFindings(stdout io.Writer, findings []redisstore.Finding) {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", f.Check, f.Result, f.Detail)
 	}
 	_ = w.Flush() // stdout remembers an error
+	var changes []string
+	checks := make(map[string][]string) // by change and meaning
 	for _, v := range verdicts {
-		var changes []string
-		checks := make(map[string]string)
 		for _, f := range findings {
 			if f.Result != v.result {
 				continue
 			}
-			if checks[f.Change] == "" {
-				changes, checks[f.Change] = append(changes, f.Change), f.Check
-			} else {
-				checks[f.Change] += ", " + f.Check
+			if !slices.Contains(changes, f.Change) {
+				changes = append(changes, f.Change)
+			}
+			checks[f.Change+v.meaning] = append(checks[f.Change+v.meaning], f.Check)
+		}
+	}
+	for _, change := range changes {
+		fmt.Fprintln(stdout)
+		for _, v := range verdicts {
+			if names := checks[change+v.meaning]; names != nil {
+				fmt.Fprintf(stdout, "%s: %s\n", v.meaning, strings.Join(names, ", "))
 			}
 		}
-		for _, change := range changes {
-			fmt.Fprintf(stdout, "\n%s: %s\n  %s\n", v.meaning, checks[change], change)
-		}
+		fmt.Fprintf(stdout, "  %s\n", change)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -21,13 +22,26 @@ func (r *remote) note(format string, args ...any) {
 	fmt.Fprintf(r.stderr, "weir: note: %s\n", printable(fmt.Sprintf(format, args...), false))
 }
 
-// hint notes that no event of a key and no override is known in policies, with the causes that Redis shows. It
-// changes nothing in Redis, and notes nothing if Redis fails or the user lacks a permission.
-func (r *remote) hint(ctx context.Context, key string, policies ...string) {
-	if known, err := r.knows(ctx, r.set, key, policies); known || err != nil {
-		return
+// hintTime is the time for notes: half of it before a change, to find out whether the key is known. Tests lengthen it.
+var hintTime = time.Second
+
+// hint returns a function that notes that no event of a key and no override is known in policies, with the causes that
+// Redis shows. Call the function after a change. It does nothing if the key was known before, if Redis has not replied in
+// time or failed, or if the user lacks a permission.
+func (r *remote) hint(ctx context.Context, key string, policies ...string) func() {
+	early, cancel := context.WithTimeout(ctx, hintTime/2)
+	defer cancel()
+	if known, err := r.knows(early, r.hints, key, policies); known || err != nil {
+		return func() {}
 	}
-	in := fmt.Sprintf("no event and no override of the key %q is in Redis", key)
+	return func() { r.hintUnknown(ctx, key, policies) }
+}
+
+// hintUnknown notes that no event of a key and no override is known in policies, with the causes that Redis shows.
+func (r *remote) hintUnknown(ctx context.Context, key string, policies []string) {
+	ctx, cancel := context.WithTimeout(ctx, hintTime/2)
+	defer cancel()
+	in := fmt.Sprintf("no event and no override of the key %q was found in Redis", key)
 	if len(policies) == 1 {
 		in += fmt.Sprintf(" for the policy %q", policies[0])
 	}
@@ -36,7 +50,7 @@ func (r *remote) hint(ctx context.Context, key string, policies ...string) {
 	}
 	var others []string
 	for _, other := range similar.Keys(key) {
-		if known, err := r.knows(ctx, r.set, other, policies); known && err == nil {
+		if known, err := r.knows(ctx, r.hints, other, policies); known && err == nil {
 			others = append(others, other)
 		}
 	}
@@ -88,12 +102,20 @@ func (r *remote) knows(ctx context.Context, set *rules.Set, key string, policies
 		if err != nil || textOf(o) != none {
 			return true, err
 		}
-		d, err := l.Peek(ctx, key)
-		if err != nil {
-			return false, err
+		if used, err := r.uses(ctx, l, policy, key); used || err != nil {
+			return used, err
 		}
-		if inUse(d) {
-			return true, nil
+	}
+	return false, nil
+}
+
+// uses reports whether a key has an event in a policy, with any of its plans: the state of a limit depends on its period.
+func (r *remote) uses(ctx context.Context, l *core.Limiter, policy, key string) (bool, error) {
+	names := slices.Compact(append([]string{r.plan, ""}, plans(r.config.Policies[policy])...))
+	for _, plan := range names[:min(len(names), maxPlans+2)] {
+		d, err := l.Plan(plan).Peek(ctx, key)
+		if err != nil || inUse(d) {
+			return err == nil, err
 		}
 	}
 	return false, nil
@@ -129,14 +151,18 @@ const (
 // ofWeir matches the keys of overrides and states. The first group is their prefix.
 var ofWeir = regexp.MustCompile(`^([^{}]{0,32})\{(?:rules\}|[A-Za-z0-9_-]{22}\}(?:override|[a-z][0-9]+[^:]*):)`)
 
-// hintPrefix notes that Redis has no key with the prefix. It returns the prefixes that there are.
+// hintPrefix notes that no key with the prefix was found in Redis. It returns the prefixes that were.
 func (r *remote) hintPrefix(ctx context.Context) []string {
 	found, all, err := r.prefixes(ctx)
 	names := slices.Sorted(maps.Keys(found))
 	if slices.Contains(names, r.prefix) || err != nil || !all && len(names) == 0 {
 		return names
 	}
-	text := fmt.Sprintf("no override and no state in Redis has the prefix %q", r.prefix)
+	in := "in Redis"
+	if !all {
+		in = fmt.Sprintf("among some %d keys of Redis", maxScans*scanCount)
+	}
+	text := fmt.Sprintf("no override and no state %s has the prefix %q", in, r.prefix)
 	if len(names) > 0 {
 		text += "; there is " + quotedAll(names[:min(len(names), maxNames)])
 	}

@@ -54,14 +54,16 @@
 // A command about a key without any event or override still does its work. It then writes to the standard error
 // which similar key has events, such as user:ann for ann, or which causes Redis shows: the secret is not that of the
 // latest override or block, the events are those of programs without a secret or with another prefix, or only other
-// prefixes are in use (among some 20 000 keys). Another note says that the limits are those without a plan, and which plans there are.
-// Notes need the permissions of the store, and scan for prefixes; without them there are none.
+// prefixes are in use (among some 20 000 keys). Events are found with any of the first 16 plans of the policy. Another
+// note says that the limits are those without a plan, and which plans there are.
+// Notes need the permissions of the store, and scan for prefixes; without them there are none. They take at most a
+// second: a Redis that replies later gets fewer notes, or none.
 //
 // # Checking a Redis
 //
-// The command doctor runs each script of the store, and the commands that scripts need, on keys of its own, and compares
-// versions, memory, clocks and round trips with the needs of the store (redisstore.Diagnose). It prints a table, and
-// each change that is necessary or useful. Run it as the user, with the prefix and from the network of the programs. The
+// The command doctor runs each script of one algorithm, and the commands that scripts need, on keys of its own, and
+// compares versions, memory, clocks and round trips with the needs of the store (redisstore.Diagnose). It prints a table,
+// and each change that is necessary or useful. Run it as the user, with the prefix and from the network of the programs. The
 // exit status is 1 if something will not work; a warning or an unknown result does not change it. Its flags
 // -redis, -cluster and -prefix are those of weir rules.
 //
@@ -155,9 +157,9 @@
 //
 // The exit status is 0, 2 if flags or the number of arguments are wrong, 3 if weir diff finds more than
 // -max-new-denied-keys or -max-new-denied-requests, or a trace that is odd without -ignore-warnings, or 1 after any other
-// error: a file or an argument is invalid, no request of a trace has a policy, Redis does not reply within 10 seconds,
-// weir doctor finds something that will not work, or no program opens a named pipe for writing within 10 seconds. All
-// checks of weir doctor end within 30 seconds.
+// error: a file or an argument is invalid, no request of a trace has a policy, Redis does not reply within 10 seconds
+// (for all policies, 0.2 s more for each), weir doctor finds something that will not work, or no program opens a named
+// pipe for writing within 10 seconds. All checks of weir doctor end within 30 seconds.
 package main
 
 import (

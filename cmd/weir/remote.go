@@ -29,6 +29,7 @@ type remote struct {
 	source         *rules.RedisSource
 	config         *rules.Config
 	set            *rules.Set // of config, with the overrides in Redis; no policy is off
+	hints          *rules.Set // the same for notes, whose errors do not change set
 	invalid        error      // of a value in Redis
 	mu             sync.Mutex // of a scan
 }
@@ -38,12 +39,16 @@ func (r *remote) open() error {
 	if err := r.connection.open(); err != nil {
 		return err
 	}
+	r.source = r.newSource()
+	return nil
+}
+
+func (r *remote) newSource() *rules.RedisSource {
 	opts := []rules.RedisOption{rules.Prefix(r.prefix), rules.Timeout(timeout), rules.FailClosed()}
 	if r.secret != nil {
 		opts = append(opts, rules.KeySecret(r.secret))
 	}
-	r.source = rules.Redis(r.rdb, opts...)
-	return nil
+	return rules.Redis(r.rdb, opts...)
 }
 
 // load reads the policies, and makes the Set.
@@ -68,8 +73,11 @@ func (r *remote) configure(ctx context.Context) (err error) {
 	return err
 }
 
-// start makes the Set of policies.
+// start makes the Sets of policies.
 func (r *remote) start(policies map[string]rules.Policy) (err error) {
+	if r.hints, err = newSet(r.connection, policies, rules.Overrides(r.newSource())); err != nil {
+		return err
+	}
 	r.set, err = newSet(r.connection, policies, rules.Overrides(r.source), rules.OnError(func(err error) { r.invalid = err }))
 	return err
 }

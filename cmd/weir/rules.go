@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +18,7 @@ import (
 	"github.com/weir-go/weir/core/rules"
 )
 
-// timeout is the time for all commands of Redis, and for opening a file. Tests shorten it.
+// timeout is the time for all commands of Redis about one policy, and for opening a file. Tests shorten it.
 var timeout = 10 * time.Second
 
 // commands returns the subcommands of weir rules.
@@ -27,7 +28,7 @@ func (r *remote) commands() []command {
 		{"rules usage", "POLICY KEY", "print how much of its limits a key has used", 2, 2, r.run("config rule plan", r.ofStates(nil))},
 		{"rules reset", "POLICY KEY", "forget the events of a key", 2, 2, r.run("config rule", r.ofStates(reset))},
 		{"rules credit", "POLICY KEY N", "free N events of a key", 3, 3, r.run("config rule plan", r.ofStates(credit))},
-		{"rules list", "", "list the overrides and blocks, newest first", 0, 0, r.run("config n", r.list)},
+		{"rules list", "", "list the overrides and blocks, newest first", 0, 0, r.run("n", r.list)},
 		{"rules get", "POLICY KEY", "print the override of a key", 2, 2, r.run("config", r.ofKey(nil))},
 		{"rules override", "POLICY KEY OVERRIDE", "give a key other limits", 3, 3, r.run("config note text", r.ofKey(override))},
 		{"rules block", "POLICY KEY [UNTIL]", "deny the events of a key, also until a time or for 24h or 7d", 2, 3, r.run("config note text", r.ofKey(block))},
@@ -78,6 +79,11 @@ func (r *remote) connect(f func(ctx context.Context) error) error {
 		return fmt.Errorf("%w; a Redis Cluster needs the flag -cluster", err)
 	}
 	return err
+}
+
+// longer returns a context without the deadline of ctx, and with a fiftieth more of the timeout for each of n policies.
+func longer(ctx context.Context, n int) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), timeout+time.Duration(n)*timeout/50)
 }
 
 // getConfig prints the configuration in Redis.
@@ -135,10 +141,12 @@ func (r *remote) ofKey(change func(ctx context.Context, r *remote, policy, key s
 				return err
 			}
 		}
-		r.hint(ctx, key, policies...)
+		ctx, cancel := longer(ctx, len(policies))
+		defer cancel()
+		defer r.hint(ctx, key, policies...)()
 		var result error
 		for _, policy := range policies {
-			text, err := r.changed(ctx, change, policy, key, args[2:])
+			text, failed, err := r.changed(ctx, change, policy, key, args[2:])
 			switch {
 			case name != every && err == nil:
 				fmt.Fprintln(r.stdout, text)
@@ -147,7 +155,7 @@ func (r *remote) ofKey(change func(ctx context.Context, r *remote, policy, key s
 			case err == nil:
 				fmt.Fprintf(r.stdout, "%s: %s\n", policy, text)
 			default:
-				report(r.stderr, fmt.Errorf("the policy %q is not changed: %s", policy, strings.TrimPrefix(err.Error(), "weir: ")))
+				report(r.stderr, fmt.Errorf("the policy %q%s: %s", policy, failed, strings.TrimPrefix(err.Error(), "weir: ")))
 				result = errReported
 			}
 		}
@@ -155,15 +163,20 @@ func (r *remote) ofKey(change func(ctx context.Context, r *remote, policy, key s
 	}
 }
 
-// changed calls change, unless it is nil, and returns the text of the override that is then in force.
-func (r *remote) changed(ctx context.Context, change func(ctx context.Context, r *remote, policy, key string, args []string) error, policy, key string, args []string) (string, error) {
+// changed calls change, unless it is nil, and returns the text of the override that is then in force. If change has
+// changed nothing, failed says so.
+func (r *remote) changed(ctx context.Context, change func(ctx context.Context, r *remote, policy, key string, args []string) error, policy, key string, args []string) (text, failed string, err error) {
 	if change != nil {
-		if err := change(ctx, r, policy, key, args); err != nil {
-			return "", err
-		}
+		err = change(ctx, r, policy, key, args)
+	}
+	switch {
+	case errors.Is(err, errDenied):
+		return "", "", err
+	case err != nil:
+		return "", " is not changed", err
 	}
 	o, err := r.overrideOf(ctx, policy, key)
-	return textOf(o), err
+	return textOf(o), "", err
 }
 
 // none is the text of no override.
@@ -195,7 +208,8 @@ func (r *remote) list(ctx context.Context, _ []string) error {
 	if r.most < 1 {
 		return fmt.Errorf("-n is not 1 or more: %d", r.most)
 	}
-	all, err := r.source.List(context.WithoutCancel(ctx), r.most+1) // each of its commands has a timeout
+	n := min(r.most, math.MaxInt-1) + 1
+	all, err := r.source.List(context.WithoutCancel(ctx), n) // each of its commands has a timeout
 	if err != nil {
 		return err
 	}
@@ -209,7 +223,11 @@ func (r *remote) list(ctx context.Context, _ []string) error {
 		if e.Key != "" {
 			key = e.Key
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", at, escaped(e.Policy), escaped(key), textOf(e.Override), escaped(e.Note))
+		text := textOf(e.Override)
+		if text == none {
+			text = "invalid"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", at, escaped(e.Policy), escaped(key), text, escaped(e.Note))
 	}
 	if len(all) > r.most {
 		r.note("there are more; -n sets the number")
@@ -269,11 +287,14 @@ func unblock(ctx context.Context, r *remote, policy, key string, _ []string) err
 	if err := r.set.Unblock(ctx, policy, key); err != nil {
 		return err
 	}
-	if o, err := r.set.OverrideOf(ctx, policy, key); err != nil || !o.Blocked {
-		return err
+	if o, err := r.set.OverrideOf(ctx, policy, key); err == nil && o.Blocked {
+		return errDenied
 	}
-	return errors.New("the block has ended, but an override of the key denies its events, too")
+	return nil // the caller reads the override again
 }
+
+// errDenied is an error after a change.
+var errDenied = errors.New("the block has ended, but an override of the key denies its events, too")
 
 func remove(ctx context.Context, r *remote, policy, key string, _ []string) error {
 	return r.set.Remove(ctx, policy, key)

@@ -18,7 +18,10 @@ import (
 	"github.com/weir-go/weir/core/rules"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) {
+	hintTime = time.Minute
+	redistest.Main(m)
+}
 
 // A step is a command line without "weir rules", and its result.
 type step struct {
@@ -202,6 +205,19 @@ func TestRules_InvalidValues(t *testing.T) {
 		{"why api x", 1, "", "Redis:1:2: block: is an unknown field"},
 		{"block api x", 0, "{blocked: true}\n", ""},
 		{"get api x", 0, "{blocked: true}\n", ""},
+		{"why -plan gold api x", 0, "Blocked: every event is denied.\nThe block is in Redis, written at ….\nAn invalid override is in Redis, written at ….\n" +
+			"RULE  ALGORITHM     LIMIT    SOURCE               USED  LEFT  NEXT   MODE\nr     token_bucket  blocked  override of the key  -     -     never  enforce\n", ""},
+		{"unblock * x", 1, "", `weir: the policy "api": an override in Redis is invalid`},
+		{"get * x", 1, "", `weir: the policy "api": an override in Redis is invalid`},
+	}...)
+	if got := runWhy(t, append(strings.Fields(flags), "list")...); len(got) != 2 || !strings.HasSuffix(got[1], "|invalid|") {
+		t.Errorf("got the list %q", got)
+	}
+	must(t, rdb.Del(t.Context(), keys[0]).Err())
+	if got := runWhy(t, append(strings.Fields(flags), "list")...); len(got) != 1 {
+		t.Errorf("got the list %q, with an override that is absent", got)
+	}
+	runSteps(t, flags, []step{
 		{"remove api x", 0, "{}\n", ""},
 	}...)
 }

@@ -37,7 +37,7 @@ func (r *remote) ofStates(change func(ctx context.Context, l *core.Limiter, key 
 		if err := r.start(map[string]rules.Policy{policy: s.policy}); err != nil {
 			return err
 		}
-		r.hint(ctx, key, policy)
+		defer r.hint(ctx, key, policy)()
 		l, err := r.limiter(policy, r.plan)
 		if err == nil && change != nil {
 			err = change(ctx, l, key, args[2:])
@@ -52,7 +52,7 @@ func (r *remote) ofStates(change func(ctx context.Context, l *core.Limiter, key 
 		// An error is about an override that is not in force.
 		if s.override, err = r.set.OverrideOf(ctx, policy, key); err == nil && change == nil {
 			if names := s.otherPlans(); len(names) > 0 {
-				r.note("%s", withoutPlan(names))
+				r.note("the limits are those without a plan; the policy has %s: see -plan", list(names))
 			}
 		}
 		return s.table(r.stdout, "RULE LIMIT USED LEFT NEXT UNUSED MODE", d)

@@ -21,51 +21,61 @@ func (r *remote) why(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	key, asked := args[1], []string(nil)
+	ctx, cancel := longer(ctx, len(policiesOf(r.config, args[0])))
+	defer cancel()
+	key, asked, known := args[1], []string(nil), false
 	err := eachPolicy(r.config, r.name(), args[0], r.stdout, func(policy string) error {
 		asked = append(asked, policy)
-		return r.whyIn(ctx, policy, key)
+		here, err := r.whyIn(ctx, policy, key)
+		known = known || here
+		return err
 	})
-	if err == nil {
-		r.hint(ctx, key, asked...)
+	if err == nil && !known {
+		r.hintUnknown(ctx, key, asked)
 	}
 	return err
 }
 
-// whyIn is why for one policy.
-func (r *remote) whyIn(ctx context.Context, policy, key string) error {
+// whyIn is why for one policy. It reports whether the key has an event or an override.
+func (r *remote) whyIn(ctx context.Context, policy, key string) (known bool, err error) {
 	s, err := r.subject(policy, key)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if s.override, err = r.overrideOf(ctx, policy, key); err != nil {
-		return err
+		return false, err
 	}
 	entries, err := r.set.EntriesOf(ctx, policy, key)
 	if err != nil {
-		return err
+		return false, err
 	}
-	overridden := textOf(s.override) != none
+	known = textOf(s.override) != none
 	lines := s.lines()
 	l, err := r.limiter(policy, s.plan)
 	if err != nil {
-		return err
+		return known, err
 	}
 	d, err := l.Peek(ctx, key)
+	if known = known || inUse(d); err == nil && !known {
+		known, err = r.uses(ctx, l, policy, key)
+	}
 	if err != nil {
-		return err
+		return known, err
 	}
 	sentence := s.sentence(d)
-	if sentence == "Admitted." && !s.off() && !inUse(d) && !overridden {
+	if sentence == "Admitted." && !s.off() && !known {
 		sentence = "Admitted: no event and no override of the key is in Redis."
 	}
 	fmt.Fprintln(r.stdout, sentence)
 	lines = append(lines, r.origin(s, entries)...)
 	if names := s.otherPlans(); len(names) > 0 {
-		lines = append(lines, "T"+withoutPlan(names)[1:]+".")
+		lines = append(lines, fmt.Sprintf("The limits are those without a plan; the policy has %s: see -plan.", list(names)))
 		var admitted []string
+		if d.Allowed {
+			names = nil
+		}
 		for _, name := range names[:min(len(names), maxPlans)] {
-			if of, err := l.Plan(name).Peek(ctx, key); err == nil && of.Allowed && !d.Allowed {
+			if of, err := l.Plan(name).Peek(ctx, key); err == nil && of.Allowed {
 				admitted = append(admitted, name)
 			}
 		}
@@ -76,7 +86,7 @@ func (r *remote) whyIn(ctx context.Context, policy, key string) error {
 	for _, line := range lines {
 		fmt.Fprintln(r.stdout, line)
 	}
-	return s.table(r.stdout, "RULE ALGORITHM LIMIT SOURCE USED LEFT NEXT MODE", d)
+	return known, s.table(r.stdout, "RULE ALGORITHM LIMIT SOURCE USED LEFT NEXT MODE", d)
 }
 
 // sentence says whether the next event is admitted, and otherwise when it is.
@@ -115,7 +125,7 @@ func (s *subject) sentence(d core.Decision) string {
 	return "Admitted."
 }
 
-// maxPlans is the number of plans that why tries for a key that is denied without one.
+// maxPlans is the number of plans that are tried for a key.
 const maxPlans = 16
 
 // otherPlans returns the plans that the limits of the key can depend on, if its plan is not known.
@@ -132,17 +142,15 @@ func (s *subject) otherPlans() (names []string) {
 	return slices.Compact(names)
 }
 
-// withoutPlan returns a note about plans that the key can have.
-func withoutPlan(names []string) string {
-	return "the limits are those without a plan; the policy has " + list(names) + ": see -plan"
-}
-
 // origin tells where the block and the override of the key are from.
 func (r *remote) origin(s *subject, entries []rules.Entry) (lines []string) {
 	for _, e := range entries {
 		text := "The override " + textOf(e.Override)
-		if e.Override.Blocked {
+		switch {
+		case e.Override.Blocked:
 			text = "The block"
+		case textOf(e.Override) == none:
+			text = "An invalid override"
 		}
 		text += " is in Redis"
 		if !e.At.IsZero() {
@@ -154,7 +162,11 @@ func (r *remote) origin(s *subject, entries []rules.Entry) (lines []string) {
 		lines = append(lines, text+".")
 	}
 	if len(entries) == 0 && textOf(s.override) != none {
-		lines = append(lines, "The override "+textOf(s.override)+" is in "+r.name()+".")
+		from := r.name()
+		if textOf(s.policy.Keys[s.key]) != textOf(s.override) {
+			from = "Redis, and the list of overrides does not have it"
+		}
+		lines = append(lines, "The override "+textOf(s.override)+" is in "+from+".")
 	}
 	return lines
 }

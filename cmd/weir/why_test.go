@@ -25,7 +25,7 @@ const supportRules = `policies:
     keys: {"user:file": {blocked: true}}
   login:
     enforce: 0
-    rules: [{name: hour, algorithm: token_bucket, limit: 9/h}]
+    rules: [{name: hour, algorithm: token_bucket, limit: 9/h, plans: {day: 50/d}}]
   off:
     disabled: true
     rules: [{name: r, algorithm: fixed_window, limit: 9/h}]
@@ -89,9 +89,16 @@ func TestRules_Why(t *testing.T) {
 	admit(t, api, "user:paused", 1)
 	must(t, api.Pause(t.Context(), "user:paused", time.Hour))
 	admit(t, limiter(t, open, "login"), "user:ann", 1)
+	admit(t, limiter(t, open, "login").Plan("day"), "user:day", 3)
 	must(t, open.Block(t.Context(), "api", "user:bad", time.Now().Add(time.Hour), rules.Note("ticket 7")))
 	must(t, open.Block(t.Context(), "api", "user:never", time.Time{}))
 	must(t, open.Override(t.Context(), "api", "user:vip", rules.Override{Plan: "gold"}, rules.Note("sales")))
+	before, err := server.Client().ZRange(t.Context(), "shop:{rules}overrides", 0, -1).Result()
+	must(t, err)
+	must(t, open.Override(t.Context(), "api", "user:lost", rules.Override{Plan: "gold"}))
+	after, err := server.Client().ZRange(t.Context(), "shop:{rules}overrides", 0, -1).Result()
+	must(t, err)
+	must(t, server.Client().ZRem(t.Context(), "shop:{rules}overrides", slices.DeleteFunc(after, func(m string) bool { return slices.Contains(before, m) })).Err())
 	running, err := limiter(t, open, "jobs").Reserve(t.Context(), "user:ann", 1)
 	must(t, err)
 	t.Cleanup(func() { _ = running.Release(context.Background()) })
@@ -105,13 +112,16 @@ func TestRules_Why(t *testing.T) {
 		unused    = "calls|sliding_log|5/h|base|0|5|now|enforce"
 		idle      = "calls.candidate|sliding_log|4/h|base|0|4|now|shadow"
 		hidden_   = "calls.candidate|sliding_log|4/h|base|-|-|-|shadow"
+		day       = "The limits are those without a plan; the policy has day: see -plan."
+		partly    = "The policy is enforced for 0% of the keys; this key is not among them."
+		unusedDay = "hour|token_bucket|9/h|base|0|9|now|shadow"
 		nothing   = "Admitted: no event and no override of the key is in Redis."
 		stop      = "stop|pause|none|base|-|-|now|enforce"
 		elsewhere = `weir: note: the key has events with the prefix "shop:": see -prefix`
 		text      = "; the key is the text that the key function of the program returns, such as user:ann or 203.0.113.7"
 	)
 	no := func(key, policy string) string {
-		return fmt.Sprintf("weir: note: no event and no override of the key %q is in Redis for the policy %q", key, policy)
+		return fmt.Sprintf("weir: note: no event and no override of the key %q was found in Redis for the policy %q", key, policy)
 	}
 	for name, c := range map[string]struct {
 		secret, prefix, args string
@@ -124,6 +134,13 @@ func TestRules_Why(t *testing.T) {
 		"a plan that is missing": {"", "shop:", "api user:gold", []string{"Denied by calls: admitted again in ….", plan, gold, columns,
 			"calls|sliding_log|5/h|base|5|0|in …|enforce", idle, stop}},
 		"a plan of an override": {"", "shop:", "api user:vip", []string{"Admitted.", `The override {plan: gold} is in Redis, written at …, with the note "sales".`, columns,
+			`calls|sliding_log|100/h|plan "gold", override of the key|0|100|now|enforce`, idle, stop}},
+		"events with a plan of another period": {"", "shop:", "login user:day", []string{"Admitted.", partly, day, columns, unusedDay}},
+		"its plan":                             {"", "shop:", "login user:day -plan day", []string{"Admitted.", partly, columns, `hour|token_bucket|50/d|plan "day"|3|47|now|shadow`}},
+		"its plan, without its word":           {"", "shop:", "login day", []string{nothing, partly, day, columns, unusedDay, no("day", "login") + `; there is the key "user:day"`}},
+		"its plan, with a wrong prefix": {"", "weir:", "login user:day", []string{nothing, partly, day, columns, unusedDay, no("user:day", "login") + text,
+			`weir: note: no override and no state in Redis has the prefix "weir:"; there is "hidden:" and "shop:"`, elsewhere}},
+		"an override without its entry": {"", "shop:", "api user:lost", []string{"Admitted.", "The override {plan: gold} is in Redis, and the list of overrides does not have it.", columns,
 			`calls|sliding_log|100/h|plan "gold", override of the key|0|100|now|enforce`, idle, stop}},
 		"a key without its word": {"", "shop:", "api ann", []string{nothing, plan, columns, unused, idle, stop, no("ann", "api") + `; there is the key "user:ann"`}},
 		"an address":             {"", "shop:", "api 2001:db8::7", []string{nothing, plan, columns, unused, idle, stop, no("2001:db8::7", "api") + `; there is the key "2001:db8::/64"`}},
@@ -148,12 +165,12 @@ func TestRules_Why(t *testing.T) {
 			"stop|pause|blocked|override of the key|-|-|never|enforce"}},
 		"paused": {"", "shop:", "api user:paused", []string{"Paused by stop until …: admitted again in ….", plan, columns, "calls|sliding_log|5/h|base|1|4|now|enforce",
 			"calls.candidate|sliding_log|4/h|base|1|3|now|shadow", "stop|pause|paused|base|-|-|in …|enforce"}},
-		"a part of the keys": {"", "shop:", "login user:ann", []string{"Admitted.", "The policy is enforced for 0% of the keys; this key is not among them.", columns,
+		"a part of the keys": {"", "shop:", "login user:ann", []string{"Admitted.", "The policy is enforced for 0% of the keys; this key is not among them.", day, columns,
 			"hour|token_bucket|9/h|base|1|8|now|shadow"}},
 		"off": {"", "shop:", "off user:ann", []string{"Admitted.", "The policy is off: its rules are neither enforced nor counted.", columns, "r|fixed_window|9/h|base|0|9|now|off", no("user:ann", "off") + text}},
 		"places": {"", "shop:", "jobs user:ann", []string{"Denied by running: admitted again when a running event ends.", columns,
 			"running|in_flight|1|base|1|0|when an event ends|enforce"}},
-		"a route": {"", "shop:", "POST_/login user:ann", []string{`The route "POST /login" has the policy "login".`, "Admitted.", "The policy is enforced for 0% of the keys; this key is not among them.", columns,
+		"a route": {"", "shop:", "POST_/login user:ann", []string{`The route "POST /login" has the policy "login".`, "Admitted.", "The policy is enforced for 0% of the keys; this key is not among them.", day, columns,
 			"hour|token_bucket|9/h|base|1|8|now|shadow", "", `The request is charged to the policy "api" of all routes, too.`, "Denied by calls: admitted again in ….", plan, gold, columns,
 			"calls|sliding_log|5/h|base|5|0|in …|enforce", "calls.candidate|sliding_log|4/h|base|4|0|in …|shadow", stop}},
 	} {
@@ -198,7 +215,9 @@ func TestRules_AllPolicies(t *testing.T) {
 		{"unblock * user:bad", 0, all("{}"), ""},
 		{`override * user:bad {"plan":"gold"}`, 1, "api: {plan: gold}\n", "weir: the policy \"jobs\" is not changed: policy \"jobs\": no rule of the policy has the plan \"gold\"\nweir: the policy \"login\" is not"},
 		{"remove * user:bad", 0, all("{}"), ""},
-		{"usage -rule stop api user:bad", 0, "RULE  LIMIT  USED  LEFT  NEXT  UNUSED  MODE\nstop  none   -     -     now   now     enforce\n", `note: no event and no override of the key "user:bad" is in Redis for the policy "api" and the rule "stop"; `},
+		{"block * user:file", 0, all("{blocked: true}"), ""},
+		{"unblock * user:file", 1, "jobs: {}\nlogin: {}\noff: {}\n", `weir: the policy "api": the block has ended, but`},
+		{"usage -rule stop api user:bad", 0, "RULE  LIMIT  USED  LEFT  NEXT  UNUSED  MODE\nstop  none   -     -     now   now     enforce\n", `note: no event and no override of the key "user:bad" was found in Redis for the policy "api" and the rule "stop"; `},
 		{"block * user:bad 1x", 1, "", "UNTIL is neither"},
 	}...)
 }
@@ -223,7 +242,7 @@ func TestRules_List(t *testing.T) {
 	lines := []string{
 		"…|login|user:8|{blocked: true, until: '…'}|abuse", `…|api|a b\tc|{blocked: true}|two|words: <é>`, "…|api|#" + base64.RawURLEncoding.EncodeToString(hash[:16]) + "|{plan: gold}|",
 	}
-	for n, want := range map[string][]string{"100": lines, "3": lines, "2": append(slices.Clone(lines[:2]), "weir: note: there are more; -n sets the number")} {
+	for n, want := range map[string][]string{"100": lines, "3": lines, "9223372036854775807": lines, "2": append(slices.Clone(lines[:2]), "weir: note: there are more; -n sets the number")} {
 		got := runWhy(t, append(flags[:2:2], "list", "-n", n)...)
 		if want := append([]string{columns}, want...); !slices.Equal(got, want) {
 			t.Errorf("-n %s: got %q, want %q", n, got, want)
@@ -249,6 +268,7 @@ func TestRules_List(t *testing.T) {
 	}
 	runSteps(t, strings.Join(flags[:2], " "), []step{
 		{"list -n 0", 1, "", "weir: -n is not 1 or more: 0"},
+		{"list -config support.yaml", 2, "", "weir rules list"},
 		{"list -n x", 2, "", "invalid value \"x\" for flag -n"},
 		{"list -plan gold", 2, "", "weir rules list"},
 		{"get -note x api k", 2, "", "weir rules get POLICY KEY"},
@@ -267,4 +287,28 @@ func TestRules_HintsWithoutPermission(t *testing.T) {
 	}
 	must(t, server.Client().Do(t.Context(), command...).Err())
 	runSteps(t, "-redis redis://operator:password@"+server.Addr+" -config support.yaml", step{"block api x", 0, "{blocked: true}\n", ""})
+}
+
+// Notes are about the keys of Redis that were looked at, and have a time of their own.
+func TestRules_Hints(t *testing.T) {
+	server := redistest.NewServer(t)
+	files(t)
+	write(t, "support.yaml", supportRules)
+	flags := "-redis redis://" + server.Addr + " -prefix b: -config support.yaml"
+	must(t, server.Client().Eval(t.Context(), "for i = 1, 50000 do redis.call('SET', 'a:{qqqqqqqqqqqqqqqqqqqqqq}override:' .. i, '') end return 1", nil).Err())
+	runSteps(t, flags, step{"get login ann", 0, "{}\n", `note: no override and no state among some 20000 keys of Redis has the prefix "b:"; there is "a:"`})
+	before := hintTime
+	t.Cleanup(func() { hintTime = before })
+	hintTime = 0
+	var stdout, stderr strings.Builder
+	if status := run(append([]string{"rules"}, strings.Fields(flags+" block * ann")...), &stdout, &stderr); status != 0 || strings.Count(stdout.String(), "{blocked: true}") != 4 || stderr.Len() > 0 {
+		t.Errorf("got status %d, %q and %q", status, &stdout, &stderr)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	ctx, cancel := longer(ended, 200)
+	defer cancel()
+	if at, _ := ctx.Deadline(); ctx.Err() != nil || time.Until(at) < 4*timeout {
+		t.Errorf("200 policies have the time until %v", at)
+	}
 }

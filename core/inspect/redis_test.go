@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/keyhash"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/observe"
@@ -73,7 +74,8 @@ func TestHandler_BlockedKeys(t *testing.T) {
 	store.Add(set)
 	h := newHandler(t, everybody, store, Rules(set))
 	testkit.Must(t, set.Block(t.Context(), "api", "blocked", time.Time{}))
-	testkit.Must(t, set.Block(t.Context(), "api", "ended", time.Now().Add(time.Millisecond)))
+	ended := time.Now().Add(-time.Second).UnixMilli()
+	testkit.Must(t, redistest.Shared(t).Client().Do(t.Context(), "ZADD", "counts:{rules}blocks", ended, keyhash.New(nil).Tag("ended")+":api").Err())
 	testkit.Must(t, set.Override(t.Context(), "api", "by override", rules.Override{Blocked: true}))
 	testkit.Must(t, set.Override(t.Context(), "api", "freed", rules.Override{Plan: "gold"}))
 	go func() { _ = set.Watch(t.Context(), source) }()

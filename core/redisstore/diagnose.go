@@ -20,7 +20,7 @@ import (
 //   - user: the user name and the password; there is no such Finding if they are right
 //   - server, memory, role: the version, the eviction policy, and whether it is a master, as INFO tells
 //   - commands: EVAL, EVALSHA, and the commands of scripts, each with the permissions of the user
-//   - client: the kind of rdb suits the server, and all connections lead to one server
+//   - client: the kind of rdb suits the server; for a *redis.Client also: all connections lead to one server
 //   - round trip: the time for a reply, compared with [Timeout]
 //   - script and its name: a script makes decisions, with the right results
 //   - messages: a script wakes callers that wait for places
@@ -29,14 +29,16 @@ import (
 // On a Cluster or Ring, a Finding is the worst of all masters or shards, and its Detail begins with the address of the
 // server.
 //
-// Diagnose executes about 110 commands on each server, in turn. It uses the prefix and the secret of opts, and keys of
+// Diagnose checks all servers concurrently, each with about 110 commands, one after the other, and 20 more if the server
+// does not have the scripts. It uses the prefix and the secret of opts, and keys of
 // its own, which it deletes, and which expire within 13 s if it cannot. It opens four more connections for a
 // moment. It neither logs nor changes the Redis.
 //
 // Diagnose returns after the last check, or when ctx ends. A command may take a second, or [Timeout] if that is
-// longer. A server that has not replied when ctx ends has Failed, and all other checks that ctx has interrupted or
-// prevented are Unknown. Commands that were sent continue in the background until their replies arrive or the timeouts of
-// the client end them. Diagnose panics if rdb or an option is nil.
+// longer. After a command without a reply, that check of the server and all later ones are ResultUnknown. A server that
+// has not replied when ctx ends is ResultFailed, and all other checks that ctx has interrupted or
+// prevented are ResultUnknown. Commands that were sent continue in the background until their replies arrive or the
+// timeouts of the client end them. Diagnose panics if rdb or an option is nil.
 func Diagnose(ctx context.Context, rdb redis.UniversalClient, opts ...Option) []Finding {
 	argument.NotNil("redisstore: Diagnose", "the client", rdb)
 	c := config{prefix: DefaultPrefix, timeout: DefaultTimeout}
@@ -51,7 +53,11 @@ func Diagnose(ctx context.Context, rdb redis.UniversalClient, opts ...Option) []
 	}
 	var checks sync.WaitGroup
 	for _, t := range targets {
-		checks.Go(func() { t.check(ctx) })
+		checks.Go(func() {
+			if err := guarded(func() error { t.check(ctx); return nil }); err != nil {
+				t.add(failed(ctx, "client", err, checkAgain))
+			}
+		})
 	}
 	checks.Wait()
 	d.checkClocks()
@@ -71,7 +77,11 @@ type diagnosis struct {
 	mu       sync.Mutex
 	findings []Finding
 	clocks   []clockSample
+	noClock  Finding // about a server that has not told its time
 }
+
+// tries is the number of keys that are tried on a server. One with few slots may not have any of them.
+const tries = 10_000
 
 // targets returns the servers of the client.
 func (d *diagnosis) targets(ctx context.Context) (targets []*target, err error) {
@@ -85,11 +95,11 @@ func (d *diagnosis) targets(ctx context.Context) (targets []*target, err error) 
 		if d.universal == redis.UniversalClient(rdb) {
 			t.name, t.single = "", rdb
 		}
-		const tries = 10_000 // a server with few slots may not have any of the keys
 		for range tries {
 			if t.identity = newIdentity(); d.serverOf(ctx, t.key("")) == rdb {
 				break
 			}
+			t.identity = ""
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -133,24 +143,26 @@ func (t *target) add(f Finding) {
 // noServer returns the Findings about a server that the first command could not reach, because of err. If the server
 // has replied, as to a wrong password or to a client of a Cluster that finds no Cluster, the connection is OK.
 func noServer(ctx context.Context, err error) []Finding {
-	if !isReplyError(err) && !redis.IsAuthError(err) {
-		f := failed(context.Background(), "connection", err, checkAddress)
-		f.Result = Failed
-		return []Finding{f}
+	switch {
+	case redis.IsAuthError(err):
+		return []Finding{connected, failed(ctx, "user", err, checkAddress)}
+	case replyOf(err) != nil:
+		return []Finding{connected, failed(ctx, "client", err, checkAddress)}
 	}
-	check := "client"
-	if redis.IsAuthError(err) {
-		check = "user"
-	}
-	return []Finding{connected, failed(ctx, check, err, checkAddress)}
+	return []Finding{{"connection", ResultFailed, err.Error(), checkAddress}}
 }
 
-var connected = Finding{Check: "connection", Result: OK, Detail: "the server replies"}
+var connected = Finding{Check: "connection", Result: ResultOK, Detail: "the server replies"}
 
-// isReplyError reports whether err is a reply of Redis.
-func isReplyError(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply) && !errors.Is(err, redis.ErrClosed)
+// replyOf returns the reply of the server that err is or wraps, or nil. An error that joins others has none: a client that
+// finds no master joins the replies of its Sentinels.
+func replyOf(err error) redis.Error {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if reply, ok := err.(redis.Error); ok {
+			return reply
+		}
+	}
+	return nil
 }
 
 // noAnswer is the error of a command without a reply in this time.
@@ -158,9 +170,22 @@ type noAnswer time.Duration
 
 func (t noAnswer) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(t)) }
 
-// within returns the result of f, or an error if ctx ends or timeout passes first. f then goes on in
+// guarded returns the error of f, also if f panics: a malformed reply, a hook or a client of another package may do that.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the client panicked: %v", p)
+		}
+	}()
+	return f()
+}
+
+// within returns the result of f, or an error if ctx has ended, or ends or timeout passes first. f then goes on in
 // the background: go-redis ignores the deadline of a context by default, and otherwise closes the connection.
 func within[T any](ctx context.Context, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
+	if err := ctx.Err(); err != nil {
+		return *new(T), err
+	}
 	type outcome struct {
 		value T
 		err   error
@@ -172,13 +197,11 @@ func within[T any](ctx context.Context, timeout time.Duration, f func(context.Co
 	done := make(chan outcome, 1)
 	go func() {
 		var o outcome
-		defer func() {
-			if p := recover(); p != nil { // as in runner.run
-				o.err = fmt.Errorf("the client panicked: %v", p)
-			}
-			done <- o
-		}()
-		o.value, o.err = f(ctx)
+		o.err = guarded(func() (err error) {
+			o.value, err = f(ctx)
+			return err
+		})
+		done <- o
 	}()
 	select {
 	case o := <-done:

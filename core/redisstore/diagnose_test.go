@@ -24,7 +24,7 @@ func diagnosed(t *testing.T, rdb redis.UniversalClient, opts ...redisstore.Optio
 	defer cancel()
 	findings := make(map[string]redisstore.Finding)
 	for _, f := range redisstore.Diagnose(ctx, rdb, append([]redisstore.Option{redisstore.Prefix("test:"), redisstore.Timeout(waitLimit / 10)}, opts...)...) {
-		if _, double := findings[f.Check]; double || f.Detail == "" || (f.Change == "") != (f.Result == redisstore.OK) {
+		if _, double := findings[f.Check]; double || f.Detail == "" || (f.Change == "") != (f.Result == redisstore.ResultOK) {
 			t.Errorf("got %+v, want one Finding of the check, with a change unless it is OK", f)
 		}
 		findings[f.Check] = f
@@ -87,6 +87,17 @@ func alternating(addresses ...string) func(*redis.Options) {
 	}
 }
 
+// slotsOf returns a client of a Cluster whose first server has all hash slots. The others are masters without keys.
+func slotsOf(addrs ...string) *redis.ClusterClient {
+	return redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+		slots := []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: addrs[0]}}}}
+		for _, addr := range addrs[1:] {
+			slots = append(slots, redis.ClusterSlot{Start: 16384, End: 16384, Nodes: []redis.ClusterNode{{Addr: addr}}})
+		}
+		return slots, nil
+	}})
+}
+
 // The Findings about servers with one particularity each.
 func TestDiagnose(t *testing.T) {
 	t.Parallel()
@@ -102,7 +113,7 @@ func TestDiagnose(t *testing.T) {
 		}, "", map[string]string{"memory": "warning set maxmemory-policy to noeviction"}},
 		"evicting without maxmemory": {client: func(t *testing.T) redis.UniversalClient { return server(t, "--maxmemory-policy", "allkeys-lru") }},
 		"without memory": {func(t *testing.T) redis.UniversalClient { return server(t, "--maxmemory", "1") }, "", map[string]string{
-			"memory": "warning raise maxmemory", "commands, client, " + scripts: "failed raise maxmemory", "messages": "warning raise maxmemory",
+			"memory": "warning raise maxmemory", "commands, client, " + scripts: "failed raise maxmemory", "messages": "unknown raise maxmemory",
 		}},
 		"replica": {func(t *testing.T) redis.UniversalClient {
 			master, replica := redistest.NewServer(t), redistest.NewServer(t)
@@ -112,13 +123,13 @@ func TestDiagnose(t *testing.T) {
 			testkit.Must(t, master.WaitReplica(replica))
 			results(t, diagnosed(t, master.Client()), allChecks, nil)
 			return replica.Client()
-		}, "", map[string]string{"role, commands, client, " + scripts: "failed connect to the master", "messages": "warning connect to the master"}},
+		}, "", map[string]string{"role, commands, client, " + scripts: "failed connect to the master", "messages": "unknown connect to the master"}},
 		"without TIME": {func(t *testing.T) redis.UniversalClient { return server(t, "--rename-command", "TIME", "") }, "", map[string]string{
-			"commands, " + scripts: "failed use a server", "messages": "warning use a server", "clock": "unknown +time",
+			"commands, " + scripts: "failed use a server", "messages": "unknown use a server", "clock": "unknown use a server",
 		}},
 		"without scripts": {func(t *testing.T) redis.UniversalClient {
 			return server(t, "--rename-command", "EVAL", "", "--rename-command", "EVALSHA", "")
-		}, "", map[string]string{"commands, client, " + scripts: "failed use a server", "messages": "warning use a server"}},
+		}, "", map[string]string{"commands, client, " + scripts: "failed use a server", "messages": "unknown use a server"}},
 		"node of a Cluster": {func(t *testing.T) redis.UniversalClient {
 			rdb := redistest.SharedCluster(t).Nodes[0].Client()
 			f := diagnosed(t, rdb)["client"]
@@ -132,15 +143,27 @@ func TestDiagnose(t *testing.T) {
 			return rdb
 		}, "", map[string]string{"client": "warning use redis.NewClusterClient"}},
 		"node without slots": {func(t *testing.T) redis.UniversalClient { return server(t, "--cluster-enabled", "yes") }, "", map[string]string{
-			"commands, client, " + scripts: "failed give every hash slot", "messages": "warning give every hash slot",
+			"commands, client, " + scripts: "failed give every hash slot", "messages": "unknown give every hash slot",
 		}},
 		"Cluster": {client: func(t *testing.T) redis.UniversalClient { return redistest.SharedCluster(t).Client() }},
 		"no Cluster": {func(t *testing.T) redis.UniversalClient {
 			return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{redistest.Shared(t).Addr}})
 		}, "client, connection", map[string]string{"client": "failed use redis.NewClient"}},
+		"Cluster of single servers": {client: func(t *testing.T) redis.UniversalClient { return slotsOf(redistest.NewServer(t).Addr) }},
+		"Cluster with a server without keys": {func(t *testing.T) redis.UniversalClient {
+			return slotsOf(redistest.NewServer(t).Addr, redistest.NewServer(t).Addr)
+		}, "", map[string]string{"commands, messages, " + scripts: "unknown repeat the check, which tries other keys"}},
+		"address of a Sentinel": {func(t *testing.T) redis.UniversalClient {
+			var addr string
+			_ = redistest.NewSentinel(t).Client(func(o *redis.FailoverOptions) { addr = o.SentinelAddrs[0] })
+			return redis.NewClient(&redis.Options{Addr: addr})
+		}, "client, connection", map[string]string{"client": "failed redis.NewFailoverClient"}},
+		"other master of a Sentinel": {func(t *testing.T) redis.UniversalClient {
+			return redistest.NewSentinel(t).Client(func(o *redis.FailoverOptions) { o.MasterName, o.DialerRetries = "other", 1 })
+		}, "connection", map[string]string{"connection": "failed the name of the master"}},
 		"Ring": {func(t *testing.T) redis.UniversalClient {
 			return redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": redistest.NewServer(t).Addr, "b": redistest.NewServer(t).Addr}})
-		}, "", map[string]string{"messages": "warning a client that subscribes on the server"}},
+		}, "", map[string]string{"messages": "warning redis.NewClient"}},
 		"two servers": {func(t *testing.T) redis.UniversalClient {
 			return redistest.Shared(t).Client(alternating(redistest.NewServer(t).Addr, redistest.NewServer(t).Addr))
 		}, "", map[string]string{"client": "failed use the address of one server", "messages": "any"}},
@@ -192,14 +215,14 @@ func TestDiagnose_Permissions(t *testing.T) {
 	server := redistest.NewServer(t)
 	for missing, want := range map[string]map[string]string{
 		"":           nil,
-		"+evalsha":   {"commands, " + scripts: "failed : +evalsha", "messages": "warning : +evalsha"},
-		"+eval":      {"commands, client, " + scripts: "failed : +eval", "messages": "warning : +eval"},
-		"+zadd":      {"commands": "failed : +zadd", "script in_flight, script in_flight_by_cost, script sliding_log": "failed allow the user", "messages": "warning allow the user"},
+		"+evalsha":   {"commands, " + scripts: "failed : +evalsha", "messages": "unknown : +evalsha"},
+		"+eval":      {"commands, client, " + scripts: "failed : +eval", "messages": "unknown : +eval"},
+		"+zadd":      {"commands": "failed : +zadd", "script in_flight, script in_flight_by_cost, script sliding_log": "failed : +zadd", "messages": "unknown : +zadd"},
 		"+info":      {"server, memory, role": "unknown : +info"},
 		"+publish":   {"messages": "warning +publish"},
 		"+subscribe": {"messages": "warning : +subscribe"},
-		"+time":      {"commands": "failed : +time", scripts: "failed allow the user", "messages": "warning allow the user", "clock": "unknown +time"},
-		"~test:*":    {"commands, client, " + scripts: "failed allow the user", "messages": "warning allow the user"},
+		"+time":      {"commands": "failed : +time", scripts: "failed : +time", "messages": "unknown : +time", "clock": "unknown : +time"},
+		"~test:*":    {"commands, client, " + scripts: "failed allow the user", "messages": "unknown allow the user"},
 		"&test:*":    {"messages": "warning allow the user"},
 	} {
 		t.Run(missing, func(t *testing.T) {
@@ -243,21 +266,94 @@ func TestDiagnose_StrangeReplies(t *testing.T) {
 				return reply
 			})})
 			t.Cleanup(func() { _ = rdb.Close() })
-			got := diagnosed(t, rdb)
+			got, want := diagnosed(t, rdb), redisstore.ResultFailed
+			if name == "unknown type" { // the client closes the connection
+				want = redisstore.ResultUnknown
+			}
 			for check, f := range got {
-				if strings.HasPrefix(check, "script ") && f.Result != redisstore.Failed {
-					t.Errorf("got %+v, want a failure", f)
+				if strings.HasPrefix(check, "script ") && f.Result != want {
+					t.Errorf("got %+v, want %s", f, want)
 				}
 			}
-			if f := got["commands"]; f.Result != redisstore.Failed && name != "empty list" {
-				t.Errorf("got %+v, want a failure", f)
+			if f := got["commands"]; f.Result != want && name != "empty list" {
+				t.Errorf("got %+v, want %s", f, want)
 			}
 			for _, check := range []string{"server", "memory", "role", "clock"} {
-				if f := got[check]; f.Result != redisstore.Unknown {
+				if f := got[check]; f.Result != redisstore.ResultUnknown {
 					t.Errorf("got %+v, want unknown", f)
 				}
 			}
 		})
+	}
+}
+
+// A lost or late reply ends the checks, which are then unknown.
+func TestDiagnose_LostReply(t *testing.T) {
+	t.Parallel()
+	for name, server := range map[string]func(t *testing.T) *redis.Client{
+		"paused": func(t *testing.T) *redis.Client {
+			s := redistest.NewServer(t)
+			testkit.Must(t, s.Client().Do(t.Context(), "client", "pause", 3_600_000, "write").Err())
+			return s.Client(func(o *redis.Options) { o.ReadTimeout = -1 })
+		},
+		"closed": func(t *testing.T) *redis.Client {
+			proxy := redistest.NewProxy(t, redistest.Shared(t).Addr)
+			proxy.DropReplies(time.Millisecond, "eval")
+			return redis.NewClient(&redis.Options{Addr: proxy.Addr, MaxRetries: -1})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rdb := server(t)
+			t.Cleanup(func() { _ = rdb.Close() })
+			rdb.AddHook(&canceller{cancel: func() {}, script: func(string) { t.Error("got EVALSHA, want no command after the lost reply") }})
+			got := diagnosed(t, rdb, redisstore.Timeout(time.Millisecond))
+			results(t, got, allChecks, map[string]string{"client, clock, commands, messages, round trip, " + scripts: "unknown repeat the check"})
+		})
+	}
+}
+
+// A strangeClient panics, or returns no subscription.
+type strangeClient struct {
+	redis.UniversalClient
+	process func(ctx context.Context, cmd redis.Cmder) error // that of the UniversalClient if it is nil
+}
+
+func (c strangeClient) Process(ctx context.Context, cmd redis.Cmder) error {
+	if c.process == nil {
+		return c.UniversalClient.Process(ctx, cmd)
+	}
+	return c.process(ctx, cmd)
+}
+
+func (strangeClient) Subscribe(context.Context, ...string) *redis.PubSub { return nil }
+
+// Clients of other packages do not end the program.
+func TestDiagnose_StrangeClients(t *testing.T) {
+	t.Parallel()
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": redistest.Shared(t).Addr}})
+	empty := redis.NewRing(&redis.RingOptions{})
+	t.Cleanup(func() { _, _ = ring.Close(), empty.Close() })
+	for name, c := range map[string]struct {
+		rdb    redis.UniversalClient
+		checks string
+		want   map[string]string
+	}{
+		"wrapped Ring":                {struct{ *redis.Ring }{ring}, allChecks, nil},
+		"wrapped Ring without shards": {struct{ *redis.Ring }{empty}, "connection", map[string]string{"connection": "failed"}},
+		"without subscription":        {strangeClient{UniversalClient: redistest.Shared(t).Client()}, allChecks, map[string]string{"messages": "unknown"}},
+		"empty replies": {strangeClient{process: func(context.Context, redis.Cmder) error { return nil }}, allChecks, map[string]string{
+			"server, memory, role, clock, messages": "unknown", "commands, " + scripts: "failed",
+		}},
+		"panics": {strangeClient{}, "connection", map[string]string{"connection": "failed check the address"}},
+		"panics at EVALSHA": {strangeClient{process: func(ctx context.Context, cmd redis.Cmder) error {
+			if cmd.Name() == "evalsha" {
+				panic("evalsha")
+			}
+			return ring.Process(ctx, cmd)
+		}}, allChecks, map[string]string{"commands, clock, messages, round trip, " + scripts: "unknown repeat the check"}},
+	} {
+		t.Run(name, func(t *testing.T) { results(t, diagnosed(t, c.rdb), c.checks, c.want) })
 	}
 }
 
@@ -268,7 +364,7 @@ func TestDiagnose_RoundTrip(t *testing.T) {
 	proxy.Delay(20 * time.Millisecond)
 	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr, ReadTimeout: waitLimit})
 	t.Cleanup(func() { _ = rdb.Close() })
-	for timeout, want := range map[time.Duration]redisstore.Result{10 * time.Millisecond: redisstore.Failed, waitLimit: redisstore.OK} {
+	for timeout, want := range map[time.Duration]redisstore.Result{10 * time.Millisecond: redisstore.ResultFailed, waitLimit: redisstore.ResultOK} {
 		if f := diagnosed(t, rdb, redisstore.Timeout(timeout))["round trip"]; f.Result != want {
 			t.Errorf("with a Timeout of %v, got %+v, want %s", timeout, f, want)
 		}
@@ -300,8 +396,8 @@ func (h *canceller) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	return next
 }
 
-// A diagnosis leaves no key, and one that is interrupted leaves keys that expire soon. It says which checks it has not
-// made.
+// A diagnosis leaves no key, and one that is interrupted leaves keys that expire soon. The checks that follow the
+// interruption are unknown. The check of the clocks has a result if the server has told its time.
 func TestDiagnose_Interrupted(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)
@@ -321,13 +417,23 @@ func TestDiagnose_Interrupted(t *testing.T) {
 			}
 			return
 		}
-		if last := findings[len(findings)-1]; last.Result != redisstore.Unknown && last.Check != "connection" && last.Check != "clock" {
-			t.Errorf("cancelled with command %d: got %+v, want that it is unknown", n, last)
-		}
+		unknown := 0
 		for _, f := range findings {
-			if f.Result == redisstore.Failed && f.Check != "connection" {
-				t.Errorf("cancelled with command %d: got %+v, want no failure", n, f)
+			want := redisstore.ResultOK
+			if unknown > 0 && (f.Check != "clock" || f.Result != redisstore.ResultOK) {
+				want = redisstore.ResultUnknown
 			}
+			switch {
+			case len(findings) == 1 && f.Check == "connection" && f.Result == redisstore.ResultFailed:
+				unknown++
+			case f.Result == redisstore.ResultUnknown && f.Change == "give the check more time":
+				unknown++
+			case f.Result != want:
+				t.Errorf("cancelled with command %d: got %+v, want %s", n, f, want)
+			}
+		}
+		if unknown == 0 && findings[len(findings)-2].Check != "messages" { // whose last command deletes a key
+			t.Errorf("cancelled with command %d: got %+v, want unknown results", n, findings)
 		}
 		for _, key := range keysOf(t, operator, "") {
 			if ttl := operator.PTTL(t.Context(), key).Val(); ttl == -1 || ttl > 13*time.Second {

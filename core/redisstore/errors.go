@@ -57,17 +57,22 @@ func shared(err error, roundTrip uint64) error {
 
 func (e *sharedError) Unwrap() error { return e.error }
 
+const (
+	wrongUser    = "the user name or password is missing or wrong"
+	noPermission = "the user lacks a permission"
+)
+
 // configurationFault names the fault of the configuration that caused err. It returns "" if the
 // cause may be an outage. Before Redis 7.2, a script whose user lacks a permission fails with a
 // text and no error code.
 func configurationFault(err error) string {
 	switch text := err.Error(); {
 	case redis.IsAuthError(err):
-		return "the user name or password is missing or wrong"
+		return wrongUser
 	case redis.IsPermissionError(err),
 		strings.Contains(text, "The user executing the script can't"),
 		strings.Contains(text, "ACL failure in script"):
-		return "the user lacks a permission"
+		return noPermission
 	}
 	return ""
 }

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 )
@@ -11,84 +12,111 @@ type Finding struct {
 	Check  string `json:"check"` // the name of the check, such as "connection" or "script bucket"
 	Result Result `json:"result"`
 	Detail string `json:"detail"`           // the facts: figures, a version, or an error of Redis, which contains no key
-	Change string `json:"change,omitempty"` // the change that mends it; empty if the Result is OK
+	Change string `json:"change,omitempty"` // the change that mends it; empty if the Result is ResultOK
 }
 
 // A Result says whether a Store works with a part of a Redis.
 type Result string
 
 const (
-	OK      Result = "ok"
-	Unknown Result = "unknown" // not checked, because the user lacks a permission, the server does not tell, or the time has ended
-	Warning Result = "warning" // works, with the disadvantage in Detail
-	Failed  Result = "failed"  // will not work
+	ResultOK      Result = "ok"
+	ResultUnknown Result = "unknown" // not checked: the user lacks a permission, the server does not tell, a reply is missing, or the time has ended
+	ResultWarning Result = "warning" // works, with the disadvantage in Detail
+	ResultFailed  Result = "failed"  // will not work
 )
 
 // results are in the order of their severity.
-var results = []Result{OK, Unknown, Warning, Failed}
+var results = []Result{ResultOK, ResultUnknown, ResultWarning, ResultFailed}
 
 // worse reports whether r is worse than o.
 func (r Result) worse(o Result) bool { return slices.Index(results, r) > slices.Index(results, o) }
 
 const (
 	allowCommands  = "allow the user the commands, keys and channels in the documentation of package redisstore, under Permissions"
-	otherServer    = "use a server or a kind of service that allows Lua scripts all commands of that list"
-	clusterClient  = "use redis.NewClusterClient, and weir doctor -cluster"
+	correctUser    = "correct the user and the password in the options of the client"
+	otherServer    = "use a server or a kind of service that allows Lua scripts all commands in the documentation of package redisstore, under Permissions"
+	clusterClient  = "use redis.NewClusterClient"
 	checkAgain     = "repeat the check when the server is ready"
-	checkAddress   = "check the address, the network, TLS (rediss://) and whether the server runs"
+	checkAddress   = "check the address, the network, TLS (rediss://), whether the server runs, and with Sentinel the name of the master"
 	raiseMemory    = "raise maxmemory, or use a Redis of its own for limits"
 	connectPrimary = "connect to the master; redis.NewFailoverClient finds it with Sentinel"
 )
 
-// causes has the results of errors of Redis whose text contains one of these texts, in lower case.
+// causes has the results of replies of Redis that are errors, in lower case. A cause of several words is a part of the
+// reply, and another one is its code. configurationFault knows the faults of the user.
 var causes = []struct {
 	text   string
 	result Result
 	change string
 }{
-	{"noauth", Failed, "set the user and the password in the options of the client"},
-	{"wrongpass", Failed, "correct the user and the password in the options of the client"},
-	{"noperm", Failed, allowCommands},
-	{"the user executing the script can't", Failed, allowCommands},
-	{"acl failure in script", Failed, allowCommands},
-	{"not allowed from script", Failed, otherServer},
-	{"unknown command", Failed, otherServer},
-	{"unknown redis command", Failed, otherServer},
-	{"cluster support disabled", Failed, "use redis.NewClient, and weir doctor without -cluster"},
-	{"moved ", Failed, clusterClient},
-	{"readonly", Failed, connectPrimary},
-	{"oom", Failed, raiseMemory},
-	{"misconf", Failed, "mend the snapshots of Redis, or set stop-writes-on-bgsave-error to no"},
-	{"noreplicas", Failed, "start the replicas that min-replicas-to-write demands"},
-	{"clusterdown", Failed, "give every hash slot to a node that runs"},
-	{"max number of clients", Failed, "raise maxclients, or lower PoolSize of the clients"},
-	{"loading", Unknown, checkAgain},
-	{"busy", Unknown, checkAgain},
-	{"tryagain", Unknown, checkAgain},
-	{"masterdown", Unknown, checkAgain},
+	{"not allowed from script", ResultFailed, otherServer},
+	{"unknown command", ResultFailed, otherServer},
+	{"unknown redis command", ResultFailed, otherServer},
+	{"cluster support disabled", ResultFailed, "use redis.NewClient"},
+	{"moved", ResultFailed, clusterClient},
+	{"readonly", ResultFailed, connectPrimary},
+	{"oom", ResultFailed, raiseMemory},
+	{"misconf", ResultFailed, "mend the snapshots of Redis, or set stop-writes-on-bgsave-error to no"},
+	{"noreplicas", ResultFailed, "start the replicas that min-replicas-to-write demands"},
+	{"clusterdown", ResultFailed, "give every hash slot to a node that runs"},
+	{"max number of clients", ResultFailed, "raise maxclients, or lower PoolSize of the clients"},
+	{"loading", ResultUnknown, checkAgain},
+	{"busy", ResultUnknown, checkAgain},
+	{"tryagain", ResultUnknown, checkAgain},
+	{"masterdown", ResultUnknown, checkAgain},
 }
 
 // failed returns the Finding of a check that could not be made, or that failed, because of err. change is the Change
-// for an error that causes does not have.
+// for a reply that causes does not have.
 func failed(ctx context.Context, check string, err error, change string) Finding {
-	f := Finding{Check: check, Result: Failed, Detail: err.Error(), Change: change}
-	if ctx.Err() != nil {
-		f.Result, f.Detail, f.Change = Unknown, "not checked: "+ctx.Err().Error(), "give the check more time"
-		return f
-	}
-	if i := strings.LastIndex(f.Detail, " script: "); i >= 0 && strings.Contains(f.Detail[i:], "@user_script") {
-		f.Detail = f.Detail[:i] // without the hash and the line
-	}
-	text := strings.ToLower(f.Detail)
-	for _, c := range causes {
-		if strings.Contains(text, c.text) {
-			f.Result, f.Change = c.result, c.change
-			break
+	f := Finding{check, ResultFailed, withoutScript(err.Error()), change}
+	switch fault, reply := configurationFault(err), replyOf(err); {
+	case ctx.Err() != nil:
+		cause := context.Cause(ctx)
+		f.Result, f.Detail, f.Change = ResultUnknown, "not checked: "+cause.Error(), checkAgain
+		if cause == ctx.Err() {
+			f.Change = "give the check more time"
+		}
+	case fault == wrongUser:
+		f.Change = correctUser
+	case fault == noPermission:
+		f.Change = allowCommands
+		if _, rest, found := strings.Cut(f.Detail, "permissions to run the '"); found {
+			name, _, _ := strings.Cut(rest, "'")
+			f.Change += ": +" + name
+		}
+	case !hasReplied(err):
+		f.Result, f.Change = ResultUnknown, checkAgain
+	case reply != nil:
+		text := strings.ToLower(strings.TrimPrefix(withoutScript(reply.Error()), "ERR "))
+		code, _, _ := strings.Cut(text, " ")
+		for _, c := range causes {
+			if code == c.text || strings.Contains(c.text, " ") && strings.Contains(text, c.text) {
+				f.Result, f.Change = c.result, c.change
+				break
+			}
 		}
 	}
-	if _, rest, found := strings.Cut(text, "permissions to run the '"); found && f.Change == allowCommands {
-		name, _, _ := strings.Cut(rest, "'")
-		f.Change += ": +" + name
-	}
 	return f
+}
+
+// hasReplied reports whether err says that the server has replied. A lost or late reply proves nothing.
+func hasReplied(err error) bool {
+	return replyOf(err) != nil || errors.Is(err, errReply) || errors.Is(err, errSteps)
+}
+
+// withoutScript returns the text of a reply without the arguments of the command, and without the hash and the line of a
+// script, which stand behind the error since Redis 7 and before it in older versions.
+func withoutScript(text string) string {
+	text, _, _ = strings.Cut(text, ", with args beginning with:")
+	const user = "@user_script:"
+	i := strings.LastIndex(text, user)
+	if i < 0 {
+		return text
+	}
+	if end := strings.LastIndex(text[:i], " script: "); end >= 0 {
+		return text[:end]
+	}
+	_, reply, _ := strings.Cut(text[i+len(user):], ": ")
+	return strings.TrimPrefix(reply, "-")
 }

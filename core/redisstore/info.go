@@ -89,13 +89,13 @@ func (i info) version() Finding {
 			break
 		}
 	}
-	f := Finding{Result: OK, Detail: name + " " + version}
+	f := Finding{Result: ResultOK, Detail: name + " " + version}
 	major, _, _ := strings.Cut(i["redis_version"], ".")
 	switch n, err := strconv.Atoi(major); {
 	case err == nil && n < neededVersion:
-		f.Result, f.Change = Failed, fmt.Sprintf("use Redis %d or newer, or Valkey: before %d, a script cannot write after TIME", testedVersion, neededVersion)
+		f.Result, f.Change = ResultFailed, fmt.Sprintf("use Redis %d or newer, or Valkey: before %d, a script cannot write after TIME", testedVersion, neededVersion)
 	case !tested, err != nil, n < testedVersion:
-		f.Result, f.Change = Warning, fmt.Sprintf("rely on the checks of scripts, which say whether it works: tested are Redis %d.0 and Valkey 8.0", testedVersion)
+		f.Result, f.Change = ResultWarning, fmt.Sprintf("rely on the checks of scripts, which say whether it works: tested are Redis %d.0 and Valkey 8.0", testedVersion)
 	}
 	return f
 }
@@ -105,19 +105,20 @@ const fullMemory = 0.9
 
 func (i info) memory() Finding {
 	policy, evicts := i.evicts()
-	used, errUsed := strconv.ParseFloat(i["used_memory"], 64)
-	limit, errLimit := strconv.ParseFloat(i["maxmemory"], 64)
+	bytes, errUsed := strconv.ParseUint(i["used_memory"], 10, 64)
+	most, errLimit := strconv.ParseUint(i["maxmemory"], 10, 64)
+	used, limit := float64(bytes), float64(most)
 	switch {
 	case evicts:
-		return Finding{Result: Warning, Detail: "maxmemory-policy " + policy + ": " + evictionText, Change: noEviction}
+		return Finding{Result: ResultWarning, Detail: "maxmemory-policy " + policy + ": " + evictionText, Change: noEviction}
 	case errUsed != nil || errLimit != nil:
-		return Finding{Result: Unknown, Detail: "maxmemory-policy " + policy + "; INFO does not tell the memory in use", Change: "compare it with maxmemory"}
+		return Finding{Result: ResultUnknown, Detail: "maxmemory-policy " + policy + "; INFO does not tell the memory in use", Change: "compare it with maxmemory"}
 	case limit == 0:
-		return Finding{Result: OK, Detail: fmt.Sprintf("%.0f MB in use, without maxmemory", used/1e6)}
+		return Finding{Result: ResultOK, Detail: fmt.Sprintf("%.0f MB in use, without maxmemory", used/1e6)}
 	}
-	f := Finding{Result: OK, Detail: fmt.Sprintf("%.0f of %.0f MB in use, maxmemory-policy %s", used/1e6, limit/1e6, policy)}
+	f := Finding{Result: ResultOK, Detail: fmt.Sprintf("%.0f of %.0f MB in use, maxmemory-policy %s", used/1e6, limit/1e6, policy)}
 	if used > fullMemory*limit {
-		f.Result, f.Detail, f.Change = Warning, f.Detail+": a full Redis rejects decisions", raiseMemory
+		f.Result, f.Detail, f.Change = ResultWarning, f.Detail+": a full Redis rejects decisions", raiseMemory
 	}
 	return f
 }
@@ -126,12 +127,14 @@ func (i info) role() Finding {
 	switch role := i["role"]; role {
 	case "master":
 		if n := i["connected_slaves"]; n != "" && n != "0" {
-			return Finding{Result: OK, Detail: "master with replicas: " + n + "; a failover forgets events that no replica has"}
+			return Finding{Result: ResultOK, Detail: "master with replicas: " + n + "; a failover forgets events that no replica has"}
 		}
-		return Finding{Result: OK, Detail: role}
+		return Finding{Result: ResultOK, Detail: role}
 	case "slave", "replica":
-		return Finding{Result: Failed, Detail: role + ": rejects writes", Change: connectPrimary}
-	default: // active-replica of KeyDB
-		return Finding{Result: Warning, Detail: role + ": other servers decide about the same keys, which admits more than the limits", Change: "let all processes use one master"}
+		return Finding{Result: ResultFailed, Detail: role + ": rejects writes", Change: connectPrimary}
+	case "active-replica": // of KeyDB
+		return Finding{Result: ResultWarning, Detail: role + ": other servers decide about the same keys, which admits more than the limits", Change: "let all processes use one master"}
+	default:
+		return Finding{Result: ResultUnknown, Detail: fmt.Sprintf("the role %q is not known", role), Change: "connect to a server that takes writes"}
 	}
 }

@@ -79,9 +79,9 @@ func (t *target) checkScript(ctx context.Context, l library) Finding {
 		err = t.runSteps(ctx, l) // the first run has left no state
 	}
 	if err != nil {
-		return failed(ctx, name, err, "do not use the algorithm on this server, or use another server")
+		return t.failed(ctx, name, err, "do not use the algorithm on this server, or use another server")
 	}
-	return Finding{Check: name, Result: OK, Detail: "decides, undoes and resets"}
+	return Finding{Check: name, Result: ResultOK, Detail: "decides, undoes and resets"}
 }
 
 func (t *target) runSteps(ctx context.Context, l library) error {
@@ -134,6 +134,9 @@ func (s *step) right(c *driver.Charge) bool {
 
 // do executes a charge on the key of t.
 func (t *target) do(ctx context.Context, c *driver.Charge) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	c.Key = t.identity
 	one := &call{charges: []driver.Charge{*c}}
 	t.store.router.setKeys(one)

@@ -23,27 +23,60 @@ type target struct {
 	name     string        // the address; empty if there is one server only
 	rdb      client        // of the server
 	single   *redis.Client // rdb if it is the client of Diagnose; otherwise nil
-	identity string        // whose keys are on the server
+	identity string        // whose keys are on the server; empty if none was found
+	allow    string        // the change that allows the user all commands of scripts; empty if none is missing
+
+	lost context.CancelCauseFunc // ends the checks after a command without a reply
 }
 
 // check adds the Findings of all checks, in the order of the documentation of Diagnose.
 func (t *target) check(ctx context.Context) {
+	ctx, t.lost = context.WithCancelCause(ctx)
+	defer t.lost(nil)
 	_, err := t.command(ctx, t.rdb, "time") // the only command without a key that a Store needs
-	if err != nil && (!isReplyError(err) || redis.IsAuthError(err)) {
+	if err != nil && (replyOf(err) == nil || redis.IsAuthError(err)) {
 		for _, f := range noServer(ctx, err) {
 			t.add(f)
 		}
 		return
 	}
 	t.add(connected)
-	fields := t.checkInfo(ctx)
-	t.add(t.checkCommands(ctx))
+	reply, err := t.command(ctx, t.rdb, "info")
+	text, _ := reply.(string)
+	fields := parseInfo(text)
+	if fields["redis_mode"] == "sentinel" {
+		t.add(Finding{"client", ResultFailed, "the address is that of a Sentinel", "use redis.NewFailoverClient, or the URL redis://HOST:PORT?master_name=NAME"})
+		return
+	}
+	t.checkInfo(ctx, fields, err)
+	t.addOfKey("commands", func() Finding { return t.checkCommands(ctx) })
 	t.add(t.checkClient(ctx, fields))
 	t.checkTimes(ctx)
 	for l := range library(len(libraries)) {
-		t.add(t.checkScript(ctx, l))
+		t.addOfKey(fmt.Sprint("script ", libraries[l]), func() Finding { return t.checkScript(ctx, l) })
 	}
-	t.add(t.checkMessages(ctx))
+	t.addOfKey("messages", func() Finding { return t.checkMessages(ctx) })
+}
+
+// addOfKey adds the Finding of a check that needs a key on the server.
+func (t *target) addOfKey(name string, check func() Finding) {
+	f := Finding{name, ResultUnknown, fmt.Sprintf("the server has few hash slots, and none of %d keys", tries), "repeat the check, which tries other keys"}
+	if t.identity != "" {
+		f = check()
+	}
+	t.add(f)
+}
+
+// failed is the function failed. It ends the checks of t if err is not a reply: further commands would wait, too.
+func (t *target) failed(ctx context.Context, check string, err error, change string) Finding {
+	f := failed(ctx, check, err, change)
+	if strings.Contains(t.allow, strings.TrimPrefix(f.Change, allowCommands+": ")) {
+		f.Change = t.allow // a script names one command that it lacks, or none
+	}
+	if !hasReplied(err) {
+		t.lost(err)
+	}
+	return f
 }
 
 // command executes a command once, and returns its reply.
@@ -55,24 +88,24 @@ func (t *target) command(ctx context.Context, rdb client, args ...any) (any, err
 	})
 }
 
-// checkInfo adds the Findings of infoChecks, and returns the fields of INFO.
-func (t *target) checkInfo(ctx context.Context) info {
-	reply, err := t.command(ctx, t.rdb, "info")
-	text, _ := reply.(string)
-	fields := parseInfo(text)
+// checkInfo adds the Findings of infoChecks about the fields of INFO, or about its error.
+func (t *target) checkInfo(ctx context.Context, fields info, err error) {
+	var unknown Finding
+	if err != nil {
+		unknown = t.failed(ctx, "", err, checkAgain)
+		unknown.Result, unknown.Detail = ResultUnknown, "INFO: "+unknown.Detail
+	}
 	for _, c := range infoChecks {
-		f := Finding{Result: Unknown, Detail: "the reply to INFO has no field " + c.field, Change: "look it up in the settings of the service"}
+		f := Finding{Result: ResultUnknown, Detail: "the reply to INFO has no field " + c.field, Change: "look it up in the settings of the service"}
 		switch _, ok := fields[c.field]; {
 		case err != nil:
-			f = failed(ctx, c.name, err, checkAgain)
-			f.Result, f.Detail = Unknown, "INFO: "+f.Detail
+			f = unknown
 		case ok:
 			f = c.check(fields)
 		}
 		f.Check = c.name
 		t.add(f)
 	}
-	return fields
 }
 
 // scriptCommands are the commands of scripts, with arguments that change only KEY, in an order in which a user with all
@@ -102,7 +135,7 @@ end
 return failed
 `
 
-// checkCommands executes scriptCommands in a script, first with EVAL and then with EVALSHA.
+// checkCommands executes scriptCommands in a script with EVAL, and then the script without commands with EVALSHA.
 func (t *target) checkCommands(ctx context.Context) Finding {
 	const name = "commands"
 	s := newSource(commandsScript)
@@ -116,28 +149,31 @@ func (t *target) checkCommands(ctx context.Context) Finding {
 		reply, err := t.command(ctx, t.rdb, args...)
 		command := strings.ToUpper(how[0].(string))
 		if err != nil {
-			f := failed(ctx, name, err, otherServer)
+			f := t.failed(ctx, name, err, otherServer)
 			f.Detail = command + ": " + f.Detail
 			return f
 		}
 		refused, ok := reply.([]any)
 		if !ok || len(refused)%2 > 0 {
-			return Finding{name, Failed, fmt.Sprintf("%s: the reply has the type %T and is no list of texts", command, reply), otherServer}
+			return Finding{name, ResultFailed, fmt.Sprintf("%s: the reply has the type %T and is no list of texts", command, reply), otherServer}
 		}
 		if len(refused) > 0 {
-			names := make(map[string]bool)
+			set := make(map[string]bool)
 			for pair := range slices.Chunk(refused, 2) {
-				names[fmt.Sprint(pair[0])] = true
+				set[fmt.Sprint(pair[0])] = true
 			}
-			f := failed(ctx, name, fmt.Errorf("scripts cannot execute %s: %v",
-				strings.Join(slices.Sorted(maps.Keys(names)), ", "), refused[1]), otherServer)
+			names := slices.Sorted(maps.Keys(set))
+			f := failed(ctx, name, scriptError(fmt.Sprint(refused[1])), otherServer)
+			f.Detail = "scripts cannot execute " + strings.Join(names, ", ") + ": " + f.Detail
 			if strings.HasPrefix(f.Change, allowCommands) {
-				f.Change = allowCommands + ": +" + strings.ToLower(strings.Join(slices.Sorted(maps.Keys(names)), " +"))
+				t.allow = allowCommands + ": +" + strings.ToLower(strings.Join(names, " +"))
+				f.Change = t.allow
 			}
 			return f
 		}
+		args = args[:4]
 	}
-	return Finding{Check: name, Result: OK, Detail: "EVAL, EVALSHA and the commands of scripts are permitted"}
+	return Finding{Check: name, Result: ResultOK, Detail: "EVAL, EVALSHA and the commands of scripts are permitted"}
 }
 
 // key returns a key on the server of t that no Store uses.
@@ -153,26 +189,23 @@ const freshConnections = 3
 func (t *target) checkClient(ctx context.Context, fields info) Finding {
 	const name = "client"
 	if t.single == nil {
-		if _, cluster := t.universal.(*redis.ClusterClient); cluster && fields["cluster_enabled"] == "0" {
-			return Finding{name, Failed, "a client of a Cluster, and a server that is none", "use redis.NewClient, and weir doctor without -cluster"}
-		}
-		return Finding{Check: name, Result: OK, Detail: fmt.Sprintf("%T", t.universal)}
+		return Finding{Check: name, Result: ResultOK, Detail: fmt.Sprintf("%T", t.universal)}
 	}
 	keys, err := within(ctx, t.timeout, func(ctx context.Context) ([]any, error) { return writeTestKeys(ctx, t.single, t.config.prefix) })
 	defer t.deleteKeys(ctx, keys)
 	if err != nil {
-		return failed(ctx, name, err, checkAgain)
+		return t.failed(ctx, name, err, checkAgain)
 	}
 	n, err := within(ctx, t.timeout, func(ctx context.Context) (int, error) { return countTestKeys(ctx, t.single, keys) })
 	crossSlot := err != nil && redis.HasErrorPrefix(err, "CROSSSLOT")
 	switch {
 	case err != nil && !crossSlot:
-		return failed(ctx, name, err, checkAgain)
+		return t.failed(ctx, name, err, checkAgain)
 	case crossSlot || fields["cluster_enabled"] == "1":
-		return Finding{name, Warning, "the server is a node of a Cluster, and the client is not: decisions fail when a part of the keys is on another node",
+		return Finding{name, ResultWarning, "the server is a node of a Cluster, and the client is not: decisions fail when a part of the keys is on another node",
 			clusterClient}
 	case n < testKeys:
-		return Finding{name, Warning, "a proxy for several servers: a decision about several keys takes a script for each of them", "none is necessary; a client of each server is faster"}
+		return Finding{name, ResultWarning, "a proxy for several servers: a decision about several keys takes a script for each of them", "none is necessary; a client of each server is faster"}
 	}
 	for range freshConnections {
 		n, err := within(ctx, t.timeout, func(ctx context.Context) (int, error) {
@@ -181,14 +214,14 @@ func (t *target) checkClient(ctx context.Context, fields info) Finding {
 			return countTestKeys(ctx, fresh, keys)
 		})
 		if err != nil {
-			return failed(ctx, name, err, checkAddress)
+			return t.failed(ctx, name, err, checkAddress)
 		}
 		if n < testKeys {
-			return Finding{name, Failed, "connections lead to different servers, and each of them admits the whole limit",
+			return Finding{name, ResultFailed, "connections lead to different servers, and each of them admits the whole limit",
 				"use the address of one server, or a client for all of them: redis.NewClusterClient, redis.NewRing"}
 		}
 	}
-	return Finding{Check: name, Result: OK, Detail: "all connections lead to one server with all keys"}
+	return Finding{Check: name, Result: ResultOK, Detail: "all connections lead to one server with all keys"}
 }
 
 // deleteKeys deletes keys one by one. They expire otherwise.
@@ -202,69 +235,74 @@ func (t *target) deleteKeys(ctx context.Context, keys []any) {
 	})
 }
 
-// asks is how often checkMessages asks for a place.
-const asks = 10
+const (
+	// asks is how often checkMessages asks for a place.
+	asks = 10
+	// withoutMessages is the effect of messages that do not arrive.
+	withoutMessages = "; callers that wait for places ask every 50 to 250 ms instead"
+)
 
 // checkMessages waits for the message that a script sends for a caller that waits for a place.
 func (t *target) checkMessages(ctx context.Context) Finding {
-	const name, effect = "messages", "; callers that wait for places ask every 50 to 250 ms instead"
+	const name = "messages"
+	if _, ring := t.universal.(*redis.Ring); ring {
+		return Finding{name, ResultWarning, "a redis.Ring does not subscribe on the server of the key" + withoutMessages,
+			"none is necessary; redis.NewClient and redis.NewClusterClient receive messages"}
+	}
 	process := 1 + rand.Int64N(waiters.Process) // another one than this
 	channel := t.config.prefix + "wake:" + strconv.FormatInt(process, 10)
-	err := func() error {
-		if _, ring := t.universal.(*redis.Ring); ring {
-			return errors.New("a redis.Ring does not subscribe on the server of the key")
-		}
-		subscription := t.universal.Subscribe(ctx) // opens no connection without a channel
-		defer func() { go subscription.Close() }() // may wait for the connection
-		subscribed := func(ctx context.Context) (any, error) {
-			if err := subscription.Subscribe(ctx, channel); err != nil {
-				return nil, err
-			}
-			return subscription.Receive(ctx)
-		}
-		if _, err := within(ctx, t.timeout, subscribed); err != nil {
-			return err
-		}
-		one := scriptChecks[inFlight].rule
-		one.Events = 1
-		rule, err := t.rule(one)
-		if err != nil {
-			return err
-		}
-		waiter := driver.Waiter{Queue: process * waiters.PerProcess, Behind: -1}.Receipt()
-		defer t.do(ctx, &driver.Charge{Rule: rule, Op: driver.Reset})
-		if err := t.do(ctx, &driver.Charge{Rule: rule, Cost: 1}); err != nil {
-			return err
-		}
-		received := make(chan error, 1)
-		go func() {
-			_, err := within(ctx, t.timeout, subscription.ReceiveMessage)
-			if late := noAnswer(0); errors.As(err, &late) {
-				err = fmt.Errorf("no message within %v", time.Duration(late))
-			}
-			received <- err
-		}()
-		again := time.NewTicker(t.timeout / asks)
-		defer again.Stop()
-		for { // a new subscription may not be known to all nodes of a Cluster
-			if err := t.do(ctx, &driver.Charge{Rule: rule, Cost: 1, Receipt: waiter}); err != nil { // it finds no place
-				return err
-			}
-			select {
-			case err := <-received:
-				return err
-			case <-again.C:
-			}
-		}
-	}()
+	change := "allow the user +publish, +subscribe and the channels &" + t.config.prefix + "*, and use a client that subscribes on the server of the key"
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	subscription, err := within(ctx, t.timeout, func(once context.Context) (*redis.PubSub, error) {
+		s := t.universal.Subscribe(once, channel)
+		context.AfterFunc(ctx, func() { _ = guarded(s.Close) }) // may wait for the connection
+		_, err := s.Receive(once)
+		return s, err
+	})
+	if err != nil {
+		return unheard(t.failed(ctx, name, err, change))
+	}
+	one := scriptChecks[inFlight].rule
+	one.Events = 1
+	rule, err := t.rule(one)
 	if err == nil {
-		return Finding{Check: name, Result: OK, Detail: "a script wakes a caller"}
+		defer t.do(ctx, &driver.Charge{Rule: rule, Op: driver.Reset})
+		err = t.do(ctx, &driver.Charge{Rule: rule, Cost: 1})
 	}
-	f := failed(ctx, name, err, "allow the user +publish, +subscribe and the channels &"+t.config.prefix+"*, and use a client that subscribes on the server of the key")
-	if f.Result == Failed {
-		f.Result = Warning
+	received := make(chan error, 1)
+	go func() {
+		_, err := within(ctx, t.timeout, subscription.ReceiveMessage)
+		received <- err
+	}()
+	again := time.NewTicker(t.timeout / asks)
+	defer again.Stop()
+	waiter := driver.Waiter{Queue: process * waiters.PerProcess, Behind: -1}.Receipt()
+	for err == nil { // a new subscription may not be known to all nodes of a Cluster
+		if err = t.do(ctx, &driver.Charge{Rule: rule, Cost: 1, Receipt: waiter}); err != nil { // it finds no place
+			break
+		}
+		select {
+		case err := <-received:
+			if late := noAnswer(0); errors.As(err, &late) {
+				return unheard(Finding{name, ResultFailed, fmt.Sprintf("no message within %v", time.Duration(late)), change})
+			} else if err != nil {
+				return unheard(t.failed(ctx, name, err, change))
+			}
+			return Finding{Check: name, Result: ResultOK, Detail: "a script wakes a caller"}
+		case <-again.C:
+		}
 	}
-	f.Detail += effect
+	f := t.failed(ctx, name, err, otherServer)
+	f.Result, f.Detail = ResultUnknown, "the script of places: "+f.Detail
+	return f
+}
+
+// unheard returns f as a disadvantage if messages do not arrive.
+func unheard(f Finding) Finding {
+	if f.Result == ResultFailed {
+		f.Result, f.Detail = ResultWarning, f.Detail+withoutMessages
+	}
 	return f
 }
 
@@ -276,9 +314,9 @@ type clockSample struct {
 
 const (
 	roundTrip = "round trip" // the name of the check
-	// roundTrips is the number of round trips that are measured. A few slow ones, as at the start of a process, prove
-	// nothing.
-	roundTrips = 20
+	// roundTrips is the number of round trips that are measured. A few slow ones, as at the start of a process, are no
+	// failure.
+	roundTrips = 11
 	// maxClockDifference is the greatest difference of clocks without a Warning.
 	maxClockDifference = time.Second
 )
@@ -287,12 +325,28 @@ const (
 func (t *target) checkTimes(ctx context.Context) {
 	var took []time.Duration
 	sample := clockSample{inexact: time.Hour}
+	noClock := Finding{"clock", ResultUnknown, "no reply to TIME has a time", "compare the clocks of Redis and of this process"}
+	defer func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if sample.inexact < time.Hour {
+			t.clocks = append(t.clocks, sample)
+		} else {
+			t.noClock = noClock
+		}
+	}()
 	for range roundTrips {
 		begun := time.Now()
 		reply, err := t.command(ctx, t.rdb, "time")
-		if err != nil && !isReplyError(err) { // that of a missing permission is a reply, too
-			t.add(failed(ctx, roundTrip, err, checkAddress))
-			return
+		if err != nil {
+			noClock = t.failed(ctx, "clock", err, otherServer)
+			noClock.Result = ResultUnknown
+			if replyOf(err) == nil { // that of a missing permission is a reply, too
+				unknown := noClock
+				unknown.Check = roundTrip
+				t.add(unknown)
+				return
+			}
 		}
 		rtt := time.Since(begun)
 		took = append(took, rtt)
@@ -302,22 +356,17 @@ func (t *target) checkTimes(ctx context.Context) {
 	}
 	slices.Sort(took)
 	median, most, worst := took[len(took)/2], took[len(took)*9/10], took[len(took)-1]
-	f := Finding{Check: roundTrip, Result: OK, Detail: fmt.Sprintf("median %v, nine of ten within %v, worst %v",
+	f := Finding{Check: roundTrip, Result: ResultOK, Detail: fmt.Sprintf("median %v, nine of ten within %v, worst %v",
 		median.Round(10*time.Microsecond), most.Round(10*time.Microsecond), worst.Round(10*time.Microsecond))}
 	limit := fmt.Sprintf("; the Timeout of a decision is %v", t.config.timeout)
 	const change = "set Timeout to several times the round trip, or use a Redis that is nearer"
 	switch {
 	case median > t.config.timeout:
-		f.Result, f.Detail, f.Change = Failed, f.Detail+limit, change
+		f.Result, f.Detail, f.Change = ResultFailed, f.Detail+limit, change
 	case median > t.config.timeout/4, worst > t.config.timeout:
-		f.Result, f.Detail, f.Change = Warning, f.Detail+limit, change
+		f.Result, f.Detail, f.Change = ResultWarning, f.Detail+limit, change
 	}
 	t.add(f)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if sample.inexact < time.Hour {
-		t.clocks = append(t.clocks, sample)
-	}
 }
 
 // timeOf returns the time in a reply to TIME.
@@ -333,20 +382,24 @@ func timeOf(reply any) (time.Time, bool) {
 
 // checkClocks adds the Finding about the clocks of all servers that have told their times.
 func (d *diagnosis) checkClocks() {
-	f := Finding{Check: "clock", Result: OK, Detail: "that of Redis differs from this process by less than " + maxClockDifference.String()}
+	if len(d.clocks) == 0 {
+		if d.noClock.Check != "" {
+			d.findings = append(d.findings, d.noClock)
+		}
+		return
+	}
+	f := Finding{Check: "clock", Result: ResultOK, Detail: "that of Redis differs from this process by less than " + maxClockDifference.String()}
 	for _, c := range d.clocks {
-		if max(c.ahead, -c.ahead)-c.inexact <= maxClockDifference {
+		if c.ahead.Abs()-c.inexact <= maxClockDifference {
 			continue
 		}
-		f.Result, f.Change = Warning, "synchronize the clocks"
-		f.Detail = strings.TrimPrefix(c.server+": ", ": ") + "that of Redis is " + c.ahead.Round(time.Millisecond).String() +
-			" ahead of this process: Redis ends windows and quotas, and this process overrides and blocks"
-	}
-	switch measured := slices.ContainsFunc(d.findings, func(f Finding) bool { return f.Check == roundTrip }); {
-	case !measured:
-		return
-	case len(d.clocks) == 0:
-		f.Result, f.Detail, f.Change = Unknown, "no reply to TIME has a time", "allow the user +time"
+		side := "ahead of"
+		if c.ahead < 0 {
+			side = "behind"
+		}
+		f.Result, f.Change = ResultWarning, "synchronize the clocks"
+		f.Detail = fmt.Sprintf("%sRedis is %v %s this process: Redis ends windows and quotas, and this process overrides and blocks",
+			strings.TrimPrefix(c.server+": ", ": "), c.ahead.Abs().Round(time.Millisecond), side)
 	}
 	d.findings = append(d.findings, f)
 }

@@ -93,8 +93,14 @@ func writeTestKeys(ctx context.Context, rdb client, prefix string) ([]any, error
 // countTestKeys returns how many of the keys a script finds.
 func countTestKeys(ctx context.Context, rdb client, keys []any) (int, error) {
 	count := redis.NewCmd(ctx, append([]any{eval, testScript, len(keys)}, keys...)...)
-	_ = rdb.Process(ctx, count)
-	return count.Int()
+	if err := rdb.Process(ctx, count); err != nil {
+		return 0, err
+	}
+	n, err := count.Int()
+	if err != nil {
+		return 0, errReply
+	}
+	return n, nil
 }
 
 // disprove ends the use of keys of several slots, and the tests.

@@ -237,31 +237,37 @@
 //	weir:{rules}blocks            the same for blocks, which have no text
 //	weir:{rules}override:HASH:POLICY, weir:{rules}block:HASH:POLICY
 //	                              for operators: {"at": TIME, "note": TEXT, "key": TEXT}, with the time of the
-//	                              write in Unix milliseconds; each field is optional
+//	                              write in Unix milliseconds; each field is optional. A record that weir writes ends
+//	                              two hours after its override or block
 //	weir:{rules}secret            the hash of "the secret of weir", from the latest write (CheckSecret)
 //	weir:{rules}changes           a stream of the changes of both sets, of which at least the latest
 //	                              10 000 are kept
 //
-// A program that blocks a key writes the set and the stream in one transaction, and a record if it has one:
+// A program that blocks a key writes the set and the stream in one transaction, and sets or deletes the record, which
+// may be that of an earlier block:
 //
 //	MULTI
+//	DEL weir:{rules}block:HASH:POLICY
 //	ZADD weir:{rules}blocks +inf HASH:POLICY
 //	XADD weir:{rules}changes MAXLEN ~ 10000 * member HASH:POLICY set blocks end +inf
 //	EXEC
 //
 // To remove the block, it uses ZREM, and 0 as the end. It writes an override in three steps:
 //
-//	MULTI, ZADD weir:{rules}overrides GT +inf HASH:POLICY,
+//	MULTI, DEL weir:{rules}override:HASH:POLICY, ZADD weir:{rules}overrides GT +inf HASH:POLICY,
 //	    XADD weir:{rules}changes MAXLEN ~ 10000 * member HASH:POLICY set overrides end +inf, EXEC
 //	SET weir:{HASH}override:POLICY TEXT
 //	the transaction again
 //
 // and removes it in three steps, too:
 //
-//	MULTI, ZREM weir:{rules}overrides HASH:POLICY,
+//	MULTI, DEL weir:{rules}override:HASH:POLICY, ZREM weir:{rules}overrides HASH:POLICY,
 //	    XADD weir:{rules}changes MAXLEN ~ 10000 * member HASH:POLICY set overrides end 0, EXEC
 //	DEL weir:{HASH}override:POLICY
 //	XADD weir:{rules}changes MAXLEN ~ 10000 * member HASH:POLICY
+//
+// With GT, a later end of an earlier override stays, and Stats count the key until then. A change of overrides with the
+// field exact is that of a ZADD without GT.
 //
 // A Redis that evicts keys can lose all blocks at once: set maxmemory-policy to noeviction.
 //

@@ -22,7 +22,7 @@ type Entry struct {
 	Policy   string
 	Tag      string    // the hash of the key, as in the keys of Redis
 	Key      string    // its text, if the entry was written with KeyText; otherwise empty
-	Override Override  // a block has Blocked; zero if the text of the override is absent or invalid
+	Override Override  // a block has Blocked; zero if the text of the override is invalid
 	Note     string    // see Note
 	At       time.Time // when the entry was written, to the millisecond; zero if another program has not said it
 }
@@ -38,7 +38,7 @@ type writeOption = argument.OptionFunc[record]
 func Note(text string) WriteOption { return writeOption(func(r *record) { r.Note = text }) }
 
 // KeyText adds the text of the key to an entry, in place of its hash alone. Readers of Redis then see which user or
-// address it concerns. A key of more than 256 bytes is an error, and its entry is not written.
+// address it concerns, until the entry is removed or two hours after its end. A key of more than 256 bytes is an error, and its entry is not written.
 func KeyText() WriteOption { return writeOption(func(r *record) { r.withKey = true }) }
 
 // A record has the parts of an entry that decisions do not need.
@@ -88,7 +88,8 @@ type member struct {
 
 // List returns the overrides and blocks that have not ended: the n that were written last, newest first. Those of
 // other programs without a time are last. List reads all members of the sets in Redis, a thousand at a time, which takes
-// about 8 s for a million; each reply has a second.
+// about 8 s for a million; each reply has a second. An override of another program whose text is absent has no effect:
+// it is left out, and there may then be fewer than n entries.
 func (s *RedisSource) List(ctx context.Context, n int) ([]Entry, error) {
 	var newest []member
 	cut := func() {
@@ -105,7 +106,7 @@ func (s *RedisSource) List(ctx context.Context, n int) ([]Entry, error) {
 				all[i] = member{kind: k, name: z.Member.(string), score: z.Score}
 			}
 			all, err := s.withRecords(ctx, all)
-			if newest = append(newest, all...); len(newest) > n+maxPage {
+			if newest = append(newest, all...); len(newest)-maxPage > n {
 				cut()
 			}
 			return err
@@ -187,13 +188,21 @@ func (s *RedisSource) entries(ctx context.Context, all []member) ([]Entry, error
 			return nil, fmt.Errorf("weir: overrides in %v: %w", s, err)
 		}
 	}
+	present := entries[:0]
 	for i, m := range all {
-		if entries[i].Override = fetches[i].override.public(); m.kind == blockKind {
-			entries[i].Override = s.cache.block(endOf(m.score)).public()
+		e, is := entries[i], fetches[i].hasText
+		switch e.Override = fetches[i].override.public(); {
+		case m.kind == blockKind:
+			e.Override, is = s.cache.block(endOf(m.score)).public(), true
+		case fetches[i].err != nil:
+			return nil, fmt.Errorf("weir: overrides in %v: %w", s, fetches[i].err)
+		}
+		// The end of a text can be before that of its member: see put.
+		if is && (e.Override.Until.IsZero() || time.Now().Before(e.Override.Until)) {
+			present = append(present, e)
 		}
 	}
-	// The end of a text can be before that of its member: see put.
-	return slices.DeleteFunc(entries, func(e Entry) bool { return !e.Override.Until.IsZero() && !time.Now().Before(e.Override.Until) }), nil
+	return present, nil
 }
 
 // ErrKeySecret is the error of [RedisSource.CheckSecret] after a write with another [KeySecret].

@@ -3,6 +3,7 @@ package rules_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -45,7 +46,7 @@ func TestRedisSource_List(t *testing.T) {
 			write(n.Block(ctx, "api", "a b", time.Time{}, rules.KeyText(), rules.Note("abuse")))
 			write(n.Override(ctx, "other", "a", rules.Override{Limits: map[string]core.Limit{"o": core.PerHour(7)}}, rules.KeyText()))
 			write(n.Override(ctx, "api", "b", rules.Override{Blocked: true}))
-			write(n.Block(ctx, "api", "ended", time.Now().Add(2*time.Millisecond)))
+			write(rdb.ZAdd(ctx, prefix+"{rules}blocks", redis.Z{Score: float64(begun.UnixMilli()), Member: keyhash.New(nil).Tag("ended") + ":api"}).Err())
 			write(n.Block(ctx, "api", "gone", time.Time{}, rules.Note("x")))
 			write(n.Block(ctx, "api", "a", time.Time{}, rules.Note("again")))
 			testkit.Must(t, n.Unblock(ctx, "api", "gone"))
@@ -92,9 +93,15 @@ func TestRedisSource_List_OtherPrograms(t *testing.T) {
 	for i, record := range []string{"", "?", `{"at":1}`, `{"at":2,"key":"another"}`, `{"at":3,"key":"4"}`} {
 		member := keyhash.New(nil).Tag(fmt.Sprint(i)) + ":api"
 		testkit.Must(t, rdb.ZAdd(ctx, prefix+"{rules}overrides", redis.Z{Score: 1e300, Member: member}).Err())
+		testkit.Must(t, rdb.Set(ctx, prefix+"{"+keyhash.New(nil).Tag(fmt.Sprint(i))+"}override:api", []string{"{plan: free}", "?"}[i%2], 0).Err())
 		if record != "" {
 			testkit.Must(t, rdb.Set(ctx, prefix+"{rules}override:"+member, record, 0).Err())
 		}
+	}
+	// No decision depends on a member without a text.
+	testkit.Must(t, rdb.ZAdd(ctx, prefix+"{rules}overrides", redis.Z{Score: 1e300, Member: keyhash.New(nil).Tag("absent") + ":api"}).Err())
+	if of, err := n.EntriesOf(ctx, "api", "absent"); err != nil || len(of) > 0 {
+		t.Errorf("got the entries %v, %v of a key without a text", of, err)
 	}
 	all, err := n.source.List(ctx, 100)
 	testkit.Must(t, err)
@@ -102,7 +109,7 @@ func TestRedisSource_List_OtherPrograms(t *testing.T) {
 	for _, e := range all {
 		got = append(got, fmt.Sprint(e.Key, e.Override.Plan, e.At.IsZero()))
 	}
-	if want := []string{"goldfalse", "4false", "false", "false", "true", "true"}; !slices.Equal(got, want) {
+	if want := []string{"goldfalse", "4freefalse", "false", "freefalse", "freetrue", "true"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -225,11 +232,39 @@ func TestSet_Measures_Blocks(t *testing.T) {
 	}
 	go func() { _ = set.Watch(ctx, source) }()
 	becomes(t, "blocks of the configuration", "3", blocks)
-	testkit.Must(t, set.Block(ctx, "api", "a", time.Time{}))                             // counts once
-	testkit.Must(t, set.Override(ctx, "api", "b", rules.Override{Plan: "gold"}))         // is not blocked
-	testkit.Must(t, set.Override(ctx, "api", "d", rules.Override{Blocked: true}))        // as by Block
-	testkit.Must(t, set.Block(ctx, "api", "short", time.Now().Add(30*time.Millisecond))) // ends
+	testkit.Must(t, set.Block(ctx, "api", "a", time.Time{}))                      // counts once
+	testkit.Must(t, set.Override(ctx, "api", "b", rules.Override{Plan: "gold"}))  // is not blocked
+	testkit.Must(t, set.Override(ctx, "api", "d", rules.Override{Blocked: true})) // as by Block
+	testkit.Must(t, set.Block(ctx, "api", "short", time.Now().Add(time.Second)))  // ends
 	becomes(t, "blocks", "3", blocks)
 	testkit.Must(t, set.Unblock(ctx, "api", "d"))
 	becomes(t, "blocks after Unblock", "2", blocks)
+}
+
+// An override that ends earlier than the one before it is neither listed nor counted after its end.
+func TestSet_Override_Shortened(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	ctx, prefix := t.Context(), newPrefix()
+	n, reader := newNode(t, rdb, rules.Prefix(prefix)), newNode(t, rdb, rules.Prefix(prefix))
+	for _, until := range []time.Time{{}, time.Now().Add(time.Hour), time.Now().Add(3 * time.Second)} {
+		testkit.Must(t, n.Override(ctx, "api", "k", rules.Override{Plan: "gold", Until: until}))
+		want := math.Inf(1)
+		if !until.IsZero() {
+			want = float64(until.Add(time.Millisecond - 1).UnixMilli())
+		}
+		if _, member := inRedis(t, rdb, prefix, "k"); member != want {
+			t.Errorf("until %v: got the end %f, want %f", until, member, want)
+		}
+	}
+	for name, r := range map[string]*node{"here": n, "elsewhere": reader} {
+		becomes(t, name, "[] 0 10/h", func() string {
+			all, err := r.source.List(ctx, 9)
+			testkit.Must(t, err)
+			return fmt.Sprintf("%v %d %s", all, r.source.Stats().Overrides, r.limit(t, "k"))
+		})
+		if errs := r.errs(); !onlyNoConfig(errs) {
+			t.Errorf("%s: got errors %q", name, errs)
+		}
+	}
 }

@@ -71,8 +71,9 @@ type fetch struct {
 	part        *part
 	done        chan struct{} // closed when the fields below are set
 
-	cached // at first the old entry
-	err    error
+	cached  // at first the old entry
+	hasText bool
+	err     error
 }
 
 // A moment precedes the changes with a higher sequence number.

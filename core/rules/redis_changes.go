@@ -192,7 +192,7 @@ func (s *RedisSource) apply(values map[string]any) bool {
 			return false
 		}
 		if x, end := s.cache.indexes.Load().of(set), endOf(score); x != nil {
-			if set == overrideKind && end != 0 {
+			if set == overrideKind && end != 0 && text("exact") == "" {
 				end = max(end, x.end(hash)) // see put
 			}
 			x.set(hash, end)

@@ -228,18 +228,18 @@ func TestSet_Write_Interleaved(t *testing.T) {
 		"an end and none":     {put(later), put(time.Time{})},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for order := range 1 << 6 {
-				if bits.OnesCount(uint(order)) == 3 {
-					interleave(t, server, order, writes, name == "two ends", later)
+			for order := range 1 << 8 {
+				if bits.OnesCount(uint(order)) == 4 {
+					interleave(t, server, order, writes)
 				}
 			}
 		})
 	}
 }
 
-// interleave runs two writes of three commands each. Bit i of order says which one runs the i-th
-// command.
-func interleave(t *testing.T, server *redistest.Server, order int, writes [2]func(s *rules.Set) error, last bool, later time.Time) {
+// interleave runs two writes of three to five commands each. Bit i of order says which one runs the i-th
+// command, unless it has ended.
+func interleave(t *testing.T, server *redistest.Server, order int, writes [2]func(s *rules.Set) error) {
 	t.Helper()
 	prefix := newPrefix()
 	var begun, turns [2]chan struct{}
@@ -247,31 +247,41 @@ func interleave(t *testing.T, server *redistest.Server, order int, writes [2]fun
 	for i, write := range writes {
 		begun[i], turns[i], ended[i] = make(chan struct{}), make(chan struct{}), make(chan error, 1)
 		s := writer(t, hooked(t, server, func() error { begun[i] <- struct{}{}; <-turns[i]; return nil }), prefix)
-		go func() { ended[i] <- write(s) }()
+		go func() { ended[i] <- write(s); close(begun[i]) }()
 		<-begun[i]
 	}
-	var run [2]int
-	for bit := range 6 {
-		i := order >> bit & 1
+	var run [2]int // commands, or -1 at the end
+	for bit := range 16 {
+		i := order >> min(bit, 7) & 1
+		if bit >= 8 && run[i] < 0 {
+			i = 1 - i
+		}
+		if run[i] < 0 {
+			continue
+		}
 		turns[i] <- struct{}{}
-		if run[i]++; run[i] < 3 {
-			<-begun[i]
+		if _, more := <-begun[i]; more {
+			run[i]++
 		} else {
+			run[i] = -1
 			testkit.Must(t, <-ended[i])
 		}
 	}
 	text, member := inRedis(t, server.Client(), prefix, "k")
-	want := float64(1)
-	switch {
-	case text == "":
+	if run != [2]int{-1, -1} {
+		t.Fatalf("order %08b: the writes have not ended: %v", order, run)
+	}
+	if text == "" {
 		return
-	case !strings.Contains(text, "until"):
-		want = math.Inf(1)
-	case last:
-		want = float64(later.UnixMilli())
+	}
+	o, err := rules.ParseOverride("Redis", []byte(text))
+	testkit.Must(t, err)
+	want := math.Inf(1)
+	if !o.Until.IsZero() {
+		want = float64(o.Until.UnixMilli())
 	}
 	if member < want {
-		t.Errorf("order %06b: the text %s has a member that ends at %v", order, text, member)
+		t.Errorf("order %08b: the text %s has a member that ends at %v", order, text, member)
 	}
 }
 

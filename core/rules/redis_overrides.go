@@ -74,7 +74,8 @@ func (s *RedisSource) read(ctx context.Context, all []*fetch) error {
 // setOverride sets the override of k to the value of its text in Redis.
 func (s *RedisSource) setOverride(k *fetch, value any) {
 	var parsed parsedOverride // none, for a value that is absent or of another type
-	if text, ok := value.(string); ok {
+	text, ok := value.(string)
+	if k.hasText = ok; ok {
 		parsed = s.parse(text)
 	}
 	if parsed.err != nil {
@@ -115,7 +116,7 @@ func (s *RedisSource) parseNew(text string) (p parsedOverride) {
 func (s *RedisSource) block(ctx context.Context, policy, tag string, until time.Time, record string) error {
 	score := scoreOf(until)
 	return s.write(ctx, policy, tag, func(member string) error {
-		return s.change(ctx, member, score, record, blockKind)
+		return s.change(ctx, member, score, record, true, blockKind)
 	}, func(known *stored) { known.block = s.cache.block(endOf(score)) })
 }
 
@@ -123,8 +124,9 @@ func (s *RedisSource) block(ctx context.Context, policy, tag string, until time.
 //
 // The key is a member of the set before the text exists, so no process misses the text. A remove
 // that is executed at the same time removes the member before the text. The member is therefore
-// added again, in case that only the text was written after that remove. An earlier end does not
-// replace a later one, which may belong to the text of a concurrent put.
+// added again, in case that only the text was written after that remove. The first time, an earlier
+// end does not replace a later one, which belongs to the old text. The second time it does, unless
+// the text is then that of a concurrent put, whose end may be later.
 func (s *RedisSource) put(ctx context.Context, policy, tag string, o Override, record string) error {
 	text, err := o.Format()
 	if err != nil {
@@ -135,24 +137,34 @@ func (s *RedisSource) put(ctx context.Context, policy, tag string, o Override, r
 		args.ExpireAt = o.Until.Add(time.Hour) // the clock of Redis may differ
 	}
 	return s.write(ctx, policy, tag, func(member string) error {
-		add := func() error { return s.change(ctx, member, scoreOf(o.Until), record, overrideKind) }
-		if err := add(); err != nil {
+		add := func(end float64, exact bool) error {
+			return s.change(ctx, member, end, record, exact, overrideKind)
+		}
+		end := scoreOf(o.Until)
+		if err := add(end, false); err != nil {
 			return err
 		}
 		if err := s.rdb.SetArgs(ctx, s.textKey(tag, policy), text, args).Err(); err != nil {
 			return err
 		}
-		return add()
+		if err := add(end, true); err != nil || endOf(end) == forever {
+			return err
+		}
+		texts, err := s.rdb.MGet(ctx, s.textKey(tag, policy)).Result()
+		if err == nil && len(texts) == 1 && texts[0] != nil && texts[0] != string(text) {
+			err = add(math.Inf(1), false)
+		}
+		return err
 	}, func(known *stored) { known.override = s.parse(string(text)).override })
 }
 
 // remove removes the block of a key, or its override and its block.
 func (s *RedisSource) remove(ctx context.Context, policy, tag string, kinds ...kind) error {
 	return s.write(ctx, policy, tag, func(member string) error {
-		err := s.change(ctx, member, 0, "", kinds...)
+		err := s.change(ctx, member, 0, "", true, kinds...)
 		if err == nil && slices.Contains(kinds, overrideKind) {
 			if err = s.rdb.Del(ctx, s.textKey(tag, policy)).Err(); err == nil {
-				err = s.change(ctx, member, 0, "") // processes may have read the text since
+				err = s.change(ctx, member, 0, "", true) // processes may have read the text since
 			}
 		}
 		return err
@@ -188,8 +200,8 @@ const maxChanges = 10_000
 const ended = 2 * time.Hour
 
 // change adds a member with its record to the sets of kinds, or removes both if the score is zero, and writes the
-// change. Without kinds, it only writes a change of the text.
-func (s *RedisSource) change(ctx context.Context, member string, score float64, record string, kinds ...kind) error {
+// change. If exact is false, a later score stays. Without kinds, change only writes a change of the text.
+func (s *RedisSource) change(ctx context.Context, member string, score float64, record string, exact bool, kinds ...kind) error {
 	return s.transact(ctx, func(tx redis.Pipeliner) {
 		notify := func(values ...string) {
 			tx.XAdd(ctx, &redis.XAddArgs{
@@ -208,11 +220,15 @@ func (s *RedisSource) change(ctx context.Context, member string, score float64, 
 				tx.SetArgs(ctx, s.recordKey(k, member), record, args)
 				tx.Set(ctx, s.secretKey(), s.secretCheck(), 0)
 				tx.ZAddArgs(ctx, s.setKey(k), redis.ZAddArgs{
-					GT: k == overrideKind, Members: []redis.Z{{Score: score, Member: member}}, // GT: see put
+					GT: !exact, Members: []redis.Z{{Score: score, Member: member}},
 				})
 			}
 			tx.ZRemRangeByScore(ctx, s.setKey(k), "-inf", strconv.FormatInt(time.Now().Add(-ended).UnixMilli(), 10))
-			notify("set", string(k), "end", strconv.FormatFloat(score, 'f', -1, 64))
+			values := []string{"set", string(k), "end", strconv.FormatFloat(score, 'f', -1, 64)}
+			if exact && k == overrideKind {
+				values = append(values, "exact", "1")
+			}
+			notify(values...)
 		}
 		if len(kinds) == 0 {
 			notify()

@@ -5,11 +5,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/internal/address"
 )
 
 // Keys returns the keys of package keyfunc that a person who writes text can mean, without text itself: the
-// [keyfunc.CanonicalIP] of an address, and for a name the keys "user:ann" and "basic:ann", or the name without such a word.
+// key of an address without options, and for a name the keys "user:ann" and "basic:ann", or the name without such a word.
 // They are shown if text has no events.
 func Keys(text string) (keys []string) {
 	words := []string{"user:", "basic:"}
@@ -17,8 +17,8 @@ func Keys(text string) (keys []string) {
 	for _, w := range words {
 		name = strings.TrimPrefix(name, w)
 	}
-	if address, err := keyfunc.CanonicalIP(name); err == nil {
-		keys = append(keys, address)
+	if addr, _, ok := address.Parse(name); ok {
+		keys = append(keys, address.Key(addr, address.V4, address.V6))
 	}
 	if !strings.Contains(name, ":") {
 		for _, w := range words {

@@ -70,9 +70,10 @@ const checkTime = time.Second
 // check logs the first Finding about Redis that says that something will not work, unless Redis does not reply, which
 // package failover reports.
 func (s *Store) check(ctx context.Context, rdb redis.UniversalClient, opts []redisstore.Option) {
+	defer func() { _ = recover() }() // a client of another package may panic
 	findings := redisstore.Diagnose(ctx, rdb, opts...)
-	first := slices.IndexFunc(findings, func(f redisstore.Finding) bool { return f.Result == redisstore.Failed })
-	if first < 0 || findings[0].Result == redisstore.Failed || errors.Is(ctx.Err(), context.Canceled) {
+	first := slices.IndexFunc(findings, func(f redisstore.Finding) bool { return f.Result == redisstore.ResultFailed })
+	if first < 0 || findings[0].Result == redisstore.ResultFailed || errors.Is(ctx.Err(), context.Canceled) {
 		return
 	}
 	f := findings[first]
@@ -148,7 +149,8 @@ func (s *Store) Stats() Stats {
 // Close ends the check of Redis and the probes, and waits until they, and a running function of [OnChange], have returned.
 // Call Close after the application has stopped using the Store, and before it closes the client of
 // Redis, which Close leaves open. A closed Store still decides, but does not return to Redis after
-// an outage. Close may be called more than once. It returns nil.
+// an outage. A command of the check that was sent may hold its connection until the ReadTimeout of the client. Close may
+// be called more than once. It returns nil.
 func (s *Store) Close() error {
 	s.cancel()
 	s.checks.Wait()
