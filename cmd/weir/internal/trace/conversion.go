@@ -2,7 +2,9 @@ package trace
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -24,41 +26,55 @@ func conversion(file string, line []byte, rec *record, array, forced bool) strin
 		return "convert the JSON to one object in a line: " + jq(".", file)
 	}
 	var members map[string]json.RawMessage
-	if err := json.Unmarshal(line, &members); err != nil || members == nil {
+	if err := json.Unmarshal(objectOf(line), &members); err != nil || members == nil {
 		return describe
 	}
-	for _, name := range slices.Sorted(maps.Keys(members)) {
-		if bytes.HasPrefix(bytes.TrimLeft(bytes.TrimPrefix(members[name], []byte("[")), " "), []byte("{")) && members[name][0] == '[' {
-			return "convert the array of JSON: " + jq("."+quoteMember(name)+"[]", file)
-		}
-	}
 	texts := map[string][]byte{}
-	flatten("", members, texts)
+	flatten("", members, texts, maxDepth)
 	names := slices.Sorted(maps.Keys(texts))
-	flags := ""
+	flags, none := "", true
 	add := func(flag string, found bool, is func(text string) bool) {
 		i := slices.IndexFunc(names, func(name string) bool { return is(string(texts[name])) })
-		if !found && i >= 0 {
+		if none = none && i < 0; !found && i >= 0 {
 			flags += " " + flag + " " + shell(names[i])
 		}
 	}
 	add("-time", isTime(rec[fieldTime]), func(text string) bool { return isTime([]byte(text)) })
 	add("-key", present(rec[fieldKey]), func(text string) bool { return isAddress(text) || key(text) != text })
-	if flags == "" {
-		return "name its fields with -time and -key; it has " + strings.Join(names, ", ")
+	if none && text[0] == '{' {
+		for _, name := range slices.Sorted(maps.Keys(members)) {
+			if bytes.HasPrefix(bytes.TrimLeft(bytes.TrimPrefix(members[name], []byte("[")), " "), []byte("{")) && members[name][0] == '[' {
+				return "convert the array of JSON: " + jq("."+quoteMember(name)+"[]", file)
+			}
+		}
 	}
-	return "name its fields:" + flags
+	if flags != "" {
+		return "name its fields:" + flags
+	}
+	more := ""
+	if n := len(names) - maxNames; n > 0 {
+		names, more = names[:maxNames], fmt.Sprintf(" and %d others", n)
+	}
+	return "name its fields with -time and -key; it has " + cmp.Or(strings.Join(names, ", "), "none") + more
 }
 
-// flatten adds the texts of an object and of the objects in it, by their names with prefix and dots.
-func flatten(prefix string, members map[string]json.RawMessage, texts map[string][]byte) {
+const (
+	maxDepth = 8  // of the objects whose members are fields in the advice
+	maxNames = 20 // that the advice lists
+)
+
+// flatten adds the texts of an object and of the objects in it, up to a depth, by their names with prefix and dots.
+func flatten(prefix string, members map[string]json.RawMessage, texts map[string][]byte, depth int) {
 	for name, value := range members {
 		name = prefix + name
 		switch value[0] {
 		case '{':
 			var inner map[string]json.RawMessage
-			_ = json.Unmarshal(value, &inner) // it is valid
-			flatten(name+".", inner, texts)
+			if depth > 1 {
+				_ = json.Unmarshal(value, &inner) // it is valid
+			}
+			flatten(name+".", inner, texts, depth-1)
+		case '[': // no field
 		case '"':
 			texts[name] = unquoteJSON(value)
 		default:

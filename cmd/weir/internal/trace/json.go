@@ -16,7 +16,11 @@ type jsonParser struct {
 
 	recognizer recognizer // of the lines in lines
 	inner      lineParser // nil until a line was recognized
+	settled    bool       // the next lines in lines have the same format
 }
+
+// maxMembers is the number of members up to which the map of a line is used for the next one.
+const maxMembers = 256
 
 // wrappers are the members of an object that has a line of a program: of docker, of most collectors, and of journald.
 var wrappers = []string{"log", "message", "MESSAGE"}
@@ -26,12 +30,15 @@ func newJSONParser(o Options) *jsonParser {
 }
 
 func (p *jsonParser) parse(line []byte, rec *record) (reason string) {
-	var members map[string]json.RawMessage
-	line = bytes.TrimSuffix(line, []byte(",")) // of an element of an array
-	if err := json.Unmarshal(line, &members); err != nil || members == nil {
+	members := p.objects[""]
+	clear(p.objects)
+	if len(members) > maxMembers {
+		members = nil
+	}
+	clear(members)
+	if err := json.Unmarshal(objectOf(line), &members); err != nil || members == nil {
 		return "not a JSON object"
 	}
-	clear(p.objects)
 	p.objects[""] = members
 	for field, names := range p.names {
 		for _, name := range names {
@@ -46,6 +53,23 @@ func (p *jsonParser) parse(line []byte, rec *record) (reason string) {
 	return ""
 }
 
+// objectOf returns the text of the object in a line: the whole line without the comma of an element of an array, or the
+// text after the words that a collector of logs has put before it.
+func objectOf(line []byte) []byte {
+	line = bytes.TrimSuffix(bytes.TrimSpace(line), []byte(","))
+	begin := bytes.IndexByte(line[:min(len(line), maxPrefix)], '{')
+	if begin > 0 && (line[begin-1] == ' ' || line[begin-1] == '\t') && bytes.HasSuffix(line, []byte("}")) {
+		return line[begin:]
+	}
+	return line
+}
+
+// isJSON reports whether line is an object, which may be broken, or words and a valid object.
+func isJSON(line []byte) bool {
+	object := objectOf(line)
+	return bytes.HasPrefix(object, []byte("{")) && (len(object) == len(bytes.TrimSpace(line)) || json.Valid(object))
+}
+
 // unwrap reads the line in the latest line, if there is one. Its time counts before that of the latest line.
 func (p *jsonParser) unwrap(rec *record) (reason string) {
 	for _, name := range wrappers {
@@ -53,8 +77,10 @@ func (p *jsonParser) unwrap(rec *record) (reason string) {
 		if len(line) == 0 {
 			continue
 		}
-		if p.inner == nil {
-			p.inner, _ = p.recognizer.recognizeLine(line)
+		if !p.settled {
+			if inner, _ := p.recognizer.recognizeLine(line); inner != nil {
+				p.inner = inner
+			}
 			if json, ok := p.inner.(*jsonParser); ok {
 				json.nested = true
 			}
@@ -66,6 +92,7 @@ func (p *jsonParser) unwrap(rec *record) (reason string) {
 		if reason := p.inner.parse(line, &inner); reason != "" {
 			return reason
 		}
+		p.settled = p.settled || present(inner[fieldKey])
 		if !present(inner[fieldTime]) {
 			inner[fieldTime] = rec[fieldTime]
 		}

@@ -9,6 +9,7 @@ import (
 type recognizer struct {
 	options Options
 	texts   []*textParser // of textFormats, without the fields of the options
+	json    *jsonParser
 	logfmt  *logfmtParser
 }
 
@@ -33,8 +34,11 @@ func (r *recognizer) recognize(line []byte) (format lineParser, header bool, err
 func (r *recognizer) recognizeLine(line []byte) (lineParser, error) {
 	o := r.options
 	switch {
-	case o.Format == JSON || o.Format == Auto && bytes.HasPrefix(bytes.TrimSpace(line), []byte("{")):
-		return newJSONParser(o), nil
+	case o.Format == JSON || o.Format == Auto && isJSON(line):
+		if r.json == nil {
+			r.json = newJSONParser(o)
+		}
+		return r.json, nil
 	case o.Format == Logfmt:
 		return newLogfmtParser(o.Fields), nil
 	case strings.Contains(string(o.Format), "$"):
@@ -50,7 +54,7 @@ func (r *recognizer) recognizeLine(line []byte) (lineParser, error) {
 		}
 	}
 	if o.Format == Log {
-		return orError(newTextParser(textFormats[0], o.Fields))
+		return nil, nil
 	}
 	if r.logfmt == nil {
 		r.logfmt = newLogfmtParser(o.Fields)
