@@ -10,10 +10,14 @@ import (
 	"strings"
 )
 
-const describe = `describe its lines with -format in the syntax of nginx, such as '$remote_addr - $remote_user [$time_local] "$request" $status'`
+// The advice if a line tells nothing about the file, and if it has only a time.
+const (
+	describe = `describe its lines with -format in the syntax of nginx, such as '$remote_addr - $remote_user [$time_local] "$request" $status'`
+	nameKey  = "name the field of its key with -key"
+)
 
-// conversion returns advice to read a file with a first line that is broken: a command that converts the file, or the
-// flags that name its fields. array reports whether the line is in an array, and forced whether the format was chosen.
+// conversion returns advice to read a file with a broken line, and without events: a command that converts the file, or
+// the flags that name its fields. array reports whether the line is in an array, and forced whether the format was chosen.
 func conversion(file string, line []byte, rec *record, array, forced bool) string {
 	text := string(bytes.TrimSpace(line))
 	inside := strings.TrimSpace(strings.TrimPrefix(text, "["))
@@ -27,6 +31,9 @@ func conversion(file string, line []byte, rec *record, array, forced bool) strin
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(objectOf(line), &members); err != nil || members == nil {
+		if isTime(rec[fieldTime]) {
+			return nameKey
+		}
 		return describe
 	}
 	texts := map[string][]byte{}

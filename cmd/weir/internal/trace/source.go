@@ -42,6 +42,7 @@ func (s *source) next() (bool, error) {
 			return false, err
 		}
 		s.number++
+		s.record = record{}
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
@@ -95,7 +96,6 @@ func (s *source) recognize(line []byte) (header bool, err error) {
 
 // read reads a line into s.event. It returns the reason if the line is broken, or "".
 func (s *source) read(line []byte) (reason string) {
-	s.record = record{}
 	switch {
 	case s.format == nil && s.reader.options.Format == Log:
 		return "not a line of a log"

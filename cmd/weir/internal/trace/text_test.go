@@ -199,6 +199,8 @@ func TestReader_Conversion(t *testing.T) {
 		"array behind words":  {"a.json", `web-1  | {"n":1,"Records":[{"time":1767366245,"key":"a"}]}`, "name its fields with -time and -key; it has n", trace.Fields{}},
 		"nested objects":      {"a.json", strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000), "name its fields with -time and -key; it has none", trace.Fields{}},
 		"many names":          {"a.json", `{"n1":1,"n10":1,"n11":1,"n12":1,"n13":1,"n14":1,"n15":1,"n16":1,"n17":1,"n18":1,"n19":1,"n2":1,"n20":1,"n21":1,"n22":1,"n3":1,"n4":1,"n5":1,"n6":1,"n7":1,"n8":1,"n9":1}`, "name its fields with -time and -key; it has n1, n10, n11, n12, n13, n14, n15, n16, n17, n18, n19, n2, n20, n21, n22, n3, n4, n5, n6, n7 and 2 others", trace.Fields{}},
+		"another program":     {"a.log", "starting up\ntime=2026-01-02T15:04:05Z msg=listening\n" + `{"time":1767366245,"who":"192.0.2.1"}` + "\n" + `{"time":1767366246,"who":"192.0.2.2"}`, "name its fields: -key who", trace.Fields{Key: "who"}},
+		"no key":              {"a.log", "time=2026-01-02T15:04:05Z user=ann\ntime=2026-01-02T15:04:05Z user=ann", "name the field of its key with -key", trace.Fields{Key: "user"}},
 		"text":                {"a.log", "192.0.2.1 GET /", describe, trace.Fields{}},
 	} {
 		t.Run(name, func(t *testing.T) {
