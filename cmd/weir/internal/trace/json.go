@@ -12,6 +12,7 @@ type jsonParser struct {
 	names [fields][]string
 	// The objects of the latest line, without a dot at the end of their names: the line itself is "".
 	objects map[string]map[string]json.RawMessage
+	deep    bool // there can be other objects in the line
 	nested  bool // the line is in another one
 
 	recognizer recognizer // of the lines in lines
@@ -36,7 +37,9 @@ func (p *jsonParser) parse(line []byte, rec *record) (reason string) {
 		members = nil
 	}
 	clear(members)
-	if err := json.Unmarshal(objectOf(line), &members); err != nil || members == nil {
+	line = objectOf(line)
+	p.deep = bytes.LastIndexByte(line, '{') > 0
+	if err := json.Unmarshal(line, &members); err != nil || members == nil {
 		return "not a JSON object"
 	}
 	p.objects[""] = members
@@ -106,7 +109,7 @@ func (p *jsonParser) unwrap(rec *record) (reason string) {
 // nil if there is no such member, or if its value is no string, number or truth value.
 func (p *jsonParser) text(name string) []byte {
 	value, ok := p.objects[""][name]
-	for at := len(name); !ok; {
+	for at := len(name); !ok && p.deep; {
 		if at = strings.LastIndexByte(name[:at], '.'); at < 0 {
 			return nil
 		}

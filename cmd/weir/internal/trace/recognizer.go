@@ -42,18 +42,18 @@ func (r *recognizer) recognizeLine(line []byte) (lineParser, error) {
 	case o.Format == Logfmt:
 		return newLogfmtParser(o.Fields), nil
 	case strings.Contains(string(o.Format), "$"):
-		return orError(newTextParser(textFormat{"the format", string(o.Format)}, o.Fields))
+		return orError(newTextParser(textFormat{name: "the format", line: string(o.Format)}, o.Fields))
 	case o.Format != Auto && o.Format != Log:
 		return nil, nil
 	}
 	if bytes.IndexByte(line, '"') >= 0 { // as in all textFormats
 		for i, p := range r.parsers() {
-			if p.parse(line, new(record)) == "" {
+			if bytes.Contains(line, []byte(textFormats[i].has)) && p.parse(line, new(record)) == "" {
 				return orError(newTextParser(textFormats[i], o.Fields))
 			}
 		}
 	}
-	if o.Format == Log {
+	if o.Format == Log || bytes.IndexByte(line, '=') < 0 {
 		return nil, nil
 	}
 	if r.logfmt == nil {
