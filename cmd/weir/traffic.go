@@ -29,7 +29,7 @@ type traffic struct {
 
 // define defines the flags for the format of recorded traffic.
 func (t *traffic) define(flags *flag.FlagSet) {
-	flags.Func("format", "the `FORMAT` of the trace: csv, json, logfmt, w3c or log, or a log_format of nginx; without it, that of the first line", func(text string) (err error) {
+	flags.Func("format", "the `FORMAT` of the trace: csv, json, logfmt, w3c or log, or a log_format of nginx; without it, that of the first line with a request", func(text string) (err error) {
 		t.options.Format, err = trace.ParseFormat(text)
 		return err
 	})
