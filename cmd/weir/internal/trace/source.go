@@ -87,6 +87,9 @@ func (s *source) next() (bool, error) {
 func (s *source) recognize(line []byte) (header bool, err error) {
 	format, header, err := s.recognizer.recognize(line)
 	if format == nil {
+		if s.format != nil { // a line of another program does not have the fields of the options
+			err = nil
+		}
 		return false, err
 	}
 	_, w3c := format.(*w3cParser)

@@ -120,6 +120,11 @@ func TestText(t *testing.T) {
 			`{"log":"` + strings.ReplaceAll(gin, `"`, `\"`) + `\n","time":"2026-01-02T15:04:09Z"}`, "0 192.0.2.1 1 _ GET /a limited",
 			`{"log":"time=2026-01-02T15:04:00Z key=a","time":"2026-01-02T15:04:00Z"}`, "! not a line of the log of Gin",
 		}},
+		{"a line of another program without the field of the key", trace.Options{Fields: trace.Fields{Key: "user.id"}}, []string{
+			`{"time":1767366245,"msg":"started"}`, `! no key: the field "user.id" is absent or has no text`,
+			gin, "! not a JSON object",
+			`{"time":1767366245,"user":{"id":"a"}}`, "0 a 1 _ _",
+		}},
 		{"names of fields before a line of another program", trace.Options{}, []string{
 			"time,key", "", gin, "! a quotation mark is missing or in the middle of a field", "1767366245,a", "0 a 1 _ _",
 		}},
