@@ -83,7 +83,7 @@ func (d *differ) run(args []string, stdout, stderr io.Writer) error {
 	case more > d.maxRequests.of(int(c.Requests)):
 		err = fmt.Errorf("%w requests are newly denied: %s of %s, more than %s", errTooMany, count(more), count(c.Requests), d.maxRequests.text)
 	case len(c.Warnings) > 0 && !*d.ignore:
-		err = fmt.Errorf("%w, so that the figures may be wrong: see the first lines, or accept them with -ignore-warnings", errOdd)
+		err = fmt.Errorf("%w, so that the figures may be wrong: see the warnings, or accept them with -ignore-warnings", errOdd)
 	}
 	return err
 }

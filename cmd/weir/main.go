@@ -91,18 +91,19 @@
 //
 // The page docs/trying-limits.md has the formats with an example of each, and the names of their fields.
 //
-// The key of a request is its field key, remote_addr, remote_ip or client_ip; the flag -key names
-// another field, such as user, or user.id for the field id of an object. An address is used as keyfunc.RemoteIP
+// The key of a request is its field key, client_ip, remote_ip or remote_addr, the first of them that has a text; the flag
+// -key names another field, such as user, or user.id for the field id of an object. An address is used as keyfunc.RemoteIP
 // does. A list of addresses, as in X-Forwarded-For, is one client: the last address that is not private, or else the first
-// one; every sender can write its begin. In an access log, other words may be before a line, such as the time and the name of
-// a container. A field "request", or "method" and "path", chooses the policy by the routes of the file. Other requests have the policy
-// of the flag -policy, or the only policy of the file. All requests have the policy of all_routes, too. The flags -time,
-// -cost, -plan, -request, -method, -path and -status name other fields, and -format forces a format, or is the log_format of
-// the lines, such as '$remote_addr [$time_local] "$request" $status'.
+// one; every sender can write the start of the list. Before a line of a log, of JSON or of logfmt, there may be other words,
+// such as the time and the name of a container. A field "request", or "method" and "path", chooses the policy by the routes
+// of the file. Other requests have the policy of the flag -policy, or the only policy of the file. All requests have the
+// policy of all_routes, too. The flags -time, -cost, -plan, -request, -method, -path and -status name other fields, and
+// -format forces a format, or is the log_format of the lines, such as '$remote_addr [$time_local] "$request" $status'.
 //
 // A report begins with a line "weir: " for each fact because of which its figures are probably wrong: from 100 requests on,
 // if 90 % of the requests have one key or private addresses, more than 90 % of them have keys of their own, or more than
-// 1 % of them came too late; and if requests have no method where routes have one, or times before 1973.
+// 1 % of them came too late; and if more than 1 % of the requests have no method where routes have one, or times are before
+// 1973.
 //
 // Access logs are written at the ends of requests, so the requests of 60 s, at most 524 288, are sorted by their
 // times. A request that is later than that has the time of the one before it. A line that cannot be read is

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -11,7 +12,7 @@ import (
 func TestRun_Odd(t *testing.T) {
 	const (
 		routes = "{policies: {api: {rules: [{name: m, algorithm: fixed_window, limit: 9/m}]}, login: {rules: [{name: h, algorithm: fixed_window, limit: 9/h}]}},\nroutes: {/: api%s}}"
-		odd    = "weir: the trace is odd, so that the figures may be wrong: see the first lines, or accept them with -ignore-warnings\n"
+		odd    = "weir: the trace is odd, so that the figures may be wrong: see the warnings, or accept them with -ignore-warnings\n"
 	)
 	login := fmt.Sprintf(routes, ", POST /login: login")
 	// line returns so many lines with seconds in place of SS, and the number of the line in place of N.
@@ -29,6 +30,10 @@ func TestRun_Odd(t *testing.T) {
 		return line(n, from(address)) + line(others, from("203.0.113.7"))
 	}
 	owned := func(keys, others int) string { return line(keys, from("N")) + line(others, from("0")) }
+	const (
+		posted   = `{"time":"2027-01-12T09:00:SS.5Z","key":"kSS","request":"POST /login HTTP/1.1"}`
+		pathOnly = `{"time":"2027-01-12T09:00:SS.5Z","key":"k","request":"/login"}`
+	)
 	// 500 requests of 5 keys, 12 a minute each, and the later half of the file is older.
 	var newestFirst strings.Builder
 	for _, hour := range []int{10, 9} {
@@ -40,6 +45,7 @@ func TestRun_Odd(t *testing.T) {
 		trace, flags string
 		file         string // login if empty
 		warning      string // the beginning, or "" for none
+		note         string // of the report, without a warning
 	}{
 		"the proxy":                        {trace: line(100, from("10.0.0.7")), warning: "100.0 % of the requests have one key, a private address as that of a proxy."},
 		"nearly all of the proxy":          {trace: mixed(90, 10, "10.0.0.7"), warning: "90.0 % of the requests have one key, a private address as that of a proxy."},
@@ -55,6 +61,8 @@ func TestRun_Odd(t *testing.T) {
 		"files newest first":               {trace: newestFirst.String(), warning: "250 requests (50.0 %) were read too late to be sorted, "},
 		"a hundredth too late":             {trace: strings.ReplaceAll(mixed(200, 97, "192.0.2.1"), "09:00", "10:00") + line(3, from("203.0.113.7"))},
 		"paths without methods":            {trace: line(4, `{"StartUTC":"2027-01-12T09:00:SS.5Z","ClientHost":"192.0.2.1","RequestPath":"/login"}`), warning: "4 requests were read without a method and counted as GET, but f.yaml has 1 route with a method."},
+		"few paths without methods":        {trace: line(99, posted) + line(1, pathOnly), note: "1 request was read without a method and counted as GET, but f.yaml has 1 route with a method."},
+		"more paths without methods":       {trace: line(98, posted) + line(2, pathOnly), warning: "2 requests were read without a method and counted as GET, but f.yaml has 1 route with a method."},
 		"paths of -request":                {trace: line(4, `{"time":"2027-01-12T09:00:SS.5Z","key":"k","RequestMethod":"POST","u":"https://example.com/login?a=b"}`), flags: " -request u", warning: "4 requests were read without a method"},
 		"paths of -path":                   {trace: line(4, `{"time":"2027-01-12T09:00:SS.5Z","key":"k","RequestMethod":"POST","u":"https://example.com/login?a=b"}`), flags: " -path u"},
 		"paths, and routes without method": {trace: line(4, `{"time":"2027-01-12T09:00:SS.5Z","key":"k","path":"/login"}`), file: fmt.Sprintf(routes, ", /login: login")},
@@ -86,11 +94,14 @@ func TestRun_Odd(t *testing.T) {
 					t.Errorf("%s: got %s, want first %q", command, &stdout, test.warning)
 				}
 			}
-			var r struct{ Warnings []string }
+			var r struct{ Warnings, Notes []string }
 			var stdout, stderr strings.Builder
 			run(strings.Fields("simulate -json f.yaml trace"+test.flags), &stdout, &stderr)
 			if err := json.Unmarshal([]byte(stdout.String()), &r); err != nil {
 				t.Fatal(err)
+			}
+			if test.note != "" && !slices.Contains(r.Notes, test.note) {
+				t.Errorf("got the notes %q, want %q", r.Notes, test.note)
 			}
 			if len(r.Warnings) != min(1, len(test.warning)) || r.Warnings == nil || test.warning != "" && !strings.HasPrefix(r.Warnings[0], test.warning) {
 				t.Errorf("got the warnings %q, want %q", r.Warnings, test.warning)

@@ -19,11 +19,12 @@ type scenario struct {
 	config   *rules.Config
 	set      *rules.Set
 	policies map[*core.Limiter]*simulate.Policy
-	known    map[string]*simulate.Policy          // by request
-	other    *simulate.Policy                     // of requests without a route; nil if there is none
-	all      *simulate.Policy                     // that of all routes, beside the others; nil if there is none
-	left     []string                             // in-flight rules, which are not simulated
-	pauses   []string                             // rules that are a pause: no key is paused
+	known    map[string]*simulate.Policy // by request
+	other    *simulate.Policy            // of requests without a route; nil if there is none
+	all      *simulate.Policy            // that of all routes, beside the others; nil if there is none
+	left     []string                    // in-flight rules, which are not simulated
+	pauses   []string                    // rules that are a pause: no key is paused
+	requests uint64
 	noPolicy uint64                               // requests without a policy
 	methods  int                                  // routes with a method
 	noMethod uint64                               // requests without a method, if a route has one
@@ -152,6 +153,7 @@ func (s *scenario) decide(ctx context.Context, e *simulate.Event) (core.Decision
 			s.noMethod++
 		}
 	}
+	s.requests++
 	p := s.policyOf(e.Request)
 	if p != nil {
 		add(p)

@@ -183,11 +183,16 @@ func utc(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
 
 // warnings returns the facts about the requests because of which they may have the wrong policies.
 func (s *scenario) warnings() []string {
-	if s.noMethod == 0 {
+	if isFew(s.noMethod, s.requests) {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s read without a method and counted as GET, but %s has %s with a method. -method names its field.",
-		pluralWas(int(s.noMethod), "request"), printable(s.config.Name, false), plural(s.methods, "route"))}
+	return []string{s.withoutMethod() + " -method names its field."}
+}
+
+// withoutMethod returns the sentence about the requests without a method.
+func (s *scenario) withoutMethod() string {
+	return fmt.Sprintf("%s read without a method and counted as GET, but %s has %s with a method.",
+		pluralWas(int(s.noMethod), "request"), printable(s.config.Name, false), plural(s.methods, "route"))
 }
 
 // notes returns the notes of a report about s.
@@ -198,6 +203,9 @@ func (s *scenario) notes() []string {
 	}
 	if s.all != nil {
 		notes = append(notes, "Every request is charged to the policy "+s.all.Name+" of all routes, in one decision with the policy of its route: a request that another policy denies is not charged to it.")
+	}
+	if s.noMethod > 0 && isFew(s.noMethod, s.requests) {
+		notes = append(notes, s.withoutMethod())
 	}
 	if s.noPlan > 0 {
 		notes = append(notes, plural(int(s.noPlan), "request")+" had a plan that no rule of the policy has, and the limits without a plan: "+escaped(strings.Join(s.unknown, ", "))+".")

@@ -29,7 +29,7 @@ type traffic struct {
 
 // define defines the flags for the format of recorded traffic.
 func (t *traffic) define(flags *flag.FlagSet) {
-	flags.Func("format", "the `FORMAT` of the trace: csv, json, logfmt, w3c or log, or a log_format of nginx; without it, that of the first line", func(text string) (err error) {
+	flags.Func("format", "the `FORMAT` of the trace: csv, json, logfmt, w3c or log, or a log_format of nginx; without it, that of the first line with a request", func(text string) (err error) {
 		t.options.Format, err = trace.ParseFormat(text)
 		return err
 	})
@@ -123,9 +123,9 @@ func (t *traffic) empty() error {
 
 // Parts of the requests, in percent, from which traffic is odd if it has at least enough requests.
 const (
-	enough  = 100
-	nearly  = 90
-	tooLate = 1
+	enough = 100
+	nearly = 90
+	few    = 1
 )
 
 // warnings returns the facts about recorded traffic because of which its figures are probably wrong. requests are the
@@ -172,8 +172,11 @@ func (t *traffic) warnings(requests iter.Seq2[string, uint64]) []string {
 
 // unsorted reports whether more requests than a few were read too late.
 func (t *traffic) unsorted() bool {
-	return t.stats.Events >= enough && t.stats.Late*100 > t.stats.Events*tooLate
+	return t.stats.Events >= enough && !isFew(uint64(t.stats.Late), uint64(t.stats.Events))
 }
+
+// isFew reports whether n of all requests are too few to make the figures wrong: single clients can send them.
+func isFew(n, all uint64) bool { return n*100 <= all*few }
 
 // notes returns the notes of a report about the traffic.
 func (t *traffic) notes() (notes []string) {

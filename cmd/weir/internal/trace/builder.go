@@ -160,12 +160,12 @@ func key(text string) string {
 // clientOfList returns the key of the client of a list of addresses as in X-Forwarded-For or Forwarded: the last one
 // that is not private, or else the first one. It returns "" if text is not such a list.
 func clientOfList(text string) (client string) {
-	for i, element := range strings.Split(text, ",") {
+	for element := range strings.SplitSeq(text, ",") {
 		address, err := keyfunc.CanonicalIP(forwardedFor(element))
 		if err != nil {
 			return ""
 		}
-		if i == 0 || !IsPrivate(address) {
+		if client == "" || !IsPrivate(address) {
 			client = address
 		}
 	}

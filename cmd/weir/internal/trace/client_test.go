@@ -157,8 +157,8 @@ func TestLog_Client(t *testing.T) {
 					if got == "" {
 						got = "! " + s.Samples[0].Reason
 					}
-					unknown := "! neither a JSON object, nor a line of a log, nor CSV with a column for the time"
-					if got != c.key && !(got == unknown && before == "" && o.Format == trace.Auto && (c.key[0] == '!' && c.key != notAlone)) {
+					unknown := map[trace.Format]string{trace.Auto: "! neither a JSON object, nor a line of a log, nor CSV with a column for the time", trace.Log: "! not a line of a log"}[o.Format]
+					if got != c.key && !(got == unknown && before == "" && c.key == notALog) {
 						t.Errorf("%q: got %s, want %s", before+line, got, c.key)
 					}
 				}

@@ -2,16 +2,22 @@ package trace
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 )
 
-const describe = `describe its lines with -format in the syntax of nginx, such as '$remote_addr - $remote_user [$time_local] "$request" $status'`
+// The advice if a line tells nothing about the file, and if it has only a time.
+const (
+	describe = `describe its lines with -format in the syntax of nginx, such as '$remote_addr - $remote_user [$time_local] "$request" $status'`
+	nameKey  = "name the field of its key with -key"
+)
 
-// conversion returns advice to read a file with a first line that is broken: a command that converts the file, or the
-// flags that name its fields. array reports whether the line is in an array, and forced whether the format was chosen.
+// conversion returns advice to read a file with a broken line, and without events: a command that converts the file, or
+// the flags that name its fields. array reports whether the line is in an array, and forced whether the format was chosen.
 func conversion(file string, line []byte, rec *record, array, forced bool) string {
 	text := string(bytes.TrimSpace(line))
 	inside := strings.TrimSpace(strings.TrimPrefix(text, "["))
@@ -24,41 +30,58 @@ func conversion(file string, line []byte, rec *record, array, forced bool) strin
 		return "convert the JSON to one object in a line: " + jq(".", file)
 	}
 	var members map[string]json.RawMessage
-	if err := json.Unmarshal(line, &members); err != nil || members == nil {
+	if err := json.Unmarshal(objectOf(line), &members); err != nil || members == nil {
+		if isTime(rec[fieldTime]) {
+			return nameKey
+		}
 		return describe
 	}
-	for _, name := range slices.Sorted(maps.Keys(members)) {
-		if bytes.HasPrefix(bytes.TrimLeft(bytes.TrimPrefix(members[name], []byte("[")), " "), []byte("{")) && members[name][0] == '[' {
-			return "convert the array of JSON: " + jq("."+quoteMember(name)+"[]", file)
-		}
-	}
 	texts := map[string][]byte{}
-	flatten("", members, texts)
+	flatten("", members, texts, maxDepth)
 	names := slices.Sorted(maps.Keys(texts))
-	flags := ""
+	flags, none := "", true
 	add := func(flag string, found bool, is func(text string) bool) {
 		i := slices.IndexFunc(names, func(name string) bool { return is(string(texts[name])) })
-		if !found && i >= 0 {
+		if none = none && i < 0; !found && i >= 0 {
 			flags += " " + flag + " " + shell(names[i])
 		}
 	}
 	add("-time", isTime(rec[fieldTime]), func(text string) bool { return isTime([]byte(text)) })
 	add("-key", present(rec[fieldKey]), func(text string) bool { return isAddress(text) || key(text) != text })
-	if flags == "" {
-		return "name its fields with -time and -key; it has " + strings.Join(names, ", ")
+	if none && text[0] == '{' {
+		for _, name := range slices.Sorted(maps.Keys(members)) {
+			if bytes.HasPrefix(bytes.TrimLeft(bytes.TrimPrefix(members[name], []byte("[")), " "), []byte("{")) && members[name][0] == '[' {
+				return "convert the array of JSON: " + jq("."+quoteMember(name)+"[]", file)
+			}
+		}
 	}
-	return "name its fields:" + flags
+	if flags != "" {
+		return "name its fields:" + flags
+	}
+	more := ""
+	if n := len(names) - maxNames; n > 0 {
+		names, more = names[:maxNames], fmt.Sprintf(" and %d others", n)
+	}
+	return "name its fields with -time and -key; it has " + cmp.Or(strings.Join(names, ", "), "none") + more
 }
 
-// flatten adds the texts of an object and of the objects in it, by their names with prefix and dots.
-func flatten(prefix string, members map[string]json.RawMessage, texts map[string][]byte) {
+const (
+	maxDepth = 8  // of the objects whose members are fields in the advice
+	maxNames = 20 // that the advice lists
+)
+
+// flatten adds the texts of an object and of the objects in it, up to a depth, by their names with prefix and dots.
+func flatten(prefix string, members map[string]json.RawMessage, texts map[string][]byte, depth int) {
 	for name, value := range members {
 		name = prefix + name
 		switch value[0] {
 		case '{':
 			var inner map[string]json.RawMessage
-			_ = json.Unmarshal(value, &inner) // it is valid
-			flatten(name+".", inner, texts)
+			if depth > 1 {
+				_ = json.Unmarshal(value, &inner) // it is valid
+			}
+			flatten(name+".", inner, texts, depth-1)
+		case '[': // no field
 		case '"':
 			texts[name] = unquoteJSON(value)
 		default:

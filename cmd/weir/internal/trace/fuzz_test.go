@@ -38,7 +38,7 @@ func check(t *testing.T, o trace.Options, content []byte) {
 	lines, others := 0, 1 // the header of CSV
 	for line := range bytes.Lines(content) {
 		switch line = bytes.TrimSpace(line); {
-		case len(line) > 0 && (line[0] == '#' || bytes.HasSuffix(line, []byte("[")) || bytes.HasSuffix(line, []byte("]"))): // may be a directive, or the begin or end of an array
+		case len(line) > 0 && (line[0] == '#' || bytes.HasSuffix(line, []byte("[")) || bytes.HasSuffix(line, []byte("]"))): // may be a directive, or the start or end of an array
 			others++
 			fallthrough
 		case len(line) > 0:
@@ -101,5 +101,6 @@ func FuzzText(f *testing.F) {
 		`[2026-01-02T15:04:05.310Z] "GET / HTTP/2" 200 - 0 5 1 1 "192.0.2.1, 10.0.0.1" "c"`,
 		`{"log":"192.0.2.1 - - [02/Jan/2026:15:04:05 +0000] \"GET / HTTP/1.1\" 200 5\n","time":"2026-01-02T15:04:05Z"}`+"\n"+`{"log":"{\"log\":\"time=1767366245 key=a\"}"}`,
 		"line\n\x1b[m\n",
+		"time=1767366245 msg=x\nweb-1 | {\"log\":\"x {\\\"key\\\":1}\",\"ts\":1767366245}\n{\"log\":\"[GIN] x\"} {}",
 		`192.0.2.1, ann [02/Jan/2026:15:04:05 +0000] "GET / HTTP/1.1" 200 "\x22\" a" ann`)
 }

@@ -12,11 +12,16 @@ type jsonParser struct {
 	names [fields][]string
 	// The objects of the latest line, without a dot at the end of their names: the line itself is "".
 	objects map[string]map[string]json.RawMessage
+	deep    bool // there can be other objects in the line
 	nested  bool // the line is in another one
 
 	recognizer recognizer // of the lines in lines
 	inner      lineParser // nil until a line was recognized
+	settled    bool       // the next lines in lines have the same format
 }
+
+// maxMembers is the number of members up to which the map of a line is used for the next one.
+const maxMembers = 256
 
 // wrappers are the members of an object that has a line of a program: of docker, of most collectors, and of journald.
 var wrappers = []string{"log", "message", "MESSAGE"}
@@ -26,12 +31,17 @@ func newJSONParser(o Options) *jsonParser {
 }
 
 func (p *jsonParser) parse(line []byte, rec *record) (reason string) {
-	var members map[string]json.RawMessage
-	line = bytes.TrimSuffix(line, []byte(",")) // of an element of an array
+	members := p.objects[""]
+	clear(p.objects)
+	if len(members) > maxMembers {
+		members = nil
+	}
+	clear(members)
+	line = objectOf(line)
+	p.deep = bytes.LastIndexByte(line, '{') > 0
 	if err := json.Unmarshal(line, &members); err != nil || members == nil {
 		return "not a JSON object"
 	}
-	clear(p.objects)
 	p.objects[""] = members
 	for field, names := range p.names {
 		for _, name := range names {
@@ -46,6 +56,23 @@ func (p *jsonParser) parse(line []byte, rec *record) (reason string) {
 	return ""
 }
 
+// objectOf returns the text of the object in a line: the whole line without the comma of an element of an array, or the
+// text after the words that a collector of logs has put before it.
+func objectOf(line []byte) []byte {
+	line = bytes.TrimSuffix(bytes.TrimSpace(line), []byte(","))
+	begin := bytes.IndexByte(line[:min(len(line), maxPrefix)], '{')
+	if begin > 0 && (line[begin-1] == ' ' || line[begin-1] == '\t') && bytes.HasSuffix(line, []byte("}")) {
+		return line[begin:]
+	}
+	return line
+}
+
+// isJSON reports whether line is an object, which may be broken, or words and a valid object.
+func isJSON(line []byte) bool {
+	object := objectOf(line)
+	return bytes.HasPrefix(object, []byte("{")) && (len(object) == len(bytes.TrimSpace(line)) || json.Valid(object))
+}
+
 // unwrap reads the line in the latest line, if there is one. Its time counts before that of the latest line.
 func (p *jsonParser) unwrap(rec *record) (reason string) {
 	for _, name := range wrappers {
@@ -53,8 +80,10 @@ func (p *jsonParser) unwrap(rec *record) (reason string) {
 		if len(line) == 0 {
 			continue
 		}
-		if p.inner == nil {
-			p.inner, _ = p.recognizer.recognizeLine(line)
+		if !p.settled {
+			if inner, _ := p.recognizer.recognizeLine(line); inner != nil {
+				p.inner = inner
+			}
 			if json, ok := p.inner.(*jsonParser); ok {
 				json.nested = true
 			}
@@ -66,6 +95,7 @@ func (p *jsonParser) unwrap(rec *record) (reason string) {
 		if reason := p.inner.parse(line, &inner); reason != "" {
 			return reason
 		}
+		p.settled = p.settled || present(inner[fieldKey])
 		if !present(inner[fieldTime]) {
 			inner[fieldTime] = rec[fieldTime]
 		}
@@ -79,7 +109,7 @@ func (p *jsonParser) unwrap(rec *record) (reason string) {
 // nil if there is no such member, or if its value is no string, number or truth value.
 func (p *jsonParser) text(name string) []byte {
 	value, ok := p.objects[""][name]
-	for at := len(name); !ok; {
+	for at := len(name); !ok && p.deep; {
 		if at = strings.LastIndexByte(name[:at], '.'); at < 0 {
 			return nil
 		}

@@ -39,6 +39,8 @@ func TestLog(t *testing.T) {
 			`192.0.2.1 - - [02/Jan/2026:15:04:05 +0000] "GET / HTTP/1.1" 200 5`, `! no key: the field "remote_user" is absent or has no text`,
 		}},
 		{"broken", trace.Options{Format: trace.Log, Fields: trace.Fields{Key: "remote_addr"}}, []string{
+			`a line`, "! not a line of a log",
+			`a - - [02/Jan/2026:15:04:05 +0000] "GET / HTTP/1.1" 200 5`, "0 a 1 _ GET /",
 			`a line`, notALog,
 			` [] "" 200`, notALog,
 			`a - [02/Jan/2026:15:04:05 +0000] "GET / HTTP/1.1" 200 5`, notALog,

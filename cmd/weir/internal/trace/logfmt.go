@@ -3,18 +3,24 @@ package trace
 import (
 	"bytes"
 	"strconv"
-	"strings"
 )
 
 // A logfmtParser parses lines of pairs such as key=value or key="a value", as package slog writes them. Words without
 // a "=" are ignored.
 type logfmtParser struct {
 	names [fields][]string
+	known map[string]bool   // the names
 	pairs map[string][]byte // of the latest line
 }
 
 func newLogfmtParser(f Fields) *logfmtParser {
-	return &logfmtParser{names: f.names(), pairs: map[string][]byte{}}
+	p := &logfmtParser{names: f.names(), known: map[string]bool{}, pairs: map[string][]byte{}}
+	for _, names := range p.names {
+		for _, name := range names {
+			p.known[name] = true
+		}
+	}
+	return p
 }
 
 func (p *logfmtParser) parse(line []byte, rec *record) (reason string) {
@@ -28,22 +34,27 @@ func (p *logfmtParser) parse(line []byte, rec *record) (reason string) {
 			}
 			continue
 		}
-		name := string(rest[:end])
-		value := rest[end+1:]
-		if bytes.HasPrefix(value, []byte(`"`)) {
-			quoted, err := strconv.QuotedPrefix(string(value))
-			if err != nil {
+		name, value := rest[:end], rest[end+1:]
+		quoted := bytes.HasPrefix(value, []byte(`"`))
+		if quoted {
+			if end = quotedEnd(value); end < 0 {
 				return "a quotation mark is missing"
 			}
-			rest = value[len(quoted):]
-			if value = value[1 : len(quoted)-1]; strings.Contains(quoted, `\`) {
-				text, _ := strconv.Unquote(quoted) // it is valid
-				value = []byte(text)
-			}
-		} else {
-			value, rest, _ = bytes.Cut(value, []byte(" "))
+		} else if end = bytes.IndexAny(value, " \t"); end < 0 {
+			end = len(value)
 		}
-		p.pairs[name] = value
+		value, rest = value[:end], value[end:]
+		if !p.known[string(name)] {
+			continue
+		}
+		if quoted {
+			text, err := strconv.Unquote(string(value))
+			if err != nil {
+				return "a quoted value is invalid"
+			}
+			value = []byte(text)
+		}
+		p.pairs[string(name)] = value
 	}
 	for field, names := range p.names {
 		for _, name := range names {
@@ -53,4 +64,17 @@ func (p *logfmtParser) parse(line []byte, rec *record) (reason string) {
 		}
 	}
 	return ""
+}
+
+// quotedEnd returns the length of the value in quotation marks at the beginning of text, or -1 if it has no end.
+func quotedEnd(text []byte) int {
+	for i := 1; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+	return -1
 }

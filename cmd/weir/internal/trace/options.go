@@ -22,13 +22,16 @@ type Fields struct{ Time, Key, Cost, Plan, Request, Method, Path, Status string 
 type Format string
 
 const (
-	Auto   Format = "" // recognized by the first line
+	Auto   Format = "" // that of the first line with an event
 	CSV    Format = "csv"
 	JSON   Format = "json"
 	Logfmt Format = "logfmt"
 	W3C    Format = "w3c"
-	Log    Format = "log" // the first of textFormats that the first line has
+	Log    Format = "log" // the one of textFormats that the first line with an event has
 )
+
+// isOne reports whether f is one format, and not that of a line.
+func (f Format) isOne() bool { return f != Auto && f != Log }
 
 // ParseFormat returns the format with a name: "auto", "csv", "json", "logfmt", "w3c" or "log", or a text with
 // variables such as $remote_addr.

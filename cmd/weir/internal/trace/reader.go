@@ -75,7 +75,8 @@ func (r *Reader) Stats() Stats {
 func (r *Reader) broken(s *source, line []byte, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.stats.Lines == 0 {
+	// The first lines can be those of another program, which tell less than the next ones.
+	if c := r.stats.Conversion; r.stats.Events == 0 && r.stats.Broken < maxSamples && (c == "" || c == describe || c == nameKey) {
 		r.stats.Conversion = conversion(s.name, line, &s.record, s.array, r.options.Format != Auto)
 	}
 	r.stats.broken(s.name, s.number, line, reason)

@@ -9,6 +9,7 @@ import (
 type recognizer struct {
 	options Options
 	texts   []*textParser // of textFormats, without the fields of the options
+	json    *jsonParser
 	logfmt  *logfmtParser
 }
 
@@ -33,24 +34,27 @@ func (r *recognizer) recognize(line []byte) (format lineParser, header bool, err
 func (r *recognizer) recognizeLine(line []byte) (lineParser, error) {
 	o := r.options
 	switch {
-	case o.Format == JSON || o.Format == Auto && bytes.HasPrefix(bytes.TrimSpace(line), []byte("{")):
-		return newJSONParser(o), nil
+	case o.Format == JSON || o.Format == Auto && isJSON(line):
+		if r.json == nil {
+			r.json = newJSONParser(o)
+		}
+		return r.json, nil
 	case o.Format == Logfmt:
 		return newLogfmtParser(o.Fields), nil
 	case strings.Contains(string(o.Format), "$"):
-		return orError(newTextParser(textFormat{"the format", string(o.Format)}, o.Fields))
+		return orError(newTextParser(textFormat{name: "the format", line: string(o.Format)}, o.Fields))
 	case o.Format != Auto && o.Format != Log:
 		return nil, nil
 	}
 	if bytes.IndexByte(line, '"') >= 0 { // as in all textFormats
 		for i, p := range r.parsers() {
-			if p.parse(line, new(record)) == "" {
+			if bytes.Contains(line, []byte(textFormats[i].has)) && p.parse(line, new(record)) == "" {
 				return orError(newTextParser(textFormats[i], o.Fields))
 			}
 		}
 	}
-	if o.Format == Log {
-		return orError(newTextParser(textFormats[0], o.Fields))
+	if o.Format == Log || bytes.IndexByte(line, '=') < 0 {
+		return nil, nil
 	}
 	if r.logfmt == nil {
 		r.logfmt = newLogfmtParser(o.Fields)

@@ -15,6 +15,7 @@ type source struct {
 	lines      *lineReader
 	number     int        // of the line
 	format     lineParser // nil until a line was recognized
+	settled    bool       // the next lines have the same format
 	record     record
 	build      *builder
 	recognizer recognizer
@@ -41,6 +42,7 @@ func (s *source) next() (bool, error) {
 			return false, err
 		}
 		s.number++
+		s.record = record{}
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
@@ -55,8 +57,8 @@ func (s *source) next() (bool, error) {
 		if !long {
 			text = s.plain(text)
 			header := false
-			if s.format == nil {
-				if s.format, header, err = s.recognizer.recognize(text); err != nil {
+			if !s.settled {
+				if header, err = s.recognize(text); err != nil {
 					return false, err
 				}
 			}
@@ -72,16 +74,35 @@ func (s *source) next() (bool, error) {
 			reason = s.read(text)
 		}
 		if reason == "" {
+			s.settled = true
 			return true, nil
 		}
 		s.reader.broken(s, line, reason)
 	}
 }
 
+// recognize sets s.format to the format of line, if it has one. Before the first event, there can be lines that another
+// program wrote, or other lines of the same one: they do not settle the format. header reports whether line is the header
+// of CSV.
+func (s *source) recognize(line []byte) (header bool, err error) {
+	format, header, err := s.recognizer.recognize(line)
+	if format == nil {
+		if s.format != nil { // a line of another program does not have the fields of the options
+			err = nil
+		}
+		return false, err
+	}
+	_, w3c := format.(*w3cParser)
+	s.format, s.settled = format, header || w3c || s.reader.options.Format.isOne()
+	return header, err
+}
+
 // read reads a line into s.event. It returns the reason if the line is broken, or "".
 func (s *source) read(line []byte) (reason string) {
-	s.record = record{}
-	if s.format == nil {
+	switch {
+	case s.format == nil && s.reader.options.Format == Log:
+		return "not a line of a log"
+	case s.format == nil:
 		return "neither a JSON object, nor a line of a log, nor CSV with a column for the time"
 	}
 	if reason := s.format.parse(line, &s.record); reason != "" {
@@ -90,7 +111,7 @@ func (s *source) read(line []byte) (reason string) {
 	return s.build.event(&s.record, &s.event)
 }
 
-// bracket reports whether line is the begin or the end of an array with an object in each line.
+// bracket reports whether line is the start or the end of an array with an object in each line.
 func (s *source) bracket(line []byte) bool {
 	switch string(bytes.TrimSpace(line)) {
 	case "[":

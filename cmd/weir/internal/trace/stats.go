@@ -24,7 +24,7 @@ type Stats struct {
 	// bytes of compressed files. Total is 0 if a file is a pipe.
 	Read, Total int64
 
-	// Conversion is advice to read the file with the first broken line, if no event was read before: a command that
+	// Conversion is advice to read the file with the first broken lines, if no event was read before: a command that
 	// converts it, or flags.
 	Conversion string
 

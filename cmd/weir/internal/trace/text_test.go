@@ -12,10 +12,11 @@ import (
 // Files of all formats are in the testdata of the command. These are the lines that are rare in them.
 func TestText(t *testing.T) {
 	const (
-		own   = trace.Format(`$http_x_forwarded_for - $remote_user [$time_iso8601] "$request" $status "$http_user_agent" ${http_x_plan} $tokens`)
-		gin   = `[GIN] 2026/01/02 - 15:04:05 | 429 |      1.5ms |       192.0.2.1 | GET      "/a?b"`
-		chi   = `2026/01/02 15:04:05.25 "GET http://a/b HTTP/1.1" from [2001:db8::1]:4711 - 200 0B in 1s`
-		envoy = `[2026-01-02T15:04:05.310Z] "GET /a HTTP/2" 200 - 0 5 1 1 "%s" "c" "id" "a" "10.0.0.1:80"`
+		unknown = "! neither a JSON object, nor a line of a log, nor CSV with a column for the time"
+		own     = trace.Format(`$http_x_forwarded_for - $remote_user [$time_iso8601] "$request" $status "$http_user_agent" ${http_x_plan} $tokens`)
+		gin     = `[GIN] 2026/01/02 - 15:04:05 | 429 |      1.5ms |       192.0.2.1 | GET      "/a?b"`
+		chi     = `2026/01/02 15:04:05.25 "GET http://a/b HTTP/1.1" from [2001:db8::1]:4711 - 200 0B in 1s`
+		envoy   = `[2026-01-02T15:04:05.310Z] "GET /a HTTP/2" 200 - 0 5 1 1 "%s" "c" "id" "a" "10.0.0.1:80"`
 	)
 	runFormat(t, []formatCase{
 		{"Gin", trace.Options{}, []string{
@@ -38,10 +39,12 @@ func TestText(t *testing.T) {
 		{"Envoy", trace.Options{}, []string{
 			fmt.Sprintf(envoy, "192.0.2.1, 10.0.0.1"), "310000 192.0.2.1 1 _ GET /a",
 			"2026-01-02T15:04:05.1Z stdout F " + fmt.Sprintf(envoy, "192.0.2.1"), "310000 192.0.2.1 1 _ GET /a",
-			fmt.Sprintf(envoy, "-"), "! no http_x_forwarded_for in the line",
+			fmt.Sprintf(envoy, "-"), "! no key",
+			fmt.Sprintf(envoy, "unknown"), "310000 unknown 1 _ GET /a",
 			fmt.Sprintf(envoy, "ann, 192.0.2.1"), "! no http_x_forwarded_for in the line",
 		}},
 		{"Envoy behind words", trace.Options{}, []string{
+			"2026-01-02T15:04:05.1Z stdout F " + fmt.Sprintf(envoy, "-"), "! no key",
 			"2026-01-02T15:04:05.1Z stdout F " + fmt.Sprintf(envoy, "192.0.2.1"), "310000 192.0.2.1 1 _ GET /a",
 		}},
 		{"log_format", trace.Options{Format: own, Fields: trace.Fields{Plan: "http_x_plan", Cost: "tokens"}}, []string{
@@ -54,6 +57,12 @@ func TestText(t *testing.T) {
 			`192.0.2.1 - - [2026-01-02T15:04:05+00:00] "GET /`, "! the request has no end",
 			`192.0.2.1 - -`, "! not a line of the format",
 		}},
+		{"log_format with another address", trace.Options{Format: `$remote_addr "$http_x_forwarded_for" [$time_local] "$request" $status`}, []string{
+			`192.0.2.1 "-" [02/Jan/2026:15:04:05 +0000] "GET /a HTTP/1.1" 200`, "0 192.0.2.1 1 _ GET /a",
+			`web-1  | 192.0.2.2 "198.51.100.7" [02/Jan/2026:15:04:05 +0000] "GET /a HTTP/1.1" 200`, "0 192.0.2.2 1 _ GET /a",
+			`192.0.2.3 "unknown, ann" [02/Jan/2026:15:04:05 +0000] "GET /a HTTP/1.1" 200`, "0 192.0.2.3 1 _ GET /a",
+			`web-1  | - "192.0.2.1" [02/Jan/2026:15:04:05 +0000] "GET /a HTTP/1.1" 200`, "! not a line of the format",
+		}},
 		{"chosen fields", trace.Options{Format: `$msec $time_iso8601 $a $b "$c"`, Fields: trace.Fields{Time: "time_iso8601", Key: "c", Path: "b", Method: "a"}}, []string{
 			`1 2026-01-02T15:04:05+00:00 PUT /a "k l"`, "0 k l 1 _ PUT /a",
 		}},
@@ -62,6 +71,11 @@ func TestText(t *testing.T) {
 			`web-1  | ts=1767366245 remote_addr=192.0.2.1:80 request="GET /a?b HTTP/1.1" duration=1ms`, "0 192.0.2.1 1 _ GET /a",
 			`time=12ms ts=1767366245 key=a x= =y z`, "0 a 1 _ _",
 			`date=2026-01-02 time=15:04:05 key=a`, "0 a 1 _ _",
+			"time=2026-01-02T15:04:05Z\tkey=a\tpath=\"/x y\"\tplan=", "0 a 1 _ /x y",
+			"2026-01-02T15:04:05.1Z stdout F time=2026-01-02T15:04:05Z key=a", "0 a 1 _ _",
+			`time=2026-01-02T15:04:05Z key="a" other="\q" path="/\\"x`, `0 a 1 _ /\`,
+			`time=2026-01-02T15:04:05Z key="\q"`, "! a quoted value is invalid",
+			`time=2026-01-02T15:04:05Z key=a other="\"`, "! a quotation mark is missing",
 			`time=2026-01-02T15:04:05Z msg=started`, "! no key",
 			`time=2026-01-02T15:04:05Z key="a`, "! a quotation mark is missing",
 		}},
@@ -83,6 +97,52 @@ func TestText(t *testing.T) {
 			`{"log":"` + strings.ReplaceAll(gin, `"`, `\"`) + `\n","time":"2026-01-02T15:04:09Z"}`, "0 192.0.2.1 1 _ GET /a limited",
 			`{"log":"started\n","time":"2026-01-02T15:04:05Z"}`, "! not a line of the log of Gin",
 			`{"time":1767366245,"key":"a","log":"started"}`, "0 a 1 _ _",
+		}},
+		{"lines of another program first", trace.Options{}, []string{
+			"starting up", unknown,
+			`time=2026-01-02T15:04:00Z level=INFO msg="listening" addr=:8080`, "! no key",
+			`{"level":"info","msg":"started"}`, "! no time",
+			`2026/01/02 15:04:05 [notice] time=2026-01-02T15:04:05Z x`, "! no key",
+			"{ x", "! not a JSON object",
+			"1767366245,", "! no key",
+			"still starting", "! no key",
+			gin, "0 192.0.2.1 1 _ GET /a limited",
+			`time=2026-01-02T15:04:05Z key=a`, "! not a line of the log of Gin",
+		}},
+		{"lines of another program first, log", trace.Options{Format: trace.Log}, []string{
+			"[GIN-debug] Listening and serving HTTP on :8080", "! not a line of a log",
+			`{"time":1767366245,"key":"a"}`, "! not a line of a log",
+			chi, "250000 2001:db8::/64 1 _ GET /b",
+		}},
+		{"lines of another program first, in JSON", trace.Options{}, []string{
+			`{"log":"time=2026-01-02T15:04:00Z level=INFO msg=listening addr=:8080\n","time":"2026-01-02T15:04:00Z"}`, "! no key",
+			`{"log":"{\"msg\":\"started\"}\n","time":"2026-01-02T15:04:00Z"}`, "! no key",
+			`{"log":"` + strings.ReplaceAll(gin, `"`, `\"`) + `\n","time":"2026-01-02T15:04:09Z"}`, "0 192.0.2.1 1 _ GET /a limited",
+			`{"log":"time=2026-01-02T15:04:00Z key=a","time":"2026-01-02T15:04:00Z"}`, "! not a line of the log of Gin",
+		}},
+		{"a line of another program without the field of the key", trace.Options{Fields: trace.Fields{Key: "user.id"}}, []string{
+			`{"time":1767366245,"msg":"started"}`, `! no key: the field "user.id" is absent or has no text`,
+			gin, "! not a JSON object",
+			`{"time":1767366245,"user":{"id":"a"}}`, "0 a 1 _ _",
+		}},
+		{"names of fields before a line of another program", trace.Options{}, []string{
+			"time,key", "", gin, "! a quotation mark is missing or in the middle of a field", "1767366245,a", "0 a 1 _ _",
+		}},
+		{"directives before a line of another program", trace.Options{}, []string{
+			"#Fields: time c-ip", "", gin, "! not as many fields as the line #Fields", "1767366245 a", "0 a 1 _ _",
+		}},
+		{"JSON behind words", trace.Options{}, []string{
+			`web-1  | {"time":1767366245,"key":"a"`, unknown,
+			`time=2026-01-02T15:04:00Z data={"key":"a"}`, "! no key",
+			`web-1  | {"time":1767366245,"key":"a","path":"/{x}"}`, "0 a 1 _ /{x}",
+			`2026-01-02T15:04:05.1Z stdout F {"time":1767366245,"key":"a"} `, "0 a 1 _ _",
+			"2026-01-02T15:04:05.1Z\tINFO\trequest\t" + `{"time":1767366245,"key":"a"}`, "0 a 1 _ _",
+			`web-1  | {"log":"app[7]: {\"key\":\"b\"}","time":1767366245}`, "0 b 1 _ _",
+			`web-1  | started {x}`, "! not a JSON object",
+			strings.Repeat("x", 256) + ` {"time":1767366245,"key":"a"}`, "! not a JSON object",
+		}},
+		{"JSON behind words, forced", trace.Options{Format: trace.JSON}, []string{
+			`web-1  | {"time":1767366245,"key":"a"}`, "0 a 1 _ _",
 		}},
 		{"a time in JSON around a line", trace.Options{}, []string{
 			`{"MESSAGE":"{\"client_ip\":\"192.0.2.1\"}","ts":1767366245}`, "0 192.0.2.1 1 _ _",
@@ -138,6 +198,14 @@ func TestReader_Conversion(t *testing.T) {
 		"other names":         {"a.json", `{"when":1767366245,"who":{"addr":"192.0.2.1"}}` + "\n" + `{"when":1767366246,"who":{"addr":"192.0.2.2"}}`, "name its fields: -time when -key who.addr", trace.Fields{Time: "when", Key: "who.addr"}},
 		"other name of a key": {"a.json", `{"time":1767366245,"a b":"192.0.2.1, 10.0.0.1"}` + "\n" + `{"time":1767366246,"a b":"192.0.2.2"}`, "name its fields: -key 'a b'", trace.Fields{Key: "a b"}},
 		"no address":          {"a.json", `{"time":1767366245,"user":{"id":7}}`, "name its fields with -time and -key; it has time, user.id", trace.Fields{}},
+		"array beside fields": {"a.json", `{"at":1767366245,"groups":[{"id":1}],"client":{"ip":"192.0.2.1"},"headers":[{"value":"192.0.2.1"}]}` + "\n" + `{"at":1767366246,"client":{"ip":"192.0.2.2"}}`, "name its fields: -time at", trace.Fields{Time: "at"}},
+		"AWS WAF":             {"a.json", `{"timestamp":1767366245250,"ruleGroupList":[{"ruleGroupId":"a"}],"httpRequest":{"clientIp":"192.0.2.9","headers":[{"name":"Host","value":"x"}]}}` + "\n" + `{"timestamp":1767366246250,"httpRequest":{"clientIp":"192.0.2.9"}}`, "name its fields: -key httpRequest.clientIp", trace.Fields{Key: "httpRequest.clientIp"}},
+		"behind words":        {"a.json", `web-1  | {"when":1767366245,"who":"192.0.2.1"}` + "\n" + `web-1  | {"when":1767366246,"who":"192.0.2.2"}`, "name its fields: -time when -key who", trace.Fields{Time: "when", Key: "who"}},
+		"array behind words":  {"a.json", `web-1  | {"n":1,"Records":[{"time":1767366245,"key":"a"}]}`, "name its fields with -time and -key; it has n", trace.Fields{}},
+		"nested objects":      {"a.json", strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000), "name its fields with -time and -key; it has none", trace.Fields{}},
+		"many names":          {"a.json", `{"n1":1,"n10":1,"n11":1,"n12":1,"n13":1,"n14":1,"n15":1,"n16":1,"n17":1,"n18":1,"n19":1,"n2":1,"n20":1,"n21":1,"n22":1,"n3":1,"n4":1,"n5":1,"n6":1,"n7":1,"n8":1,"n9":1}`, "name its fields with -time and -key; it has n1, n10, n11, n12, n13, n14, n15, n16, n17, n18, n19, n2, n20, n21, n22, n3, n4, n5, n6, n7 and 2 others", trace.Fields{}},
+		"another program":     {"a.log", "starting up\ntime=2026-01-02T15:04:05Z msg=listening\n" + `{"time":1767366245,"who":"192.0.2.1"}` + "\n" + `{"time":1767366246,"who":"192.0.2.2"}`, "name its fields: -key who", trace.Fields{Key: "who"}},
+		"no key":              {"a.log", "time=2026-01-02T15:04:05Z user=ann\ntime=2026-01-02T15:04:05Z user=ann", "name the field of its key with -key", trace.Fields{Key: "user"}},
 		"text":                {"a.log", "192.0.2.1 GET /", describe, trace.Fields{}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,18 +7,19 @@ import (
 )
 
 // A textFormat is a format whose lines have the same texts between the values of fields. line is in the syntax of the
-// directive log_format of nginx: a name after "$" is a field. A line may end after the last field that is needed.
-type textFormat struct{ name, line string }
+// directive log_format of nginx: a name after "$" is a field. A line may end after the last field that is needed. has is
+// a text that every line has and few other lines have, so that those are recognized without a parser.
+type textFormat struct{ name, line, has string }
 
 // textFormats are the formats that are recognized, the first of them first.
 var textFormats = []textFormat{
-	{"the common or combined log format", clientFirst + `$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent" "$http_x_forwarded_for"`},
-	{"the log of Gin", `[GIN] $date - $time |$status|$latency|$client_ip|$method "$path"`},
-	{"the log of chi", `$date $time "$request" from $remote_addr - $status $bytes`},
-	{"the log of chi with request IDs", `$date $time [$request_id] "$request" from $remote_addr - $status $bytes`},
-	{"the httplog of HAProxy", `$remote_addr [$time_local] $frontend $backend $timers $status $bytes $captured "$request"`},
-	{"the log of Elastic Load Balancing", `$time $elb $remote_addr $target $request_time $target_time $response_time $status $target_status $received $sent "$request"`},
-	{"the log of Envoy", `[$start_time] "$request" $status $response_flags $bytes_received $bytes_sent $duration $upstream_time "$http_x_forwarded_for"`},
+	{"the common or combined log format", clientFirst + `$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent" "$http_x_forwarded_for"`, `] "`},
+	{"the log of Gin", `[GIN] $date - $time |$status|$latency|$client_ip|$method "$path"`, "[GIN] "},
+	{"the log of chi", `$date $time "$request" from $remote_addr - $status $bytes`, `" from `},
+	{"the log of chi with request IDs", `$date $time [$request_id] "$request" from $remote_addr - $status $bytes`, `" from `},
+	{"the httplog of HAProxy", `$remote_addr [$time_local] $frontend $backend $timers $status $bytes $captured "$request"`, " ["},
+	{"the log of Elastic Load Balancing", `$time $elb $remote_addr $target $request_time $target_time $response_time $status $target_status $received $sent "$request"`, ` "`},
+	{"the log of Envoy", `[$start_time] "$request" $status $response_flags $bytes_received $bytes_sent $duration $upstream_time "$http_x_forwarded_for"`, `] "`},
 }
 
 // clientFirst is the beginning of a format whose first fields are read by [textParser.client].

@@ -64,6 +64,10 @@ func newTextParser(format textFormat, f Fields) (*textParser, error) {
 		p.columns[field] = positions[:1] // the others may be behind the end of a line
 		needed = max(needed, positions[0])
 		switch field {
+		case fieldKey:
+			if slices.Contains(defaultNames[fieldKey], names[positions[0]]) {
+				p.checks[positions[0]] = aClient
+			}
 		case fieldStatus:
 			p.checks[positions[0]] = aStatus
 		case fieldDate:
@@ -75,11 +79,6 @@ func newTextParser(format textFormat, f Fields) (*textParser, error) {
 			}
 		}
 	}
-	for i, name := range names {
-		if slices.Contains(defaultNames[fieldKey], name) {
-			p.checks[i] = aClient
-		}
-	}
 	p.segments = p.segments[:needed+1]
 	return p, nil
 }
@@ -88,7 +87,7 @@ func newTextParser(format textFormat, f Fields) (*textParser, error) {
 const maxPrefix = 256
 
 // parse reads a line. Its format may begin after any word. If it begins with clientFirst, [textParser.clientOf] finds the
-// begin.
+// first field.
 func (p *textParser) parse(line []byte, rec *record) (reason string) {
 	most := -1
 	for at := 0; at <= maxPrefix; {
@@ -152,7 +151,7 @@ func (p *textParser) match(line []byte, first bool) (n int, reason string) {
 			value, rest, ok = bytes.Cut(rest, []byte(end))
 			value, ok = bytes.TrimSpace(value), ok || last
 		}
-		if !ok || !p.passes(p.checks[i], value, first && i == 0) {
+		if !ok || !p.passes(p.checks[i], value, first && i == 0 || s.quoted) {
 			return i, s.reason
 		}
 		p.values = append(p.values, value)
@@ -160,9 +159,9 @@ func (p *textParser) match(line []byte, first bool) (n int, reason string) {
 	return len(p.values), ""
 }
 
-// passes reports whether a value can be that of a segment. first reports whether the line begins with it: only then can
-// it be the name of a host.
-func (p *textParser) passes(c check, value []byte, first bool) bool {
+// passes reports whether a value can be that of a segment. delimited reports whether the value is in quotation marks, or
+// begins the line: only then can it be a name or "-", because no prefix can be a part of it.
+func (p *textParser) passes(c check, value []byte, delimited bool) bool {
 	switch c {
 	case aStatus:
 		return string(value) == "-" || len(value) == 3 && isDigit(value[0]) && isDigit(value[1]) && isDigit(value[2])
@@ -173,8 +172,11 @@ func (p *textParser) passes(c check, value []byte, first bool) bool {
 	case aClock:
 		return len(value) >= len("15:04:05") && value[2] == ':' && bytes.IndexByte(value, ' ') < 0
 	case aClient:
+		if len(value) > maxInternedText { // parse may come here after each word
+			return clientOfList(string(value)) != ""
+		}
 		kind := p.kind(value)
-		return kind == anAddress || kind == withAddress && clientOfList(string(value)) != "" || first && kind == aName
+		return kind == anAddress || kind == withAddress && clientOfList(string(value)) != "" || delimited && kind == aName
 	}
 	return true
 }
