@@ -78,8 +78,8 @@
 // # Errors
 //
 // The error of a request without a key is [ErrNoKey]. If a valid token is missing, it is also
-// [ErrNoToken]. If the client can correct the request, it is a [NoKeyError] with a text for it. If a client may have made a header malformed, the function returns an error, and the request
-// is not charged to the address of the proxy. Nothing that a client sends makes a function of this
+// [ErrNoToken]. If the client can correct the request, it is a [NoKeyError] with a text for it. A client gains nothing from a malformed
+// header: the function returns an error, or uses the addresses that trusted proxies have appended. Nothing that a client sends makes a function of this
 // package panic, and the memory and time for a request are bounded. Constructors panic on invalid
 // arguments: call them before the first request.
 package keyfunc

@@ -45,7 +45,8 @@ func newHandler(store *resilient.Store, set *rules.Set, publicKeys jwt.Keyfunc, 
 	ip := keyfunc.XForwardedFor(keyfunc.Proxies("127.0.0.1", "::1"))
 	perIP := core.Must(core.New(store, core.TokenBucket("ip", core.PerMinute(300))))
 
-	tokens := keyfunc.NewJWT(publicKeys, []string{"RS256"}, keyfunc.Issuer(issuer))
+	tokens := keyfunc.NewJWT(publicKeys, []string{"RS256"},
+		keyfunc.Issuer(issuer), keyfunc.Audience("notes"))
 	perUser := core.Must(set.Limiter("notes"))
 	limit := nethttplimit.New(perIP, ip,
 		gate.And(perUser, tokens.Subject()),
@@ -116,6 +117,7 @@ func run() error {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	keys, err := jwks.NewDefaultOverrideCtx(ctx, []string{jwksURL}, jwks.Override{
+		HTTPTimeout:       5 * time.Second,
 		RefreshUnknownKID: rate.NewLimiter(rate.Every(10*time.Second), 1), // a new key is fetched at its first token
 		RateLimitWaitMax:  time.Second,
 	})
@@ -136,6 +138,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	store.Observer().Add(set) // its figures and changes
 	go set.Watch(ctx, file)
 	return demo.Serve(newHandler(store, set, keys.Keyfunc, issuer), try+tryAll)
 }

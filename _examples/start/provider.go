@@ -49,7 +49,7 @@ func newProvider() (*provider, error) {
 
 // token returns a token of a user, for a day. An empty plan is none.
 func (p *provider) token(user, plan string) string {
-	claims := jwt.MapClaims{"iss": p.url, "sub": user, "exp": jwt.NewNumericDate(time.Now().Add(24 * time.Hour))}
+	claims := jwt.MapClaims{"iss": p.url, "sub": user, "aud": "notes", "exp": jwt.NewNumericDate(time.Now().Add(24 * time.Hour))}
 	if plan != "" {
 		claims["plan"] = plan
 	}

@@ -12,13 +12,16 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/rules"
 )
 
 // A doctor checks whether programs can use a Redis. The fields are flags.
 type doctor struct {
 	connection
 	timeout time.Duration
+	rules   bool
 	json    bool
 }
 
@@ -27,6 +30,7 @@ func defineDoctor(flags *flag.FlagSet) func(args []string, stdout, stderr io.Wri
 	d := new(doctor)
 	d.define(flags)
 	flags.DurationVar(&d.timeout, "timeout", redisstore.DefaultTimeout, "the `DURATION` that a decision may take, as of the option resilient.Timeout")
+	flags.BoolVar(&d.rules, "rules", false, "also check the permissions of programs that read limits, overrides and blocks from Redis")
 	flags.BoolVar(&d.json, "json", false, "print JSON")
 	return d.run
 }
@@ -43,6 +47,9 @@ func (d *doctor) run(_ []string, stdout, _ io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*timeout) // for a hundred round trips to a distant Redis
 	defer cancel()
 	findings := redisstore.Diagnose(ctx, d.rdb, append(d.storeOptions(), redisstore.Timeout(d.timeout))...)
+	if d.rules && findings[0].Result == redisstore.ResultOK {
+		findings = append(findings, d.checkRules(ctx))
+	}
 	if d.json {
 		encoder := json.NewEncoder(stdout)
 		encoder.SetIndent("", "  ")
@@ -54,6 +61,65 @@ func (d *doctor) run(_ []string, stdout, _ io.Writer) error {
 	}
 	if slices.ContainsFunc(findings, func(f redisstore.Finding) bool { return f.Result == redisstore.ResultFailed }) {
 		return errReported
+	}
+	return nil
+}
+
+// checkRules checks whether a program can read limits, overrides and blocks.
+func (d *doctor) checkRules(ctx context.Context) redisstore.Finding {
+	f := redisstore.Finding{Check: "rules", Result: redisstore.ResultOK, Detail: "limits, overrides and blocks can be read"}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	source := rules.Redis(d.rdb, rules.Prefix(d.prefix), rules.Timeout(timeout), rules.FailClosed())
+	_, err := source.Load(ctx)
+	if err == nil || errors.Is(err, rules.ErrNoConfig) {
+		err = watch(ctx, source)
+	}
+	switch {
+	case err == nil:
+	case strings.Contains(err.Error(), "NOPERM"): // also that of a command in a transaction
+		f.Result, f.Detail = redisstore.ResultFailed, err.Error()
+		f.Change = "allow the user the commands of package rules, in the documentation of that package, under Permissions"
+	default:
+		f.Result, f.Detail, f.Change = redisstore.ResultUnknown, err.Error(), "repeat the check"
+	}
+	return f
+}
+
+// watch reads the overrides and blocks of source once, and the override of a key.
+func watch(ctx context.Context, source *rules.RedisSource) error {
+	failed := make(chan error, 1)
+	config, err := rules.Parse("check", []byte("policies: {check: {rules: [{name: r, algorithm: fixed_window, limit: 1/s}]}}"))
+	if err != nil {
+		return err
+	}
+	set, err := rules.New(memstore.New(), config, rules.Overrides(source), rules.OnError(func(err error) {
+		select {
+		case failed <- err:
+		default:
+		}
+	}))
+	if err != nil {
+		return err
+	}
+	if _, err := set.OverrideOf(ctx, "check", "check"); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { _ = set.Watch(ctx, source) }()
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for source.Stats().Age < 0 {
+		select {
+		case err := <-failed:
+			if !errors.Is(err, rules.ErrNoConfig) {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
 	}
 	return nil
 }

@@ -23,6 +23,7 @@ func TestDoctor(t *testing.T) {
 	for _, args := range [][]any{
 		{"acl", "setuser", "scripts", "on", ">password", "~*", "&*", "+@all", "-evalsha"},
 		{"acl", "setuser", "places", "on", ">password", "~*", "&*", "+@all", "-zadd", "-info"},
+		{"acl", "setuser", "store", "on", ">password", "~*", "&*", "+@all", "-xrevrange"},
 		{"acl", "setuser", "shop", "on", ">password", "~shop:*", "&shop:*", "+@all"},
 	} {
 		if err := rdb.Do(ctx, args...).Err(); err != nil {
@@ -52,6 +53,9 @@ func TestDoctor(t *testing.T) {
 		{"no ZADD and INFO", "-timeout 1m " + as("places"), 1, []string{
 			"\nserver                    unknown  INFO: NOPERM ", "\nwill not work: commands, script sliding_log, script in_flight, script in_flight_by_cost\nnot checked: messages\n  allow the user ", ": +zadd\n", "\nnot checked: server, memory, role\n  allow the user ", ": +info\n",
 		}, ""},
+		{"rules", "-rules -timeout 1m -redis redis://" + server.Addr, 0, []string{"\nrules                     ok      limits, overrides and blocks can be read\n"}, "will not work"},
+		{"no XREVRANGE", "-rules -timeout 1m " + as("store"), 1, []string{"\nrules                     failed  ", " the 'xrevrange' command\n", "\nwill not work: rules\n  allow the user the commands of package rules, "}, ""},
+		{"no XREVRANGE, without rules", "-timeout 1m " + as("store"), 0, nil, "will not work"},
 		{"far", "-timeout 1ns -redis redis://" + server.Addr, 1, []string{"\nround trip                failed  median ", "; the Timeout of a decision is 1ns\n", "\nwill not work: round trip\n  set Timeout "}, ""},
 		{"paused", "-redis redis://" + paused.Addr, 1, []string{"connection  failed  no answer within 1s\n\nwill not work: connection\n  check the address"}, "clock"},
 		{"absent", "-redis redis://127.0.0.1:1", 1, []string{"connection  failed  dial tcp 127.0.0.1:1: connect: connection refused\n"}, "clock"},

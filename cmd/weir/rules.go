@@ -56,9 +56,14 @@ func runRules(args []string, stdout, stderr io.Writer) int {
 // run returns a command that runs f. It accepts the flags that have names in accepted, and those about Redis.
 func (r *remote) run(accepted string, f func(ctx context.Context, args []string) error) func(args []string, _, _ io.Writer) error {
 	return func(args []string, _, _ io.Writer) error {
-		known, unknown := strings.Fields("redis cluster prefix "+accepted), false
-		r.flags.Visit(func(f *flag.Flag) { unknown = unknown || !slices.Contains(known, f.Name) })
-		if unknown {
+		known, unknown := strings.Fields("redis cluster prefix "+accepted), ""
+		r.flags.Visit(func(f *flag.Flag) {
+			if !slices.Contains(known, f.Name) {
+				unknown = f.Name
+			}
+		})
+		if unknown != "" {
+			fmt.Fprintf(r.stderr, "weir: the command does not use the flag -%s\n", unknown)
 			return errUsage
 		}
 		return r.connect(func(ctx context.Context) error { return f(ctx, args) })

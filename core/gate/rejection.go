@@ -13,7 +13,7 @@ var ErrDenied = errors.New("weir: over the limit")
 // A Rejection describes a request whose handler does not run, because the request is over the
 // limit, has no key or could not be decided. It is an error, so frameworks can collect it: ginlimit
 // adds it to c.Errors. errors.Is finds [ErrDenied], or the reason why no decision could be made
-// (keyfunc.ErrNoKey, core.ErrUnavailable). Its text is that of the [Problem] and fit for clients.
+// (keyfunc.ErrNoKey, core.ErrUnavailable). Its text is for logs; that of its Problem is fit for clients.
 type Rejection struct {
 	Problem  *Problem      // the body of the response
 	Decision core.Decision // zero unless Denied
