@@ -5,8 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -242,7 +244,7 @@ func TestRules_List(t *testing.T) {
 	lines := []string{
 		"…|login|user:8|{blocked: true, until: '…'}|abuse", `…|api|a b\tc|{blocked: true}|two|words: <é>`, "…|api|#" + base64.RawURLEncoding.EncodeToString(hash[:16]) + "|{plan: gold}|",
 	}
-	for n, want := range map[string][]string{"100": lines, "3": lines, "9223372036854775807": lines, "2": append(slices.Clone(lines[:2]), "weir: note: there are more; -n sets the number")} {
+	for n, want := range map[string][]string{"100": lines, "3": lines, strconv.Itoa(math.MaxInt): lines, "2": append(slices.Clone(lines[:2]), "weir: note: there are more; -n sets the number")} {
 		got := runWhy(t, append(flags[:2:2], "list", "-n", n)...)
 		if want := append([]string{columns}, want...); !slices.Equal(got, want) {
 			t.Errorf("-n %s: got %q, want %q", n, got, want)
