@@ -110,6 +110,7 @@ func TestInspect(t *testing.T) {
 	b.Tab("#key .notice button")
 	b.Press("\r")
 	b.Wait("#key", "Blocked: every event is denied.")
+	b.Wait("#card-blocks strong", "1")
 	b.Picture("inspect-light", 1500)
 	b.Show(1200, 900, "dark")
 	if color := Eval[string](b, "getComputedStyle(document.body).backgroundColor"); color != "rgb(13, 17, 23)" {

@@ -52,8 +52,11 @@ func (v view) Cards() []card {
 		cards = append(cards, c)
 	}
 	if overrides, ok := v.measure("weir.rules.overrides"); ok && overrides >= 0 {
-		blocks, _ := v.measure("weir.rules.blocks")
-		cards = append(cards, card{"blocks", "Blocked keys", number(uint64(max(0, blocks))), number(uint64(overrides)) + " keys have an override in Redis", ""})
+		blocked := "unknown" // too many to count
+		if blocks, ok := v.measure("weir.rules.blocks"); ok && blocks >= 0 {
+			blocked = number(uint64(blocks))
+		}
+		cards = append(cards, card{"blocks", "Blocked keys", blocked, number(uint64(overrides)) + " keys have an override in Redis", ""})
 	}
 	if _, ok := v.measure("weir.redis.round_trips"); ok {
 		trips, latest := 0.0, v.periods[max(0, len(v.periods)-2):]
