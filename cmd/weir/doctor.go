@@ -75,7 +75,14 @@ func (d *doctor) checkRules(ctx context.Context) redisstore.Finding {
 	if err == nil || errors.Is(err, rules.ErrNoConfig) {
 		err = watch(ctx, source)
 	}
+	var info string
+	if err == nil {
+		info, _ = d.rdb.Info(ctx, "persistence").Result()
+	}
 	switch {
+	case strings.Contains(info, "aof_enabled:0"):
+		f.Result, f.Detail = redisstore.ResultWarning, f.Detail+"; without appendonly, a restart of Redis loses those since its last snapshot"
+		f.Change = "set appendonly to yes"
 	case err == nil:
 	case strings.Contains(err.Error(), "NOPERM"): // also that of a command in a transaction
 		f.Result, f.Detail = redisstore.ResultFailed, err.Error()

@@ -15,7 +15,7 @@ import (
 func TestDoctor(t *testing.T) {
 	server, cluster := redistest.NewServer(t), redistest.SharedCluster(t)
 	evicting := redistest.NewServer(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
-	paused := redistest.NewServer(t)
+	paused, kept := redistest.NewServer(t), redistest.NewServer(t, "--appendonly", "yes")
 	if err := paused.Pause(); err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,9 @@ func TestDoctor(t *testing.T) {
 		{"no ZADD and INFO", "-timeout 1m " + as("places"), 1, []string{
 			"\nserver                    unknown  INFO: NOPERM ", "\nwill not work: commands, script sliding_log, script in_flight, script in_flight_by_cost\nnot checked: messages\n  allow the user ", ": +zadd\n", "\nnot checked: server, memory, role\n  allow the user ", ": +info\n",
 		}, ""},
-		{"rules", "-rules -timeout 1m -redis redis://" + server.Addr, 0, []string{"\nrules                     ok      limits, overrides and blocks can be read\n"}, "will not work"},
+		{"rules", "-rules -timeout 1m -redis redis://" + server.Addr, 0,
+			[]string{"\nrules                     warning  limits, overrides and blocks can be read; without appendonly, ", "\nworks, with a disadvantage: rules\n  set appendonly to yes\n"}, "will not work"},
+		{"rules, appendonly", "-rules -timeout 1m -redis redis://" + kept.Addr, 0, []string{"\nrules                     ok      limits, overrides and blocks can be read\n"}, "will not work"},
 		{"no XREVRANGE", "-rules -timeout 1m " + as("store"), 1, []string{"\nrules                     failed  ", " the 'xrevrange' command\n", "\nwill not work: rules\n  allow the user the commands of package rules, "}, ""},
 		{"no XREVRANGE, without rules", "-timeout 1m " + as("store"), 0, nil, "will not work"},
 		{"far", "-timeout 1ns -redis redis://" + server.Addr, 1, []string{"\nround trip                failed  median ", "; the Timeout of a decision is 1ns\n", "\nwill not work: round trip\n  set Timeout "}, ""},

@@ -68,7 +68,8 @@
 // -redis, -cluster and -prefix are those of weir rules.
 //
 //	-timeout DURATION  as of the option resilient.Timeout; default: 100ms
-//	-rules             also check the commands of programs that read limits, overrides and blocks from Redis
+//	-rules             also check the commands of programs that read limits, overrides and blocks from Redis, and
+//	                   whether a restart of Redis keeps these
 //	-json              print an array of objects with the fields check, result, detail and change
 //
 // # Simulation

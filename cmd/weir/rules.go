@@ -28,7 +28,7 @@ func (r *remote) commands() []command {
 		{"rules usage", "POLICY KEY", "print how much of its limits a key has used", 2, 2, r.run("config rule plan", r.ofStates(nil))},
 		{"rules reset", "POLICY KEY", "forget the events of a key", 2, 2, r.run("config rule", r.ofStates(reset))},
 		{"rules credit", "POLICY KEY N", "free N events of a key", 3, 3, r.run("config rule plan", r.ofStates(credit))},
-		{"rules list", "", "list the overrides and blocks, newest first", 0, 0, r.run("n", r.list)},
+		{"rules list", "", "list the overrides and blocks, newest first", 0, 0, r.run("config n", r.list)},
 		{"rules get", "POLICY KEY", "print the override of a key", 2, 2, r.run("config", r.ofKey(nil))},
 		{"rules override", "POLICY KEY OVERRIDE", "give a key other limits", 3, 3, r.run("config note text", r.ofKey(override))},
 		{"rules block", "POLICY KEY [UNTIL]", "deny the events of a key, also until a time or for 24h or 7d", 2, 3, r.run("config note text", r.ofKey(block))},

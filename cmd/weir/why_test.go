@@ -270,7 +270,7 @@ func TestRules_List(t *testing.T) {
 	}
 	runSteps(t, strings.Join(flags[:2], " "), []step{
 		{"list -n 0", 1, "", "weir: -n is not 1 or more: 0"},
-		{"list -config support.yaml", 2, "", "weir rules list"},
+		{"list -plan gold", 2, "", "weir: the command does not use the flag -plan\nusage:\n  weir rules list"},
 		{"list -n x", 2, "", "invalid value \"x\" for flag -n"},
 		{"list -plan gold", 2, "", "weir rules list"},
 		{"get -note x api k", 2, "", "weir rules get POLICY KEY"},
