@@ -38,7 +38,8 @@ type writeOption = argument.OptionFunc[record]
 func Note(text string) WriteOption { return writeOption(func(r *record) { r.Note = text }) }
 
 // KeyText adds the text of the key to an entry, in place of its hash alone. Readers of Redis then see which user or
-// address it concerns, until the entry is removed or two hours after its end. A key of more than 256 bytes is an error, and its entry is not written.
+// address it concerns, until the entry is removed or two hours after its end. A key of more than 256 bytes is an
+// error, and its entry is not written.
 func KeyText() WriteOption { return writeOption(func(r *record) { r.withKey = true }) }
 
 // A record has the parts of an entry that decisions do not need.
