@@ -33,7 +33,7 @@ var allowed = map[string][]string{
 	"core/internal/testkit":     {"core", "core/driver"},
 	"core/internal/unexported":  {},
 	"core/memstore":             {"core/driver", "internal/argument"},
-	"core/redisstore":           {"core/driver", "internal/argument", "core/internal/keyhash", "core/internal/memo", "core/internal/waiters", "internal/sampler", "github.com/redis/go-redis/v9"},
+	"core/redisstore":           {"core/driver", "internal/argument", "core/internal/call", "core/internal/keyhash", "core/internal/memo", "core/internal/waiters", "internal/sampler", "github.com/redis/go-redis/v9"},
 	"core/storetest":            {"core", "core/driver", "core/storetest/internal/oracle", "core/internal/testkit"},
 	"core/load":                 {},
 	"core/failover":             {"core/driver", "internal/argument", "core/internal/call"},
@@ -75,7 +75,7 @@ var allowed = map[string][]string{
 // internal lists the internal packages that other modules import. An application may use a module of an earlier
 // release with a newer one of these packages.
 var internal = map[string][]string{
-	"core/redisstore":           {"core/internal/keyhash", "core/internal/memo", "core/internal/waiters", "internal/argument", "internal/sampler"},
+	"core/redisstore":           {"core/internal/call", "core/internal/keyhash", "core/internal/memo", "core/internal/waiters", "internal/argument", "internal/sampler"},
 	"core/redisstore/resilient": {"core/internal/keyhash", "internal/argument"},
 	"core/rules":                {"core/internal/call", "core/internal/keyhash", "core/internal/memo", "core/internal/period", "core/internal/routes", "core/internal/unexported", "internal/argument", "internal/sampler"},
 	"core/inspect":              {"internal/argument", "internal/similar"},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	others "github.com/weir-go/weir/core/internal/call" // call is a type of this package
 	"github.com/weir-go/weir/internal/argument"
 )
 
@@ -30,9 +31,8 @@ import (
 // server.
 //
 // Diagnose checks all servers concurrently, each with about 110 commands, one after the other, and 20 more if the server
-// does not have the scripts. It uses the prefix and the secret of opts, and keys of
-// its own, which it deletes, and which expire within 13 s if it cannot. It opens four more connections for a
-// moment. It neither logs nor changes the Redis.
+// does not have the scripts. It uses the prefix and the secret of opts, and keys of its own, which it deletes, and which
+// expire within 13 s if it cannot. It opens four more connections for a moment. It neither logs nor changes the Redis.
 //
 // Diagnose returns after the last check, or when ctx ends. A command may take a second, or [Timeout] if that is
 // longer. After a command without a reply, that check of the server and all later ones are ResultUnknown. A server that
@@ -54,7 +54,7 @@ func Diagnose(ctx context.Context, rdb redis.UniversalClient, opts ...Option) []
 	var checks sync.WaitGroup
 	for _, t := range targets {
 		checks.Go(func() {
-			if err := guarded(func() error { t.check(ctx); return nil }); err != nil {
+			if err := others.Recover(errClient, func() error { t.check(ctx); return nil }); err != nil {
 				t.add(failed(ctx, "client", err, checkAgain))
 			}
 		})
@@ -170,15 +170,9 @@ type noAnswer time.Duration
 
 func (t noAnswer) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(t)) }
 
-// guarded returns the error of f, also if f panics: a malformed reply, a hook or a client of another package may do that.
-func guarded(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("the client panicked: %v", p)
-		}
-	}()
-	return f()
-}
+// errClient names the client in the errors of package call: a malformed reply, a hook or a client of another package may
+// panic.
+var errClient = errors.New("the client")
 
 // within returns the result of f, or an error if ctx has ended, or ends or timeout passes first. f then goes on in
 // the background: go-redis ignores the deadline of a context by default, and otherwise closes the connection.
@@ -186,29 +180,13 @@ func within[T any](ctx context.Context, timeout time.Duration, f func(context.Co
 	if err := ctx.Err(); err != nil {
 		return *new(T), err
 	}
-	type outcome struct {
-		value T
-		err   error
-	}
-	ctx, cancel := context.WithCancel(ctx) // ends the wait for a connection
+	running, cancel := context.WithCancel(ctx) // ends the wait for a connection
 	defer cancel()
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-	done := make(chan outcome, 1)
-	go func() {
-		var o outcome
-		o.err = guarded(func() (err error) {
-			o.value, err = f(ctx)
-			return err
-		})
-		done <- o
-	}()
-	select {
-	case o := <-done:
-		return o.value, o.err
-	case <-timer.C:
-		return *new(T), noAnswer(timeout)
-	case <-ctx.Done():
-		return *new(T), ctx.Err()
+	once, stop := context.WithTimeout(running, timeout)
+	defer stop()
+	value, err := others.Detached(once, errClient, nil, func() (T, error) { return f(running) })
+	if err == context.DeadlineExceeded && once.Err() != nil && ctx.Err() == nil {
+		err = noAnswer(timeout)
 	}
+	return value, err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core/driver"
+	others "github.com/weir-go/weir/core/internal/call" // call is a type of this package
 	"github.com/weir-go/weir/core/internal/waiters"
 )
 
@@ -256,7 +257,7 @@ func (t *target) checkMessages(ctx context.Context) Finding {
 	defer cancel()
 	subscription, err := within(ctx, t.timeout, func(once context.Context) (*redis.PubSub, error) {
 		s := t.universal.Subscribe(once, channel)
-		context.AfterFunc(ctx, func() { _ = guarded(s.Close) }) // may wait for the connection
+		context.AfterFunc(ctx, func() { _ = others.Recover(errClient, s.Close) }) // may wait for the connection
 		_, err := s.Receive(once)
 		return s, err
 	})
