@@ -99,15 +99,15 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	for attempt := 0; ; attempt++ {
 		response, err := t.send(r, event)
-		if err != nil {
-			return nil, err
+		if err != nil || response == nil { // http.Client reports the fault of Base
+			return response, err
 		}
 		d, again := t.pause(r.Context(), key, response)
 		if !again || attempt >= t.Retries || !t.inTime(r, begun, d) {
 			return response, nil
 		}
 		next, ok := repeat(r)
-		if !ok || !keep(response) {
+		if !ok || !t.keep(response, begun) {
 			return response, nil
 		}
 		if event, err = t.wait(r, key, begun); err != nil { // other requests were first
@@ -121,9 +121,15 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // maxKept is the largest number of bytes of a response that are kept while its request waits to be sent again.
 const maxKept = 64 << 10
 
-// keep reads the body of response, which ends its place and its connection, and reports whether it was short. The body
-// can be read as before.
-func keep(response *http.Response) bool {
+// keep reads the body of response, which ends its place and its connection, and reports whether it was short and has
+// arrived in time. The body can be read as before.
+func (t *Transport) keep(response *http.Response, begun time.Time) bool {
+	if response.Body == nil {
+		return true
+	}
+	if t.MaxWait > 0 {
+		defer time.AfterFunc(time.Until(begun.Add(t.MaxWait)), func() { _ = response.Body.Close() }).Stop()
+	}
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxKept+1))
 	if err != nil || len(text) > maxKept {
 		response.Body = struct {
@@ -151,10 +157,17 @@ func (t *Transport) send(r *http.Request, event *admission) (*http.Response, err
 		GetConn: func(string) { asked.Store(true) },
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	}))
+	panics := true
+	defer func() {
+		if panics {
+			event.end(r.Context(), false)
+		}
+	}()
 	response, err := t.base().RoundTrip(sent)
-	if err != nil {
+	panics = false
+	if err != nil || response == nil {
 		event.end(r.Context(), asked.Load() && !connected.Load())
-		return nil, err
+		return response, err
 	}
 	if response.Request == sent {
 		response.Request = r

@@ -1,14 +1,18 @@
 package client_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -156,6 +160,10 @@ func TestTransport_NotSent(t *testing.T) {
 				_, err := c.t.RoundTrip(r)
 				if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
 					t.Errorf("got %v, want %v with %q", err, c.want, c.text)
+				}
+				late := c.want == core.ErrDeadlineTooNear || c.want == context.DeadlineExceeded
+				if wrapped := (&url.Error{Err: err}); wrapped.Timeout() != late {
+					t.Errorf("%v is a timeout: %v, want %v", err, wrapped.Timeout(), late)
 				}
 				if took := time.Since(begun); took != c.after || body.closed.Load() != 1 {
 					t.Errorf("after %v, want %v; the body was closed %d times", took, c.after, body.closed.Load())
@@ -506,6 +514,8 @@ func TestTransport_Upgrade(t *testing.T) {
 		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 		line, _ := rw.ReadString('\n')
 		_, _ = io.WriteString(conn, line)
+		rest, _ := io.ReadAll(rw)
+		_, _ = io.WriteString(conn, "end of "+string(rest))
 	})
 	l := limiter(memstore.New(), core.InFlight("places", 1))
 	tr := client.New(l, func(*http.Request) string { return "partner.example" })
@@ -532,6 +542,85 @@ func TestTransport_Upgrade(t *testing.T) {
 	}
 	if err := conn.Close(); err != nil || left(t, l, "places") != 1 {
 		t.Errorf("got %v, and %d places", err, left(t, l, "places"))
+	}
+
+	// A proxy passes on that one direction has ended.
+	proxy := httptest.NewServer(&httputil.ReverseProxy{Transport: tr, Rewrite: func(p *httputil.ProxyRequest) {
+		p.Out.URL.Scheme, p.Out.URL.Host = r.URL.Scheme, r.URL.Host
+	}})
+	defer proxy.Close()
+	direct, err := net.Dial("tcp", proxy.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer direct.Close()
+	_, _ = io.WriteString(direct, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	from := bufio.NewReader(direct)
+	if response, err = http.ReadResponse(from, r); err != nil || response.StatusCode != 101 {
+		t.Fatalf("got %v, %v through a proxy", response, err)
+	}
+	_, _ = io.WriteString(direct, "hello\nrest")
+	if err := direct.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(from); string(rest) != "hello\nend of rest" || err != nil {
+		t.Errorf("got %q, %v through a proxy", rest, err)
+	}
+}
+
+// A body that cannot end one direction says so.
+func TestTransport_CloseWrite(t *testing.T) {
+	tr := client.New(limiter(memstore.New(), core.InFlight("places", 1)), client.ByHost)
+	tr.Base = roundTrip(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 101, Body: struct {
+			io.ReadWriter
+			io.Closer
+		}{new(bytes.Buffer), new(closing)}}, nil
+	})
+	r, err := tr.RoundTrip(get(t.Context(), t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if w, ok := r.Body.(interface{ CloseWrite() error }); !ok || !errors.Is(w.CloseWrite(), http.ErrNotSupported) {
+		t.Errorf("got a %T", r.Body)
+	}
+}
+
+// A Base with a fault keeps no place, and its results are passed on.
+func TestTransport_FaultOfBase(t *testing.T) {
+	ok := answer(200, "")
+	for name, c := range map[string]struct {
+		base     roundTrip
+		response *http.Response
+		err      error
+	}{
+		"neither": {func(*http.Request) (*http.Response, error) { return nil, nil }, nil, nil},
+		"both":    {func(*http.Request) (*http.Response, error) { return ok, io.EOF }, ok, io.EOF},
+		"a panic": {func(*http.Request) (*http.Response, error) { panic("base") }, nil, nil},
+		"Goexit":  {func(*http.Request) (*http.Response, error) { runtime.Goexit(); return nil, nil }, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := limiter(memstore.New(), core.InFlight("places", 1))
+			tr := &client.Transport{Limiter: l, Key: client.ByHost, Base: c.base}
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				defer func() {
+					if p := recover(); p != nil && p != "base" {
+						t.Errorf("panic: %v", p)
+					}
+				}()
+				response, err := tr.RoundTrip(get(t.Context(), t))
+				if response != c.response || err != c.err {
+					t.Errorf("got %v, %v, want %v, %v", response, err, c.response, c.err)
+				}
+			}()
+			<-ended
+			if left(t, l, "places") != 1 {
+				t.Error("the place is not free")
+			}
+		})
 	}
 }
 
@@ -622,6 +711,7 @@ func TestTransport_NotAgain(t *testing.T) {
 		"a rate":          {100, 1, true},
 		"a long response": {1 << 20, 1, false},
 		"an empty one":    {0, 2, false},
+		"without a body":  {-1, 2, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -634,7 +724,9 @@ func TestTransport_NotAgain(t *testing.T) {
 						return answer(200, ""), nil
 					}
 					r := answer(429, "Retry-After: 3")
-					r.Body = io.NopCloser(strings.NewReader(strings.Repeat("x", c.size)))
+					if r.Body = nil; c.size >= 0 {
+						r.Body = io.NopCloser(strings.NewReader(strings.Repeat("x", c.size)))
+					}
 					return r, nil
 				})
 				if c.busy {
@@ -659,4 +751,30 @@ func TestTransport_NotAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A response whose body does not arrive before the end of MaxWait is returned then.
+func TestTransport_SlowResponse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader, writer := io.Pipe()
+		l := limiter(memstore.New(), core.InFlight("places", 1))
+		tr := &client.Transport{Limiter: l, Key: client.ByHost, MaxWait: 4 * time.Second, Retries: 1}
+		tr.Base = roundTrip(func(*http.Request) (*http.Response, error) {
+			r := answer(429, "Retry-After: 3")
+			r.Body = reader
+			return r, nil
+		})
+		go func() { _, _ = io.WriteString(writer, "slow") }()
+		begun := time.Now()
+		r, err := tr.RoundTrip(get(t.Context(), t))
+		if err != nil || r.StatusCode != 429 || time.Since(begun) != 4*time.Second {
+			t.Fatalf("got %v, %v after %v", r, err, time.Since(begun))
+		}
+		if text, err := io.ReadAll(r.Body); string(text) != "slow" || err == nil {
+			t.Errorf("got %q, %v", text, err)
+		}
+		if err := l.Pause(t.Context(), "partner.example", 0); err != nil || left(t, l, "places") != 1 {
+			t.Errorf("got %v, and the place is not free", err)
+		}
+	})
 }
