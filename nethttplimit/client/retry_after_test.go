@@ -101,6 +101,9 @@ func TestRetryAfter(t *testing.T) {
 		"a date of another century":        {"Date: DATE\nRetry-After: Fri, 31 Dec 9999 23:59:59 GMT", 365 * 24 * time.Hour},
 		"a clock that is wrong":            {"Date: Mon, 01 Jan 2001 00:00:00 GMT\nRetry-After: Mon, 01 Jan 2001 00:01:00 GMT", time.Minute},
 		"units are left":                   {"X-RateLimit-Remaining: 7\nX-RateLimit-Reset: 50", none},
+		"units are left, Reset-After":      {"X-RateLimit-Remaining: 7\nX-RateLimit-Reset-After: 5", none},
+		"units are left, draft 6":          {"RateLimit-Remaining: 7\nRateLimit-Reset: 50", none},
+		"a limit without remaining units":  {"x-ratelimit-reset-requests: 6m0s", none},
 		"no remaining units are named":     {"X-RateLimit-Reset: 50", 50 * time.Second},
 		"a broken RateLimit":               {`RateLimit: "a";r=0;t, ;;=,"`, none},
 	} {

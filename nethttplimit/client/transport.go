@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -50,8 +51,8 @@ func New(l *core.Limiter, key func(*http.Request) string) *Transport {
 	return t
 }
 
-// ByHost returns the host of the URL of r, with its port if it has one.
-func ByHost(r *http.Request) string { return r.URL.Host }
+// ByHost returns the host of the URL of r in lower case, with its port if the URL has one.
+func ByHost(r *http.Request) string { return strings.ToLower(r.URL.Host) }
 
 var errTransport = errors.New("weir: the Transport is invalid")
 
