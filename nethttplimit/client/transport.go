@@ -31,8 +31,9 @@ type Transport struct {
 	Longest time.Duration
 	// Retries is the number of times that a request may be sent again after a response that has begun a pause: if its
 	// method is idempotent (RFC 9110, section 9.2.2) or it has the field Idempotency-Key or X-Idempotency-Key, if its body
-	// can be had again (GetBody), and if it is admitted again before the end of MaxWait and of the context: it waits behind
-	// the requests that came meanwhile. Otherwise the response is returned. Nothing else is sent twice.
+	// can be had again (GetBody), if the response has at most 64 KiB, and if it is admitted again before the end of MaxWait
+	// and of the context: it waits behind the requests that came meanwhile. Otherwise the response is returned. Nothing
+	// else is sent twice.
 	Retries int
 }
 
@@ -78,8 +79,9 @@ func (t *Transport) base() http.RoundTripper { return cmp.Or(t.Base, http.Defaul
 // RoundTrip implements [http.RoundTripper]. It waits until the Limiter admits an event of the key, which costs 1, and
 // sends r. If r is not sent, the error is that of core.Limiter.Acquire: a [core.ErrDeadlineTooNear], at once with the time
 // that a wait for the pause or a rate would still take, and after MaxWait if it is for a place; or a
-// [core.ErrUnavailable] if the Store has failed. The charge is refunded if there was no connection for r. A Transport that
-// is no result of New returns an error if its fields are invalid.
+// [core.ErrUnavailable] if the Store has failed. The method Timeout of a [net/url.Error] around it is true for the first
+// and for the end of a deadline. The charge is refunded if there was no connection for r. A Transport that is no result of
+// New returns an error if its fields are invalid.
 //
 // A place of a [core.InFlight] is taken until the body of the response has been read to its end, is closed or fails, or
 // the context of r ends.

@@ -328,6 +328,9 @@ func TestTransport_Retries(t *testing.T) {
 				if err != nil || response.StatusCode != c.got || sent != c.sent {
 					t.Fatalf("got %v, %v, sent %d times, want %d and %d times", response, err, sent, c.got, c.sent)
 				}
+				if left(t, l, "places") != 0 {
+					t.Error("the response was read, which may take long")
+				}
 				_ = response.Body.Close()
 				if left(t, l, "places") != 1 {
 					t.Error("the place is not free")
