@@ -127,21 +127,22 @@ const maxKept = 64 << 10
 // keep reads the body of response, which ends its place and its connection, and reports whether it was short and has
 // arrived in time. The body can be read as before.
 func (t *Transport) keep(response *http.Response, begun time.Time) bool {
-	if response.Body == nil {
+	body := response.Body
+	if body == nil {
 		return true
 	}
 	if t.MaxWait > 0 {
-		defer time.AfterFunc(time.Until(begun.Add(t.MaxWait)), func() { _ = response.Body.Close() }).Stop()
+		defer time.AfterFunc(time.Until(begun.Add(t.MaxWait)), func() { _ = body.Close() }).Stop()
 	}
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxKept+1))
+	text, err := io.ReadAll(io.LimitReader(body, maxKept+1))
 	if err != nil || len(text) > maxKept {
 		response.Body = struct {
 			io.Reader
 			io.Closer
-		}{io.MultiReader(bytes.NewReader(text), response.Body), response.Body}
+		}{io.MultiReader(bytes.NewReader(text), body), body}
 		return false
 	}
-	_ = response.Body.Close()
+	_ = body.Close()
 	response.Body = io.NopCloser(bytes.NewReader(text))
 	return true
 }
