@@ -29,11 +29,11 @@ type Transport struct {
 	// Longest is the longest pause that a response begins. Zero means 15 minutes. A server that names a later time is
 	// asked again then.
 	Longest time.Duration
-	// Retries is the number of times that a request may be sent again after a response that has begun a pause: if its
-	// method is idempotent (RFC 9110, section 9.2.2) or it has the field Idempotency-Key or X-Idempotency-Key, if its body
-	// can be had again (GetBody), if the response has at most 64 KiB, and if it is admitted again before the end of MaxWait
-	// and of the context: it waits behind the requests that came meanwhile. Otherwise the response is returned. Nothing
-	// else is sent twice.
+	// Retries is the number of times that a request may be sent again after a response that has begun a pause. Its method
+	// must be idempotent (RFC 9110, section 9.2.2), or it must have the field Idempotency-Key or X-Idempotency-Key. Its body
+	// must be available again (GetBody), and the response must have at most 64 KiB. The request then waits behind those that
+	// came meanwhile. If it is not admitted before the end of MaxWait and of its context, or one of these is missing, the
+	// response is returned. Nothing else is sent twice.
 	Retries int
 }
 
@@ -77,14 +77,14 @@ func (t *Transport) check() error {
 func (t *Transport) base() http.RoundTripper { return cmp.Or(t.Base, http.DefaultTransport) }
 
 // RoundTrip implements [http.RoundTripper]. It waits until the Limiter admits an event of the key, which costs 1, and
-// sends r. If r is not sent, the error is that of core.Limiter.Acquire: a [core.ErrDeadlineTooNear], at once with the time
-// that a wait for the pause or a rate would still take, and after MaxWait if it is for a place; or a
-// [core.ErrUnavailable] if the Store has failed. The method Timeout of a [net/url.Error] around it is true for the first
+// sends r. If r is not sent, the error is that of core.Limiter.Acquire: a [core.ErrDeadlineTooNear], or a
+// [core.ErrUnavailable] if the Store has failed. The first one comes at once, with the time that the wait would take, if
+// the pause, or the rate with the requests that wait in this process, does not admit r in time, and otherwise after MaxWait. The method Timeout of a [net/url.Error] around it is true for the first
 // and for the end of a deadline. The charge is refunded if there was no connection for r. A Transport that is no result of
 // New returns an error if its fields are invalid.
 //
 // A place of a [core.InFlight] is taken until the body of the response has been read to its end, is closed or fails, or
-// the context of r ends.
+// the context of r ends. After an error, the server may still be working on r.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := t.check(); err != nil {
 		closeBody(r)
