@@ -524,3 +524,42 @@ func TestLimiter_Acquire_Delayed(t *testing.T) {
 		time.Sleep(time.Minute) // until the callers have ended
 	})
 }
+
+// Callers of a plan with headroom that wait leave it to the others.
+func TestLimiter_Acquire_Headroom(t *testing.T) {
+	eachStore(t, func(t *testing.T, s core.Store) {
+		rule := core.InFlight("r", 10).Headroom("batch", 20)
+		batch, others := severalLimiters(t, s, 4, rule), severalLimiters(t, s, 2, rule)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for i := range 8 + len(batch) {
+			wg.Go(func() {
+				r, err := batch[i%len(batch)].Plan("batch").Acquire(ctx, "k")
+				if err != nil {
+					return
+				}
+				<-ctx.Done()
+				testkit.Must(t, r.Release(context.Background()))
+			})
+			synctest.Wait()
+		}
+		var held []*core.Reservation
+		for i, l := range others {
+			if n := left(t, l, "k"); n != 2-i {
+				t.Errorf("got %d places left, want %d", n, 2-i)
+			}
+			begun := time.Now()
+			r, err := l.Acquire(t.Context(), "k")
+			testkit.Must(t, err)
+			if took := time.Since(begun); took > 0 {
+				t.Errorf("got a place after %v, want it at once", took)
+			}
+			held = append(held, r)
+		}
+		cancel()
+		wg.Wait()
+		for _, r := range held {
+			testkit.Must(t, r.Release(t.Context()))
+		}
+	})
+}

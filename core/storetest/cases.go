@@ -148,6 +148,8 @@ func cases() []testCase {
 			"A caller who came before the time 0 came at the time 0, and no next caller came after now."},
 		{"ChangedQueues", changedQueues,
 			"Queues hold under a lower limit, and callers who wait get the extra places of a soft limit, which Remaining leaves out."},
+		{"SmallerQueues", smallerQueues,
+			"A queue keeps places from others up to the limit of its caller only."},
 		{"QuotaResets", quotaResets,
 			"A quota admits the limit in each period of the calendar, and begins again at the boundary and not before."},
 		{"QuotaAndCallers", quotaAndCallers,

@@ -312,3 +312,21 @@ func changedQueues(s *subject) {
 		p.left(p.cost)
 	})
 }
+
+func smallerQueues(s *subject) {
+	s.eachPlaces("smaller", 4, unchanged, func(p places) {
+		small := p.of(func(d *driver.Definition) { d.Events /= 2 })
+		held := []driver.Receipt{p.take(3 * p.cost), p.take(2 * p.cost)}
+		for i := range 3 {
+			waiting{small, int64(1 + i), s.Now().Add(-time.Second)}.queued()
+		}
+		p.left(2 * p.cost) // which the callers of small do not get
+		large := p.waits(4, 0)
+		m := large.gets(-1, 0)
+		p.do(driver.Undo, m)
+		p.do(driver.Undo, held[0])
+		p.left(2 * p.cost) // and one place is for the first of the callers of small
+		waiting{small, 1, s.Now().Add(-time.Second)}.gets(-1, 0)
+		p.left(2 * p.cost)
+	})
+}
