@@ -146,6 +146,8 @@ func cases() []testCase {
 			"After a step back of the clock, queues that asked later than now do not count."},
 		{"AgesOfWaiters", agesOfWaiters,
 			"A caller who came before the time 0 came at the time 0, and no next caller came after now."},
+		{"KnownWaiters", knownWaiters,
+			"A caller with Known came at the earlier one of both times, that of its queue and that of its Age; others at the latter."},
 		{"ChangedQueues", changedQueues,
 			"Queues hold under a lower limit, and callers who wait get the extra places of a soft limit, which Remaining leaves out."},
 		{"SmallerQueues", smallerQueues,

@@ -330,3 +330,26 @@ func smallerQueues(s *subject) {
 		p.left(2 * p.cost)
 	})
 }
+
+func knownWaiters(s *subject) {
+	s.eachPlaces("known", 1, unchanged, func(p places) {
+		held := p.full(1)[0]
+		ask := func(age time.Duration, known bool) driver.Verdict {
+			m := driver.Waiter{Queue: 1, Age: age, Behind: -1, Known: known}.Receipt()
+			return p.call(p.charge(driver.Spend, m))[0].Verdict
+		}
+		other := p.waits(2, time.Second)
+		ask(2*time.Second, false)
+		other.queued()
+		ask(time.Second/2, true)
+		p.do(driver.Undo, held)
+		other.queued()
+		if v := ask(time.Second/2, false); v.Allowed { // another caller of the queue
+			s.fail("a caller who came later: got %+v", v)
+		}
+		p.do(driver.Undo, other.gets(-1, 0))
+		if v := ask(time.Second/2, true); !v.Allowed {
+			s.fail("the only caller: got %+v", v)
+		}
+	})
+}
