@@ -60,7 +60,8 @@ import (
 // memstore.Store and redisstore.Store, and a Redis whose messages do not arrive, cannot tell callers that a place is
 // free: they ask after 50 to 250 ms. An order of up to 64 limiters and processes is kept for each key, and callers
 // beyond that ask without one. A caller that also waits for another rule of its limiter, such as a rate, has no place in
-// the order until only places are missing.
+// the order until only places are missing. With several InFlight rules, a caller is in the order of those whose places are
+// missing: if a limiter has only one of these rules, its callers may take the places of that rule meanwhile, again and again.
 //
 // # Limits
 //
