@@ -113,7 +113,7 @@ func TestWaiter_OtherLimits(t *testing.T) {
 	}
 }
 
-// Of several places that are freed, the first one wakes a caller, until it asks again.
+// A caller is woken by the first one of several places that are freed, and again only after its next Spend.
 func TestWaiter_Woken(t *testing.T) {
 	for _, byCost := range []bool{false, true} {
 		rule := compile(t, driver.Definition{Algorithm: driver.InFlight, Name: "places", Events: 4, Hold: time.Minute, ByCost: byCost})
@@ -149,7 +149,7 @@ func TestWaiter_Woken(t *testing.T) {
 				<-w.Freed()
 			}
 		}
-		if c := decide(waiter); !c.Verdict.Allowed || woken() != 1 { // the next caller, for whom there is a place
+		if c := decide(waiter); !c.Verdict.Allowed || woken() != 1 { // a place is free for the next caller
 			t.Errorf("by cost %t: got %+v, and the next caller was woken %d times", byCost, c.Verdict, woken())
 		}
 		list.Leave("k", w, true)
