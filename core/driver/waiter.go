@@ -13,9 +13,10 @@ import (
 //
 // If the places that are free do not suffice, the State keeps the queue for 2 s, or until its next Spend. Places that the
 // queues in front of a Spend need are not free for it: those whose callers came before, or all if the Spend has no
-// Waiter. A queue needs no places beyond the limit of its caller. Callers therefore get places in the order of arrival, also if they need different numbers of them. An
-// admitted Spend leaves the next caller of its queue in the State. An Undo with the Receipt removes the queue. A State
-// keeps at most 64 queues, those that came first. A charge of a shadow rule or with AtMost has no Waiter.
+// Waiter. A queue needs no places beyond the limit of its caller. Callers therefore get places in the order of arrival,
+// also if they need different numbers of them. An admitted Spend leaves the next caller of its queue in the State. An Undo
+// with the Receipt removes the queue. A State keeps at most 64 queues, those that came first. A charge of a shadow rule or
+// with AtMost has no Waiter.
 type Waiter struct {
 	Queue  int64         // identifies the queue: 1 to 2^53-2
 	Age    time.Duration // the time for which the caller has waited, by its own clock
