@@ -141,7 +141,7 @@ fuzz: deps ## run every fuzz target for FUZZTIME (10s)
 		$(WORK) WEIR_REQUIRE_REDIS=1 $(GO) test -run '^$$' -fuzz "^$${target##*:}$$" -fuzztime $(FUZZTIME) "$${target%:*}"; \
 	done
 
-# MUTANTSFLAGS=-faults puts known faults back and takes half a minute; the rest takes an hour. .ci/mutants has the flags.
+# MUTANTSFLAGS=-faults puts known faults back, some with Redis, and takes three minutes; the rest takes an hour. .ci/mutants has the flags.
 .PHONY: mutants
 mutants: ## change one place of the library at a time, and print the changes that no test notices
 	$(WORK) $(GO) run ./.ci/mutants $(MUTANTSFLAGS)

@@ -28,7 +28,7 @@ import (
 // Store with held places, until
 //
 //   - the event ends,
-//   - the context of its Reserve or Acquire ends, except in a gate,
+//   - the context of its Reserve or Acquire ends (that of a gate does not end),
 //   - its Reservation is garbage, because the caller has forgotten it, or
 //   - [Spec.MaxHold] has passed.
 //
@@ -50,14 +50,18 @@ import (
 // the Store, in all processes that share it. The Store knows the first caller of each limiter and process: if several
 // places become free within a round trip, a caller of another process may get one of them before the second caller of a
 // process that came earlier. While callers wait, the places that they need are not free for events that
-// do not wait, those of [Limiter.Reserve] and of gates: a key that always has waiting callers admits no others.
+// do not wait, those of [Limiter.Reserve] and of gates: a key that always has waiting callers admits no others. A caller
+// with a smaller limit, such as one of a plan with headroom ([Rule.Headroom]), keeps only places within that limit from
+// events of other limiters and from Reserve. Callers of one limiter wait for all that came before them, whatever their
+// plans are.
 //
 // The Store forgets callers that have not asked for 2 s, and callers ask at least once a second, so a process that has
 // crashed or was stopped while its caller was the first delays the others by at most 3 s. Other Stores than
 // memstore.Store and redisstore.Store, and a Redis whose messages do not arrive, cannot tell callers that a place is
 // free: they ask after 50 to 250 ms. An order of up to 64 limiters and processes is kept for each key, and callers
-// beyond that ask without one. A caller that also waits for another rule of its limiter, such as a rate, has no place in
-// the order until only places are missing.
+// beyond that ask without one. While a rate, or another rule of its limiter, makes a caller wait, it has no place in the
+// order. With several InFlight rules, a caller is in the order of those whose places are missing: if another limiter has
+// only one of these rules, its callers may take the places of that rule meanwhile, again and again.
 //
 // # Limits
 //

@@ -177,7 +177,7 @@ func TestLimiter_Acquire_Changes(t *testing.T) {
 			do: release},
 		"reset": {rules: []core.Rule{exports}, later: time.Second, mixed: true,
 			do: func(t *testing.T, c change) { _, err := c.other.Reset(t.Context(), "k"); testkit.Must(t, err) }},
-		"larger limit": {rules: []core.Rule{exports}, later: time.Second,
+		"larger limit": {rules: []core.Rule{exports}, later: time.Second, mixed: true, // until the first callers ask again
 			do: func(t *testing.T, c change) { replace(t, c, core.InFlight("exports", 3)) }},
 		"smaller limit": {rules: []core.Rule{core.InFlight("exports", 3)}, later: time.Second,
 			do: func(t *testing.T, c change) { replace(t, c, exports); release(t, c) }},
@@ -523,5 +523,119 @@ func TestLimiter_Acquire_Delayed(t *testing.T) {
 			testkit.Must(t, r.Release(t.Context()))
 		}
 		time.Sleep(time.Minute) // until the callers have ended
+	})
+}
+
+// Callers of a plan with headroom that wait leave it to the others.
+func TestLimiter_Acquire_Headroom(t *testing.T) {
+	eachStore(t, func(t *testing.T, s core.Store) {
+		rule := core.InFlight("r", 10).Headroom("batch", 20)
+		batch, others := severalLimiters(t, s, 4, rule), severalLimiters(t, s, 2, rule)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for i := range 8 + len(batch) {
+			wg.Go(func() {
+				r, err := batch[i%len(batch)].Plan("batch").Acquire(ctx, "k")
+				if err != nil {
+					return
+				}
+				<-ctx.Done()
+				testkit.Must(t, r.Release(context.Background()))
+			})
+			synctest.Wait()
+		}
+		var held []*core.Reservation
+		for i, l := range others {
+			if n := left(t, l, "k"); n != 2-i {
+				t.Errorf("got %d places left, want %d", n, 2-i)
+			}
+			begun := time.Now()
+			r, err := l.Acquire(t.Context(), "k")
+			testkit.Must(t, err)
+			if took := time.Since(begun); took > 0 {
+				t.Errorf("got a place after %v, want it at once", took)
+			}
+			held = append(held, r)
+		}
+		cancel()
+		wg.Wait()
+		for _, r := range held {
+			testkit.Must(t, r.Release(t.Context()))
+		}
+	})
+}
+
+// A caller that has larger limits than the one before it in its limiter gets places at once, as soon as they suffice.
+func TestLimiter_AcquireN_NextHasLargerLimit(t *testing.T) {
+	eachStore(t, func(t *testing.T, s core.Store) {
+		l := testkit.Limiter(t, s, core.InFlight("r", 100).ByCost().Headroom("batch", 90))
+		held, err := l.AcquireN(t.Context(), "k", 10)
+		testkit.Must(t, err)
+		var wg sync.WaitGroup
+		admitted := make([]time.Time, 2)
+		for i, c := range []struct {
+			l    *core.Limiter
+			cost int
+		}{{l.Plan("batch"), 10}, {l, 50}} {
+			wg.Go(func() {
+				r, err := c.l.AcquireN(t.Context(), "k", c.cost)
+				testkit.Must(t, err)
+				admitted[i] = time.Now()
+				time.Sleep(10 * time.Second)
+				testkit.Must(t, r.Release(context.Background()))
+			})
+			synctest.Wait()
+			time.Sleep(time.Second)
+		}
+		time.Sleep(10 * time.Second)
+		testkit.Must(t, held.Release(t.Context()))
+		wg.Wait()
+		if took := admitted[1].Sub(admitted[0]); took > 0 {
+			t.Errorf("the second caller got its places %v after the first one, want them at once", took)
+		}
+	})
+}
+
+// A caller whose predecessor has left while the Store admitted the first caller of their limiter asks at once.
+func TestLimiter_AcquireN_NextLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var leaves atomic.Bool
+		s := &hooked{memstore.New(), func() {
+			if leaves.CompareAndSwap(true, false) {
+				cancel()
+				time.Sleep(time.Millisecond) // until the caller with ctx has left
+			}
+		}}
+		l := testkit.Limiter(t, s, tokens(10))
+		held := testkit.Reserve(t, l, "k", 10)
+		var wg sync.WaitGroup
+		admitted := make([]time.Time, 3)
+		for i, c := range []struct {
+			ctx  context.Context
+			cost int
+		}{{t.Context(), 5}, {ctx, 10}, {t.Context(), 5}} {
+			wg.Go(func() {
+				r, err := l.AcquireN(c.ctx, "k", c.cost)
+				if i == 1 {
+					if !errors.Is(err, context.Canceled) {
+						t.Errorf("the caller that leaves got %v", err)
+					}
+					return
+				}
+				testkit.Must(t, err)
+				admitted[i] = time.Now()
+				time.Sleep(10 * time.Second)
+				testkit.Must(t, r.Release(context.Background()))
+			})
+			synctest.Wait()
+			time.Sleep(time.Second)
+		}
+		leaves.Store(true)
+		testkit.Must(t, held.Release(t.Context()))
+		wg.Wait()
+		if took := admitted[2].Sub(admitted[0]); took > 0 {
+			t.Errorf("the last caller got its places %v after the first one, want them at once", took)
+		}
 	})
 }

@@ -61,10 +61,10 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 // ctx is also that of the event: the place is not renewed any more when it has ended (see [InFlight]). To
 // wait for a limited time, cancel a context of the event if there is no place until then:
 //
-//	ctx, cancel := context.WithCancel(ctx)
-//	defer cancel() // when the event has ended
-//	late := time.AfterFunc(5*time.Second, cancel)
-//	r, err := l.Acquire(ctx, key)
+//	ctx, cancel := context.WithCancelCause(ctx)
+//	defer cancel(nil) // when the event has ended
+//	late := time.AfterFunc(5*time.Second, func() { cancel(errLate) })
+//	r, err := l.Acquire(ctx, key) // context.Cause(ctx) is errLate if the wait was too long
 //	late.Stop()
 func (l *Limiter) Acquire(ctx context.Context, key string) (*Reservation, error) {
 	return l.AcquireN(ctx, key, 1)

@@ -66,7 +66,8 @@ func newIPConfig(caller string, opts []IPOption) ipConfig {
 //
 // Ports and zones are ignored, IPv4-mapped addresses (RFC 4291 section 2.5.5.2) count as IPv4, and
 // IPv6 is masked to /64 unless [IPv6Prefix] sets another length. The error is [ErrNoKey] if
-// RemoteAddr contains no IP address, as with a Unix socket.
+// RemoteAddr contains no IP address, and for every request over a Unix socket, whose client could
+// give its end any name, such as "203.0.113.9:80".
 //
 // The first request from a private or loopback address, or over a Unix socket, that has a
 // forwarding header logs a warning through [log/slog.Default], because the peer is probably a
@@ -88,6 +89,9 @@ func clientIP(caller, header string, p ProxySet, opts []IPOption, find func(h ht
 			if strings.Contains(text, ":") {
 				text = "" // not that of the key, such as an IPv4 address in IPv6
 			}
+		}
+		if peer.IsValid() && isUnixPeer(r) {
+			peer = netip.Addr{} // the name of a socket, which its client has chosen
 		}
 		client := peer
 		if find != nil && p.trustsPeer(r, peer) {

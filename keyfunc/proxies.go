@@ -145,7 +145,7 @@ func (p ProxySet) ContainsKey(key string) bool {
 }
 
 // trustsPeer reports whether the forwarding headers of r are believed. peer is the address in
-// r.RemoteAddr, or the zero Addr if there is none.
+// r.RemoteAddr, or the zero Addr if there is none or r has arrived through a Unix socket.
 func (p ProxySet) trustsPeer(r *http.Request, peer netip.Addr) bool {
 	if p.hops > 0 {
 		return true
@@ -160,9 +160,9 @@ func (p ProxySet) trustsPeer(r *http.Request, peer netip.Addr) bool {
 // address of a proxy.
 func (p ProxySet) trustsEntry(addr netip.Addr, i int) bool { return i+1 < p.hops || p.Contains(addr) }
 
-// isUnixPeer reports whether r, whose RemoteAddr is no IP address, has arrived through a Unix
-// socket. A server of net/http puts the address of its listener into the context. For other servers
-// the RemoteAddr decides: "", "@", "@name" or a path.
+// isUnixPeer reports whether r has arrived through a Unix socket. A server of net/http puts the
+// address of its listener into the context. For other servers the RemoteAddr decides: "", "@",
+// "@name" or a path.
 func isUnixPeer(r *http.Request) bool {
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
 		return strings.HasPrefix(local.Network(), "unix")

@@ -2,13 +2,14 @@ package keyfunc_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -201,7 +202,8 @@ func TestProxies_Unix(t *testing.T) {
 			{"server on TCP, no peer", unix, over("tcp", request("", line)), ""},
 			{"no socket", unix, request("localhost:1", line), ""},
 			{"a peer with an address", unix, request("198.51.100.7:1", line), "198.51.100.7"},
-			{"an address over a socket", unix, over("unix", request("198.51.100.7:1", line)), "198.51.100.7"},
+			{"a name like an address", unix, over("unix", request("198.51.100.7:1", line)), "203.0.113.9"},
+			{"a name like an address of the set", keyfunc.Proxies("10.0.0.0/8"), over("unix", request("10.0.0.1:1", line)), ""},
 		} {
 			t.Run(h.name+"/"+c.name, func(t *testing.T) {
 				if f := h.keyBy(c.proxies); c.want == "" {
@@ -220,36 +222,39 @@ func TestProxies_Unix(t *testing.T) {
 	}
 }
 
-// A real server on a Unix socket.
+// A real server on a Unix socket. A client that gives its end of the socket a name like an address has no address.
 func TestProxies_UnixServer(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "s")
-	listener, err := net.Listen("unix", path)
+	t.Chdir(t.TempDir())
+	listener, err := net.Listen("unix", "s")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := keyfunc.XForwardedFor(keyfunc.Proxies("unix"))
+	trusted, remote := keyfunc.XForwardedFor(keyfunc.Proxies("unix")), keyfunc.RemoteIP()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		key, err := f(r.Context(), r)
-		fmt.Fprint(w, key, err)
+		key, err := trusted(r.Context(), r)
+		wrong, noKey := remote(r.Context(), r)
+		fmt.Fprintf(w, "%s %s %v %q %v", r.RemoteAddr, key, err, wrong, errors.Is(noKey, keyfunc.ErrNoKey))
 	}))
 	_ = server.Listener.Close()
 	server.Listener = listener
 	server.Start()
 	defer server.Close()
-	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", path)
-	}}}
-	defer client.CloseIdleConnections()
-	r := must(http.NewRequestWithContext(t.Context(), "GET", "http://app/", nil))
-	r.Header.Set("X-Forwarded-For", "6.6.6.6, 203.0.113.9")
-	response, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	var got string
-	if _, err := fmt.Fscanln(response.Body, &got); err != nil || got != "203.0.113.9<nil>" {
-		t.Errorf("got %q, %v", got, err)
+	for name, peer := range map[string]string{"": "@", "198.51.100.7:80": "198.51.100.7:80", "198.51.100.8": "198.51.100.8"} {
+		client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+			return net.DialUnix("unix", &net.UnixAddr{Name: name, Net: "unix"}, &net.UnixAddr{Name: "s", Net: "unix"})
+		}}}
+		r := must(http.NewRequestWithContext(t.Context(), "GET", "http://app/", nil))
+		r.Header.Set("X-Forwarded-For", "6.6.6.6, 203.0.113.9")
+		response, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(response.Body)
+		if want := peer + ` 203.0.113.9 <nil> "" true`; string(got) != want || err != nil {
+			t.Errorf("got %s, %v, want %s", got, err, want)
+		}
+		_ = response.Body.Close()
+		client.CloseIdleConnections()
 	}
 }
 

@@ -99,4 +99,56 @@ var faults = []fault{
 		"a denial by a pause in memory is that of one cost", "core/denycache/entry.go",
 		"d.cost = 1 // denies all costs alike", "_ = d", "core/denycache ^TestStore_Take_Pause$",
 	},
+	{
+		"a queue keeps places beyond the limit of its caller", "core/driver/waiter.go",
+		"max(taken, min(taken+q.cost, q.limit))", "taken + q.cost", "core/memstore ^TestConformance$/^SmallerQueues$",
+	},
+	{
+		"a queue that was woken is woken again", "core/driver/waiter.go",
+		"if !q.woken && need", "if need", "core/driver ^TestWaiter_Woken$",
+	},
+	{
+		"a place that is freed wakes no caller", "core/driver/waiter.go",
+		"waiters.Wake(q.queue)", "_ = q", "core ^TestLimiter_Acquire_Changes$/^release$",
+	},
+	{
+		"the next caller of a queue comes to the end of the line", "core/driver/waiter.go",
+		"waits := !fits || spent && behind >= 0", "waits := !fits", "core/memstore ^TestConformance$/^NextOfQueue$",
+	},
+	{
+		"a caller who asks again has come later", "core/driver/waiter.go",
+		"i >= 0 && m.Age&1 == 1", "i >= len(all)", "core/memstore ^TestConformance$/^KnownWaiters$",
+	},
+	{
+		"the callers of a process that was killed stay in line", "core/driver/waiter.go",
+		"return now < q.expires && ", "return ", "core/memstore ^TestConformance$/^ExpiredQueues$",
+	},
+	{
+		"a caller who gives up stays in line", "core/wait.go",
+		"_ = l.store.Adjust(context.WithoutCancel(ctx), charges)", "_ = charges", "core ^TestLimiter_Reserve_BehindWaiters$",
+	},
+	{
+		"the next caller waits although the Store knows another one", "core/internal/waiters/list.go",
+		"next == all.next && ", "", "core ^TestLimiter_AcquireN_NextLeaves$",
+	},
+	{
+		"a caller who gives up in an outage stays in line", "core/failover/adjust.go",
+		"c.Op == driver.Undo && c.Receipt.At < 0", "false", "core/failover ^TestStore_Adjust_waiter$",
+	},
+	{
+		"Redis wakes no caller", "core/redisstore/lua/queues.lua",
+		"queues_publish(key, q[1], '')", "", "core/redisstore ^TestAcquire_messages$",
+	},
+	{
+		"Redis wakes a caller more than once", "core/redisstore/lua/queues.lua",
+		"'%0-', 1", "'%0', 1", "core/redisstore ^TestAcquire_messages$",
+	},
+	{
+		"a sorted set has the queues of all processes", "core/redisstore/lua/queues.lua",
+		"if #queues >= MAX_QUEUES then", "if false then", "core/redisstore ^TestConformance$/^ManyQueues$",
+	},
+	{
+		"places that have lapsed are removed in place of queues", "core/redisstore/lua/in_flight.lua",
+		"queues and queues.members or '0', -count - 1", "'0', -count - 1", "core/redisstore ^TestConformance$/^Histories$",
+	},
 }

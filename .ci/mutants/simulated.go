@@ -189,6 +189,15 @@ var simulated = []fault{
 	{"the end of a pause leaves the denials in the cache", "core/denycache/store.go",
 		"\t\t\ts.entries.Invalidate(p.key)\n",
 		"", simulationOfPauses},
+	{"Redis wakes no caller who waits", "core/driver/waiter.go",
+		"waiters.Wake(q.queue)",
+		"_ = q", simulationOfWaiters},
+	{"a process that was killed is first in line for a minute", "core/driver/waiter.go",
+		"queueLease = 2_000_000",
+		"queueLease = 60_000_000", simulationOfWaiters},
+	{"callers who wait ask every ten seconds", "core/wait.go",
+		"maxPoll     = time.Second",
+		"maxPoll     = 10 * time.Second", simulationOfWaiters},
 }
 
 // simulation runs all plans for 20 seconds.
@@ -196,4 +205,8 @@ const simulation = "core/redisstore/internal/sim ^TestSim$ -time=20s -noshrink -
 
 // simulationOfPauses runs the plans with pauses for 20 seconds.
 const simulationOfPauses = "core/redisstore/internal/sim ^TestSim$ -plan=pauses,pausesCached,pausesOutage,pausesTogether,pausesLoss -time=20s " +
+	"-noshrink -watchdog=20s"
+
+// simulationOfWaiters runs the plans with callers who wait for places for 20 seconds.
+const simulationOfWaiters = "core/redisstore/internal/sim ^TestSim$ -plan=waiting,waitingFaults,waitingOutage,waitingCluster -time=20s " +
 	"-noshrink -watchdog=20s"

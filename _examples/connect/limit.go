@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -29,16 +28,16 @@ type limit struct {
 	plan    func(ctx context.Context) string
 }
 
+var remoteIP = keyfunc.RemoteIP()
+
 // peerIP returns the key of the address at the other end of the connection: that of keyfunc.RemoteIP, so a Connect
 // and an HTTP server with one limiter count a client once. Behind a proxy, it is the key of the proxy.
 func peerIP(ctx context.Context, p connect.Peer, _ http.Header) (string, error) {
-	local, ok := ctx.Value(http.LocalAddrContextKey).(net.Addr)
-	if !ok || local.Network() != "unix" { // a client may name its socket like an address
-		if key, err := keyfunc.CanonicalIP(p.Addr); err == nil {
-			return key, nil
-		}
+	key, err := remoteIP(ctx, (&http.Request{RemoteAddr: p.Addr}).WithContext(ctx)) // ctx tells whether it is a Unix socket
+	if err != nil {
+		return "", connect.NewError(connect.CodeUnauthenticated, errors.New("the client has no address"))
 	}
-	return "", connect.NewError(connect.CodeUnauthenticated, errors.New("the client has no address"))
+	return key, nil
 }
 
 // headerKey makes a key of the header field called name: that of keyfunc.Header. A client can write anything into

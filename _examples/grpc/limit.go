@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log"
 	"math"
+	"net"
 	"strconv"
 	"time"
 
@@ -35,7 +36,8 @@ type limit struct {
 // and an HTTP server with one limiter count a client once. Behind a proxy, it is the key of the proxy.
 func peerIP(ctx context.Context) (string, error) {
 	p, ok := peer.FromContext(ctx)
-	if ok && p.Addr != nil && p.Addr.Network() != "unix" { // a client may name its socket like an address
+	unix := func(a net.Addr) bool { return a != nil && a.Network() == "unix" } // a client may name its socket like an address
+	if ok && p.Addr != nil && !unix(p.Addr) && !unix(p.LocalAddr) {            // with ServeHTTP, only LocalAddr tells
 		if key, err := keyfunc.CanonicalIP(p.Addr.String()); err == nil {
 			return key, nil
 		}

@@ -103,6 +103,7 @@ func TestPeerIP_NoAddress(t *testing.T) {
 		"a Unix socket":             from(&net.UnixAddr{Net: "unix"}),
 		"a Unix socket as 10.0.0.1": from(&net.UnixAddr{Name: "10.0.0.1", Net: "unix"}),
 		"a Unix socket with a port": from(&net.UnixAddr{Name: "10.0.0.1:80", Net: "unix"}),
+		"a Unix socket of net/http": peer.NewContext(t.Context(), &peer.Peer{Addr: textAddr("10.0.0.1:80"), LocalAddr: &net.UnixAddr{Net: "unix"}}),
 	}
 	for name, ctx := range contexts {
 		if key, err := peerIP(ctx); status.Code(err) != codes.Unauthenticated {

@@ -95,11 +95,13 @@ func (p *places) total(taken []run) (sum int64) {
 
 // read sets r for a charge with cost. m is the Receipt of a caller who waits, or zero.
 func (p *places) read(r *Reading, s State, now, cost int64, m Receipt) {
-	taken, ahead, expires := p.taken(s, now), int64(0), int64(0)
+	taken := p.taken(s, now)
+	count := p.total(taken)
+	needed, expires := count, int64(0)
 	if s.Debt > 0 { // as in a State of callers who wait
-		ahead, expires = p.ahead(s, now, m)
+		needed, expires = p.ahead(s, now, count, m)
 	}
-	if len(taken) == 0 && ahead == 0 {
+	if needed == 0 {
 		return
 	}
 	for hasNumber(taken, p.number(now+r.Phase, cost)) {
@@ -115,10 +117,8 @@ func (p *places) read(r *Reading, s State, now, cost int64, m Receipt) {
 	if last >= 0 {
 		r.Last, r.moved = rest(last), taken[last].at > now
 	}
-	if r.Count = p.total(taken); ahead > 0 {
-		expires = min(expires, p.hold)
-		r.Count, r.Last = min(r.Count+ahead, max(r.Count, p.events)), max(r.Last, expires)
-	}
+	expires = min(expires, p.hold)
+	r.Count, r.Last = min(needed, max(count, p.events)), max(r.Last, expires)
 	excess := r.Count + cost - p.events
 	if excess > 0 && cost <= p.events {
 		r.Retry = expires

@@ -13,9 +13,10 @@ import (
 //
 // If the places that are free do not suffice, the State keeps the queue for 2 s, or until its next Spend. Places that the
 // queues in front of a Spend need are not free for it: those whose callers came before, or all if the Spend has no
-// Waiter. Callers therefore get places in the order of arrival, also if they need different numbers of them. An
-// admitted Spend leaves the next caller of its queue in the State. An Undo with the Receipt removes the queue. A State
-// keeps at most 64 queues, those that came first. A charge of a shadow rule or with AtMost has no Waiter.
+// Waiter. A queue needs no places beyond the limit of its caller. Callers therefore get places in the order of arrival,
+// also if they need different numbers of them. An admitted Spend leaves the next caller of its queue in the State. An Undo
+// with the Receipt removes the queue. A State keeps at most 64 queues, those that came first. A charge of a shadow rule or
+// with AtMost has no Waiter.
 type Waiter struct {
 	Queue  int64         // identifies the queue: 1 to 2^53-2
 	Age    time.Duration // the time for which the caller has waited, by its own clock
@@ -44,12 +45,15 @@ const (
 	// asks at least once a second.
 	queueLease = 2_000_000
 	maxQueue   = 1<<53 - 1
+	// wokenBit says in a run of a State that a queue was woken.
+	wokenBit = 1 << 62
 )
 
 // A queued is the first caller of a queue in a State. Times are in microseconds.
 type queued struct {
 	came, queue, expires, cost int64
-	limit                      int64 // the Capacity of the rule of the caller, or 0 if it was woken and has not asked again
+	limit                      int64 // the Capacity of the rule of the caller
+	woken                      bool  // and has not asked again
 }
 
 func (q queued) compare(o queued) int {
@@ -72,36 +76,45 @@ func (q queued) live(now int64) bool { return now < q.expires && q.expires <= no
 
 // queuedOf returns the queue in two runs of a State.
 func queuedOf(pair []run) queued {
-	return queued{pair[0].at, pair[0].n, pair[1].at, pair[1].n & (1<<weightBits - 1), pair[1].n >> weightBits}
+	n := pair[1].n
+	return queued{pair[0].at, pair[0].n, pair[1].at, n & (1<<weightBits - 1), n &^ wokenBit >> weightBits, n&wokenBit != 0}
 }
 
 // putQueues returns s with the given queues in place of its own.
 func putQueues(s State, all []queued) State {
 	runs := make([]run, 0, 2*len(all))
 	for _, q := range all {
-		runs = append(runs, run{q.came, q.queue}, run{q.expires, q.limit<<weightBits | q.cost})
+		n := q.limit<<weightBits | q.cost
+		if q.woken {
+			n |= wokenBit
+		}
+		runs = append(runs, run{q.came, q.queue}, run{q.expires, n})
 	}
 	_, taken := parts(s)
 	return putRuns(s, runs, taken)
 }
 
-// ahead returns the cost of the queues of s in front of the caller whose Spend has the Receipt m, and the time until the
-// last of them expires.
-func (p *places) ahead(s State, now int64, m Receipt) (cost, expires int64) {
+// needed returns taken and the places that q needs besides, up to the limit of its caller: others may have larger limits,
+// and places that q cannot get are free for them.
+func (q queued) needed(taken int64) int64 { return max(taken, min(taken+q.cost, q.limit)) }
+
+// ahead returns taken and the places that the queues of s need in front of the caller whose Spend has the Receipt m, and
+// the time until the last of these queues expires.
+func (p *places) ahead(s State, now, taken int64, m Receipt) (needed, expires int64) {
 	all := queues(s, now)
 	own := p.queued(all, m, now, 0)
 	for _, q := range all {
 		if m.At == 0 || q.queue != own.queue && q.compare(own) < 0 {
-			cost, expires = cost+q.cost, max(expires, q.expires-now)
+			taken, expires = q.needed(taken), max(expires, q.expires-now)
 		}
 	}
-	return cost, expires
+	return taken, expires
 }
 
 // queued returns the caller with the Receipt m, whose event costs cost. all may have its queue: if that is the caller, the
 // earlier arrival counts, because the time until an ask arrives differs from one to the next.
 func (p *places) queued(all []queued, m Receipt, now, cost int64) queued {
-	own := queued{max(0, now-m.Used.Micros), -m.At, now + queueLease, cost, p.events}
+	own := queued{max(0, now-m.Used.Micros), -m.At, now + queueLease, cost, p.events, false}
 	i := slices.IndexFunc(all, func(q queued) bool { return q.queue == own.queue })
 	if i >= 0 && m.Age&1 == 1 {
 		own.came = min(own.came, all[i].came)
@@ -154,10 +167,11 @@ func (p *places) wake(s State, now int64) State {
 		if !q.live(now) {
 			continue
 		}
-		if need += q.cost; need <= q.limit && len(taken) < maxPlaces {
-			pair[1].n = q.cost
+		if !q.woken && need+q.cost <= q.limit && len(taken) < maxPlaces {
+			pair[1].n |= wokenBit
 			waiters.Wake(q.queue)
 		}
+		need = q.needed(need)
 	}
 	return s
 }

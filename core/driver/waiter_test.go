@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/waiters"
 )
 
 // queuesOf returns the State of a rule of n places with the given numbers of taken places and of queues.
@@ -109,5 +110,48 @@ func TestWaiter_OtherLimits(t *testing.T) {
 	admitted = append(admitted, ask(small, 1))
 	if !slices.Equal(admitted, []bool{false, true, false, false, true}) {
 		t.Errorf("admitted: %v", admitted)
+	}
+}
+
+// A caller is woken by the first one of several places that are freed, and again only after its next Spend.
+func TestWaiter_Woken(t *testing.T) {
+	for _, byCost := range []bool{false, true} {
+		rule := compile(t, driver.Definition{Algorithm: driver.InFlight, Name: "places", Events: 4, Hold: time.Minute, ByCost: byCost})
+		now := int64(1_700_000_000_000_000)
+		var s driver.State
+		decide := func(m driver.Receipt) driver.Charge {
+			c := driver.Charge{Key: "k", Rule: rule, Cost: 1, Receipt: m}
+			s, _ = c.Decide(s, now)
+			return c
+		}
+		var receipts []driver.Receipt
+		for range 4 {
+			receipts = append(receipts, decide(driver.Receipt{}).Receipt)
+		}
+		var list waiters.List[int]
+		w := list.Join("k", 1, 0, 1)
+		waiter := driver.Waiter{Queue: w.Queue.ID, Behind: 0, Next: 1}.Receipt()
+		woken := func() int { return len(w.Freed()) }
+		free := func() {
+			c := driver.Charge{Key: "k", Rule: rule, Op: driver.Undo, Cost: 1, Receipt: receipts[0]}
+			receipts = receipts[1:]
+			r := c.Read(s, now)
+			s = c.Apply(s, &r, now)
+		}
+		if decide(waiter); woken() != 0 {
+			t.Error("a caller who was denied is woken")
+		}
+		for i := range 3 {
+			if free(); woken() != 1-min(i, 1) {
+				t.Errorf("by cost %t: after %d places were freed, the caller was woken %d times", byCost, i+1, woken())
+			}
+			if i == 0 {
+				<-w.Freed()
+			}
+		}
+		if c := decide(waiter); !c.Verdict.Allowed || woken() != 1 { // a place is free for the next caller
+			t.Errorf("by cost %t: got %+v, and the next caller was woken %d times", byCost, c.Verdict, woken())
+		}
+		list.Leave("k", w, true)
 	}
 }

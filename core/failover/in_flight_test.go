@@ -230,3 +230,45 @@ func TestStore_Adjust_byCost(t *testing.T) {
 		f.left(40, 40)
 	})
 }
+
+// The queue of a caller who gives up is removed from both stores.
+func TestStore_Adjust_waiter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFlight(t, memstore.New())
+		waiter := driver.Waiter{Queue: 1, Behind: -1}.Receipt()
+		waits := func() {
+			t.Helper()
+			charges := []driver.Charge{{Key: "k", Rule: f.rule, Cost: 1, Receipt: waiter}}
+			if err := f.Take(t.Context(), charges); err != nil || charges[0].Verdict.Allowed {
+				t.Errorf("the caller who waits got %+v, %v", charges[0].Verdict, err)
+			}
+		}
+		leaves := func() {
+			t.Helper()
+			_, err := f.do(driver.Undo, waiter)
+			testkit.Must(t, err)
+		}
+		var held [4]driver.Receipt
+		for i := range held {
+			held[i] = f.take()
+		}
+		waits()
+		leaves()
+		f.primary.away.Store(true)
+		f.until(failover.Backup)
+		own := [2]driver.Receipt{f.take(), f.take()}
+		waits()
+		leaves()
+		f.left(0, 2)
+		_, err := f.do(driver.Undo, own[0])
+		testkit.Must(t, err)
+		f.left(0, 3)
+		f.primary.away.Store(false)
+		f.until(failover.Primary)
+		waits()
+		leaves()
+		_, err = f.do(driver.Undo, append(held[:], own[1])...)
+		testkit.Must(t, err)
+		f.left(4, 4)
+	})
+}

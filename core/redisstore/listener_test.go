@@ -13,9 +13,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/internal/waiters"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/core/storetest"
 )
 
 // Callers of several stores get the only place in the order of arrival, with messages and without.
@@ -207,5 +210,51 @@ func TestAcquire_subscription(t *testing.T) {
 				return nil
 			})
 		})
+	}
+}
+
+// Redis publishes one message when a caller is in the state, and one when the places that it needs are free, until it
+// asks again.
+func TestAcquire_messages(t *testing.T) {
+	const process = 12
+	rdb := redistest.NewServer(t).Client()
+	s := redisstore.New(rdb, redisstore.Prefix("test:"), redisstore.Timeout(waitLimit))
+	subscription := rdb.Subscribe(t.Context(), fmt.Sprintf("test:wake:%d", process))
+	defer subscription.Close()
+	_, err := subscription.Receive(t.Context())
+	testkit.Must(t, err)
+	for _, byCost := range []bool{false, true} {
+		rule, err := driver.Definition{Algorithm: driver.InFlight, Name: "places", Events: 4, Hold: time.Minute, ByCost: byCost}.Compile()
+		testkit.Must(t, err)
+		do := func(op driver.Op, m driver.Receipt) driver.Charge {
+			charges := []driver.Charge{{Key: "k", Rule: rule, Op: op, Cost: 1, Receipt: m}}
+			testkit.Must(t, storetest.Do(t.Context(), s, charges))
+			return charges[0]
+		}
+		var held []driver.Receipt
+		for range 4 {
+			held = append(held, do(driver.Spend, driver.Receipt{}).Receipt)
+		}
+		queue := int64(process*waiters.PerProcess + 7)
+		first := driver.Waiter{Queue: queue, Behind: 0, Next: 1}.Receipt()
+		do(driver.Spend, first)
+		for _, m := range held[:3] {
+			do(driver.Undo, m)
+		}
+		if c := do(driver.Spend, first); !c.Verdict.Allowed { // the next caller is woken
+			t.Errorf("by cost %t: got %+v", byCost, c.Verdict)
+		}
+		do(driver.Spend, driver.Waiter{Queue: queue, Behind: -1}.Receipt())
+		testkit.Must(t, rdb.Publish(t.Context(), fmt.Sprintf("test:wake:%d", process), "end").Err())
+		var got []string
+		for len(got) == 0 || got[len(got)-1] != "end" {
+			m, err := subscription.ReceiveMessage(t.Context())
+			testkit.Must(t, err)
+			got = append(got, m.Payload)
+		}
+		id := fmt.Sprint(queue)
+		if want := []string{"?" + id, id, id, "end"}; !slices.Equal(got, want) {
+			t.Errorf("by cost %t: got the messages %v, want %v", byCost, got, want)
+		}
 	}
 }

@@ -312,3 +312,44 @@ func changedQueues(s *subject) {
 		p.left(p.cost)
 	})
 }
+
+func smallerQueues(s *subject) {
+	s.eachPlaces("smaller", 4, unchanged, func(p places) {
+		small := p.of(func(d *driver.Definition) { d.Events /= 2 })
+		held := []driver.Receipt{p.take(3 * p.cost), p.take(2 * p.cost)}
+		for i := range 3 {
+			waiting{small, int64(1 + i), s.Now().Add(-time.Second)}.queued()
+		}
+		p.left(2 * p.cost) // which the callers of small do not get
+		large := p.waits(4, 0)
+		m := large.gets(-1, 0)
+		p.do(driver.Undo, m)
+		p.do(driver.Undo, held[0])
+		p.left(2 * p.cost) // and one place is for the first of the callers of small
+		waiting{small, 1, s.Now().Add(-time.Second)}.gets(-1, 0)
+		p.left(2 * p.cost)
+	})
+}
+
+func knownWaiters(s *subject) {
+	s.eachPlaces("known", 1, unchanged, func(p places) {
+		held := p.full(1)[0]
+		ask := func(age time.Duration, known bool) driver.Verdict {
+			m := driver.Waiter{Queue: 1, Age: age, Behind: -1, Known: known}.Receipt()
+			return p.call(p.charge(driver.Spend, m))[0].Verdict
+		}
+		other := p.waits(2, time.Second)
+		ask(2*time.Second, false)
+		other.queued()
+		ask(time.Second/2, true)
+		p.do(driver.Undo, held)
+		other.queued()
+		if v := ask(time.Second/2, false); v.Allowed { // another caller of the queue
+			s.fail("a caller who came later: got %+v", v)
+		}
+		p.do(driver.Undo, other.gets(-1, 0))
+		if v := ask(time.Second/2, true); !v.Allowed {
+			s.fail("the only caller: got %+v", v)
+		}
+	})
+}

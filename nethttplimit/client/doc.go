@@ -3,7 +3,7 @@
 //
 //	partner := core.Must(core.New(store,
 //		core.Pause("partner_pause"),
-//		core.TokenBucket("partner", core.PerSecond(9).WithBurst(1)), // the partner admits 10 a second
+//		core.LeakyBucket("partner", core.PerSecond(9)), // evenly; the partner admits 10 a second
 //		core.InFlight("partner_calls", 4)))
 //	c := &http.Client{Transport: client.New(partner, client.ByHost)}
 //
@@ -11,5 +11,5 @@
 // Retries allows more. [RetryAfter] reads the time from the fields that servers send.
 //
 // Requests take different times to the server, so those of a limit of 10 a second that are sent evenly can arrive as 11
-// in some second: leave 5 to 10 %. A limit for each second of the clock needs a burst of 1.
+// in some second. With 9 a second, this takes a request that is 111 ms late, and with 8 a second, 250 ms.
 package client

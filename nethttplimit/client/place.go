@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -17,11 +18,8 @@ func holdPlaces(r *http.Request, response *http.Response, event *admission) {
 	b := &body{ReadCloser: response.Body, release: release}
 	b.forget = context.AfterFunc(r.Context(), release)
 	response.Body = b
-	if w, ok := b.ReadCloser.(io.Writer); ok { // of a 101
-		response.Body = struct {
-			*body
-			io.Writer
-		}{b, w}
+	if w, ok := b.ReadCloser.(io.Writer); ok {
+		response.Body = connection{b, w}
 	}
 }
 
@@ -58,4 +56,18 @@ func (b *body) Close() error {
 func (b *body) end() {
 	b.forget()
 	b.release()
+}
+
+// A connection is the body of a 101.
+type connection struct {
+	*body
+	io.Writer
+}
+
+// CloseWrite ends the writing, as with the body of net/http. A ReverseProxy passes the end of one direction on with it.
+func (c connection) CloseWrite() error {
+	if w, ok := c.Writer.(interface{ CloseWrite() error }); ok {
+		return w.CloseWrite()
+	}
+	return fmt.Errorf("CloseWrite: %w", http.ErrNotSupported)
 }

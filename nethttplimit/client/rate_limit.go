@@ -1,6 +1,7 @@
 package client
 
 import (
+	"iter"
 	"strings"
 	"time"
 )
@@ -16,16 +17,17 @@ func (a answer) rateLimit() (longest time.Duration, ok bool) {
 		d, known := a.reset(a.Get("Ratelimit-Reset"))
 		return d, known && a.exhausted("Ratelimit-Remaining")
 	}
-	items := split(fields, ',')
+	separator := byte(',')
 	if !strings.ContainsRune(fields, ';') && strings.Contains(fields, "reset") { // draft 7: one policy, whose parts are the items
-		items = []string{strings.Join(items, ";")}
+		fields, separator = strings.ReplaceAll(fields, ",", ";"), 0
 	}
-	for i, item := range items {
-		if i == maxPolicies {
+	policies := 0
+	for item := range split(fields, separator) {
+		if policies++; policies > maxPolicies {
 			break
 		}
 		remaining, after := "", ""
-		for _, parameter := range split(item, ';') {
+		for parameter := range split(item, ';') {
 			name, value, _ := strings.Cut(parameter, "=")
 			switch strings.TrimSpace(name) {
 			case "r", "remaining":
@@ -35,25 +37,31 @@ func (a answer) rateLimit() (longest time.Duration, ok bool) {
 			}
 		}
 		left, known := number(remaining)
-		if d, timed := number(after); known && left == 0 && timed {
-			longest, ok = max(longest, duration(d)), true
+		if d, timed := a.reset(after); known && left == 0 && timed {
+			longest, ok = max(longest, d), true
 		}
 	}
 	return longest, ok
 }
 
-// split splits text at each separator outside of quoted strings.
-func split(text string, separator byte) (parts []string) {
-	begin, quoted := 0, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case c == separator && !quoted:
-			parts, begin = append(parts, text[begin:i]), i+1
+// split splits text at each separator outside of quoted strings. It needs no memory for the parts, because a hostile
+// server may send millions of them.
+func split(text string, separator byte) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		begin, quoted := 0, false
+		for i := 0; i < len(text); i++ {
+			switch c := text[i]; {
+			case quoted && c == '\\':
+				i++
+			case c == '"':
+				quoted = !quoted
+			case c == separator && !quoted:
+				if !yield(text[begin:i]) {
+					return
+				}
+				begin = i + 1
+			}
 		}
+		yield(text[begin:])
 	}
-	return append(parts, text[begin:])
 }

@@ -14,14 +14,15 @@ const maxWait = 365 * 24 * time.Hour
 // RetryAfter returns the time after which the server of r accepts requests again, from now on, and whether r names one.
 // It is between 0 and a year; a time in the past is 0. The first of these sources that has one counts:
 //
-//   - Retry-After (RFC 9110, section 10.2.3): seconds, also with a fraction, or a date, compared with the field Date of
-//     r; and retry-after-ms of OpenAI and Azure, which is more exact
+//   - retry-after-ms of OpenAI and Azure, which is more exact, and Retry-After (RFC 9110, section 10.2.3)
 //   - RateLimit of draft-ietf-httpapi-ratelimit-headers: t of the policies without remaining units (drafts 8 to 11), or
 //     reset (draft 7), or RateLimit-Reset (up to draft 6)
-//   - X-RateLimit-Reset, X-Rate-Limit-Reset and X-RateLimit-Reset-After: seconds, or, from a billion on, seconds or
-//     milliseconds since 1970; with X-RateLimit-Remaining, if that is 0
-//   - x-ratelimit-reset-requests and -tokens of OpenAI, such as 6m0s, and anthropic-ratelimit-*-reset, a time of RFC 3339,
-//     of the limits whose remaining units are 0
+//   - X-RateLimit-Reset-After, X-RateLimit-Reset and X-Rate-Limit-Reset; with X-RateLimit-Remaining, if that is 0 or less
+//   - x-ratelimit-reset-requests and -tokens of OpenAI, anthropic-ratelimit-*-reset, and x-ratelimit-requests-reset and
+//     -complexity-reset of Linear, of the limits whose remaining units are 0 or less
+//
+// A time is a number of seconds, also with a fraction; from a billion on, seconds or milliseconds since 1970; a duration
+// such as 6m0s; or a date of RFC 9110 or RFC 3339. A date, and a time since 1970, is compared with the field Date of r.
 //
 // If several limits are exhausted, the last of their times counts. RetryAfter ignores fields that it cannot read. It does
 // not look at the status: use it for a response that says that it was limited.
@@ -44,7 +45,7 @@ type answer struct {
 // dateOf returns the field Date of h, or the time now if it has none. The times in h are those of the same clock, which
 // may be wrong.
 func dateOf(h http.Header) time.Time {
-	if date, err := http.ParseTime(h.Get("Date")); err == nil {
+	if date, err := http.ParseTime(short(h.Get("Date"))); err == nil {
 		return date
 	}
 	return time.Now()
@@ -54,14 +55,7 @@ func (a answer) retryAfter() (time.Duration, bool) {
 	if ms, ok := number(a.Get("Retry-After-Ms")); ok {
 		return duration(ms / 1000), true
 	}
-	text := a.Get("Retry-After")
-	if seconds, ok := number(text); ok {
-		return duration(seconds), true
-	}
-	if at, err := http.ParseTime(text); err == nil {
-		return at.Sub(a.date), true
-	}
-	return 0, false
+	return a.reset(a.Get("Retry-After"))
 }
 
 // xRateLimit reads the fields that most servers have, and those of Discord and X.
@@ -80,13 +74,14 @@ func (a answer) xRateLimit() (time.Duration, bool) {
 // exhausted reports whether a field says that no unit is left. Without the field, the status says it.
 func (a answer) exhausted(field string) bool {
 	text := a.Get(field)
-	n, ok := number(text)
-	return text == "" || ok && n < 1
+	n, ok := number(strings.TrimPrefix(text, "-")) // more was used than there was
+	return text == "" || ok && (n < 1 || text[0] == '-')
 }
 
 // reset reads seconds, a time since 1970 in seconds or milliseconds, or a time as text.
 func (a answer) reset(text string) (time.Duration, bool) {
 	const epoch, milliseconds = 1e9, 1e11
+	text = short(text)
 	switch n, ok := number(text); {
 	case ok && n >= milliseconds:
 		return time.UnixMilli(int64(min(n, 1e15))).Sub(a.date), true
@@ -101,16 +96,20 @@ func (a answer) reset(text string) (time.Duration, bool) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		return at.Sub(a.date), true
 	}
+	if at, err := time.Parse("2006-01-02T15:04Z07:00", text); err == nil { // of Atlassian, which leaves out the seconds
+		return at.Add(time.Minute).Sub(a.date), true
+	}
 	at, err := http.ParseTime(text)
 	return at.Sub(a.date), err == nil
 }
 
-// vendors reads the fields of OpenAI and Anthropic: one reset and one number of remaining units for each limit.
+// vendors reads the fields of OpenAI, Anthropic and Linear: one reset and one number of remaining units for each limit.
 func (a answer) vendors() (longest time.Duration, ok bool) {
-	for _, limit := range [...]string{"requests", "tokens", "input-tokens", "output-tokens"} {
+	for _, limit := range [...]string{"requests", "tokens", "input-tokens", "output-tokens", "complexity"} {
 		for _, f := range [...]struct{ reset, remaining string }{
 			{"X-Ratelimit-Reset-" + limit, "X-Ratelimit-Remaining-" + limit},
 			{"Anthropic-Ratelimit-" + limit + "-Reset", "Anthropic-Ratelimit-" + limit + "-Remaining"},
+			{"X-Ratelimit-" + limit + "-Reset", "X-Ratelimit-" + limit + "-Remaining"},
 		} {
 			d, known := a.reset(a.Get(f.reset))
 			if known && a.Get(f.remaining) != "" && a.exhausted(f.remaining) {
@@ -119,6 +118,14 @@ func (a answer) vendors() (longest time.Duration, ok bool) {
 		}
 	}
 	return longest, ok
+}
+
+// short returns text, or "" if it is longer than any time: package time copies a text that is no time several times.
+func short(text string) string {
+	if len(text) > 64 {
+		return ""
+	}
+	return text
 }
 
 // number reads a decimal number that is not negative.

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -49,6 +50,26 @@ func TestRetryAfter(t *testing.T) {
 		"X (Twitter)":                      {"Date: DATE\nx-rate-limit-limit: 15\nx-rate-limit-remaining: 0\nx-rate-limit-reset: EPOCH+90", 90 * time.Second},
 		"Discord":                          {"Date: DATE\nX-RateLimit-Limit: 5\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1470173023.123\nX-RateLimit-Reset-After: 64.57", 64570 * time.Millisecond},
 		"Slack":                            {"Retry-After: 30", 30 * time.Second},
+		"Stripe, Notion, npm":              {"Retry-After: 1", time.Second},
+		"Shopify":                          {"Retry-After: 2.0\nX-Shopify-Shop-Api-Call-Limit: 40/40", 2 * time.Second},
+		"Twilio, Google":                   {"Content-Type: application/json", none}, // at most in the body
+		"HubSpot":                          {"X-HubSpot-RateLimit-Interval-Milliseconds: 10000\nX-HubSpot-RateLimit-Max: 100\nX-HubSpot-RateLimit-Remaining: 0", none},
+		"Okta":                             {"Date: DATE\nX-Rate-Limit-Limit: 600\nX-Rate-Limit-Remaining: 0\nX-Rate-Limit-Reset: EPOCH+90", 90 * time.Second},
+		"Auth0":                            {"Date: DATE\nx-ratelimit-limit: 10\nx-ratelimit-remaining: 0\nx-ratelimit-reset: EPOCH+90", 90 * time.Second},
+		"Atlassian":                        {"Date: DATE\nRetry-After: 12\nX-RateLimit-Limit: 65000\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: RFC3339+90\nRateLimit-Reason: jira-burst-based", 12 * time.Second},
+		"Atlassian, without Retry-After":   {"Date: Mon, 10 May 2021 10:58:30 GMT\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 2021-05-10T11:00Z", 150 * time.Second},
+		"Confluence Data Center":           {"X-RateLimit-Limit: 10\nX-RateLimit-Remaining: 0\nX-RateLimit-FillRate: 5\nX-RateLimit-Interval-Seconds: 1\nretry-after: 1", time.Second},
+		"Cloudflare":                       {`Ratelimit: "default";r=0;t=30` + "\n" + `Ratelimit-Policy: "default";q=1200;w=300` + "\nRetry-After: 30", 30 * time.Second},
+		"GitLab":                           {"Date: DATE\nRateLimit-Limit: 60\nRateLimit-Name: throttle_authenticated_web\nRateLimit-Observed: 67\nRateLimit-Remaining: 0\nRateLimit-Reset: EPOCH+90\nRetry-After: 30", 30 * time.Second},
+		"GitLab, without Retry-After":      {"Date: DATE\nRateLimit-Observed: 67\nRateLimit-Remaining: 0\nRateLimit-Reset: EPOCH+90", 90 * time.Second},
+		"Zendesk":                          {"Retry-After: 93\nX-Rate-Limit: 700\nX-Rate-Limit-Remaining: 0\nratelimit-limit: 700\nratelimit-remaining: 0\nratelimit-reset: 41", 93 * time.Second},
+		"Zendesk, list of tickets":         {"x-rate-limit-remaining: 699\nratelimit-remaining: 0\nratelimit-reset: 41\nzendesk-ratelimit-tickets-index: total=100; remaining=0; resets=41", 41 * time.Second},
+		"Linear":                           {"Date: DATE\nX-RateLimit-Requests-Limit: 5000\nX-RateLimit-Requests-Remaining: 0\nX-RateLimit-Requests-Reset: MILLIS+90\nX-RateLimit-Complexity-Remaining: 17", 90 * time.Second},
+		"Linear, complexity":               {"Date: DATE\nX-RateLimit-Requests-Remaining: 9\nX-RateLimit-Requests-Reset: MILLIS+90\nX-RateLimit-Complexity-Remaining: 0\nX-RateLimit-Complexity-Reset: MILLIS+90", 90 * time.Second},
+		"Docker Hub, pulls":                {"ratelimit-limit: 100;w=21600\nratelimit-remaining: 0;w=21600", none},
+		"Docker Hub, API":                  {"Date: DATE\nX-RateLimit-Limit: 180\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: EPOCH+90\nRetry-After: EPOCH+90", 90 * time.Second},
+		"Groq":                             {"x-ratelimit-remaining-requests: 998\nx-ratelimit-reset-requests: 2m52.8s\nx-ratelimit-remaining-tokens: 0\nx-ratelimit-reset-tokens: 7.66s", 7660 * time.Millisecond},
+		"Azure OpenAI, streaming":          {"x-ratelimit-remaining-tokens: -27689\nx-ratelimit-reset-tokens: 64", 64 * time.Second},
 		"Reddit, draft 6 with a fraction":  {"X-Ratelimit-Remaining: 0.0\nX-Ratelimit-Used: 600\nX-Ratelimit-Reset: 284", 284 * time.Second},
 		"milliseconds since 1970":          {"Date: DATE\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: MILLIS+90", 90 * time.Second},
 		"draft 6":                          {"RateLimit-Limit: 100\nRateLimit-Remaining: 0\nRateLimit-Reset: 50", 50 * time.Second},
@@ -64,11 +85,25 @@ func TestRetryAfter(t *testing.T) {
 		"Anthropic, with Retry-After":      {"retry-after: 11\nanthropic-ratelimit-tokens-remaining: 0\nanthropic-ratelimit-tokens-reset: RFC3339+90", 11 * time.Second},
 		"an invalid Retry-After":           {"Retry-After: soon\nRateLimit: \"a\";r=0;t=7", 7 * time.Second},
 		"a negative Retry-After":           {"Retry-After: -5", none},
+		"two lines of Retry-After":         {"Retry-After: 3\nRetry-After: 9", 3 * time.Second},
+		"a list of Retry-After":            {"Retry-After: 3, 9", none},
+		"Retry-After is not a number":      {"Retry-After: NaN", none},
+		"an empty Retry-After":             {"Retry-After: ", none},
+		"a Date in the far future":         {"Date: Fri, 31 Dec 9999 23:59:59 GMT\nRetry-After: DATE+90", 0},
+		"a Date in the far past":           {"Date: Mon, 01 Jan 0001 00:00:00 GMT\nRetry-After: DATE+90", 365 * 24 * time.Hour},
+		"a Date that is none":              {"Date: today\nRetry-After: Mon, 01 Jan 2001 00:01:00 GMT", 0},
+		"a huge t":                         {`RateLimit: "a";r=0;t=99999999999999999999`, 365 * 24 * time.Hour},
+		"a negative t":                     {`RateLimit: "a";r=0;t=-5`, none},
+		"a quote without an end":           {`RateLimit: "a;r=0;t=5`, none},
+		"more than 32 policies":            {"RateLimit: " + strings.Repeat(`"a";r=1;t=9,`, 32) + `"b";r=0;t=5`, none},
 		"an infinite Retry-After":          {"Retry-After: 1e400", none},
 		"a huge Retry-After":               {"Retry-After: 99999999999999999999", 365 * 24 * time.Hour},
 		"a date of another century":        {"Date: DATE\nRetry-After: Fri, 31 Dec 9999 23:59:59 GMT", 365 * 24 * time.Hour},
 		"a clock that is wrong":            {"Date: Mon, 01 Jan 2001 00:00:00 GMT\nRetry-After: Mon, 01 Jan 2001 00:01:00 GMT", time.Minute},
 		"units are left":                   {"X-RateLimit-Remaining: 7\nX-RateLimit-Reset: 50", none},
+		"units are left, Reset-After":      {"X-RateLimit-Remaining: 7\nX-RateLimit-Reset-After: 5", none},
+		"units are left, draft 6":          {"RateLimit-Remaining: 7\nRateLimit-Reset: 50", none},
+		"a limit without remaining units":  {"x-ratelimit-reset-requests: 6m0s", none},
 		"no remaining units are named":     {"X-RateLimit-Reset: 50", 50 * time.Second},
 		"a broken RateLimit":               {`RateLimit: "a";r=0;t, ;;=,"`, none},
 	} {
@@ -81,6 +116,28 @@ func TestRetryAfter(t *testing.T) {
 				t.Errorf("got %v, want %v", d, c.want)
 			}
 		})
+	}
+}
+
+// A header as large as net/http reads needs little more memory than it has.
+func TestRetryAfter_HugeFields(t *testing.T) {
+	const size = 10 << 20
+	for name, h := range map[string]http.Header{
+		"policies":   {"Ratelimit": {strings.Repeat(",", size)}},
+		"parameters": {"Ratelimit": {strings.Repeat(";", size)}},
+		"draft 7":    {"Ratelimit": {strings.Repeat("reset=1,", size/8)}},
+		"a number":   {"Retry-After": {strings.Repeat("9", size)}},
+		"a duration": {"X-Ratelimit-Reset": {strings.Repeat("\xff", size)}},
+		"a t":        {"Ratelimit": {`"a";r=0;t=` + strings.Repeat("\xff", size)}},
+		"a date":     {"Date": {"Mon, " + strings.Repeat("2", size)}},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		d, ok := client.RetryAfter(&http.Response{Header: h})
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; ok || n > 2*size {
+			t.Errorf("%s: got %v, %v with %d bytes", name, d, ok, n)
+		}
 	}
 }
 

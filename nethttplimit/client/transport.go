@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -28,10 +29,11 @@ type Transport struct {
 	// Longest is the longest pause that a response begins. Zero means 15 minutes. A server that names a later time is
 	// asked again then.
 	Longest time.Duration
-	// Retries is the number of times that a request may be sent again after a response that has begun a pause: if its
-	// method is idempotent (RFC 9110, section 9.2.2) or it has the field Idempotency-Key or X-Idempotency-Key, if its body
-	// can be had again (GetBody), and if it is admitted again before the end of MaxWait and of the context: it waits behind
-	// the requests that came meanwhile. Otherwise the response is returned. Nothing else is sent twice.
+	// Retries is the number of times that a request may be sent again after a response that has begun a pause. Its method
+	// must be idempotent (RFC 9110, section 9.2.2), or it must have the field Idempotency-Key or X-Idempotency-Key. Its body
+	// must be available again (GetBody), and the response must have at most 64 KiB. The request then waits behind those that
+	// came meanwhile. If it is not admitted before the end of MaxWait and of its context, or one of these is missing, the
+	// response is returned. Nothing else is sent twice.
 	Retries int
 }
 
@@ -50,8 +52,8 @@ func New(l *core.Limiter, key func(*http.Request) string) *Transport {
 	return t
 }
 
-// ByHost returns the host of the URL of r, with its port if it has one.
-func ByHost(r *http.Request) string { return r.URL.Host }
+// ByHost returns the host of the URL of r in lower case, with its port if the URL has one.
+func ByHost(r *http.Request) string { return strings.ToLower(r.URL.Host) }
 
 var errTransport = errors.New("weir: the Transport is invalid")
 
@@ -75,13 +77,14 @@ func (t *Transport) check() error {
 func (t *Transport) base() http.RoundTripper { return cmp.Or(t.Base, http.DefaultTransport) }
 
 // RoundTrip implements [http.RoundTripper]. It waits until the Limiter admits an event of the key, which costs 1, and
-// sends r. If r is not sent, the error is that of core.Limiter.Acquire: a [core.ErrDeadlineTooNear], at once with the time
-// that a wait for the pause or a rate would still take, and after MaxWait if it is for a place; or a
-// [core.ErrUnavailable] if the Store has failed. The charge is refunded if there was no connection for r. A Transport that
-// is no result of New returns an error if its fields are invalid.
+// sends r. If r is not sent, the error is that of core.Limiter.Acquire: a [core.ErrDeadlineTooNear], or a
+// [core.ErrUnavailable] if the Store has failed. The first one comes at once, with the time that the wait would take, if
+// the pause, or the rate with the requests that wait in this process, does not admit r in time, and otherwise after MaxWait. The method Timeout of a [net/url.Error] around it is true for the first
+// and for the end of a deadline. The charge is refunded if there was no connection for r. A Transport that is no result of
+// New returns an error if its fields are invalid.
 //
 // A place of a [core.InFlight] is taken until the body of the response has been read to its end, is closed or fails, or
-// the context of r ends.
+// the context of r ends. After an error, the server may still be working on r.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := t.check(); err != nil {
 		closeBody(r)
@@ -99,15 +102,15 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	for attempt := 0; ; attempt++ {
 		response, err := t.send(r, event)
-		if err != nil {
-			return nil, err
+		if err != nil || response == nil { // http.Client reports the fault of Base
+			return response, err
 		}
 		d, again := t.pause(r.Context(), key, response)
 		if !again || attempt >= t.Retries || !t.inTime(r, begun, d) {
 			return response, nil
 		}
 		next, ok := repeat(r)
-		if !ok || !keep(response) {
+		if !ok || !t.keep(response, begun) {
 			return response, nil
 		}
 		if event, err = t.wait(r, key, begun); err != nil { // other requests were first
@@ -121,18 +124,25 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // maxKept is the largest number of bytes of a response that are kept while its request waits to be sent again.
 const maxKept = 64 << 10
 
-// keep reads the body of response, which ends its place and its connection, and reports whether it was short. The body
-// can be read as before.
-func keep(response *http.Response) bool {
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxKept+1))
+// keep reads the body of response, which ends its place and its connection, and reports whether it was short and has
+// arrived in time. The body can be read as before.
+func (t *Transport) keep(response *http.Response, begun time.Time) bool {
+	body := response.Body
+	if body == nil {
+		return true
+	}
+	if t.MaxWait > 0 {
+		defer time.AfterFunc(time.Until(begun.Add(t.MaxWait)), func() { _ = body.Close() }).Stop()
+	}
+	text, err := io.ReadAll(io.LimitReader(body, maxKept+1))
 	if err != nil || len(text) > maxKept {
 		response.Body = struct {
 			io.Reader
 			io.Closer
-		}{io.MultiReader(bytes.NewReader(text), response.Body), response.Body}
+		}{io.MultiReader(bytes.NewReader(text), body), body}
 		return false
 	}
-	_ = response.Body.Close()
+	_ = body.Close()
 	response.Body = io.NopCloser(bytes.NewReader(text))
 	return true
 }
@@ -151,10 +161,17 @@ func (t *Transport) send(r *http.Request, event *admission) (*http.Response, err
 		GetConn: func(string) { asked.Store(true) },
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	}))
+	panics := true
+	defer func() {
+		if panics {
+			event.end(r.Context(), false)
+		}
+	}()
 	response, err := t.base().RoundTrip(sent)
-	if err != nil {
+	panics = false
+	if err != nil || response == nil {
 		event.end(r.Context(), asked.Load() && !connected.Load())
-		return nil, err
+		return response, err
 	}
 	if response.Request == sent {
 		response.Request = r

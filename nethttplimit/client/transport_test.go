@@ -1,14 +1,18 @@
 package client_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +21,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/keyfunc"
@@ -110,16 +115,19 @@ func TestTransport_NotSent(t *testing.T) {
 		text   string
 		after  time.Duration
 	}{
-		"a rate":              {"rate", client.Transport{MaxWait: 30 * time.Second}, nil, core.ErrDeadlineTooNear, "1m0s to wait", 0},
-		"a pause":             {"pause", client.Transport{MaxWait: time.Minute}, nil, core.ErrDeadlineTooNear, "1h0m0s to wait", 0},
-		"a place":             {"places", client.Transport{MaxWait: time.Minute}, nil, core.ErrDeadlineTooNear, "not admitted within 1m0s", time.Minute},
-		"the deadline":        {"rate", client.Transport{}, withTimeout(time.Second), core.ErrDeadlineTooNear, "1m0s to wait", 0},
-		"the end of ctx":      {"places", client.Transport{MaxWait: time.Hour}, withTimeout(time.Second), context.DeadlineExceeded, "", time.Second},
-		"the earlier MaxWait": {"places", client.Transport{MaxWait: time.Second}, withTimeout(time.Hour), core.ErrDeadlineTooNear, "within 1s", time.Second},
-		"Cancel":              {"places", client.Transport{}, withCancel(2 * time.Second), context.Canceled, "", 2 * time.Second},
-		"no limiter":          {"", client.Transport{}, nil, nil, "no Limiter", 0},
-		"a negative MaxWait":  {"rate", client.Transport{MaxWait: -1}, nil, nil, "negative", 0},
-		"no Pause":            {"none", client.Transport{}, nil, nil, "no Pause", 0},
+		"a rate":               {"rate", client.Transport{MaxWait: 30 * time.Second}, nil, core.ErrDeadlineTooNear, "1m0s to wait", 0},
+		"a pause":              {"pause", client.Transport{MaxWait: time.Minute}, nil, core.ErrDeadlineTooNear, "1h0m0s to wait", 0},
+		"a place":              {"places", client.Transport{MaxWait: time.Minute}, nil, core.ErrDeadlineTooNear, "not admitted within 1m0s", time.Minute},
+		"the deadline":         {"rate", client.Transport{}, withTimeout(time.Second), core.ErrDeadlineTooNear, "1m0s to wait", 0},
+		"the end of ctx":       {"places", client.Transport{MaxWait: time.Hour}, withTimeout(time.Second), context.DeadlineExceeded, "", time.Second},
+		"the earlier MaxWait":  {"places", client.Transport{MaxWait: time.Second}, withTimeout(time.Hour), core.ErrDeadlineTooNear, "within 1s", time.Second},
+		"the earlier deadline": {"rate", client.Transport{MaxWait: time.Hour}, withTimeout(time.Second), core.ErrDeadlineTooNear, "1m0s to wait", 0},
+		"Cancel":               {"places", client.Transport{}, withCancel(2 * time.Second), context.Canceled, "", 2 * time.Second},
+		"no limiter":           {"", client.Transport{}, nil, nil, "no Limiter", 0},
+		"a negative MaxWait":   {"rate", client.Transport{MaxWait: -1}, nil, nil, "negative", 0},
+		"a negative Longest":   {"rate", client.Transport{Longest: -1}, nil, nil, "negative", 0},
+		"a negative Retries":   {"rate", client.Transport{Retries: -1}, nil, nil, "negative", 0},
+		"no Pause":             {"none", client.Transport{}, nil, nil, "no Pause", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -156,6 +164,10 @@ func TestTransport_NotSent(t *testing.T) {
 				_, err := c.t.RoundTrip(r)
 				if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
 					t.Errorf("got %v, want %v with %q", err, c.want, c.text)
+				}
+				late := c.want == core.ErrDeadlineTooNear || c.want == context.DeadlineExceeded
+				if wrapped := (&url.Error{Err: err}); wrapped.Timeout() != late {
+					t.Errorf("%v is a timeout: %v, want %v", err, wrapped.Timeout(), late)
 				}
 				if took := time.Since(begun); took != c.after || body.closed.Load() != 1 {
 					t.Errorf("after %v, want %v; the body was closed %d times", took, c.after, body.closed.Load())
@@ -203,6 +215,7 @@ func TestTransport_Pause(t *testing.T) {
 		"a day, at most an hour":         {429, "Retry-After: 86400", time.Hour, 0, time.Hour},
 		"an earlier end than before":     {429, "Retry-After: 3", 0, 10 * time.Second, 10 * time.Second},
 		"an end that is now":             {429, "Retry-After: 0", 0, 0, 0},
+		"an end that is now, in a pause": {429, "Retry-After: 0", 0, 10 * time.Second, 10 * time.Second},
 		"a later end than the one known": {429, "Retry-After: 30", 0, 10 * time.Second, 30 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -238,6 +251,23 @@ func TestTransport_Pause(t *testing.T) {
 				wg.Wait()
 			})
 		})
+	}
+}
+
+// A response that arrives at the end of its context pauses the key, too.
+func TestTransport_PauseAfterEnd(t *testing.T) {
+	l := limiter(memstore.New())
+	ctx, cancel := context.WithCancel(t.Context())
+	tr := client.New(l, client.ByHost)
+	tr.Base = roundTrip(func(*http.Request) (*http.Response, error) {
+		cancel()
+		return answer(429, "Retry-After: 3"), nil
+	})
+	if _, err := tr.RoundTrip(get(ctx, t)); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := l.Peek(t.Context(), "partner.example"); err != nil || d.Allowed {
+		t.Errorf("got %v, %v, want a pause", d, err)
 	}
 }
 
@@ -297,6 +327,9 @@ func TestTransport_Retries(t *testing.T) {
 				response, err := tr.RoundTrip(r)
 				if err != nil || response.StatusCode != c.got || sent != c.sent {
 					t.Fatalf("got %v, %v, sent %d times, want %d and %d times", response, err, sent, c.got, c.sent)
+				}
+				if left(t, l, "places") != 0 {
+					t.Error("the response was read, which may take long")
 				}
 				_ = response.Body.Close()
 				if left(t, l, "places") != 1 {
@@ -403,6 +436,61 @@ func TestTransport_KeyOfNoLimit(t *testing.T) {
 	}
 }
 
+// MaxWait begins with the first wait.
+func TestTransport_MaxWaitOfAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, sent := limiter(memstore.New()), 0
+		pause := func(d time.Duration) {
+			if err := l.Pause(t.Context(), "partner.example", d); err != nil {
+				t.Error(err)
+			}
+		}
+		pause(time.Second)
+		time.AfterFunc(1500*time.Millisecond, func() { pause(4 * time.Second) })
+		tr := &client.Transport{Limiter: l, Key: client.ByHost, MaxWait: 5 * time.Second, Retries: 1}
+		tr.Base = roundTrip(func(*http.Request) (*http.Response, error) {
+			sent++
+			return answer(429, "Retry-After: 1"), nil
+		})
+		if r, err := tr.RoundTrip(get(t.Context(), t)); err != nil || r.StatusCode != 429 || sent != 1 {
+			t.Errorf("got %v, %v, sent %d times", r, err, sent)
+		}
+	})
+}
+
+func TestByHost(t *testing.T) {
+	for text, want := range map[string]string{
+		"http://partner.example/a": "partner.example", "https://Partner.Example:8443/": "partner.example:8443", "http://[2001:DB8::1]/": "[2001:db8::1]",
+	} {
+		u, err := url.Parse(text)
+		if got := client.ByHost(&http.Request{URL: u, Host: "other.example"}); got != want || err != nil {
+			t.Errorf("%s: got %q, %v, want %q", text, got, err, want)
+		}
+	}
+}
+
+// A slowStore takes a second for each decision, whatever its context says.
+type slowStore struct{ core.Store }
+
+func (s slowStore) Take(ctx context.Context, charges []driver.Charge) error {
+	time.Sleep(time.Second)
+	return s.Store.Take(ctx, charges)
+}
+
+// A decision that comes after MaxWait is refunded.
+func TestTransport_SlowStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(slowStore{memstore.New()}, core.TokenBucket("rate", core.PerHour(10)))
+		tr := &client.Transport{Limiter: l, Key: client.ByHost, Base: always(200, ""), MaxWait: time.Second / 2}
+		if r, err := tr.RoundTrip(get(t.Context(), t)); !errors.Is(err, core.ErrDeadlineTooNear) {
+			t.Errorf("got %v, %v", r, err)
+		}
+		if left(t, l, "rate") != 10 {
+			t.Errorf("%d are left, want a refund", left(t, l, "rate"))
+		}
+	})
+}
+
 // A store that fails ends the request with its error.
 func TestTransport_StoreFails(t *testing.T) {
 	l := limiter(new(storetest.Fake).Set(storetest.Fail(core.ErrUnavailable)))
@@ -432,11 +520,18 @@ func TestTransport_Refund(t *testing.T) {
 			_ = conn.Close()
 		}
 	})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancelled := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		cancel()
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
 	for name, c := range map[string]struct {
 		url  string
 		base http.RoundTripper
 		left int
 	}{
+		"the end of ctx":            {closed.URL, cancelled, 10},
 		"no connection":             {closed.URL, nil, 10},
 		"the connection is closed":  {breaks, nil, 9},
 		"a Base that does not tell": {closed.URL, roundTrip(func(*http.Request) (*http.Response, error) { return nil, io.EOF }), 9},
@@ -444,7 +539,15 @@ func TestTransport_Refund(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := limiter(memstore.New(), core.TokenBucket("rate", core.PerHour(10)), core.InFlight("places", 1))
 			tr := &client.Transport{Limiter: l, Key: func(*http.Request) string { return "partner.example" }, Base: c.base}
-			if _, err := (&http.Client{Transport: tr}).Post(c.url, "text/plain", strings.NewReader("x")); err == nil {
+			ctx := ctx
+			if c.base != cancelled {
+				ctx = t.Context()
+			}
+			r, err := http.NewRequestWithContext(ctx, "POST", c.url, strings.NewReader("x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := (&http.Client{Transport: tr}).Do(r); err == nil {
 				t.Fatal("no error")
 			}
 			if left(t, l, "rate") != c.left || left(t, l, "places") != 1 {
@@ -506,6 +609,8 @@ func TestTransport_Upgrade(t *testing.T) {
 		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 		line, _ := rw.ReadString('\n')
 		_, _ = io.WriteString(conn, line)
+		rest, _ := io.ReadAll(rw)
+		_, _ = io.WriteString(conn, "end of "+string(rest))
 	})
 	l := limiter(memstore.New(), core.InFlight("places", 1))
 	tr := client.New(l, func(*http.Request) string { return "partner.example" })
@@ -532,6 +637,85 @@ func TestTransport_Upgrade(t *testing.T) {
 	}
 	if err := conn.Close(); err != nil || left(t, l, "places") != 1 {
 		t.Errorf("got %v, and %d places", err, left(t, l, "places"))
+	}
+
+	// A proxy passes on that one direction has ended.
+	proxy := httptest.NewServer(&httputil.ReverseProxy{Transport: tr, Rewrite: func(p *httputil.ProxyRequest) {
+		p.Out.URL.Scheme, p.Out.URL.Host = r.URL.Scheme, r.URL.Host
+	}})
+	defer proxy.Close()
+	direct, err := net.Dial("tcp", proxy.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer direct.Close()
+	_, _ = io.WriteString(direct, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	from := bufio.NewReader(direct)
+	if response, err = http.ReadResponse(from, r); err != nil || response.StatusCode != 101 {
+		t.Fatalf("got %v, %v through a proxy", response, err)
+	}
+	_, _ = io.WriteString(direct, "hello\nrest")
+	if err := direct.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(from); string(rest) != "hello\nend of rest" || err != nil {
+		t.Errorf("got %q, %v through a proxy", rest, err)
+	}
+}
+
+// A body that cannot end one direction says so.
+func TestTransport_CloseWrite(t *testing.T) {
+	tr := client.New(limiter(memstore.New(), core.InFlight("places", 1)), client.ByHost)
+	tr.Base = roundTrip(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 101, Body: struct {
+			io.ReadWriter
+			io.Closer
+		}{new(bytes.Buffer), new(closing)}}, nil
+	})
+	r, err := tr.RoundTrip(get(t.Context(), t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if w, ok := r.Body.(interface{ CloseWrite() error }); !ok || !errors.Is(w.CloseWrite(), http.ErrNotSupported) {
+		t.Errorf("got a %T", r.Body)
+	}
+}
+
+// A Base with a fault keeps no place, and its results are passed on.
+func TestTransport_FaultOfBase(t *testing.T) {
+	ok := answer(200, "")
+	for name, c := range map[string]struct {
+		base     roundTrip
+		response *http.Response
+		err      error
+	}{
+		"neither": {func(*http.Request) (*http.Response, error) { return nil, nil }, nil, nil},
+		"both":    {func(*http.Request) (*http.Response, error) { return ok, io.EOF }, ok, io.EOF},
+		"a panic": {func(*http.Request) (*http.Response, error) { panic("base") }, nil, nil},
+		"Goexit":  {func(*http.Request) (*http.Response, error) { runtime.Goexit(); return nil, nil }, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := limiter(memstore.New(), core.InFlight("places", 1))
+			tr := &client.Transport{Limiter: l, Key: client.ByHost, Base: c.base}
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				defer func() {
+					if p := recover(); p != nil && p != "base" {
+						t.Errorf("panic: %v", p)
+					}
+				}()
+				response, err := tr.RoundTrip(get(t.Context(), t))
+				if response != c.response || err != c.err {
+					t.Errorf("got %v, %v, want %v, %v", response, err, c.response, c.err)
+				}
+			}()
+			<-ended
+			if left(t, l, "places") != 1 {
+				t.Error("the place is not free")
+			}
+		})
 	}
 }
 
@@ -617,24 +801,29 @@ func TestTransport_NotAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		size, sent int
 		busy       bool // others take the rate meanwhile
+		getBody    error
 	}{
-		"admitted again":  {100, 2, false},
-		"a rate":          {100, 1, true},
-		"a long response": {1 << 20, 1, false},
-		"an empty one":    {0, 2, false},
+		"admitted again":  {100, 2, false, nil},
+		"a rate":          {100, 1, true, nil},
+		"a long response": {1 << 20, 1, false, nil},
+		"an empty one":    {0, 2, false, nil},
+		"without a body":  {-1, 2, false, nil},
+		"GetBody fails":   {100, 1, false, io.EOF},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, perSecond := memstore.New(), core.TokenBucket("rate", core.PerMinute(60).WithBurst(1))
 				l, rate := limiter(s, core.InFlight("places", 1), perSecond), core.Must(core.New(s, perSecond))
-				sent := 0
+				sent, limited := 0, &closing{Reader: strings.NewReader(strings.Repeat("x", max(0, c.size)))}
 				tr := &client.Transport{Limiter: l, Key: client.ByHost, MaxWait: 4 * time.Second, Retries: 1}
 				tr.Base = roundTrip(func(*http.Request) (*http.Response, error) {
 					if sent++; sent > 1 {
 						return answer(200, ""), nil
 					}
 					r := answer(429, "Retry-After: 3")
-					r.Body = io.NopCloser(strings.NewReader(strings.Repeat("x", c.size)))
+					if r.Body = nil; c.size >= 0 {
+						r.Body = limited
+					}
 					return r, nil
 				})
 				if c.busy {
@@ -644,9 +833,18 @@ func TestTransport_NotAgain(t *testing.T) {
 						}
 					})
 				}
-				r, err := tr.RoundTrip(get(t.Context(), t))
+				request, body := get(t.Context(), t), [2]closing{{Reader: strings.NewReader("first")}, {Reader: strings.NewReader("second")}}
+				request.Method, request.Body = "PUT", &body[0]
+				request.GetBody = func() (io.ReadCloser, error) { return &body[1], c.getBody }
+				r, err := tr.RoundTrip(request)
 				if err != nil {
 					t.Fatal(err)
+				}
+				if rest, _ := io.ReadAll(&body[1]); len(rest) == 0 != (c.sent == 2) {
+					t.Errorf("%q of the second body was not sent", rest)
+				}
+				if again := c.size <= 100 && c.getBody == nil; (body[1].closed.Load() == 1) != again || (limited.closed.Load() == 1) != (again && c.size >= 0) {
+					t.Errorf("the second body was closed %d times, that of the response %d times", body[1].closed.Load(), limited.closed.Load())
 				}
 				text, err := io.ReadAll(r.Body)
 				if want := map[bool]int{true: 4, false: c.size}[c.sent == 2]; len(text) != want || err != nil || sent != c.sent {
@@ -658,5 +856,107 @@ func TestTransport_NotAgain(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A response whose body does not arrive before the end of MaxWait is returned then.
+func TestTransport_SlowResponse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader, writer := io.Pipe()
+		l := limiter(memstore.New(), core.InFlight("places", 1))
+		tr := &client.Transport{Limiter: l, Key: client.ByHost, MaxWait: 4 * time.Second, Retries: 1}
+		tr.Base = roundTrip(func(*http.Request) (*http.Response, error) {
+			r := answer(429, "Retry-After: 3")
+			r.Body = reader
+			return r, nil
+		})
+		go func() { _, _ = io.WriteString(writer, "slow") }()
+		begun := time.Now()
+		r, err := tr.RoundTrip(get(t.Context(), t))
+		if err != nil || r.StatusCode != 429 || time.Since(begun) != 4*time.Second {
+			t.Fatalf("got %v, %v after %v", r, err, time.Since(begun))
+		}
+		if text, err := io.ReadAll(r.Body); string(text) != "slow" || err == nil {
+			t.Errorf("got %q, %v", text, err)
+		}
+		if err := l.Pause(t.Context(), "partner.example", 0); err != nil || left(t, l, "places") != 1 {
+			t.Errorf("got %v, and the place is not free", err)
+		}
+	})
+}
+
+// A body with a place has the trailers of the response, and ends with http.Client.Timeout.
+func TestTransport_Body(t *testing.T) {
+	ended := make(chan struct{})
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Trailer", "X-End")
+		_, _ = io.WriteString(w, "text")
+		_ = http.NewResponseController(w).Flush()
+		if r.URL.Path == "/open" {
+			<-ended
+		}
+		w.Header().Set("X-End", "end")
+	}))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	defer s.Close()
+	defer close(ended)
+	l := limiter(memstore.New(), core.InFlight("places", 1))
+	tr := &client.Transport{Limiter: l, Key: func(*http.Request) string { return "partner.example" }}
+	for _, base := range []http.RoundTripper{s.Client().Transport, &http.Transport{TLSClientConfig: s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()}} {
+		tr.Base = base
+		r, err := (&http.Client{Transport: tr}).Get(s.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r.Body)
+		if string(text) != "text" || err != nil || r.Trailer.Get("X-End") != "end" || left(t, l, "places") != 1 {
+			t.Errorf("%s: got %q, %v, %v, and %d places", r.Proto, text, err, r.Trailer, left(t, l, "places"))
+		}
+		r, err = (&http.Client{Transport: tr, Timeout: 100 * time.Millisecond}).Get(s.URL + "/open")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err = io.ReadAll(r.Body)
+		if string(text) != "text" || !errors.Is(err, context.DeadlineExceeded) || left(t, l, "places") != 1 {
+			t.Errorf("%s: got %q, %v, and %d places", r.Proto, text, err, left(t, l, "places"))
+		}
+	}
+}
+
+// Many goroutines with one Transport free their places.
+func TestTransport_Concurrent(t *testing.T) {
+	var sent atomic.Int64
+	url := server(t, func(w http.ResponseWriter, _ *http.Request) {
+		if sent.Add(1)%7 == 0 {
+			w.Header().Set("Retry-After", "0.01")
+			w.WriteHeader(429)
+		}
+		_, _ = io.WriteString(w, strings.Repeat("x", 5000))
+	})
+	l := limiter(memstore.New(), core.InFlight("places", 4))
+	tr := &client.Transport{Limiter: l, Key: func(*http.Request) string { return "partner.example" }, Retries: 9}
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			for range 3 {
+				r, err := (&http.Client{Transport: tr, Timeout: time.Minute}).Get(url)
+				if err != nil || r.StatusCode != 200 {
+					t.Errorf("got %v, %v", r, err)
+					return
+				}
+				switch i % 3 {
+				case 0:
+					_, _ = io.Copy(io.Discard, r.Body)
+				case 1:
+					wg.Go(func() { _, _ = io.Copy(io.Discard, r.Body) })
+				}
+				_ = r.Body.Close()
+			}
+		})
+	}
+	wg.Wait()
+	if left(t, l, "places") != 4 {
+		t.Errorf("%d places are free, want 4", left(t, l, "places"))
 	}
 }

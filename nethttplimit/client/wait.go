@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -48,7 +49,18 @@ func (t *Transport) wait(r *http.Request, key string, begun time.Time) (*admissi
 	if !inTime && r.Context().Err() == nil {
 		err = fmt.Errorf("%w: it was not admitted within %v", core.ErrDeadlineTooNear, t.MaxWait)
 	}
-	return nil, fmt.Errorf("weir: the request was not sent: %w", err)
+	return nil, notSent{err}
+}
+
+// A notSent is the error of a request that was not sent.
+type notSent struct{ error }
+
+func (e notSent) Error() string { return "weir: the request was not sent: " + e.error.Error() }
+func (e notSent) Unwrap() error { return e.error }
+
+// Timeout is that of a net.Error. The error of an http.Client, a url.Error, asks it.
+func (e notSent) Timeout() bool {
+	return errors.Is(e.error, context.DeadlineExceeded) || errors.Is(e.error, core.ErrDeadlineTooNear)
 }
 
 // end ends the event of a request without a connection, or of which the response has been read.

@@ -325,7 +325,8 @@ func (w wire) denied(t *testing.T) {
 		{"by no shadow rule", core.SlidingLog("calls", core.Blocked).Shadow(), math.MaxInt, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			call := w.start(t, Service{Limiter: core.Must(core.New(memstore.New(), c.rule))})
+			free, shadow := core.SlidingLog("free", core.PerMinute(1000)), core.SlidingLog("shadow", core.Blocked).Shadow()
+			call := w.start(t, Service{Limiter: core.Must(core.New(memstore.New(), free, c.rule, shadow))})
 			for range min(c.admitted, 5) {
 				demotest.Must(t, call(t.Context()))
 			}

@@ -20,7 +20,8 @@ type List[V comparable] struct {
 type line[V comparable] struct {
 	Queue
 	waiters []*Waiter[V]
-	marked  bool // the Store may have the queue as one that waits
+	marked  bool       // the Store may have the queue as one that waits
+	next    *Waiter[V] // the second waiter when the first one asked, or nil
 }
 
 // A Waiter is one call that waits. Only the first Waiter of a key calls the Store. The others wait.
@@ -97,8 +98,10 @@ func (l *List[V]) Age(key string, w *Waiter[V]) (age, behind time.Duration, cost
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	age, behind = time.Since(w.since), -1
-	if all := l.byKey[key].waiters; len(all) > 1 {
-		behind, cost = all[1].since.Sub(w.since), all[1].N
+	all := l.byKey[key]
+	if all.next = nil; len(all.waiters) > 1 {
+		all.next = all.waiters[1]
+		behind, cost = all.next.since.Sub(w.since), all.next.N
 	}
 	return age, behind, cost
 }
@@ -113,8 +116,9 @@ func (l *List[V]) Mark(key string, marked bool) (before bool) {
 }
 
 // Leave removes w. If w was the first waiter of its key, the next waiter becomes the first. admitted says whether the
-// event of w was admitted: the Store then knows the next waiter if it has the queue. Leave reports whether w was the
-// last one, and the Store still has the queue as one that waits.
+// event of w was admitted: the Store then knows the next waiter if it has the queue, that waiter was the next one when w
+// asked, and both have the same limits. Leave reports whether w was the last one, and the Store still has the queue as one
+// that waits.
 func (l *List[V]) Leave(key string, w *Waiter[V], admitted bool) (marked bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,8 +132,9 @@ func (l *List[V]) Leave(key string, w *Waiter[V], admitted bool) (marked bool) {
 		all.close()
 		return all.marked
 	case i == 0:
-		all.waiters[0].Known = admitted && all.marked
-		close(all.waiters[0].First)
+		next := all.waiters[0]
+		next.Known = admitted && all.marked && next == all.next && next.view == w.view
+		close(next.First)
 	}
 	return false
 }

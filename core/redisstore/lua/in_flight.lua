@@ -22,7 +22,7 @@ local function in_flight_read(key, at, own)
   elseif not first[1] then
     return 0, false, false, 0
   end
-  local queues, ahead, ends = queues_read(key, first, own)
+  local queues, ends = queues_read(key, first, own)
   if queues then
     first = redis.call('ZRANGE', key, queues.members, queues.members + 1, 'WITHSCORES')
     ends = math.min(ends, hold)
@@ -47,10 +47,7 @@ local function in_flight_read(key, at, own)
   if count > MAX_PLACES or oldest % 1 ~= 0 or latest % 1 ~= 0 then -- infinity % 1 is NaN
     return 0, false, false, 1
   end
-  local shown, moved, retry = count, latest > now, oldest
-  if ahead > 0 then
-    shown = math.min(count + ahead, math.max(count, events))
-  end
+  local shown, moved, retry = queues and queues_shown(queues, count, events) or count, latest > now, oldest
   if count > events then
     retry = redis.call('ZREVRANGE', key, events - 1, events - 1, 'WITHSCORES')[2] + 0
   end

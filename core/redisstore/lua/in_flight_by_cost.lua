@@ -23,7 +23,7 @@ local function by_cost_read(key, at, cost, own)
   elseif not first[1] then
     return 0, nil, false, 0
   end
-  local queues, ahead, ends = queues_read(key, first, own)
+  local queues, ends = queues_read(key, first, own)
   local total, count, latest, lapsed, rank = 0, 0, cutoff, nil, queues and queues.members or 0
   if queues then
     first, ends = redis.call('ZRANGE', key, rank, rank + 1, 'WITHSCORES'), math.min(ends, now - cutoff)
@@ -47,10 +47,7 @@ local function by_cost_read(key, at, cost, own)
       return 0, nil, false, 1
     end
   end
-  local shown = total
-  if ahead > 0 then
-    shown = math.min(total + ahead, math.max(total, events))
-  end
+  local shown = queues and queues_shown(queues, total, events) or total
   local excess = shown + cost - events
   reply[place + 1], reply[place + 2] = shown, math.max(math.min(latest, now) - cutoff, ends)
   if count == MAX_PLACES - 1 then

@@ -2,8 +2,8 @@
 -- and callers who wait for places.
 --
 -- State      A queue of callers is a member QUEUE:COST:LIMIT:END of the sorted set: its number, of 16 digits; the cost
---            of its first caller; the limit of that, or 0 if it was woken and has not asked again; and the time at
---            which the state forgets the queue (us). The score is the arrival of the caller (us) minus 2^53, so that
+--            of its first caller; the limit of that, or minus that if it was woken and has not asked again; and the time
+--            at which the state forgets the queue (us). The score is the arrival of the caller (us) minus 2^53, so that
 --            queues come first, in the order of arrival. There are at most MAX_QUEUES. Their end is at most QUEUE_LEASE
 --            after now, unless the clock stepped back; they are then expired.
 -- Arguments  of op wait, a spend of a caller who waits, after those of the algorithm: the number of the queue; how much
@@ -35,18 +35,18 @@ local function caller(at)
 end
 
 -- Reads the queues of key in front of a caller, or all if own is nil. first is the reply to ZRANGE of key with scores.
--- Returns the queues that have not expired, each with its number, arrival, cost, limit and member, and the number of all
--- as members, and as stale those that have expired; the cost of those in front; and the time until the last of these
--- expires. Without any queue, it returns nil, 0 and 0.
+-- Returns the queues that have not expired, each with its number, arrival, cost, limit, member and whether it is in
+-- front, and the number of all as members, and as stale those that have expired; and the time until the last of those in
+-- front expires. Without any queue, it returns nil and 0.
 local function queues_read(key, first, own)
   if not first[1] or first[2] - LAST_QUEUE > 0 then
-    return nil, 0, 0
+    return nil, 0
   end
-  local queues, ahead, ends = { stale = {} }, 0, 0
+  local queues, ends = { stale = {} }, 0
   local all = redis.call('ZRANGEBYSCORE', key, '-inf', LAST_QUEUE, 'WITHSCORES')
   queues.members = #all / 2
   for i = 1, #all, 2 do
-    local queue, cost, limit, last = string.match(all[i], '^(%d+):(%d+):(%d+):(%d+)$')
+    local queue, cost, limit, last = string.match(all[i], '^(%d+):(%d+):(%-?%d+):(%d+)$')
     if queue and last - now > 0 and last - now <= QUEUE_LEASE then
       local q = { queue + 0, all[i + 1] + 9007199254740992, cost + 0, limit + 0, all[i] }
       queues[#queues + 1] = q
@@ -54,13 +54,28 @@ local function queues_read(key, first, own)
         own[2] = math.min(own[2], q[2]) -- the time until an ask arrives differs from one to the next
       end
       if not own or q[1] ~= own[1] and (q[2] < own[2] or q[2] == own[2] and q[1] < own[1]) then
-        ahead, ends = ahead + q[3], math.max(ends, last - now)
+        q[6], ends = true, math.max(ends, last - now)
       end
     elseif #queues.stale < MAX_QUEUES then -- the others are removed later
       queues.stale[#queues.stale + 1] = all[i]
     end
   end
-  return queues, ahead, ends
+  return queues, ends
+end
+
+-- Returns taken and the places that a queue needs besides, up to the limit of its caller: others may have larger limits,
+-- and places that the queue cannot get are free for them.
+local function queue_needs(q, taken)
+  return math.max(taken, math.min(taken + q[3], math.abs(q[4])))
+end
+
+-- Returns the places that are taken or that queues in front need, up to a limit, or all if more are taken.
+local function queues_shown(queues, taken, limit)
+  local needed = taken
+  for _, q in ipairs(queues) do
+    needed = q[6] and queue_needs(q, needed) or needed
+  end
+  return math.min(needed, math.max(taken, limit))
 end
 
 -- Publishes a message about a queue, if the user may.
@@ -72,13 +87,13 @@ end
 -- Wakes the queues that were not woken and for whose first callers enough places are free, if so many are taken.
 local function queues_wake(key, queues, taken)
   for _, q in ipairs(queues or {}) do
-    taken = taken + q[3]
-    if taken <= q[4] then
+    if taken + q[3] <= q[4] then
       redis.call('ZREM', key, q[5])
       redis.call('ZADD', key, string.format('%d', q[2] - 9007199254740992),
-        (string.gsub(q[5], '^(%d+:%d+):%d+', '%1:0', 1)))
+        (string.gsub(q[5], '^%d+:%d+:', '%0-', 1)))
       queues_publish(key, q[1], '')
     end
+    taken = queue_needs(q, taken)
   end
 end
 

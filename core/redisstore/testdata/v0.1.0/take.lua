@@ -36,13 +36,13 @@ local function caller(at)
 end
 local function queues_read(key, first, own)
   if not first[1] or first[2] - '-4294967296' > 0 then
-    return nil, 0, 0
+    return nil, 0
   end
-  local queues, ahead, ends = { stale = {} }, 0, 0
+  local queues, ends = { stale = {} }, 0
   local all = redis.call('ZRANGEBYSCORE', key, '-inf', '-4294967296', 'WITHSCORES')
   queues.members = #all / 2
   for i = 1, #all, 2 do
-    local queue, cost, limit, last = string.match(all[i], '^(%d+):(%d+):(%d+):(%d+)$')
+    local queue, cost, limit, last = string.match(all[i], '^(%d+):(%d+):(%-?%d+):(%d+)$')
     if queue and last - now > 0 and last - now <= 2000000 then
       local q = { queue + 0, all[i + 1] + 9007199254740992, cost + 0, limit + 0, all[i] }
       queues[#queues + 1] = q
@@ -50,13 +50,23 @@ local function queues_read(key, first, own)
         own[2] = math.min(own[2], q[2]) -- the time until an ask arrives differs from one to the next
       end
       if not own or q[1] ~= own[1] and (q[2] < own[2] or q[2] == own[2] and q[1] < own[1]) then
-        ahead, ends = ahead + q[3], math.max(ends, last - now)
+        q[6], ends = true, math.max(ends, last - now)
       end
     elseif #queues.stale < 64 then -- the others are removed later
       queues.stale[#queues.stale + 1] = all[i]
     end
   end
-  return queues, ahead, ends
+  return queues, ends
+end
+local function queue_needs(q, taken)
+  return math.max(taken, math.min(taken + q[3], math.abs(q[4])))
+end
+local function queues_shown(queues, taken, limit)
+  local needed = taken
+  for _, q in ipairs(queues) do
+    needed = q[6] and queue_needs(q, needed) or needed
+  end
+  return math.min(needed, math.max(taken, limit))
 end
 local function queues_publish(key, queue, message)
   redis.pcall('PUBLISH', string.match(key, '^[^{]*') .. string.format('wake:%d', math.floor(queue / 4194304)),
@@ -64,13 +74,13 @@ local function queues_publish(key, queue, message)
 end
 local function queues_wake(key, queues, taken)
   for _, q in ipairs(queues or {}) do
-    taken = taken + q[3]
-    if taken <= q[4] then
+    if taken + q[3] <= q[4] then
       redis.call('ZREM', key, q[5])
       redis.call('ZADD', key, string.format('%d', q[2] - 9007199254740992),
-        (string.gsub(q[5], '^(%d+:%d+):%d+', '%1:0', 1)))
+        (string.gsub(q[5], '^%d+:%d+:', '%0-', 1)))
       queues_publish(key, q[1], '')
     end
+    taken = queue_needs(q, taken)
   end
 end
 local function queues_leave(key, queues, number)
@@ -569,7 +579,7 @@ local function in_flight_read(key, at, own)
   elseif not first[1] then
     return 0, false, false, 0
   end
-  local queues, ahead, ends = queues_read(key, first, own)
+  local queues, ends = queues_read(key, first, own)
   if queues then
     first = redis.call('ZRANGE', key, queues.members, queues.members + 1, 'WITHSCORES')
     ends = math.min(ends, hold)
@@ -594,10 +604,7 @@ local function in_flight_read(key, at, own)
   if count > 1000 or oldest % 1 ~= 0 or latest % 1 ~= 0 then -- infinity % 1 is NaN
     return 0, false, false, 1
   end
-  local shown, moved, retry = count, latest > now, oldest
-  if ahead > 0 then
-    shown = math.min(count + ahead, math.max(count, events))
-  end
+  local shown, moved, retry = queues and queues_shown(queues, count, events) or count, latest > now, oldest
   if count > events then
     retry = redis.call('ZREVRANGE', key, events - 1, events - 1, 'WITHSCORES')[2] + 0
   end
@@ -724,7 +731,7 @@ local function by_cost_read(key, at, cost, own)
   elseif not first[1] then
     return 0, nil, false, 0
   end
-  local queues, ahead, ends = queues_read(key, first, own)
+  local queues, ends = queues_read(key, first, own)
   local total, count, latest, lapsed, rank = 0, 0, cutoff, nil, queues and queues.members or 0
   if queues then
     first, ends = redis.call('ZRANGE', key, rank, rank + 1, 'WITHSCORES'), math.min(ends, now - cutoff)
@@ -748,10 +755,7 @@ local function by_cost_read(key, at, cost, own)
       return 0, nil, false, 1
     end
   end
-  local shown = total
-  if ahead > 0 then
-    shown = math.min(total + ahead, math.max(total, events))
-  end
+  local shown = queues and queues_shown(queues, total, events) or total
   local excess = shown + cost - events
   reply[place + 1], reply[place + 2] = shown, math.max(math.min(latest, now) - cutoff, ends)
   if count == 1000 - 1 then

@@ -36,8 +36,9 @@ type inFlight struct {
 	places []place // in no order
 	future bool
 	stored []place  // places as they were written, which a change of the line leaves
-	line   []caller // in no order, as it was written
+	line   []caller // in the order of arrival, as it was written
 	asks   *caller  // whose Spend is decided; nil for all other charges
+	needed int64    // after a Spend, the places that callers in front needed before: its verdict counts them
 }
 
 type place struct{ number, renewed, weight int64 }
@@ -92,7 +93,7 @@ func (f inFlight) left() int64 {
 	}
 	if left > 0 {
 		needed, _ := f.first()
-		left = max(0, left-needed)
+		left = max(0, left-max(needed, f.needed))
 	}
 	return left
 }
@@ -151,6 +152,7 @@ func (f inFlight) spend(cost int64) state {
 	if !f.rule.ByCost {
 		cost = 1
 	}
+	f.needed, _ = f.first()
 	return f.with(place{f.receipt().At, f.now, cost})
 }
 

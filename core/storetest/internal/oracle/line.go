@@ -19,8 +19,8 @@ type Waiter struct {
 //
 // RULE: a caller whose Spend is denied because places are missing stands in line for a lease, or until the next Spend of
 // its queue. The line is in the order of arrival; of callers who came together, the one with the lower queue is first.
-// Other Spends cannot take the places that callers in front need. Peeks, and Spends of callers who do not wait, are
-// behind all.
+// Other Spends cannot take the places that callers in front need, beside those that are taken and those of callers in front
+// of them, up to the limits of these callers. Peeks, and Spends of callers who do not wait, are behind all.
 //
 // RULE: when a caller gets its places, the next caller of its queue stands in line in its place, with the time at which
 // it came.
@@ -37,7 +37,7 @@ type Waiter struct {
 //
 // RULE: a caller who asked later than now, before a step back, is not in line. Callers who are not in line any more are
 // removed when another one asks or leaves. Until then they count again if the clock comes back to their time.
-type caller struct{ queue, came, cost, asked int64 }
+type caller struct{ queue, came, cost, limit, asked int64 }
 
 const (
 	lease       = 2_000_000
@@ -50,7 +50,7 @@ func (a caller) before(b caller) bool {
 
 // waiting returns f for the Spend of w, which costs cost.
 func (f inFlight) waiting(w *Waiter, cost int64) inFlight {
-	f.asks = &caller{w.Queue, max(0, f.now-w.Age), cost, f.now}
+	f.asks = &caller{w.Queue, max(0, f.now-w.Age), cost, f.rule.Capacity(), f.now}
 	for _, c := range f.inLine(0) {
 		if c.queue == w.Queue && w.Known {
 			f.asks.came = min(f.asks.came, c.came)
@@ -69,17 +69,20 @@ func (f inFlight) inLine(without int64) (all []caller) {
 	return all
 }
 
-// first returns the cost of the callers in line in front of the one who asks, and the time until the last of them
+// first returns the places that callers in line need in front of the one who asks, and the time until the last of them
 // leaves. RULE: after that of a lapse, which bounds the times of a verdict, a caller may ask again.
-func (f inFlight) first() (cost, leaves int64) {
+func (f inFlight) first() (needed, leaves int64) {
 	line := f.inLine(0)
 	if f.asks != nil {
 		line = slices.DeleteFunc(f.inLine(f.asks.queue), func(c caller) bool { return !c.before(*f.asks) })
 	}
 	for _, c := range line {
-		cost, leaves = cost+c.cost, max(leaves, c.asked+lease-f.now)
+		if most := c.limit - f.taken() - needed; most > 0 {
+			needed += min(c.cost, most)
+		}
+		leaves = max(leaves, c.asked+lease-f.now)
 	}
-	return cost, min(leaves, f.rule.Per)
+	return needed, min(leaves, f.rule.Per)
 }
 
 // decided returns f with the line after the decision about the Spend of w, which f asks for. fits says whether it fits,
