@@ -113,7 +113,7 @@ func TestLimiter_AcquireN_InOrderOfArrival(t *testing.T) {
 		impatient          int // percent of the callers
 		latest, longestRun time.Duration
 	}{
-		"one place":              {core.InFlight("exports", 1), 2, 200, 1, 1, 0, time.Second, time.Minute},
+		"one place":              {core.InFlight("exports", 1), 2, 60, 1, 1, 0, time.Second, time.Minute},
 		"500 callers":            {core.InFlight("exports", 3), 5, 500, 3, 1, 0, time.Second, 20 * time.Millisecond},
 		"some wait":              {core.InFlight("exports", 4), 3, 500, 4, 1, 0, 5 * time.Second, 70 * time.Millisecond},
 		"by cost":                {tokens(10), 5, 500, 10, 10, 0, time.Second, 20 * time.Millisecond},
