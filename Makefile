@@ -37,7 +37,7 @@ UNRACED := \
 	(Conformance|DocumentedUser|Run_Fake|Run_MapStore)\w*$$/^($(CASES))$$ \
 	^Test(Histories_EverySituation|Oracle_LeastTimes|Rule_ModifiersInAnyOrder|Files_Order)$$ \
 	^TestStore_Take_(flood(sInAnyOrder|OfUnusedKeys)|memoryOfPauses|searchLength\w+)$$ \
-	^Test(SlidingLog_Undo|SlidingLog_expired|SlidingLog_steps|SlidingWindow_MaxSubWindows|Quota_states|Headroom_turns|InFlight_random|Release$$|Memory_) \
+	^Test(SlidingLog_Undo|SlidingLog_expired|SlidingLog_steps|SlidingWindow_MaxSubWindows|Quota_states|Headroom_turns|InFlight_(ByCost_)?random|Pause_states|Script_Sources|Release$$|Memory_) \
 	orruptState(Of\w+)?$$ ^TestStore_Take_(ttl|denialWrites)$$ \
 	^Test(Table_Find_LongPaths|Set_ForRequest_CatchAll|Set_Histories|Set_Override_LongValues|Set_ManyPolicies|InPercent_Widening) \
 	^Test(Suggest_Simulate|Run_Hostile|Run_LogPrefixes|Run_Never|Run_OutputFails)$$ \
