@@ -113,14 +113,14 @@ func TestLimiter_AcquireN_InOrderOfArrival(t *testing.T) {
 		impatient          int // percent of the callers
 		latest, longestRun time.Duration
 	}{
-		"one place":              {core.InFlight("exports", 1), 2, 200, 1, 1, 0, time.Second, time.Minute},
-		"1000 callers":           {core.InFlight("exports", 3), 5, 1000, 3, 1, 0, 2 * time.Second, 20 * time.Millisecond},
-		"some wait":              {core.InFlight("exports", 4), 3, 1000, 4, 1, 0, 10 * time.Second, 70 * time.Millisecond},
-		"by cost":                {tokens(10), 5, 1000, 10, 10, 0, 2 * time.Second, 20 * time.Millisecond},
-		"impatient":              {core.InFlight("exports", 3), 5, 1000, 3, 1, 50, 2 * time.Second, 20 * time.Millisecond},
-		"impatient, by cost":     {tokens(10), 4, 1000, 10, 10, 60, 2 * time.Second, 20 * time.Millisecond},
-		"impatient, some wait":   {tokens(10), 3, 1000, 10, 10, 60, 10 * time.Second, 30 * time.Millisecond},
-		"one limiter, impatient": {tokens(10), 1, 1000, 10, 10, 60, 2 * time.Second, 20 * time.Millisecond},
+		"one place":              {core.InFlight("exports", 1), 2, 60, 1, 1, 0, time.Second, time.Minute},
+		"500 callers":            {core.InFlight("exports", 3), 5, 500, 3, 1, 0, time.Second, 20 * time.Millisecond},
+		"some wait":              {core.InFlight("exports", 4), 3, 500, 4, 1, 0, 5 * time.Second, 70 * time.Millisecond},
+		"by cost":                {tokens(10), 5, 500, 10, 10, 0, time.Second, 20 * time.Millisecond},
+		"impatient":              {core.InFlight("exports", 3), 5, 500, 3, 1, 50, time.Second, 20 * time.Millisecond},
+		"impatient, by cost":     {tokens(10), 4, 500, 10, 10, 60, time.Second, 20 * time.Millisecond},
+		"impatient, some wait":   {tokens(10), 3, 500, 10, 10, 60, 5 * time.Second, 30 * time.Millisecond},
+		"one limiter, impatient": {tokens(10), 1, 500, 10, 10, 60, time.Second, 20 * time.Millisecond},
 		"many limiters, by cost": {tokens(10), 60, 500, 10, 10, 60, 2 * time.Second, 20 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -484,13 +484,14 @@ func TestLimiter_Acquire_OtherLimits(t *testing.T) {
 					testkit.Must(t, err)
 					defer func() { _ = r.Release(context.Background()) }()
 				}
-				time.AfterFunc(time.Minute, func() { _ = first.Release(context.Background()) })
+				const after = 3 * time.Second
+				time.AfterFunc(after, func() { _ = first.Release(context.Background()) })
 				begun := time.Now()
 				r, err := l.Plan(c.waiter).AcquireN(t.Context(), "k", 1)
 				testkit.Must(t, err)
 				defer func() { _ = r.Release(context.Background()) }()
-				if took := time.Since(begun); took != time.Minute {
-					t.Errorf("got a place after %v, want one after a minute", took)
+				if took := time.Since(begun); took != after {
+					t.Errorf("got a place after %v, want one after %v", took, after)
 				}
 			})
 		})
