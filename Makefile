@@ -48,10 +48,11 @@ UNRACED := \
 empty   :=
 UNRACED := $(subst $(empty) $(empty),|,$(strip $(UNRACED)))
 
-# A pattern for the packages without goroutines and shared state and the simulation, whose runs are ten times as many
-# without the race detector, and a command that lists all others.
-PLAIN := /(core/driver|core/internal/calendar|core/redisstore/internal/sim.*|cmd/weir/internal/playground/.*|cmd/weir/internal/simulate|core/storetest/internal/oracle|internal/argument)$$
-RACED  = $$($(WORK) $(GO) list $(ALL) | grep -v -E '$(PLAIN)')
+# A pattern for the packages with little or no shared state, and for the simulation, whose runs are ten times as many
+# without the race detector; and commands that list these packages and all others.
+PATTERN := /(core/driver|core/internal/calendar|core/redisstore/internal/sim.*|cmd/weir|cmd/weir/internal/playground/.*|cmd/weir/internal/simulate|core/storetest/internal/oracle|internal/argument)$$
+PLAIN    = $$($(WORK) $(GO) list $(ALL) | grep -E '$(PATTERN)')
+RACED    = $$($(WORK) $(GO) list $(ALL) | grep -v -E '$(PATTERN)')
 
 # The packages that take the longest come first, so that the others run beside them.
 LONGEST := ./core/redisstore ./core/rules ./core/failover ./core/lease ./core/storetest
@@ -60,9 +61,11 @@ LONGEST := ./core/redisstore ./core/rules ./core/failover ./core/lease ./core/st
 test: deps ## run every test on a real Redis, with the race detector where there are goroutines
 	@echo "$(GO) test -race -vet=off -p 3 $(TESTFLAGS) -skip UNRACED $(ALL)"; \
 	$(WORK) CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 $(GO) test -race -vet=off -p 3 $(TESTFLAGS) -skip '$(UNRACED)' $(LONGEST) $(RACED)
-	@echo "$(GO) test -vet=off -p 3 $(TESTFLAGS) -run UNRACED $(ALL)"; \
-	$(WORK) WEIR_REQUIRE_REDIS=1 $(GO) test -vet=off -p 3 $(TESTFLAGS) -run '$(UNRACED)' $(LONGEST) $(RACED)
-	$(WORK) $(GO) test -vet=off $(TESTFLAGS) $$($(WORK) $(GO) list $(ALL) | grep -E '$(PLAIN)')
+	@echo "$(GO) test -vet=off $(TESTFLAGS) PLAIN; $(GO) test -vet=off -p 2 $(TESTFLAGS) -run UNRACED $(ALL)"; \
+	export $(WORK) WEIR_REQUIRE_REDIS=1; \
+	$(GO) test -vet=off -p 1 $(TESTFLAGS) ./core/redisstore/internal/sim $(PLAIN) & plain=$$!; \
+	$(GO) test -vet=off -p 2 $(TESTFLAGS) -run '$(UNRACED)' $(LONGEST) $(RACED); failed=$$?; \
+	wait $$plain && exit $$failed
 	@set -e; for module in $(OTHERS); do \
 		echo "$(GO) test $(TESTFLAGS) ./... ($$module)"; \
 		(cd $$module && WEIR_REQUIRE_REDIS=1 $(GO) test -vet=off -p 4 $(TESTFLAGS) ./...); \
