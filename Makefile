@@ -135,12 +135,14 @@ portable: ## vet and test for 32 bits, and build for other systems
 
 .PHONY: fuzz
 fuzz: deps ## run every fuzz target for FUZZTIME (10s)
-	@set -e; \
-	targets=$$(grep -rHo '^func Fuzz[A-Za-z0-9_]*' --include='*_test.go' . | sed 's|/[^/]*:func |:|'); \
-	[ -n "$$targets" ] || { echo "no fuzz targets found"; exit 1; }; \
-	for target in $$targets; do \
-		echo "fuzz $${target##*:} in $${target%:*} for $(FUZZTIME)"; \
-		$(WORK) WEIR_REQUIRE_REDIS=1 $(GO) test -run '^$$' -fuzz "^$${target##*:}$$" -fuzztime $(FUZZTIME) "$${target%:*}"; \
+	@set -e; binary=$$(mktemp); trap 'rm -f "$$binary"' EXIT; cache=$$($(GO) env GOCACHE)/fuzz/weir; \
+	for package in $$(grep -rl '^func Fuzz' --include='*_test.go' . | xargs -n 1 dirname | sort -u); do \
+		$(WORK) $(GO) test -c -vet=off -fuzz . -o "$$binary" "$$package"; \
+		(cd "$$package" && for target in $$("$$binary" -test.list '^Fuzz'); do \
+			echo "fuzz $$target in $$package for $(FUZZTIME)"; \
+			WEIR_REQUIRE_REDIS=1 "$$binary" -test.run '^$$' -test.fuzz "^$$target$$" -test.fuzztime $(FUZZTIME) \
+				-test.fuzzcachedir "$$cache/$$package"; \
+		done); \
 	done
 
 # MUTANTSFLAGS=-faults puts known faults back, some with Redis, and takes three minutes; the rest takes an hour. .ci/mutants has the flags.
