@@ -34,7 +34,7 @@ help: ## list what there is to do
 # The race detector needs cgo, which Go switches off by itself where it has seen no C compiler.
 CASES := Histories|LimiterHistories|AnyWindow|NoDrift|AlternatingLengths|AlternatingPlans|UndoAfterClockSteps|DebitMost|RetryAfter|ManyReservations|Headroom|HeadroomRetryAfter
 UNRACED := \
-	(Conformance|DocumentedUser|Run_Fake|Run_MapStore)\w*$$/^($(CASES))$$ \
+	(Conformance|Run_Fake|Run_MapStore)\w*$$/^($(CASES))$$ ^TestACL_DocumentedUser$$ \
 	^Test(Histories_EverySituation|Oracle_LeastTimes|Rule_ModifiersInAnyOrder|Files_Order)$$ \
 	^TestStore_Take_(flood(sInAnyOrder|OfUnusedKeys)|memoryOfPauses|searchLength\w+)$$ \
 	^Test(SlidingLog_Undo|SlidingLog_expired|SlidingLog_steps|SlidingWindow_MaxSubWindows|Quota_states|Headroom_turns|InFlight_(ByCost_)?random|Pause_states|Script_Sources|Release$$|Memory_) \
