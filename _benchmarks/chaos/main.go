@@ -6,8 +6,8 @@
 //   - No user is admitted more often than the stated bound, and a route that fails closed
 //     admits no request while Redis is away.
 //   - Redis decides again soon after it has returned. While one master of a Cluster is away, it stays in use.
-//   - A user who never has more requests at a time than the limit is not denied a place, from two seconds after the
-//     return on.
+//   - A user who never has more requests at a time than the limit is not denied a place, from two seconds on after
+//     Redis decides again.
 //   - The processes keep no goroutines of a fault.
 //
 // It runs for a short time on one Redis, or for a long time on one Redis and then on a

@@ -43,7 +43,7 @@ func (t *trial) judge() (busiest account, broken []string) {
 		complain("%d requests of users below the limit were denied", denied)
 	}
 	if user, at, ok := t.deniedPlace(); ok && !t.fault.restarts { // the places of an instance that was killed are taken
-		complain("user %d was denied a place %v after the return", user, at.Sub(t.returned).Round(time.Millisecond))
+		complain("user %d was denied a place %v after Redis decided again", user, at.Sub(t.back).Round(time.Millisecond))
 	}
 	if t.fault.partial && t.outages() > 0 {
 		complain("%d times an instance did not use the other masters", t.outages())
@@ -66,13 +66,14 @@ func (t *trial) judge() (busiest account, broken []string) {
 	return busiest, broken
 }
 
-// placesBack is the time after the return from which on no user is denied a place.
+// placesBack is the time after which no user is denied a place any more, from when Redis decides again: places of
+// lost replies are freed by calls that may be lost, too, while connections are found that were forgotten.
 const placesBack = 2 * time.Second
 
-// deniedPlace returns the last request for a place that was denied later than placesBack after the return.
+// deniedPlace returns the last request for a place that was denied later than placesBack after Redis decided again.
 func (t *trial) deniedPlace() (user int, at time.Time, denied bool) {
 	for _, r := range t.places {
-		if r.status == http.StatusTooManyRequests && r.begun.After(t.returned.Add(placesBack)) {
+		if r.status == http.StatusTooManyRequests && r.begun.After(t.back.Add(placesBack)) {
 			user, at, denied = r.user, r.begun, true
 		}
 	}

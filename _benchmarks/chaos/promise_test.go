@@ -153,6 +153,12 @@ func TestTrial_Judge(t *testing.T) {
 		}, "the route that fails closed admitted 11 requests within 2s"},
 		{"slow recovery", func(s *story) { s.back = s.returned.Add(mostRecovery + time.Second) }, "did not decide"},
 		{"no recovery", func(s *story) { s.recovered = false }, "did not decide"},
+		{"a place is denied soon after the recovery", func(s *story) {
+			s.places = []record{{status: http.StatusTooManyRequests, begun: s.back.Add(placesBack)}}
+		}, ""},
+		{"a place is denied later", func(s *story) {
+			s.places = []record{{status: http.StatusTooManyRequests, begun: s.back.Add(placesBack + time.Millisecond)}}
+		}, "was denied a place"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStory()
