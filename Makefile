@@ -136,7 +136,9 @@ portable: ## vet and test for 32 bits, and build for other systems
 .PHONY: fuzz
 fuzz: deps ## run every fuzz target for FUZZTIME (10s)
 	@set -e; binary=$$(mktemp); trap 'rm -f "$$binary"' EXIT; cache=$$($(GO) env GOCACHE)/fuzz/weir; \
-	for package in $$(grep -rl '^func Fuzz' --include='*_test.go' . | xargs -n 1 dirname | sort -u); do \
+	packages=$$(grep -rl '^func Fuzz' --include='*_test.go' . | xargs -r -n 1 dirname | sort -u); \
+	[ -n "$$packages" ] || { echo "no fuzz targets found"; exit 1; }; \
+	for package in $$packages; do \
 		$(WORK) $(GO) test -c -vet=off -fuzz . -o "$$binary" "$$package"; \
 		(cd "$$package" && for target in $$("$$binary" -test.list '^Fuzz'); do \
 			echo "fuzz $$target in $$package for $(FUZZTIME)"; \
