@@ -28,29 +28,19 @@ export GO
 help: ## list what there is to do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# Each package with goroutines or shared state is tested with the race detector, which makes code five to thirty
-# times slower. The tests below are left out there, and run without it: their calls come from one goroutine and take
-# seconds, or they count allocations, which the race detector adds. A name is that of a test, or of one and its cases.
+# Each package with goroutines or shared state is tested with the race detector. It makes code five to thirty times
+# slower, so a test that calls testkit.WithoutRace is skipped there, and runs without it: MARKED finds the names of these
+# tests, and MARKEDIN the directories of their packages. For a call outside of a test, MARKED is no pattern.
 # The race detector needs cgo, which Go switches off by itself where it has seen no C compiler.
-CASES := Histories|LimiterHistories|AnyWindow|NoDrift|AlternatingLengths|AlternatingPlans|UndoAfterClockSteps|DebitMost|RetryAfter|ManyReservations|Headroom|HeadroomRetryAfter
-UNRACED := \
-	(Conformance|Run_Fake|Run_MapStore)\w*$$/^($(CASES))$$ ^TestACL_DocumentedUser$$ \
-	^Test(Histories_EverySituation|Oracle_LeastTimes|Rule_ModifiersInAnyOrder|Files_Order)$$ \
-	^TestStore_Take_(flood(sInAnyOrder|OfUnusedKeys)|memoryOfPauses|searchLength\w+)$$ \
-	^Test(SlidingLog_Undo|SlidingLog_expired|SlidingLog_steps|SlidingWindow_MaxSubWindows|Quota_states|Headroom_turns|InFlight_(ByCost_)?random|Pause_states|Script_Sources|Release$$|Memory_) \
-	orruptState(Of\w+)?$$ ^TestStore_Take_(ttl|denialWrites)$$ \
-	^Test(Table_Find_LongPaths|Set_ForRequest_CatchAll|Set_Histories|Set_Override_LongValues|Set_ManyPolicies|InPercent_Widening) \
-	^Test(Suggest_Simulate|Run_Hostile|Run_LogPrefixes|Run_Never|Run_OutputFails)$$ \
-	^Test(Reader_NULs|Reader_Memory|Reader_LongLines|Order_MaxWaiting|Order_Sorts)$$ ^TestCode$$ \
-	^Test(Fold_DeepJoin|Body_Memory|FirstOf_Readers)$$ \
-	^TestStore_Take_(memoryOfQuotas|boundOfPlans)$$ ^Test(Limiter_ContractOfStores|InFlight_NothingLeft|Rule_Divide_PartsAddUp|New_memoryOfPlans)$$ \
-	[Aa]lloc Large ^TestContract$$/allocations
-empty   :=
-UNRACED := $(subst $(empty) $(empty),|,$(strip $(UNRACED)))
+MARKEDIN = $$(grep -rl --include='*_test.go' 'testkit\.WithoutRace(' $(TREES) | sed 's,/[^/]*$$,,' | sort -u | grep -v -E '$(PATTERN)')
+MARKED   = $$(grep -rlZ --include='*_test.go' 'testkit\.WithoutRace(' $(TREES) | xargs -0 awk '/^func / { test = $$2; sub(/\(.*/, "", test) } \
+	/testkit\.WithoutRace\(/ { name = "^" test "$$"; if (test !~ /^Test/) name = "(no test calls WithoutRace in " FILENAME; \
+	if (match($$0, /"[^"]+"/)) name = name "/^" substr($$0, RSTART + 1, RLENGTH - 2) "$$"; print name }' | sort -u | paste -s -d '|')
+TREES   := ./cmd ./core ./echolimit ./ginlimit ./internal ./keyfunc ./nethttplimit
 
 # A pattern for the packages with little or no shared state, and for the simulation, whose runs are ten times as many
 # without the race detector; and commands that list these packages and all others.
-PATTERN := /(core/driver|core/internal/calendar|core/redisstore/internal/sim.*|cmd/weir|cmd/weir/internal/playground/.*|cmd/weir/internal/simulate|core/storetest/internal/oracle|internal/argument)$$
+PATTERN := /(core/driver|core/internal/calendar|core/redisstore/internal/sim.*|cmd/weir|cmd/weir/internal/(playground/.*|simulate|trace)|core/storetest/internal/oracle|internal/argument)$$
 PLAIN    = $$($(WORK) $(GO) list $(ALL) | grep -E '$(PATTERN)')
 RACED    = $$($(WORK) $(GO) list $(ALL) | grep -v -E '$(PATTERN)')
 
@@ -59,12 +49,12 @@ LONGEST := ./core/redisstore ./core/rules ./core/failover ./core/lease ./core/st
 
 .PHONY: test
 test: deps ## run every test on a real Redis, with the race detector where there are goroutines
-	@echo "$(GO) test -race -vet=off -p 3 $(TESTFLAGS) -skip UNRACED $(ALL)"; \
-	$(WORK) CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 $(GO) test -race -vet=off -p 3 $(TESTFLAGS) -skip '$(UNRACED)' $(LONGEST) $(RACED)
-	@echo "$(GO) test -vet=off $(TESTFLAGS) PLAIN; $(GO) test -vet=off -p 2 $(TESTFLAGS) -run UNRACED $(ALL)"; \
-	export $(WORK) WEIR_REQUIRE_REDIS=1; \
+	@echo "$(GO) test -race -vet=off -p 3 $(TESTFLAGS) RACED"; \
+	$(WORK) CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 $(GO) test -race -vet=off -p 3 $(TESTFLAGS) $(LONGEST) $(RACED)
+	@marked="$(MARKED)" && test -n "$$marked" || exit 1; export $(WORK) WEIR_REQUIRE_REDIS=1; \
+	echo "$(GO) test -vet=off $(TESTFLAGS) PLAIN; WEIR_MARKED=1 $(GO) test -vet=off -p 2 $(TESTFLAGS) -run MARKED"; \
 	$(GO) test -vet=off -p 1 $(TESTFLAGS) ./core/redisstore/internal/sim $(PLAIN) & plain=$$!; \
-	$(GO) test -vet=off -p 2 $(TESTFLAGS) -run '$(UNRACED)' $(LONGEST) $(RACED); failed=$$?; \
+	WEIR_MARKED=1 $(GO) test -vet=off -p 2 $(TESTFLAGS) -run "$$marked" $(LONGEST) $(MARKEDIN); failed=$$?; \
 	wait $$plain && exit $$failed
 	@set -e; for module in $(OTHERS); do \
 		echo "$(GO) test $(TESTFLAGS) ./... ($$module)"; \
@@ -75,14 +65,14 @@ test: deps ## run every test on a real Redis, with the race detector where there
 quick: ## run the tests that need no server, without the race detector, in less than a minute
 	$(WORK) $(GO) test -short -vet=off $(TESTFLAGS) $(ALL)
 
-# The statements of the library that a test of any package runs. The tests of UNRACED repeat the others with more
-# values, or count allocations, which the counters change. The workflow has a job for this, beside .ci/run.
+# The statements of the library that a test of any package runs. Marked tests are skipped: they repeat the others with
+# more values, or count allocations, which the counters change. The workflow has a job for this, beside .ci/run.
 COVERED = $$($(WORK) $(GO) list $(ALL) | grep -v -E '/(cmd/weir.*|internal/(testkit|apptest|frameworks|sim.*|stacks)|storetest.*|redistest|gatetest)$$')
 COVERAGE ?=
 .PHONY: coverage
 coverage: deps ## measure the coverage of the library, and compare it with .ci/coverage (COVERAGE=-write changes that)
-	@echo "$(GO) test -vet=off -p 3 $(TESTFLAGS) -skip UNRACED -coverprofile=coverage.out"; \
-	$(WORK) WEIR_REQUIRE_REDIS=1 $(GO) test -vet=off -p 3 $(TESTFLAGS) -skip '$(UNRACED)' -coverprofile=coverage.out \
+	@echo "$(GO) test -vet=off -p 3 $(TESTFLAGS) -coverprofile=coverage.out"; \
+	$(WORK) WEIR_REQUIRE_REDIS=1 $(GO) test -vet=off -p 3 $(TESTFLAGS) -coverprofile=coverage.out \
 		-coverpkg=$$(echo $(COVERED) | tr ' ' ,) $(COVERED) >tests.out || { cat tests.out; exit 1; }
 	$(GO) run ./.ci/coverage $(COVERAGE) coverage.out
 

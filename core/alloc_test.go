@@ -1,5 +1,3 @@
-//go:build !race
-
 package core_test
 
 import (
@@ -9,10 +7,12 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // The build tag is here because sync.Pool drops objects at random under the race detector.
 func TestLimiter_Allow_Allocations(t *testing.T) {
+	testkit.WithoutRace(t)
 	ctx := context.Background()
 	for _, c := range []struct {
 		rules []core.Rule
@@ -40,6 +40,7 @@ func TestLimiter_Allow_Allocations(t *testing.T) {
 }
 
 func TestLimiter_Views_Allocations(t *testing.T) {
+	testkit.WithoutRace(t)
 	ctx := context.Background()
 	l := core.Must(core.New(memstore.New(), core.TokenBucket("bucket", core.PerSecond(1_000_000)).
 		Plan("pro", core.PerSecond(2_000_000)).Plan("staff", core.Unlimited)))

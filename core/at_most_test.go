@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 func reserveAtMost(t *testing.T, l *core.Limiter, n int) *core.Reservation {

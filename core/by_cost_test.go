@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // tokens returns a rule of n places by cost.

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 var errEndedContext = errors.New("a call of a store with a context that has ended")
@@ -187,6 +188,7 @@ func (c *caller) call(ctx context.Context) (err error) {
 
 // The charges that reach a Store keep the contract of driver.Store, whatever an application calls.
 func TestLimiter_ContractOfStores(t *testing.T) {
+	testkit.WithoutRace(t)
 	ops, several := make(map[driver.Op]int), 0
 	met := make(map[error]int)
 	for seed := range uint64(200) {

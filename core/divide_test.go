@@ -11,9 +11,9 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 func TestRule_Divide(t *testing.T) {
@@ -107,6 +107,7 @@ func TestState_Rule_Part(t *testing.T) {
 // The parts together admit no more than the whole, except that each part admits at least one event,
 // and less than n events fewer.
 func TestRule_Divide_PartsAddUp(t *testing.T) {
+	testkit.WithoutRace(t)
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 20_000 {
 		limit := core.Limit{Events: 1 + rng.IntN(1<<rng.IntN(30)), Per: time.Duration(1+rng.IntN(1<<rng.IntN(30))) * time.Microsecond}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // Half of 3000 waiters give up at random moments, also while they are woken. No wake-up is lost: there is
@@ -63,6 +63,7 @@ func TestLimiter_Acquire_Cancel(t *testing.T) {
 
 // Events that have ended leave no goroutine and no memory, whatever their context and their rules are.
 func TestInFlight_NothingLeft(t *testing.T) {
+	testkit.WithoutRace(t)
 	for name, open := range stores {
 		t.Run(name, func(t *testing.T) {
 			l := testkit.Limiter(t, open(), core.InFlight("a", 1000), core.InFlight("b", 1000).Hold(time.Hour).MaxHold(2*time.Hour))
@@ -78,7 +79,7 @@ func TestInFlight_NothingLeft(t *testing.T) {
 			run(1000)
 			before := testkit.Heap()
 			run(20_000)
-			if grown := int64(testkit.Heap()) - int64(before); grown > 200_000 {
+			if grown := testkit.Heap() - before; grown > 200_000 {
 				t.Errorf("the heap has grown by %d bytes", grown)
 			}
 		})

@@ -30,11 +30,11 @@ var allowed = map[string][]string{
 	"internal/sampler":          {},
 	"internal/address":          {},
 	"internal/similar":          {"internal/address"},
-	"core/internal/testkit":     {"core", "core/driver"},
+	"internal/testkit":          {"core", "core/driver"},
 	"core/internal/unexported":  {},
 	"core/memstore":             {"core/driver", "internal/argument"},
 	"core/redisstore":           {"core/driver", "internal/argument", "core/internal/call", "core/internal/keyhash", "core/internal/memo", "core/internal/waiters", "internal/sampler", "github.com/redis/go-redis/v9"},
-	"core/storetest":            {"core", "core/driver", "core/storetest/internal/oracle", "core/internal/testkit"},
+	"core/storetest":            {"core", "core/driver", "core/storetest/internal/oracle", "internal/testkit"},
 	"core/load":                 {},
 	"core/failover":             {"core/driver", "internal/argument", "core/internal/call"},
 	"core/redisstore/resilient": {"core/denycache", "core/driver", "core/failover", "internal/argument", "core/internal/keyhash", "core/memstore", "core/observe", "core/redisstore", "github.com/redis/go-redis/v9"},
@@ -46,7 +46,7 @@ var allowed = map[string][]string{
 	"core/denycache":            {"core/driver", "internal/argument", "github.com/maypok86/otter/v2"},
 	"core/gate":                 {"core", "core/driver", "core/memstore", "internal/argument", "internal/requestbody", "core/internal/memo", "internal/sampler", "core/internal/unexported", "core/gate/internal/requestkey", "core/gate/internal/unexported", "keyfunc"},
 	"core/gate/adapter":         {"core", "core/gate", "core/gate/internal/requestkey", "core/gate/internal/unexported", "keyfunc"},
-	"core/gate/gatetest":        {"core", "core/driver", "core/internal/testkit", "core/memstore", "core/storetest", "core/gate", "core/gate/adapter", "core/gate/internal/apptest", "core/internal/routes", "keyfunc"},
+	"core/gate/gatetest":        {"core", "core/driver", "internal/testkit", "core/memstore", "core/storetest", "core/gate", "core/gate/adapter", "core/gate/internal/apptest", "core/internal/routes", "keyfunc"},
 	"keyfunc":                   {"internal/address", "internal/argument", "internal/requestbody", "internal/sampler", "github.com/golang-jwt/jwt/v5"},
 	"nethttplimit":              {"core", "core/gate", "core/gate/adapter", "keyfunc"},
 	"nethttplimit/client":       {"core"},
@@ -69,7 +69,7 @@ var allowed = map[string][]string{
 	"core/storetest/internal/oracle": {},
 	"core/gate/internal/requestkey":  {},
 	"core/gate/internal/unexported":  {},
-	"core/gate/internal/apptest":     {"core", "core/driver", "core/internal/testkit", "core/memstore", "core/storetest", "core/gate", "keyfunc"},
+	"core/gate/internal/apptest":     {"core", "core/driver", "internal/testkit", "core/memstore", "core/storetest", "core/gate", "keyfunc"},
 }
 
 // internal lists the internal packages that other modules import. An application may use a module of an earlier

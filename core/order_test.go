@@ -1,4 +1,4 @@
-package core
+package core_test
 
 import (
 	"go/ast"
@@ -11,15 +11,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/weir-go/weir/internal/testkit"
 )
 
-// mostUpward is the number of uses of a name of a later file. A change that needs more should find another
+// mostUpward bounds the uses of a name of a later file. A change that needs more should find another
 // file for the name, or another order.
 const mostUpward = 23
 
 // The files of this package have an order, which stands in DESIGN.md, and few of them use a name of a later
 // one: a reader who follows it finds nearly every name explained before.
 func TestFiles_Order(t *testing.T) {
+	testkit.WithoutRace(t)
 	text, err := os.ReadFile("DESIGN.md")
 	if err != nil {
 		t.Fatal(err)
@@ -71,8 +74,8 @@ func TestFiles_Order(t *testing.T) {
 			upward[use{place(id.Pos()), of}] = true
 		}
 	}
-	if len(upward) != mostUpward {
-		t.Errorf("there are %d uses of a name of a later file, not %d", len(upward), mostUpward)
+	if len(upward) > mostUpward {
+		t.Errorf("there are %d uses of a name of a later file, want at most %d", len(upward), mostUpward)
 		for u := range upward {
 			t.Logf("%s uses %s of %s", order[u.file], u.of.Name(), order[place(u.of.Pos())])
 		}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // severalLimiters returns n limiters with the same rules on s, as in n processes.
@@ -475,6 +475,9 @@ func TestLimiter_Acquire_OtherLimits(t *testing.T) {
 		"by cost, a smaller release": {core.InFlight("r", 10).ByCost().Headroom("batch", 80), 1, "batch", "", 9},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if c.others > 100 {
+				testkit.WithoutRace(t)
+			}
 			eachStore(t, func(t *testing.T, s core.Store) {
 				l := testkit.Limiter(t, s, c.rule)
 				first, err := l.Plan(c.holder).AcquireN(t.Context(), "k", c.cost)

@@ -13,9 +13,9 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // Places that are not renewed any more, and lapse soon after a renewal of others, do not stop the renewals.
@@ -195,6 +195,7 @@ func TestRule_MaxHold_OtherRule(t *testing.T) {
 
 // The longest MaxHold is one.
 func TestRule_MaxHold_Longest(t *testing.T) {
+	testkit.WithoutRace(t)
 	l := testkit.Limiter(t, newRemote(), core.InFlight("exports", 1).Hold(time.Second).MaxHold(math.MaxInt64))
 	r := reserve(t, l, "k")
 	select {
@@ -307,7 +308,7 @@ func TestReservation_Release_NoPlace(t *testing.T) {
 // An event that takes its place just after a Reset has not lost it.
 func TestReservation_Lost_ConcurrentReset(t *testing.T) {
 	l := testkit.Limiter(t, memstore.New(), core.InFlight("exports", 5))
-	for i := range 20_000 {
+	for i := range 5000 {
 		var wg sync.WaitGroup
 		var r *core.Reservation
 		wg.Go(func() { _, _ = l.Reset(context.Background(), "k") })

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // A key that has used the whole limit of 10 a minute one second ago, after a change of the limit.

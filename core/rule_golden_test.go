@@ -16,8 +16,8 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -31,6 +31,7 @@ const (
 // Rules that are made by modifiers in random orders have the texts, errors, states and constants of the
 // golden file.
 func TestRule_ModifiersInAnyOrder(t *testing.T) {
+	testkit.WithoutRace(t)
 	log := slog.Default()
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // of unknown plans
 	t.Cleanup(func() { slog.SetDefault(log) })

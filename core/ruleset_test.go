@@ -3,12 +3,11 @@ package core_test
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"testing"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // A plan is unknown to a variant if none of its rules has the plan, not even a rule of the limiter.
@@ -65,6 +64,7 @@ func TestLimiter_afterCallWithoutDecision(t *testing.T) {
 
 // Rules with plans of different names do not take memory for each rule times each plan.
 func TestNew_memoryOfPlans(t *testing.T) {
+	testkit.WithoutRace(t)
 	const rules, plans = 16, 1000
 	var all []core.Rule
 	for i := range rules {
@@ -74,11 +74,9 @@ func TestNew_memoryOfPlans(t *testing.T) {
 		}
 		all = append(all, r)
 	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	l := testkit.Limiter(t, memstore.New(), all...)
-	runtime.ReadMemStats(&after)
-	if got := (after.TotalAlloc - before.TotalAlloc) / (rules * plans); got > 1450 {
+	var l *core.Limiter
+	_, allocated := testkit.Allocated(1, func() { l = testkit.Limiter(t, memstore.New(), all...) })
+	if got := allocated / (rules * plans); got > 1450 {
 		t.Errorf("got %d bytes for each plan, want at most 1450", got)
 	}
 	d := testkit.Allow(t, l.Plan("p7.999"), "k")

@@ -23,6 +23,7 @@ import (
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/echolimit"
+	"github.com/weir-go/weir/internal/testkit"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -135,6 +136,7 @@ func buildRoutes(g gatetest.Gate, h gatetest.Handlers) http.Handler {
 }
 
 func TestContract(t *testing.T) {
+	testkit.WithoutRace(t, "allocations")
 	gatetest.Run(t, build, gatetest.Routes(buildRoutes), gatetest.ErrorHandler(jsonMedia()), gatetest.OnDenied(onDenied), gatetest.OnRejected(onRejected),
 		gatetest.Calls(buildCalls), gatetest.Errors(buildFailing),
 		gatetest.Nest(nest), gatetest.ClientAddress(echolimit.RealIP, buildTrusting))

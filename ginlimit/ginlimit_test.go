@@ -21,6 +21,7 @@ import (
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/ginlimit"
+	"github.com/weir-go/weir/internal/testkit"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -130,6 +131,7 @@ func buildRoutes(g gatetest.Gate, h gatetest.Handlers) http.Handler {
 }
 
 func TestContract(t *testing.T) {
+	testkit.WithoutRace(t, "allocations")
 	gatetest.Run(t, build, gatetest.OnDenied(onDenied), gatetest.OnRejected(onRejected), gatetest.Calls(buildCalls), gatetest.Errors(buildFailing), gatetest.Routes(buildRoutes),
 		gatetest.Nest(nest), gatetest.ClientAddress(ginlimit.ClientIP, buildTrusting))
 }

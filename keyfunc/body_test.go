@@ -19,6 +19,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/weir-go/weir/internal/testkit"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -389,6 +390,7 @@ func withHeader(name string, lines ...string) *http.Request {
 
 // The memory for a body is bounded by its length.
 func TestBody_Memory(t *testing.T) {
+	testkit.WithoutRace(t)
 	many := func(begin, repeated, end string) string {
 		return begin + strings.Repeat(repeated, (maxBody-len(begin)-len(end))/len(repeated)) + end
 	}
@@ -406,7 +408,7 @@ func TestBody_Memory(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := keyfunc.FirstOf(keyfunc.FormValue("user"), keyfunc.JSONField("user"))
-			n := allocatedPerCall(func() { _, _ = ask(f, post(c.contentType, c.body)) })
+			_, n := testkit.Allocated(3, func() { _, _ = ask(f, post(c.contentType, c.body)) })
 			if n > 3<<20 {
 				t.Errorf("%d bytes allocated, want at most 3 MiB", n)
 			}

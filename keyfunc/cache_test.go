@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weir-go/weir/internal/testkit"
+
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/weir-go/weir/keyfunc"
@@ -109,19 +111,12 @@ func TestCache_Bounded(t *testing.T) {
 		}
 	}
 	flood(2*entries, 0)
-	before := heapAfterGC()
+	before := testkit.Heap()
 	flood(20*entries, 1_000_000)
-	if after := heapAfterGC(); after > before+entries*1024 {
+	if after := testkit.Heap(); after > before+entries*1024 {
 		t.Errorf("the heap grew from %d to %d bytes", before, after)
 	}
 	runtime.KeepAlive(f)
-}
-
-func heapAfterGC() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }
 
 func TestCache_ConcurrentUse(t *testing.T) {

@@ -2,10 +2,10 @@ package keyfunc_test
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/weir-go/weir/internal/testkit"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -135,19 +135,6 @@ func hugeHeaders() map[string]string {
 	}
 }
 
-// allocatedPerCall returns the mean number of allocated bytes.
-func allocatedPerCall(f func()) uint64 {
-	const calls = 50
-	f()
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for range calls {
-		f()
-	}
-	runtime.ReadMemStats(&after)
-	return (after.TotalAlloc - before.TotalAlloc) / calls
-}
-
 func TestForwardingHeaders_HugeValues(t *testing.T) {
 	lines := map[string][]string{"many lines": strings.Split(strings.Repeat("10.0.0.2\n", 100_000), "\n")}
 	for kind, value := range hugeHeaders() {
@@ -160,11 +147,9 @@ func TestForwardingHeaders_HugeValues(t *testing.T) {
 				r := request("10.0.0.1:1")
 				r.Header[h.name] = values
 				// One is the key, the others the error of a bad address.
-				if n := testing.AllocsPerRun(50, func() { _, _ = ask(f, r) }); n > 3 {
-					t.Errorf("%v allocations, want at most 3", n)
-				}
-				if n := allocatedPerCall(func() { _, _ = ask(f, r) }); n > 1024 {
-					t.Errorf("%d bytes allocated, want at most 1024", n)
+				objects, bytes := testkit.Allocated(20, func() { _, _ = ask(f, r) })
+				if objects > 3 || bytes > 1024 {
+					t.Errorf("%d objects with %d bytes were allocated, want at most 3 with 1024", objects, bytes)
 				}
 			})
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-go/weir/internal/testkit"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -173,6 +174,7 @@ func TestIPOption_Panics(t *testing.T) {
 }
 
 func TestRemoteIP_Allocations(t *testing.T) {
+	testkit.WithoutRace(t)
 	for peer, most := range map[string]float64{
 		"203.0.113.9:1234":            0,
 		"203.0.113.9":                 0,

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/internal/testkit"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttplimit"
 )
@@ -234,9 +235,9 @@ func TestJWT_Bounded(t *testing.T) {
 		}
 	}
 	flood(2000)
-	before := heapAfterGC()
+	before := testkit.Heap()
 	flood(10_000)
-	if after := heapAfterGC(); after > before+256<<10 {
+	if after := testkit.Heap(); after > before+256<<10 {
 		t.Errorf("the heap grew from %d to %d bytes", before, after)
 	}
 	runtime.KeepAlive(tokens)

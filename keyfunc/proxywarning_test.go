@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/weir-go/weir/internal/testkit"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -106,6 +107,7 @@ func TestProxyWarning_Concurrent(t *testing.T) {
 }
 
 func TestProxyWarning_Allocations(t *testing.T) {
+	testkit.WithoutRace(t)
 	ip, list := keyfunc.RemoteIP(), keyfunc.XForwardedFor(proxies)
 	peer, forwarded := request("192.168.0.1:1", "Accept: */*"), request("192.168.0.1:1", "X-Forwarded-For: 203.0.113.9")
 	_ = logged(func() { _, _ = ask(list, forwarded) })

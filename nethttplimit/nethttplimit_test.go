@@ -10,6 +10,7 @@ import (
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/gate/gatetest"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/internal/testkit"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttplimit"
 )
@@ -54,6 +55,7 @@ func buildCalls(gates []gatetest.Gate, h func(w http.ResponseWriter, c gatetest.
 var errAnswered = errors.New("the response is written")
 
 func TestContract(t *testing.T) {
+	testkit.WithoutRace(t, "allocations")
 	gatetest.Run(t, build, gatetest.OnDenied(nethttplimit.OnDenied), gatetest.OnRejected(nethttplimit.OnRejected), gatetest.Routes(buildRoutes),
 		gatetest.Calls(buildCalls))
 }

@@ -1,5 +1,3 @@
-//go:build !race
-
 package denycache_test
 
 import (
@@ -9,12 +7,13 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
-	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // With the race detector sync.Pool drops values and objects are larger, hence the build tag.
 
 func TestStore_Take_allocations(t *testing.T) {
+	testkit.WithoutRace(t)
 	rule, ctx := core.TokenBucket("r", core.PerHour(1)), t.Context()
 	for name, behind := range map[string]core.Store{"hit": new(no), "miss": new(yes)} {
 		l := testkit.Limiter(t, denycache.New(behind), rule)
@@ -26,6 +25,7 @@ func TestStore_Take_allocations(t *testing.T) {
 
 // The documentation of MaxKeys says how much a key takes.
 func TestMaxKeys_bytesPerKey(t *testing.T) {
+	testkit.WithoutRace(t)
 	const keys = 20_000
 	for costs, most := range map[int]int64{1: 240, 8: 1050} {
 		s := denycache.New(new(no))
@@ -36,7 +36,7 @@ func TestMaxKeys_bytesPerKey(t *testing.T) {
 				testkit.Ask(t, l, strconv.Itoa(i), 1+cost)
 			}
 		}
-		if got := (int64(testkit.Heap()) - int64(before)) / keys; got > most {
+		if got := (testkit.Heap() - before) / keys; got > most {
 			t.Errorf("%d costs: got %d bytes a key, want %d at most", costs, got, most)
 		} else {
 			t.Logf("%d costs: %d bytes a key", costs, got)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // A cached denial of one unit denies, and one of a larger cost does not. The denial of a larger cost is

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // A checked store is a denycache that compares every hit with the answer of the Store behind, to
@@ -111,6 +111,7 @@ func admitted(charges []driver.Charge) bool {
 func TestConformance(t *testing.T) {
 	histories, hits, known := 0, 0, 0
 	storetest.Run(t, func(t *testing.T) *storetest.Harness {
+		testkit.WithoutRace(t, testkit.SlowCases...)
 		s := newChecked(t, 0)
 		h := &storetest.Harness{
 			Store:   s.cache,

@@ -9,7 +9,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
-	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // A flood of denied keys stays within MaxKeys, and does not evict a frequently used key.
@@ -57,7 +57,7 @@ func TestStore_longKeys(t *testing.T) {
 				f.hit(l, k, 1)
 				f.behind.Forget(k) // it keeps the string
 			}
-			if grown := int64(testkit.Heap()) - int64(before); grown > 3<<20 {
+			if grown := testkit.Heap() - before; grown > 3<<20 {
 				t.Errorf("30 keys take %d bytes, want 3 MB at most", grown)
 			}
 			if n := f.cache.Stats().Keys; n != 30 {

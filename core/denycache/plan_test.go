@@ -9,7 +9,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // After a denial of a small limit, a larger limit admits all events that the Store admits: of another
@@ -125,6 +125,7 @@ func TestStore_Take_alternatingPlans(t *testing.T) {
 // events/capacity is at most 1 + T/length in any span T. A log or window never counts more events
 // than its largest limit has.
 func TestStore_Take_boundOfPlans(t *testing.T) {
+	testkit.WithoutRace(t)
 	eachAlgorithm(t, func(f *fixture, rule func(string, core.Limit) core.Rule) {
 		l := f.limiter(rule("r", core.PerMinute(6)).Plan("same", core.PerMinute(60)).Plan("longer", core.PerHour(60)))
 		processes := []*denycache.Store{f.cache, denycache.New(f.behind)}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/internal/testkit"
 
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
@@ -33,6 +33,7 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			storetest.Run(t, func(t *testing.T) *storetest.Harness {
+				testkit.WithoutRace(t, testkit.SlowCases...)
 				clock := new(storetest.Clock)
 				s := failover.New(primary(t, &storetest.Fake{Clock: clock.Micros}), failover.FailClosed, failover.Deadline(time.Minute))
 				t.Cleanup(func() { s.Close() })

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/failover"
-	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // The function is called for each change, in order, with the cause of an outage. It may use

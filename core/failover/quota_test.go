@@ -7,12 +7,13 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/failover"
-	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // In the outages of a period, the backup of each process admits an n-th of a quota in all, in the periods
 // of its calendar. The primary has its own count afterwards.
 func TestInstances_Quota(t *testing.T) {
+	testkit.WithoutRace(t)
 	zone := time.FixedZone("", -3600)
 	for _, rule := range []core.Rule{core.Quota("q", core.Daily(20)).In(zone), core.Quota("q", core.Daily(20)).In(zone).Soft(20)} {
 		t.Run(rule.String(), func(t *testing.T) {

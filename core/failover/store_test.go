@@ -13,9 +13,9 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 func TestNew_InvalidArguments(t *testing.T) {
@@ -124,6 +124,7 @@ func TestStore_Close(t *testing.T) {
 
 // A decision of a healthy primary and one of the backup allocate nothing.
 func TestStore_Take_Allocations(t *testing.T) {
+	testkit.WithoutRace(t)
 	one := core.TokenBucket("one", core.PerSecond(1_000_000))
 	two := core.FixedWindow("two", core.PerSecond(1_000_000))
 	healthy := failover.New(&deadliner{memstore.New()}, memstore.New())

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 var one, two = new(core.Limiter), new(core.Limiter)
@@ -61,6 +62,7 @@ func TestExhaustedKeys_AddAgain(t *testing.T) {
 
 // The memory is bounded, and a new key replaces the entry of its bucket that ends first.
 func TestExhaustedKeys_Flood(t *testing.T) {
+	testkit.WithoutRace(t)
 	s := newExhaustedKeys(false)
 	s.add(one, "long", time.Hour)
 	for i := range 100_000 {

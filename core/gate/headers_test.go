@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/internal/testkit"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
@@ -52,6 +52,7 @@ func TestNewPolicy_Member(t *testing.T) {
 // TestFillTime compares with the same calculation in big integers: capacity x period / events,
 // rounded up.
 func TestFillTime(t *testing.T) {
+	testkit.WithoutRace(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	checked := 0
 	for range 20_000 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // base is a policy without limiters.
@@ -68,6 +69,7 @@ func TestGate_Admit_ForAllChanges(t *testing.T) {
 
 // A limiter of all routes costs no allocation more than one of And.
 func TestGate_Admit_ForAllAllocations(t *testing.T) {
+	testkit.WithoutRace(t)
 	s := memstore.New()
 	limiter := func(name string) *core.Limiter {
 		return core.Must(core.New(s, core.TokenBucket(name, core.PerSecond(1_000_000_000).WithBurst(1_000_000_000))))

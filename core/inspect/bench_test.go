@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/observe"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // BenchmarkHandler writes the page of an hour in which each of ten rules denied in each minute.

@@ -1,5 +1,3 @@
-//go:build !race
-
 package lease_test
 
 import (
@@ -9,11 +7,13 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // With the race detector sync.Pool drops values at random, hence the build tag.
 
 func TestStore_Take_Allocations(t *testing.T) {
+	testkit.WithoutRace(t)
 	ctx := t.Context()
 	s := lease.New(memstore.New())
 	defer s.Close()

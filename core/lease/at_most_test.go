@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // The Store behind decides at most a cost, without the held tokens, which stay: no unit is charged

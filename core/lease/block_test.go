@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/internal/testkit"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
@@ -169,6 +169,7 @@ func (x *bucketUse) spendAll() {
 // No span T has more than Burst + rate x T events, in whatever order tokens are leased, spent,
 // returned by denied decisions, joined and left to expire, and by whichever process.
 func TestBlock_NeverOverTheLimit(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	rules := []core.Rule{
 		core.TokenBucket("r", core.PerSecond(1000).WithBurst(400)),

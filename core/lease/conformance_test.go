@@ -9,15 +9,16 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // The limits of most cases are too small to be leased: their charges are passed through.
 func TestStore_Conformance(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) *storetest.Harness {
+		testkit.WithoutRace(t, testkit.SlowCases...)
 		var clock storetest.Clock
 		var passed atomic.Int64 // a clock that is set back leaves the one of this process alone
 		s := lease.New(&storetest.Fake{Clock: clock.Micros})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,9 +13,9 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // Callers of a new key share one call, and callers that come during that call share another.
@@ -349,11 +348,11 @@ func TestFetch_GoroutinesWhileStoreHangs(t *testing.T) {
 		bubble(t, func(x *fixture) {
 			s := x.lease(lease.Lifetime(200 * time.Millisecond))
 			x.holdMany(s, rule, keys, 40)
-			before := runtime.NumGoroutine()
+			before := x.goroutines()
 			x.hang()
 			for range 60 {
 				time.Sleep(10 * time.Millisecond)
-				if n := runtime.NumGoroutine() - before; n > 8 {
+				if n := x.goroutines() - before; n > 8 {
 					x.Fatalf("%s: expected 8 goroutines or fewer while blocks expire, got %d", rule.Name(), n)
 				}
 			}
@@ -361,7 +360,7 @@ func TestFetch_GoroutinesWhileStoreHangs(t *testing.T) {
 		bubble(t, func(x *fixture) {
 			s := x.lease()
 			each := x.holdMany(s, rule, keys, 200)
-			before := runtime.NumGoroutine()
+			before := x.goroutines()
 			x.hang()
 			l := x.limiter(s, rule)
 			begun := time.Now()
@@ -371,7 +370,7 @@ func TestFetch_GoroutinesWhileStoreHangs(t *testing.T) {
 			if took := time.Since(begun); took > 0 {
 				x.Errorf("%s: expected decisions that do not wait, got %v", rule.Name(), took)
 			}
-			x.expect(1, 72, runtime.NumGoroutine()-before, "goroutines when blocks are spent")
+			x.expect(1, 72, x.goroutines()-before, "goroutines when blocks are spent")
 		})
 	}
 }

@@ -1,6 +1,9 @@
 package lease_test
 
 import (
+	"bytes"
+	"regexp"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -9,10 +12,10 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // A fixture has a Store behind with a round trip, for one or more leasing processes, in a bubble
@@ -35,6 +38,20 @@ func bubble(t *testing.T, f func(x *fixture)) {
 		f(x)
 	})
 }
+
+// goroutines returns the number of goroutines of the bubble. Those of other tests may end at any time.
+func (x *fixture) goroutines() int {
+	stacks := make([]byte, 1<<20)
+	own := synctestBubble.Find(stacks[:runtime.Stack(stacks, false)])
+	if own == nil {
+		x.Fatal("the stack names no bubble")
+	}
+	own = bytes.Clone(own)
+	return bytes.Count(stacks[:runtime.Stack(stacks, true)], own)
+}
+
+// synctestBubble matches the end of the first line of a goroutine's stack.
+var synctestBubble = regexp.MustCompile(`synctest bubble \d+\]`)
 
 // bubbleEach runs f in a subtest for each of rules.
 func bubbleEach(t *testing.T, rules []core.Rule, f func(x *fixture, rule core.Rule)) {

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/internal/testkit"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // A limiter with a pause asks the Store behind each time, although it holds tokens of its rate. A pause elsewhere

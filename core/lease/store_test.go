@@ -13,9 +13,9 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // Tokens that are held are lost by Close, which makes no call, and with a key that is evicted;
@@ -154,6 +154,7 @@ func admitAll(_ context.Context, charges []driver.Charge, _ storetest.Call) erro
 
 // Many keys stay within MaxKeys, and a key that is used all the time is not evicted.
 func TestMaxKeys_Flood(t *testing.T) {
+	testkit.WithoutRace(t)
 	const maxKeys, keys = 4096, 30_000
 	behind := new(storetest.Fake)
 	behind.Set(admitAll)
@@ -169,7 +170,7 @@ func TestMaxKeys_Flood(t *testing.T) {
 	if stats.Keys > maxKeys+64 {
 		t.Errorf("expected %d keys at most, got %d", maxKeys+64, stats.Keys)
 	}
-	if each := (testkit.Heap() - before) / uint64(stats.Keys); each > 380 {
+	if each := (testkit.Heap() - before) / int64(stats.Keys); each > 380 {
 		t.Errorf("expected 380 bytes a key at most, got %d", each)
 	} else {
 		t.Logf("a key takes %d bytes", each)
@@ -194,7 +195,7 @@ func TestMaxKeys_LongKeys(t *testing.T) {
 			testkit.Admit(t, l, key, 1)
 		}
 	}
-	if grown := int64(testkit.Heap()) - int64(before); grown > 4<<20 {
+	if grown := testkit.Heap() - before; grown > 4<<20 {
 		t.Errorf("expected 4 MB at most for 20 keys of 1 MB, got %d bytes", grown)
 	}
 	if n := s.Stats().Keys; n != 20 {

@@ -11,6 +11,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // A load returns the part of all decisions a second that one process makes at a time.
@@ -93,6 +94,7 @@ func (l load) run(t *testing.T, rule core.Rule, processes int, rate float64, spa
 // Leasing processes admit nearly as much of a load as a Store that decides every event, with
 // fewer calls. The difference is the tokens that others hold while one process is denied.
 func TestStore_Take_UnusedTokens(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	const processes = 8
 	for _, tt := range []struct {

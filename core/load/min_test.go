@@ -4,8 +4,8 @@ import (
 	"math"
 	"testing"
 
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/load"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 func constant(x float64) func() float64 { return func() float64 { return x } }

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/load"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 func near(got, want float64) bool { return math.Abs(got-want) < 1e-9 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 func million() []string {
@@ -50,13 +51,13 @@ func BenchmarkTokenBucket(b *testing.B) {
 	b.Run("heap", func(b *testing.B) {
 		keys := million()
 		for b.Loop() {
-			before := heap()
+			before := testkit.Heap()
 			s := memstore.New()
 			l := core.Must(core.New(s, core.TokenBucket("r", core.PerHour(1000))))
 			for _, k := range keys {
 				_, _ = l.Allow(ctx, k)
 			}
-			b.ReportMetric(float64(heap()-before)/float64(len(keys)), "B/key")
+			b.ReportMetric(float64(testkit.Heap()-before)/float64(len(keys)), "B/key")
 			runtime.KeepAlive(s)
 		}
 	})
@@ -99,11 +100,4 @@ func BenchmarkTwoRules(b *testing.B) {
 	for b.Loop() {
 		_, _ = l.Allow(ctx, "one")
 	}
-}
-
-func heap() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }

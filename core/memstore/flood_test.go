@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // A flood of new keys evicts no exhausted key and no debt, and denies no new key.
 func TestStore_Take_floodOfUnusedKeys(t *testing.T) {
+	testkit.WithoutRace(t)
 	const maxKeys, flood, protected = 4096, 5 * 4096, 20
 	for _, f := range floods {
 		t.Run(f.name, func(t *testing.T) {
@@ -198,6 +200,7 @@ func (f *flood) run(t *testing.T, s *testStore, prefix string, keys int) {
 // evicts few others. The orders are the rotations of floods, forwards and backwards, so each flood
 // comes first, comes last and follows each of its neighbours.
 func TestStore_Take_floodsInAnyOrder(t *testing.T) {
+	testkit.WithoutRace(t)
 	const maxKeys, probes = 2048, 20
 	const visits = 3 * 2 * maxVisits // three evictions, two tables
 	for _, backwards := range []bool{false, true} {
@@ -232,6 +235,7 @@ func TestStore_Take_floodsInAnyOrder(t *testing.T) {
 // when the table shrinks, and a search would visit 19. The mean over 16 shards deviates from that
 // by 0.4.
 func TestStore_Take_searchLengthAfterEvictionOfIdleStates(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	const maxKeys, parts, maxSearch = 1 << 14, 10, 13
 	s := newTestStore(maxKeys)
@@ -255,6 +259,7 @@ func TestStore_Take_searchLengthAfterEvictionOfIdleStates(t *testing.T) {
 // to the other, new keys would crowd ahead of that place, and a search would visit 110. The mean
 // over 8 shards deviates from that by 1.1.
 func TestStore_Take_searchLengthWithKeysOfOneSecond(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	const maxKeys, rounds, maxSearch = 8 * 1500, 5, 50
 	s := newTestStore(maxKeys)

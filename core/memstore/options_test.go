@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // A simulation decides at times of its own.
@@ -76,7 +76,7 @@ func TestClock_Before1970(t *testing.T) {
 
 // Concurrent callers do not make the time of the option step back.
 func TestClock_concurrent(t *testing.T) {
-	const window, limit, calls = 100, 10, 2000 // microseconds, which pass with each look at the clock
+	const window, limit, calls = 100, 10, 500 // microseconds, which pass with each look at the clock
 	for _, a := range testkit.Algorithms {
 		if a.Name != "sliding_log" && a.Name != "sliding_window" && a.Name != "token_bucket" {
 			continue

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // The states of pauses take the documented memory: 55 to 72 bytes. Keys without a pause have none, and a state is
 // removed when its pause is over, and not before.
 func TestStore_Take_memoryOfPauses(t *testing.T) {
+	testkit.WithoutRace(t)
 	s := newTestStore(DefaultMaxMemory / keySize)
 	l := s.limiter(core.Pause("p"))
 	const keys = 50_000

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // The periods of a quota are those of the wall clock, even if that has been set since the start of the
@@ -57,6 +57,7 @@ func TestStore_Take_quotaByTheWallClock(t *testing.T) {
 // The states of quotas take the documented memory: 55 to 72 bytes. They are removed when their period is
 // over, and not before.
 func TestStore_Take_memoryOfQuotas(t *testing.T) {
+	testkit.WithoutRace(t)
 	s := newTestStore(DefaultMaxMemory / keySize)
 	l := s.limiter(core.Quota("q", core.Daily(2)))
 	const keys = 200_000

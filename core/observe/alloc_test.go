@@ -1,5 +1,3 @@
-//go:build !race
-
 package observe_test
 
 import (
@@ -7,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/observe"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 func TestStore_Allocations(t *testing.T) {

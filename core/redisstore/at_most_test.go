@@ -6,12 +6,13 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // At most a cost is taken from a corrupt state as from another, also if a shadow does not admit the cost.
 func TestStore_Take_AtMostOfCorruptState(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // as in harness

@@ -24,10 +24,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // documentedCommands returns the permissions in the package documentation: those of every user, the
@@ -103,6 +103,7 @@ func called(t *testing.T, server *redistest.Server) []string {
 // The documented user can run the conformance suite, also if each decision shares its round trip,
 // and the suite needs all permissions of that user.
 func TestACL_DocumentedUser(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	all, identity, _ := documentedCommands(t)
 	server := redistest.NewServer(t)

@@ -17,10 +17,10 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 const corruptLimit = 10 // events per hour
@@ -110,6 +110,7 @@ func (v *target) checkReset(t *testing.T) {
 // A corrupt state causes no error, admits no more than the limit, and counts as a new one after a
 // period at the latest.
 func TestStore_Take_corruptState(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // as in harness
@@ -139,6 +140,7 @@ func TestStore_Take_corruptState(t *testing.T) {
 
 // A credit, debit or undo of a corrupt state causes no error. The state can be read for several costs.
 func TestStore_Adjust_corruptState(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // as in harness
@@ -167,6 +169,7 @@ func TestStore_Adjust_corruptState(t *testing.T) {
 
 // States that a script has written are changed at random.
 func TestStore_Take_randomlyCorruptState(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	const rounds = 100
 	rdb := redistest.Shared(t).Client()

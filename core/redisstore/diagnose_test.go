@@ -12,9 +12,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // diagnosed returns the Findings about rdb by their checks.
@@ -476,9 +476,10 @@ func TestDiagnose_Commands(t *testing.T) {
 func TestDiagnose_InvalidArguments(t *testing.T) {
 	var none *redis.Client
 	var noOption redisstore.Option
+	rdb := redistest.Shared(t).Client() // outside of the function whose panic is wanted: with -short, it skips the test
 	for want, f := range map[string]func(){
 		"redisstore: Diagnose: the client is nil": func() { redisstore.Diagnose(t.Context(), none) },
-		"redisstore: Diagnose: option 0 is nil":   func() { redisstore.Diagnose(t.Context(), redistest.Shared(t).Client(), noOption) },
+		"redisstore: Diagnose: option 0 is nil":   func() { redisstore.Diagnose(t.Context(), rdb, noOption) },
 	} {
 		testkit.Panics(t, want, f)
 	}

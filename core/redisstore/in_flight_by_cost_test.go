@@ -15,10 +15,10 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // byCost returns a rule of n places by cost, with extra percent of them.
@@ -62,6 +62,7 @@ func (f *flight) checkTotal() (events, sum int) {
 // under two limits and two kinds of AtMost, while the clock stands still, advances and steps back. The total of a
 // state is always the sum of its costs.
 func TestInFlight_ByCost_random(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
 	rdb.AddHook(argumentChecker{})
@@ -158,6 +159,7 @@ func TestInFlight_ByCost_random(t *testing.T) {
 // A state that no script writes causes no error, admits no more than the limit at a time, and holds no place for longer
 // than hold.
 func TestInFlight_ByCost_corruptState(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	const places = 10
 	rdb := redistest.Shared(t).Client()

@@ -14,8 +14,8 @@ import (
 	"unsafe"
 
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // monotonic returns the time of a clock that all processes of the machine share and that never steps.

@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // hostile are identities that a client might choose. Those with letters contain "mallory", except
@@ -158,6 +158,7 @@ func expiryOf(t *testing.T, rdb *redis.Client, key string) expiry {
 // TestStore_Take_ttl compares the expiry of a key with the time at which its state equals that of a
 // new key.
 func TestStore_Take_ttl(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	const most = 20 * time.Second // for which an unused key may be kept
 	rdb := redistest.Shared(t).Client()

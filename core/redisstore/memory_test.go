@@ -9,9 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // memoryOf returns the memory of a key, measured over all its elements. The tests below do not
@@ -27,6 +27,7 @@ func memoryOf(t *testing.T, rdb *redis.Client, key string) int64 {
 // The memory of a bucket or a fixed window does not depend on the limit. The memory of a sliding
 // window grows with the number of its sub-windows.
 func TestMemory_limits(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	rdb := redistest.NewServer(t).Client()
 	const name = "requests per second" // a name of usual length
@@ -63,6 +64,7 @@ func TestMemory_limits(t *testing.T) {
 }
 
 func TestMemory_log(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	rdb := redistest.NewServer(t).Client()
 	for _, c := range []struct {
@@ -103,6 +105,7 @@ func TestMemory_log(t *testing.T) {
 // A log that is used for a long time keeps only the events of its window, whether costs are small,
 // large or mixed.
 func TestMemory_logOverTime(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	rdb := redistest.NewServer(t).Client()
 	for _, costs := range [][]int{{1}, {20}, {1, 20}, {8, 9, 1}} {

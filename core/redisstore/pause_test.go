@@ -13,10 +13,10 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 const longestPause = 366 * day
@@ -107,6 +107,7 @@ func TestPause_ttl(t *testing.T) {
 
 // The memory of a pause does not depend on its length.
 func TestMemory_pause(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	rdb := redistest.NewServer(t).Client()
 	s, rule := newStore(rdb, redisstore.Prefix(redisstore.DefaultPrefix)), core.Pause("requests per second")
@@ -121,6 +122,7 @@ func TestMemory_pause(t *testing.T) {
 
 // A state that no script writes causes no error, and closes no key. It is counted when a debit replaces it.
 func TestPause_corruptState(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro() // as in harness

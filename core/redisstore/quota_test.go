@@ -12,10 +12,10 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // quota returns a quota of events with soft percent more, without periods.
@@ -198,6 +198,7 @@ func TestQuota_undo(t *testing.T) {
 
 // A state that no script writes causes no error, and admits no more than the limit.
 func TestQuota_corruptState(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
 	end := time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC).UnixMicro()

@@ -15,10 +15,10 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // Each directory testdata/v* has the scripts of a release, and the versions of its states.
@@ -71,6 +71,7 @@ func (h *releaseHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // are equal. Together they decide as the definitions say. With -release, the test first writes the
 // scripts of a new release.
 func TestRelease(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	if *release != "" {
 		writeRelease(t, filepath.Join("testdata", *release))

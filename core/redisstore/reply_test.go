@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // FuzzReply decodes replies with any integers or with other values, for every algorithm and op. A

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // Every script compiles and has the hash that Redis computes. With the flag -artifacts, the scripts
 // are kept for readers and for luacheck.
 func TestScript_Sources(t *testing.T) {
+	testkit.WithoutRace(t)
 	rdb := redistest.Shared(t).Client()
 	for verb, cache := range scripts {
 		for i := 1; i < len(cache); i++ {

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // Callers whose round trip has no reply before their deadlines have the error of one round trip.

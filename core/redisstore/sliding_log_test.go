@@ -7,11 +7,13 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // TestSlidingLog_steps compares short histories of an hourly limit with those of the reference
 // store. After the last step, charges of several costs are peeked, and the key has to expire.
 func TestSlidingLog_steps(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	large := int64(1)<<48 - 1 // events of a log
 	most := int(large)
@@ -75,6 +77,7 @@ func TestSlidingLog_steps(t *testing.T) {
 
 // Members that have left the window do not count, although a spend removes at most 200 of them.
 func TestSlidingLog_expired(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	const most = 200
 	rdb := redistest.Shared(t).Client()

@@ -10,10 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // bucketText returns the state of a bucket in Redis, as lua/bucket.lua describes it.
@@ -118,6 +118,7 @@ func randomCharge(rng *rand.Rand, r *driver.Compiled, now int64) driver.Charge {
 // The scripts of buckets and package driver agree about every charge of every state, with headroom and
 // without it, also in debt, after a step of the clock and after a change of the rate.
 func TestBucket_states(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
 	for _, a := range []driver.Algorithm{driver.TokenBucket, driver.LeakyBucket} {
@@ -167,6 +168,7 @@ func TestBucket_states(t *testing.T) {
 
 // The scripts of quotas and package driver agree about every charge of every state, in any calendar.
 func TestQuota_states(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
 	for _, unit := range []driver.Calendar{driver.Day, driver.Week, driver.Month} {
@@ -203,6 +205,7 @@ func TestQuota_states(t *testing.T) {
 
 // The scripts of pauses and package driver agree about every charge of every state, also after a step of the clock.
 func TestPause_states(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
 	for _, shadow := range []bool{false, true} {
@@ -253,6 +256,7 @@ func TestPause_states(t *testing.T) {
 // A plan with headroom and the other callers in turn have the verdicts of package driver, with debts, undos
 // and steps of the clock.
 func TestHeadroom_turns(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
 	for _, a := range []driver.Algorithm{driver.TokenBucket, driver.LeakyBucket, driver.FixedWindow, driver.SlidingWindow, driver.SlidingLog, driver.Quota} {

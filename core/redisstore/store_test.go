@@ -18,10 +18,10 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // TestMain runs more tests at a time than the machine has processors, because most tests wait for
@@ -40,13 +40,17 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
 	rdb.AddHook(argumentChecker{})
-	storetest.Run(t, func(*testing.T) *storetest.Harness { return harness(rdb) })
+	storetest.Run(t, func(t *testing.T) *storetest.Harness {
+		testkit.WithoutRace(t, testkit.SlowCases...)
+		return harness(rdb)
+	})
 }
 
 func TestConformance_Cluster(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.SharedCluster(t).Client()
-	storetest.Run(t, func(*testing.T) *storetest.Harness {
+	storetest.Run(t, func(t *testing.T) *storetest.Harness {
+		testkit.WithoutRace(t, testkit.SlowCases...)
 		h := harness(rdb)
 		h.Undoes = true
 		return h
@@ -193,6 +197,7 @@ func concurrently(t *testing.T, goroutines, calls int, call func(goroutine int) 
 
 // A denial writes no state and changes no TTL.
 func TestStore_Take_denialWrites(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	const denials = 100
 	rdb := redistest.NewServer(t).Client()

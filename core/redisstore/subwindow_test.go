@@ -6,16 +6,17 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // TestSlidingWindow_MaxSubWindows_commands fills the largest number of sub-windows. The state stays
 // in the compact encoding of Redis. A call reads the state once and writes only the fields that
 // change, which bounds the time of the call; see core/DESIGN.md.
 func TestSlidingWindow_MaxSubWindows_commands(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	rdb := redistest.NewServer(t).Client()
 	h := harness(rdb)
@@ -66,6 +67,7 @@ func TestSlidingWindow_MaxSubWindows_commands(t *testing.T) {
 // TestSlidingWindow_MaxSubWindows_clockBack denies two events after the clock stepped back, which
 // rewrites 120 sub-windows with one command.
 func TestSlidingWindow_MaxSubWindows_clockBack(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	const n = 120 // the largest number
 	h := harness(redistest.Shared(t).Client())

@@ -15,10 +15,10 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // A pair is a Store in Redis and the reference store. Every charge goes to both, and their verdicts
@@ -133,6 +133,7 @@ func (p *pair) checkLog() (shape logShape) {
 // TestSlidingLog_Undo_random undoes most events of a log, in random order, and compares the
 // verdicts with those of the reference store.
 func TestSlidingLog_Undo_random(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
 	for _, c := range []struct {
@@ -192,6 +193,7 @@ func TestSlidingLog_Undo_random(t *testing.T) {
 // TestSlidingLog_Undo_order undoes all events except every tenth, in a given order, and then uses
 // the log.
 func TestSlidingLog_Undo_order(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	const events = 300
 	rdb := redistest.Shared(t).Client()
@@ -258,6 +260,7 @@ func TestSlidingLog_Undo_order(t *testing.T) {
 // TestSlidingLog_Undo_recent undoes charges before and after the oldest whose events an undo or a
 // credit can free, and credits all events that it can free.
 func TestSlidingLog_Undo_recent(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	const recent = 1000
 	rdb := redistest.Shared(t).Client()
@@ -313,6 +316,7 @@ func upTo(n int) []int {
 // TestSlidingLog_Undo_size keeps charges open until others were applied, and undoes nearly all of
 // them. The size of the state does not grow with their number.
 func TestSlidingLog_Undo_size(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	const charges = 1500
 	rdb := redistest.Shared(t).Client()
@@ -385,6 +389,7 @@ func commandsOf(t *testing.T, rdb *redis.Client, f func()) (calls map[string]int
 // TestSlidingLog_Undo_commands checks that the number of commands of an undo or a credit is bounded,
 // however many events are in the log.
 func TestSlidingLog_Undo_commands(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	type undo struct {
 		name    string

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/internal/sampler"
+	"github.com/weir-go/weir/internal/testkit"
 
 	"github.com/redis/go-redis/v9"
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // A plain client may be connected to a node of a Cluster, which rejects scripts with keys of several slots,

@@ -14,9 +14,9 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // invalidReplies are replies that no script returns.
@@ -152,6 +152,7 @@ func (k *replacer) reply(args []string) string {
 // A reply that no script returns is an error, and the next decision does not get the rest of that
 // reply.
 func TestStore_Take_wrongReply(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	// No event is refilled during the test.
 	sets := map[string][]core.Rule{

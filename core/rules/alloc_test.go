@@ -1,5 +1,3 @@
-//go:build !race
-
 package rules_test
 
 import (
@@ -9,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/rules"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 const fast = "api: {rules: [{name: r, algorithm: token_bucket, limit: 1000000/s, plans: {gold: 2000000/s}}]"
@@ -30,6 +28,7 @@ var decisions = []struct{ name, policies, key string }{
 }
 
 func TestSet_Allocations(t *testing.T) {
+	testkit.WithoutRace(t)
 	ctx := context.Background()
 	for _, c := range decisions {
 		l := limiter(t, newSet(t, c.policies), "api")
@@ -44,6 +43,7 @@ func TestSet_Allocations(t *testing.T) {
 
 // The patterns of a router are remembered.
 func TestSet_ForRequest_Allocations(t *testing.T) {
+	testkit.WithoutRace(t)
 	s, err := rules.New(memstore.New(), routed(t, "POST /login", "/v1/", "/v1/users/{id}"))
 	testkit.Must(t, err)
 	for _, c := range []struct{ target, pattern string }{

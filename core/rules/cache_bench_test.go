@@ -1,5 +1,3 @@
-//go:build !race
-
 package rules
 
 import (
@@ -10,12 +8,14 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 var cachedKeys = map[string]string{"without an override": "none", "with a plan": "gold", "long": strings.Repeat("k", 200)}
 
 // A lookup of a cached key allocates nothing.
 func TestCache_Get_Allocations(t *testing.T) {
+	testkit.WithoutRace(t)
 	source, c := newFake(cacheOptions{})
 	source.set("gold", "gold")
 	for name, key := range cachedKeys {

@@ -17,8 +17,8 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/keyhash"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // A fakeSource answers the reads of a cache.
@@ -348,6 +348,7 @@ func TestCache_Keys(t *testing.T) {
 
 // A flood of keys stays within the size, and keeps a key that is used often.
 func TestCache_Flood(t *testing.T) {
+	testkit.WithoutRace(t)
 	source, c := newFake(cacheOptions{size: 1000})
 	for range 20 {
 		plan(t, c, "hot")
@@ -365,7 +366,7 @@ func TestCache_Flood(t *testing.T) {
 	if reads := source.reads - 15_000; reads > 50 {
 		t.Errorf("got %d reads of the hot key, want few", reads)
 	}
-	if grown := int64(testkit.Heap()) - int64(before); grown > 400<<10 {
+	if grown := testkit.Heap() - before; grown > 400<<10 {
 		t.Errorf("got %d KiB more memory for 1000 entries", grown>>10)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"testing"
+
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 func TestInPercent_Vectors(t *testing.T) {
@@ -29,6 +31,7 @@ func TestInPercent_Vectors(t *testing.T) {
 
 // A larger percentage contains every key of a smaller one, and the expected number of keys.
 func TestInPercent_Widening(t *testing.T) {
+	testkit.WithoutRace(t)
 	const keys = 20_000
 	in := make([]bool, keys)
 	for _, percent := range []float64{0, 0.01, 0.07, 0.29, 1, 5, 25, 33.33, 50, 99.99, 100} {
@@ -50,6 +53,7 @@ func TestInPercent_Widening(t *testing.T) {
 }
 
 func TestInPercent_Alloc(t *testing.T) {
+	testkit.WithoutRace(t)
 	if n := testing.AllocsPerRun(100, func() { InPercent("api", "user:1", 50) }); n > 0 {
 		t.Errorf("got %v allocations", n)
 	}

@@ -15,11 +15,11 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/rules"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // A model makes the decisions of a Set with plain limiters. It finds the limits for each decision
@@ -301,6 +301,7 @@ func (h history) config(m *model) *rules.Config {
 
 // Random configurations are applied under random events. Every decision is that of plain limiters.
 func TestSet_Histories(t *testing.T) {
+	testkit.WithoutRace(t)
 	occurred := make(map[string]int)
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {
@@ -340,6 +341,7 @@ func TestSet_Histories(t *testing.T) {
 
 // The states, the configuration and overrides are in Redis.
 func TestSet_Histories_Redis(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	rdb, ctx := redistest.Shared(t).Client(), t.Context()
 	occurred := make(map[string]int)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // An index and a map with the same changes are equal, and so are their sizes.

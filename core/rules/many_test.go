@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/rules"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // manyPolicies returns a file with n policies; the limit of the first one is n a second.
@@ -23,6 +23,7 @@ func manyPolicies(n int) []byte {
 
 // Many policies are applied, and replaced while one of them is used.
 func TestSet_ManyPolicies(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	c, err := rules.Parse("f", manyPolicies(3000))
 	testkit.Must(t, err)

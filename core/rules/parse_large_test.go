@@ -1,17 +1,17 @@
-//go:build !race
-
 package rules
 
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // A file beyond a bound is an error, whatever its shape.
 func TestParse_Large_Bounds(t *testing.T) {
+	testkit.WithoutRace(t)
 	many := "disabled: yes\npolicies:\n" + strings.Repeat("  a: 1\n", 1000)
 	huge := "policies: {a: {rules: [{name: 1, algorithm: " + strings.Repeat("x", 1<<20) + "}]}}"
 	var routes, segments, plans, headroom strings.Builder
@@ -59,6 +59,7 @@ func TestParse_Large_Bounds(t *testing.T) {
 
 // A file of any shape takes a bounded amount of memory.
 func TestParse_Large_Memory(t *testing.T) {
+	testkit.WithoutRace(t)
 	for name, test := range map[string]struct{ begin, repeated, end string }{
 		"double quotes": {"{", `""`, "}"},
 		"single quotes": {"{", "'' ", "}"},
@@ -73,11 +74,9 @@ func TestParse_Large_Memory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := []byte(test.begin + strings.Repeat(test.repeated, (4<<20-len(test.begin))/len(test.repeated)) + test.end)
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			_, err := Parse("f", text)
-			runtime.ReadMemStats(&after)
-			if got := (after.TotalAlloc - before.TotalAlloc) >> 20; err == nil || got > 1200 {
+			var err error
+			_, allocated := testkit.Allocated(1, func() { _, err = Parse("f", text) })
+			if got := allocated >> 20; err == nil || got > 1200 {
 				t.Errorf("got %d MiB and the error %v, want at most 1200 MiB and an error", got, err)
 			}
 		})

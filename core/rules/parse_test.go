@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"os"
 	"reflect"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // manyRules returns n rules.
@@ -472,16 +472,14 @@ func TestParse_Conflicts(t *testing.T) {
 	for i := range maxErrors {
 		routes += fmt.Sprintf("  '/y%d/{z}': api\n", i)
 	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	_, err := Parse("f", []byte(with(valid, routes)))
-	runtime.ReadMemStats(&after)
+	var err error
+	_, allocated := testkit.Allocated(1, func() { _, err = Parse("f", []byte(with(valid, routes))) })
 	want := `routes["/y99/{z}"]: conflicts with "/{x}/b" on line 506: /y99/{z} and /{x}/b both match some paths`
 	var all Errors
 	if errors.As(err, &all); len(all) != maxErrors || !strings.Contains(all[maxErrors-1].Error(), want) {
 		t.Errorf("got %d errors, the last is %v, want %s", len(all), all[len(all)-1], want)
 	}
-	if got := (after.TotalAlloc - before.TotalAlloc) >> 20; got > 50 {
+	if got := allocated >> 20; got > 50 {
 		t.Errorf("got %d MiB, want at most 50 MiB", got)
 	}
 }

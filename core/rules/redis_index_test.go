@@ -18,9 +18,9 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/keyhash"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/rules"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // A callHook calls before for each round trip of a client, which fails with the error of before.
@@ -368,6 +368,7 @@ func TestRedisSource_EndedMembers(t *testing.T) {
 
 // More members than a reply has are all read, also while others are written.
 func TestRedisSource_ManyMembers(t *testing.T) {
+	testkit.WithoutRace(t)
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
 	ctx, prefix := t.Context(), newPrefix()

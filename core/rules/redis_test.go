@@ -18,10 +18,10 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/keyhash"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/rules"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -388,6 +388,7 @@ func TestSet_Override_InvalidValues(t *testing.T) {
 
 // Long values do not stay in memory.
 func TestSet_Override_LongValues(t *testing.T) {
+	testkit.WithoutRace(t)
 	rdb := redistest.Shared(t).Client()
 	prefix := newPrefix()
 	n := newNode(t, rdb, rules.Prefix(prefix), rules.Timeout(10*time.Second))
@@ -400,7 +401,7 @@ func TestSet_Override_LongValues(t *testing.T) {
 			becomes(t, key, want, func() string { return n.limit(t, key) })
 		}
 	}
-	if grown := int64(testkit.Heap()) - int64(before); grown > 4<<20 {
+	if grown := testkit.Heap() - before; grown > 4<<20 {
 		t.Errorf("got %d MiB more memory after 9 MiB of values", grown>>20)
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/rules"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // BenchmarkSet_ForRequest_LongPath looks up paths of 900 KB, which are the longest that net/http accepts, and a

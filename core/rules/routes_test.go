@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/rules"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // routed returns a configuration with a policy for each of patterns, named by its index.
@@ -189,7 +189,7 @@ func TestSet_ForRequest_Methods(t *testing.T) {
 			t.Fatal("got no limiter")
 		}
 	}
-	if grown := int64(testkit.Heap()) - int64(before); grown > 1<<20 {
+	if grown := testkit.Heap() - before; grown > 1<<20 {
 		t.Errorf("100 requests hold %d KiB", grown>>10)
 	}
 	if s.ForRequest(requestFor(t, "/a", "/a")) == nil { // s is in use until here
@@ -238,7 +238,7 @@ func TestSet_ForRequest_Memory(t *testing.T) {
 			t.Fatalf("got no limiter for the method %s", method)
 		}
 	}
-	if grown := int64(testkit.Heap()) - int64(before); grown > 4<<20 {
+	if grown := testkit.Heap() - before; grown > 4<<20 {
 		t.Errorf("got %d MiB more memory after 200 requests", grown>>20)
 	}
 	runtime.KeepAlive(s)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/internal/testkit"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"

@@ -10,13 +10,14 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 func TestRun_Fake(t *testing.T) {
-	storetest.Run(t, func(*testing.T) *storetest.Harness {
+	storetest.Run(t, func(t *testing.T) *storetest.Harness {
+		testkit.WithoutRace(t, testkit.SlowCases...)
 		var clock storetest.Clock
 		return clock.Harness(&storetest.Fake{Clock: clock.Micros})
 	})

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/storetest/internal/oracle"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // modelAlgorithms are the algorithms of modelled rules.

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/internal/testkit"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/storetest/internal/oracle"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 func ofReference(*testing.T) *Harness {
@@ -19,6 +20,7 @@ func ofReference(*testing.T) *Harness {
 
 // The histories, more than those of a store by default, include every situation that they are to test.
 func TestHistories_EverySituation(t *testing.T) {
+	testkit.WithoutRace(t)
 	const n = 100
 	s := &subject{T: t, about: "engine", requirement: "The engine equals the oracle.", newHarness: ofReference}
 	check := func(occurred map[string]int, n int, situations []string) {
@@ -85,6 +87,7 @@ var rareSituations = []string{
 // RetryAfter, ResetAfter and, for buckets, Window of the oracle are exact: the condition that each of
 // them announces holds after that time, and not a microsecond earlier.
 func TestOracle_LeastTimes(t *testing.T) {
+	testkit.WithoutRace(t)
 	for seed := range uint64(60) {
 		w := newWalk(seed, ofReference(t), make(map[string]int))
 		for range 100 {

@@ -2,12 +2,12 @@ package client_test
 
 import (
 	"net/http"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/weir-go/weir/internal/testkit"
 	"github.com/weir-go/weir/nethttplimit/client"
 )
 
@@ -131,11 +131,10 @@ func TestRetryAfter_HugeFields(t *testing.T) {
 		"a t":        {"Ratelimit": {`"a";r=0;t=` + strings.Repeat("\xff", size)}},
 		"a date":     {"Date": {"Mon, " + strings.Repeat("2", size)}},
 	} {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		d, ok := client.RetryAfter(&http.Response{Header: h})
-		runtime.ReadMemStats(&after)
-		if n := after.TotalAlloc - before.TotalAlloc; ok || n > 2*size {
+		var d time.Duration
+		var ok bool
+		_, n := testkit.Allocated(1, func() { d, ok = client.RetryAfter(&http.Response{Header: h}) })
+		if ok || n > 2*size {
 			t.Errorf("%s: got %v, %v with %d bytes", name, d, ok, n)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/gate/gatetest"
+	"github.com/weir-go/weir/internal/testkit"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -73,5 +74,6 @@ func calls(gates []gatetest.Gate, h func(http.ResponseWriter, gatetest.Call) err
 
 // The adapter of the example passes the tests of all adapters.
 func TestContract(t *testing.T) {
+	testkit.WithoutRace(t, "allocations")
 	gatetest.Run(t, build, gatetest.OnDenied(onDenied), gatetest.OnRejected(onRejected), gatetest.Calls(calls))
 }

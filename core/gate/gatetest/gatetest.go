@@ -40,7 +40,7 @@
 //   - Allocations: an admitted request costs at most 4 allocations, 3 without header fields, 6 with
 //     two keys and 5 with a limiter of gate.Routes; a denied request costs at most 9. These numbers
 //     include the allocations of the framework, with a request and a ResponseWriter that are reused.
-//     They are not tested with the race detector.
+//     They are not tested with the race detector or counters of coverage.
 //   - OnDenied and OnRejected: OnDenied is called for denials, and OnRejected for all other rejections.
 //     The header fields are set then. If the function of OnRejected writes nothing, the status of the
 //     response is that of the Problem, and the response has no body.

@@ -14,8 +14,8 @@ import (
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/gate/internal/apptest"
 	"github.com/weir-go/weir/core/internal/routes"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // Handlers are those of an application for the tests of [Routes].

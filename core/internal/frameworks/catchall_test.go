@@ -17,12 +17,12 @@ import (
 	echov5 "github.com/labstack/echo/v5"
 
 	"github.com/weir-go/weir/core/gate"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/rules"
 	"github.com/weir-go/weir/echolimit"
 	echolimitv5 "github.com/weir-go/weir/echolimit/v5"
 	"github.com/weir-go/weir/ginlimit"
+	"github.com/weir-go/weir/internal/testkit"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttplimit"
 )
@@ -34,6 +34,7 @@ var rates = map[string]int{"private": 1, "exact": 2, "files": 5, "base": 6, "thu
 
 // No spelling of a path, and no method, reaches a file with the limit of another route that is less strict.
 func TestSet_ForRequest_CatchAll(t *testing.T) {
+	testkit.WithoutRace(t)
 	var policies []string
 	for name, rate := range rates {
 		policies = append(policies, fmt.Sprintf("%s: {rules: [{name: r, algorithm: token_bucket, limit: %d/s}]}", name, rate*million))

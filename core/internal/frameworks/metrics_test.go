@@ -14,7 +14,6 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/failover"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/observe"
@@ -22,6 +21,7 @@ import (
 	weirprometheus "github.com/weir-go/weir/core/observe/prometheus"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/rules"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // The metrics of all stores are those of METRICS.md, in which OpenTelemetry has the columns 0, 3 and 5, and Prometheus

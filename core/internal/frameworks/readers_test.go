@@ -13,6 +13,7 @@ import (
 	"github.com/gin-gonic/gin/binding"
 	"github.com/labstack/echo/v4"
 
+	"github.com/weir-go/weir/internal/testkit"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -103,6 +104,7 @@ var before = map[string]func(x *exchanged){
 // FirstOf never goes on to the next key if a handler finds a value: otherwise a client would choose the limit
 // of the next key for the value.
 func TestFirstOf_Readers(t *testing.T) {
+	testkit.WithoutRace(t)
 	gin.SetMode(gin.ReleaseMode)
 	contentType, multipartBody := multi(t, "user", "victim")
 	otherType, otherBody := multi(t, "USER", "victim")

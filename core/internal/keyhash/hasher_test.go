@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // The tags are those of openssl dgst.

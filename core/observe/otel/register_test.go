@@ -11,10 +11,10 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/observe"
 	weirotel "github.com/weir-go/weir/core/observe/otel"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // collect returns the metrics of s by name.

@@ -7,10 +7,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/observe"
 	weirprometheus "github.com/weir-go/weir/core/observe/prometheus"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 func TestCollector_Collect(t *testing.T) {

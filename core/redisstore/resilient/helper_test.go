@@ -13,9 +13,9 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/failover"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/redisstore/resilient"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }

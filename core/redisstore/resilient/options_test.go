@@ -11,10 +11,10 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/failover"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/redisstore/resilient"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // The key in Redis has the prefix, and its name depends on the secret.

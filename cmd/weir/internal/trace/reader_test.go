@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/weir-go/weir/cmd/weir/internal/simulate"
 	"github.com/weir-go/weir/cmd/weir/internal/trace"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // Files of several formats are merged by their times, in whatever order they are named.
@@ -222,20 +222,15 @@ func TestReader_Memory(t *testing.T) {
 	r := trace.New(trace.Options{Stdin: &repeated{n: 300_000, line: func(b []byte, i int) []byte {
 		return fmt.Appendf(b, "%d.%03d,user-%d,1,,GET /items/%d\n", 1767366245+i/1000, i%1000, i, i)
 	}}})
-	var most, begin runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&begin)
+	begin, most := testkit.Heap(), int64(0)
 	n := 0
 	for range r.Files([]string{"-"}) {
 		if n++; n%75_000 == 0 {
-			runtime.GC()
-			var now runtime.MemStats
-			runtime.ReadMemStats(&now)
-			most.HeapAlloc = max(most.HeapAlloc, now.HeapAlloc)
+			most = max(most, testkit.Heap())
 		}
 	}
 	// 60,000 events wait, of 88 bytes and two texts; twice, because the queue is compacted at times.
-	if kept := int64(most.HeapAlloc) - int64(begin.HeapAlloc); n != 300_000 || kept > 48<<20 {
+	if kept := most - begin; n != 300_000 || kept > 48<<20 {
 		t.Errorf("%d events, and %d MiB are in use", n, kept>>20)
 	}
 }

@@ -86,7 +86,7 @@ var plans = []plan{
 		load: load{places: 8, keys: 1}, every: 3 * time.Second, faults: []string{"fade", "fade", "fade", "partition", "stall"},
 	},
 	{
-		name: "lease", servers: 1, processes: 3, stores: leased, pool: 10, length: 30 * time.Second, idle: 45 * time.Millisecond, scale: 6, apart: true,
+		name: "lease", servers: 1, processes: 3, stores: leased, pool: 10, length: 15 * time.Second, idle: 45 * time.Millisecond, scale: 6, apart: true,
 		load: load{rates: 2, places: 5}, hold: 5 * time.Second, every: 6 * time.Second, faults: with(network, "slow", "loading"),
 	},
 	{
@@ -110,7 +110,7 @@ var plans = []plan{
 		load: load{refunds: 4}, every: 4 * time.Second, faults: []string{"stepBack", "stepBack", "reset", "dropBack"}, // no undo is under way when the clock steps
 	},
 	{
-		name: "moved", servers: 3, processes: 2, cluster: true, pool: 10, length: time.Minute, idle: 300 * time.Millisecond, hold: 5 * time.Second,
+		name: "moved", servers: 3, processes: 2, cluster: true, pool: 10, length: 30 * time.Second, idle: 300 * time.Millisecond, hold: 5 * time.Second,
 		load: load{places: 6, keys: 6, rates: 2, joint: 2}, every: 6 * time.Second, faults: []string{"migrate", "migrate", "reset"}, healed: 50 * time.Millisecond,
 	},
 	{
@@ -122,7 +122,7 @@ var plans = []plan{
 		load: load{places: 9, keys: 6, rates: 1}, every: 30 * time.Second, faults: []string{"reset", "freezeLong", "crashLong", "partition", "dropBack"},
 	},
 	{
-		name: "part", servers: 3, processes: 2, stores: withBackup, cluster: true, pool: 10, length: 2 * time.Minute, idle: 200 * time.Millisecond, hold: 5 * time.Second,
+		name: "part", servers: 3, processes: 2, stores: withBackup, cluster: true, pool: 10, length: time.Minute, idle: 200 * time.Millisecond, hold: 5 * time.Second,
 		load: load{places: 6, keys: 12, rates: 2, joint: 2}, every: 30 * time.Second, faults: []string{"freezeLong", "crashLong", "partition"},
 	},
 	{
@@ -138,11 +138,11 @@ var plans = []plan{
 		load: load{rates: 1, only: []int{1, 4}}, every: 200 * time.Millisecond, faults: []string{"blip"},
 	},
 	{
-		name: "pause", servers: 1, processes: 2, pool: 10, length: time.Minute, idle: 50 * time.Millisecond, hold: 30 * time.Second,
+		name: "pause", servers: 1, processes: 2, pool: 10, length: 30 * time.Second, idle: 50 * time.Millisecond, hold: 30 * time.Second,
 		load: load{users: 8}, every: 8 * time.Second, faults: []string{"pause"},
 	},
 	{
-		name: "replies", servers: 1, processes: 2, pool: 20, warm: 15, length: time.Minute, idle: 50 * time.Millisecond, hold: 30 * time.Second,
+		name: "replies", servers: 1, processes: 2, pool: 20, warm: 15, length: 30 * time.Second, idle: 50 * time.Millisecond, hold: 30 * time.Second,
 		load: load{users: 8}, every: 8 * time.Second, faults: []string{"die", "reset", "dropBack", "flaky", "stall"},
 	},
 	{

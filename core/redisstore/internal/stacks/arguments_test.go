@@ -5,9 +5,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/resilient"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // The constructors panic if an argument is nil, also in an interface, and name the argument.

@@ -4,7 +4,6 @@ package testkit
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"testing"
 
 	"github.com/weir-go/weir/core"
@@ -136,12 +135,4 @@ func Panics(t testing.TB, want string, f func()) {
 		}
 	}()
 	f()
-}
-
-// Heap returns the bytes of the heap that are in use after a garbage collection.
-func Heap() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }

@@ -1,5 +1,5 @@
 //go:build !race
 
-package gatetest
+package testkit
 
 const raceDetector = false
