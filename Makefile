@@ -156,9 +156,10 @@ sim-mutants: ## change one place of the library at a time, and print the changes
 	$(WORK) $(GO) run ./.ci/mutants -simulated
 
 # 4000 histories of 250 calls are a million; on Redis that takes some minutes.
+HISTORIES ?= 4000
 .PHONY: histories
-histories: deps ## compare a million random calls on each store with the definitions
-	$(WORK) WEIR_HISTORIES=4000 WEIR_REQUIRE_REDIS=1 $(GO) test -count=1 -v -timeout 60m -run '^TestConformance$$/Histories' ./core/memstore ./core/redisstore
+histories: deps ## compare a million random calls on each store with the definitions (HISTORIES of 250 calls)
+	$(WORK) WEIR_HISTORIES=$(HISTORIES) WEIR_REQUIRE_REDIS=1 $(GO) test -count=1 -v -timeout 60m -run '^TestConformance$$/Histories' ./core/memstore ./core/redisstore
 
 .PHONY: bench
 bench: deps ## measure this library beside its peers, and print the tables

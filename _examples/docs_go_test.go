@@ -2,6 +2,7 @@ package examples_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/format"
@@ -363,8 +364,8 @@ func provides(t *testing.T, dir string, imports []string) bool {
 // programs with an output.
 func compile(t *testing.T, dir string, files []*goFile) {
 	t.Helper()
-	temp, err := os.MkdirTemp(dir, "_docs")
-	if err != nil {
+	temp := filepath.Join(dir, "_docs") // the same in each run, so that the go command finds its earlier results
+	if err := errors.Join(os.RemoveAll(temp), os.Mkdir(temp, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(temp) })
