@@ -62,7 +62,7 @@ test: deps ## run every test on a real Redis, with the race detector where there
 	done
 
 .PHONY: quick
-quick: ## run the tests that need no server, without the race detector, in less than a minute
+quick: ## run the fast tests that need no server, without the race detector
 	$(WORK) $(GO) test -short -vet=off $(TESTFLAGS) $(ALL)
 
 # The statements of the library that a test of any package runs. Marked tests are skipped: they repeat the others with

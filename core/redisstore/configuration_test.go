@@ -111,8 +111,9 @@ func TestACL_DocumentedUser(t *testing.T) {
 	operator := server.Client()
 	testkit.Must(t, operator.ConfigResetStat(t.Context()).Err())
 	rdb := server.Client(asLimiter)
-	storetest.Run(t, func(*testing.T) *storetest.Harness {
+	storetest.Run(t, func(t *testing.T) *storetest.Harness {
 		h := harness(rdb)
+		testkit.Joint(t, h.Store)
 		redisstore.Crowd(h.Store.(*redisstore.Store))
 		return h
 	})

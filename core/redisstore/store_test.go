@@ -42,7 +42,9 @@ func TestConformance(t *testing.T) {
 	rdb.AddHook(argumentChecker{})
 	storetest.Run(t, func(t *testing.T) *storetest.Harness {
 		testkit.WithoutRace(t, testkit.SlowCases...)
-		return harness(rdb)
+		h := harness(rdb)
+		testkit.Joint(t, h.Store)
+		return h
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 
 // WithoutRace marks a test that the race detector should not slow down, by five to thirty times: its calls come from
 // one goroutine and take more than a second, or it counts allocations, of which the race detector makes some. With
-// the race detector or counters of coverage, the test is skipped. The command make test searches the calls of WithoutRace, and runs their
+// the race detector or counters of coverage, and with -short, the test is skipped. The command make test searches the calls of WithoutRace, and runs their
 // tests once more without it, so a call has to stand in the function of the test.
 //
 // With cases, WithoutRace marks these cases of a suite. A case is an element of the name of a test, behind that of the
@@ -22,6 +22,8 @@ func WithoutRace(t testing.TB, cases ...string) {
 	}
 	marked := len(cases) == 0 || slices.ContainsFunc(strings.Split(path, "/"), func(name string) bool { return slices.Contains(cases, name) })
 	switch {
+	case testing.Short() && marked:
+		t.Skip("-short leaves out slow tests")
 	case Instrumented() && marked:
 		t.Skip("runs without the race detector and counters of coverage")
 	case os.Getenv("WEIR_MARKED") == "1" && !marked:

@@ -12,13 +12,23 @@ import (
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/testkit"
 )
+
+// A learningStore is a Store whose rules the simulated server learns, with the figures of that behind it.
+type learningStore struct {
+	driver.Store
+	behind *redisstore.Store
+}
+
+func (l learningStore) Measures() []driver.Measure { return l.behind.Measures() }
 
 // The simulated server decides as a real Redis does: both pass the suite that each store has to pass.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	emptyPools() // after TestSim, because no test beside runs in a bubble
 	storetest.Run(t, func(t *testing.T) *storetest.Harness {
+		testkit.WithoutRace(t, testkit.SlowCases...)
 		w := newWorld(1)
 		s := newServer(w, 0)
 		clock := new(storetest.Clock)
@@ -29,13 +39,15 @@ func TestConformance(t *testing.T) {
 			Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx) },
 		})
 		t.Cleanup(func() { _ = rdb.Close() })
-		learning := &storetest.Fake{Store: redisstore.New(rdb, redisstore.Unbatched(), redisstore.Timeout(time.Minute))} // in a queue, real time would pass
+		store := redisstore.New(rdb, redisstore.Unbatched(), redisstore.Timeout(time.Minute)) // in a queue, real time would pass
+		learning := &storetest.Fake{Store: store}
 		learning.Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
 			for i := range charges {
 				w.rules.add(charges[i].Rule)
 			}
 			return next(ctx, charges)
 		})
+		testkit.Joint(t, learningStore{learning, store})
 		return clock.Harness(learning)
 	})
 }

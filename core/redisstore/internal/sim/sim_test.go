@@ -139,8 +139,10 @@ func (u *turn) run(t *testing.T, n *totals) {
 	}
 }
 
-// slow reports whether a run of p takes seconds.
-func (p *plan) slow() bool { return p.name == "overload" || p.name == "hot" || p.name == "busy" }
+// slow reports whether a run of p takes about a second.
+func (p *plan) slow() bool {
+	return slices.Contains([]string{"busy", "cluster", "forgotten", "hot", "lease", "loss", "moved", "overload", "part", "pause", "plain", "replies"}, p.name)
+}
 
 func numbers(text string) (all []int) {
 	for _, t := range strings.Split(text, ",") {
