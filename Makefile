@@ -33,7 +33,7 @@ help: ## list what there is to do
 # tests, and MARKEDIN the directories of their packages. For a call outside of a test, MARKED is no pattern.
 # The race detector needs cgo, which Go switches off by itself where it has seen no C compiler.
 MARKEDIN = $$(grep -rl --include='*_test.go' 'testkit\.WithoutRace(' $(TREES) | sed 's,/[^/]*$$,,' | sort -u | grep -v -E '$(PATTERN)')
-MARKED   = $$(grep -rlZ --include='*_test.go' 'testkit\.WithoutRace(' $(TREES) | xargs -0 awk '/^func / { test = $$2; sub(/\(.*/, "", test) } \
+MARKED   = $$(grep -rl --include='*_test.go' 'testkit\.WithoutRace(' $(TREES) | xargs awk '/^func / { test = $$2; sub(/\(.*/, "", test) } \
 	/testkit\.WithoutRace\(/ { name = "^" test "$$"; if (test !~ /^Test/) name = "(no test calls WithoutRace in " FILENAME; \
 	if (match($$0, /"[^"]+"/)) name = name "/^" substr($$0, RSTART + 1, RLENGTH - 2) "$$"; print name }' | sort -u | paste -s -d '|')
 TREES   := ./cmd ./core ./echolimit ./ginlimit ./internal ./keyfunc ./nethttplimit
