@@ -264,7 +264,7 @@ func TestFold_DeepJoin(t *testing.T) {
 	}
 	f := keyfunc.Fold(constant(key))
 	r := request("")
-	if _, n := testkit.Allocated(2, func() { _, _ = ask(f, r) }); n > 64<<20 {
+	if _, n := testkit.AllocatedPerCall(17, func() { _, _ = ask(f, r) }); n > 64<<20 {
 		t.Errorf("%d bytes allocated, want at most 64 MiB", n)
 	}
 	wantKey(t, f, r, must(ask(f, r)))

@@ -25,3 +25,15 @@ func Allocated(calls int, f func()) (objects, bytes uint64) {
 	}
 	return objects, bytes
 }
+
+// AllocatedPerCall calls f once, and then in three rounds. It returns the least mean of a round, in whole objects and
+// bytes, so that allocations of only some of the calls count, too.
+func AllocatedPerCall(calls int, f func()) (objects, bytes uint64) {
+	f()
+	objects, bytes = Allocated(3, func() {
+		for range calls {
+			f()
+		}
+	})
+	return objects / uint64(calls), bytes / uint64(calls)
+}
