@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -610,16 +612,27 @@ policies:
 	}))(http.NotFoundHandler())
 	ctx, cancel := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
-	for range 4 {
+	var applied atomic.Int64
+	var served [4]atomic.Int64 // the configurations that were applied when the last request of a client began
+	for i := range served {
 		clients.Go(func() {
 			for ctx.Err() == nil {
+				n := applied.Load()
 				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+				served[i].Store(n)
+				runtime.Gosched()
 			}
 		})
 	}
-	for i := range 2000 {
-		if err := set.Apply(configs[i%len(configs)]); err != nil {
+	for n := range int64(2000) {
+		if err := set.Apply(configs[n%int64(len(configs))]); err != nil {
 			t.Error(err)
+		}
+		applied.Store(n)
+		for i := range served { // the configuration changes once during a request
+			for served[i].Load() < n {
+				runtime.Gosched()
+			}
 		}
 	}
 	cancel()
