@@ -40,7 +40,7 @@ TREES   := ./cmd ./core ./echolimit ./ginlimit ./internal ./keyfunc ./nethttplim
 
 # A pattern for the packages with little or no shared state, and for the simulation, whose runs are ten times as many
 # without the race detector; and commands that list these packages and all others.
-PATTERN := /(core/driver|core/internal/calendar|core/redisstore/internal/sim.*|cmd/weir|cmd/weir/internal/(playground/.*|simulate|trace)|core/storetest/internal/oracle|internal/argument)$$
+PATTERN := /(core/driver|core/internal/calendar|core/redisstore/internal/sim.*|cmd/weir|cmd/weir/internal/(playground/.*|simulate|trace)|core/storetest/internal/oracle|core/internal/frameworks|internal/(argument|similar))$$
 PLAIN    = $$($(WORK) $(GO) list $(ALL) | grep -E '$(PATTERN)')
 RACED    = $$($(WORK) $(GO) list $(ALL) | grep -v -E '$(PATTERN)')
 

@@ -427,6 +427,7 @@ func TestLimiter_Acquire_Panic(t *testing.T) {
 
 // 20 000 callers of two limiters wait, and one more is an error.
 func TestLimiter_Acquire_TooManyWaiters(t *testing.T) {
+	testkit.WithoutRace(t)
 	synctest.Test(t, func(t *testing.T) {
 		const most = 10_000
 		both := severalLimiters(t, memstore.New(), 2, core.InFlight("exports", 1))

@@ -41,7 +41,7 @@ func TestStore_PartOfPrimaryDown(t *testing.T) {
 		for _, keys := range []int{1, 2} {
 			for _, rate := range []int{1, 3, 10, 30, 100, 300, 1000} {
 				t.Run(fmt.Sprintf("%s, %d keys, %d a second", name, keys, rate), func(t *testing.T) {
-					if rate >= 300 { // lower rates make the same calls
+					if rate >= 100 { // lower rates make the same calls
 						testkit.WithoutRace(t)
 					}
 					bubble(t, func(t *testing.T) {

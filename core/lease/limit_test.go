@@ -228,7 +228,7 @@ func (m *simulation) over() (most int64) {
 // decisions of two rules, end, call the Store behind without a lease, and lose replies.
 func TestStore_Take_NeverOverTheLimit(t *testing.T) {
 	t.Parallel()
-	const seeds = 5 // for each rule
+	const seeds = 3 // for each rule
 	for i, rule := range []core.Rule{
 		core.TokenBucket("r", core.PerSecond(1000)),
 		core.TokenBucket("r", core.PerSecond(300).WithBurst(280)),

@@ -127,7 +127,7 @@ func (b *planBound) check(a algorithm) error {
 // charges. In every second walk at most one charge waits for its undo. In the other walks several
 // charges wait, and a bucket may then admit up to one more burst.
 func undoAfterClockSteps(s *subject, a algorithm) {
-	const walks, steps = 60, 60
+	const walks, steps = 32, 60
 	undone := 0
 	for seed := range uint64(walks) {
 		rng := rand.New(rand.NewPCG(seed, 18))

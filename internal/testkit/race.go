@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// WithoutRace marks a test that the race detector should not slow down, by five to thirty times: its calls come from
-// one goroutine and take more than a second, or it counts allocations, of which the race detector makes some. With the
-// race detector, with counters of coverage and with -short, the test is skipped. The command make test searches the
-// calls of WithoutRace, and runs their tests once more without the race detector, so a call has to stand in the
-// function of the test.
+// WithoutRace marks a test that the race detector should not slow down, by five to thirty times: its calls take more
+// than a second and come from one goroutine or are those of a shorter test, or it counts allocations, of which the race
+// detector makes some. With the race detector, with counters of coverage and with -short, the test is skipped. The
+// command make test searches the calls of WithoutRace, and runs their tests once more without the race detector, so a
+// call has to stand in the function of the test.
 //
 // With cases, WithoutRace marks these cases of a suite. A case is an element of the name of a test, behind that of the
 // function, and each has to call WithoutRace. The second run of make test skips the others.
