@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"time"
 
 	"github.com/weir-go/weir/core/internal/unexported"
 )
@@ -17,6 +18,9 @@ func (functions) HasPlans(l *Limiter) bool { return l.pick != nil || len(l.ruleS
 
 // SharesStore reports whether l and o have the same Store, as AllowTogether requires.
 func (functions) SharesStore(l, o *Limiter) bool { return l.store == o.store }
+
+// Clock returns the clock by which the Store of l decides.
+func (functions) Clock(l *Limiter) func() time.Time { return l.now }
 
 // Attempt makes a an ask that is not the last one about its event. The Observer counts its decision apart.
 func (functions) Attempt(a *Ask) { a.attempt = always }

@@ -80,7 +80,7 @@ func (g *gate) deny(h http.Header, r *http.Request, d core.Decision) *Rejection 
 		if s.Estimate {
 			text = unknownRetry
 		}
-		texts := g.policies.of(named, s.Rule).denial(text, endOf(&s))
+		texts := g.policies.of(named, s.Rule).denial(text, endOf(&s, g.now))
 		n.values[0], p.Detail, p.Violated = texts.retryAfter, texts.detail, violated
 	} else { // the Store denies without a reason
 		n.values[0] = strconv.FormatInt(retry, 10)

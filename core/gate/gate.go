@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate/internal/unexported"
@@ -26,9 +27,10 @@ type gate struct {
 	versions    versions // without outer gates
 	exposed     []string // the names for Access-Control-Expose-Headers
 	log         failureLog
-	exhausted   *exhaustedKeys // nil if nothing follows the only key
-	check       bool           // it is a gate of Check
-	ofAll       policyOfAll    // of the option Routes; nil if that has none
+	exhausted   *exhaustedKeys   // nil if nothing follows the only key
+	check       bool             // it is a gate of Check
+	ofAll       policyOfAll      // of the option Routes; nil if that has none
+	now         func() time.Time // the clock by which the Store decides
 }
 
 // newGate returns a gate of the adapter called name.
@@ -36,7 +38,7 @@ func newGate(name string, l *core.Limiter, key keyfunc.Func, opts []Option) *gat
 	function := name + ": New"
 	argument.NotNil(function, "limiter", l)
 	argument.NotNil(function, "key function", key)
-	g := &gate{options: options{adapter: name}, policies: newPolicies(), distinct: true, log: newFailureLog()}
+	g := &gate{options: options{adapter: name}, policies: newPolicies(), now: inner.Clock(l), distinct: true, log: newFailureLog()}
 	argument.Apply(function, &g.options, opts)
 	g.ofAll, _ = g.routes.(policyOfAll)
 	g.asks = append([]ask{{limiter: l, key: key}}, g.and...)
@@ -78,6 +80,7 @@ func newGate(name string, l *core.Limiter, key keyfunc.Func, opts []Option) *gat
 var inner = coreunexported.Core.(interface {
 	HasPlans(*core.Limiter) bool
 	SharesStore(l, o *core.Limiter) bool
+	Clock(*core.Limiter) func() time.Time
 	Attempt(*core.Ask)
 	AttemptUnlessDenied(*core.Ask)
 	Key(*core.Reservation, *core.Limiter) (key string, n int)

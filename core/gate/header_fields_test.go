@@ -3,13 +3,19 @@ package gate_test
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/internal/testkit"
+	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/nethttplimit"
 )
 
 func TestHeaders_Options(t *testing.T) {
@@ -184,4 +190,22 @@ func TestHeaders_LegacyReset(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A Store with a clock of its own has the ends of its periods in the headers and texts of its responses.
+func TestHeaders_ClockOfTheStore(t *testing.T) {
+	now := time.Date(2100, 3, 1, 12, 0, 0, 0, time.UTC)
+	store := memstore.New(memstore.Clock(func() time.Time { return now }))
+	h := nethttplimit.New(testkit.Limiter(t, store, core.Quota("month", core.Monthly(1))), keyfunc.Constant("k"), gate.Headers(gate.XRateLimit))(http.NotFoundHandler())
+	end := time.Date(2100, 4, 1, 0, 0, 0, 0, time.UTC)
+	for _, status := range []int{404, 429} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		if got, want := w.Header().Get("X-RateLimit-Reset"), strconv.FormatInt(end.Unix(), 10); w.Code != status || got != want {
+			t.Errorf("got status %d and X-RateLimit-Reset %s, want %d and %s", w.Code, got, status, want)
+		}
+		if text := end.Format(time.RFC3339); status == 429 && !strings.Contains(w.Body.String(), text) {
+			t.Errorf("got the body %s, want the end %s", w.Body, text)
+		}
+	}
 }

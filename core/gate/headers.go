@@ -323,7 +323,7 @@ func (rec *record) writeLegacy(h http.Header, d *core.Decision) {
 			m = &list[i]
 		}
 	}
-	reset := time.Now().Add(m.state.ResetAfter).Add(time.Second - 1) // rounded up; Unix rounds down
+	reset := clockOf(&m.state, rec.gate.now)().Add(m.state.ResetAfter).Add(time.Second - 1) // rounded up; Unix rounds down
 	h[fieldLegacyLimit] = []string{integer(int64(m.policy.rule.Capacity()))}
 	h[fieldLegacyRemaining] = []string{integer(int64(m.state.Remaining))}
 	if m.policy.places || m.policy.rule.Limit() == core.Blocked && m.state.RetryAfter == core.Never {

@@ -79,13 +79,21 @@ func (p *policy) denial(retry, end int64) *denialTexts {
 }
 
 // endOf returns the end of the block or of a wait above a day of s, which denied, in Unix seconds, rounded up, or
-// zero for other denials. The ends of blocks and periods are whole milliseconds, so that the time since the
+// zero for other denials. now is the clock of the Store. The ends of blocks and periods are whole milliseconds, so that the time since the
 // decision, usually some microseconds, does not count. The end of a pause is not: texts about it may differ by a second.
-func endOf(s *core.State) int64 {
+func endOf(s *core.State, now func() time.Time) int64 {
 	if s.RetryAfter == core.Never || s.Limit() != core.Blocked && s.RetryAfter <= 24*time.Hour {
 		return 0
 	}
-	return (time.Now().Add(s.RetryAfter).UnixMilli() + 999) / 1000
+	return (clockOf(s, now)().Add(s.RetryAfter).UnixMilli() + 999) / 1000
+}
+
+// clockOf returns the clock of the times of s: now, that of the Store, or that of this process, by which a block ends.
+func clockOf(s *core.State, now func() time.Time) func() time.Time {
+	if s.Limit() == core.Blocked {
+		return time.Now
+	}
+	return now
 }
 
 // fillTime returns the time in which the whole capacity of a rule is restored, rounded up. For

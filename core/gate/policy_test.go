@@ -96,7 +96,7 @@ func TestBlockEnd(t *testing.T) {
 				if want > 0 {
 					want += begin
 				}
-				if got := endOf(&core.State{Rule: c.rule, RetryAfter: c.retry}); got != want {
+				if got := endOf(&core.State{Rule: c.rule, RetryAfter: c.retry}, time.Now); got != want {
 					t.Errorf("got %d, want %d", got, want)
 				}
 			})

@@ -29,15 +29,17 @@ func (b *bucket) set(full, frac int64, rule *driver.Compiled) {
 }
 
 // idle reports whether the bucket is full and therefore equivalent to an absent bucket.
-func (b *bucket) idle(now int64) bool { return b.full <= now && b.rest<<16 == 0 || b.full < now }
+func (b *bucket) idle(_ *shard, now int64) bool {
+	return b.full <= now && b.rest<<16 == 0 || b.full < now
+}
 
 // bucketWeight is the size of a slot[bucket].
 const bucketWeight = 24
 
 func (*bucket) weight() int { return bucketWeight }
 
-func (b *bucket) fillRatio(now int64) uint64 {
-	if b.idle(now) {
+func (b *bucket) fillRatio(s *shard, now int64) uint64 {
+	if b.idle(s, now) {
 		return 0
 	}
 	return ratio(uint64(max(0, b.full-now)), unpackSpan(uint16(b.rest>>fracBits)))

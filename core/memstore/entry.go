@@ -18,14 +18,15 @@ const entryWeight = 48
 
 func (e *entry) weight() int { return entryWeight + e.state.Size() }
 
-func (e *entry) idle(now int64) bool {
-	return e.rule == nil || e.rule.ExpiresAt(e.state) <= e.time(now)
+func (e *entry) idle(s *shard, now int64) bool {
+	return e.rule == nil || e.rule.ExpiresAt(e.state) <= e.time(s, now)
 }
 
-// time returns the time at which e is read when the time of the store is now. For a quota, time returns that
-// of the wall clock if it is earlier, so no present period counts as expired.
-func (e *entry) time(now int64) int64 {
-	if e.rule.Algorithm == driver.Quota {
+// time returns the time at which e, which is in s, is read when the time of the store is now. For a quota, time
+// returns that of the wall clock if it is earlier, so no present period counts as expired. The option Clock replaces
+// both.
+func (e *entry) time(s *shard, now int64) int64 {
+	if e.rule.Algorithm == driver.Quota && !s.clocked {
 		now = min(now, time.Now().UnixMicro())
 	}
 	return now
@@ -34,14 +35,14 @@ func (e *entry) time(now int64) int64 {
 // fillRatio returns exhausted for a debt, because its eviction would admit the key again, and for a
 // log of three or more events. If logs were evicted while they grow, none would reach its limit in
 // a store that is too small for its users. It returns exhausted for places, which are in use, and for a pause.
-func (e *entry) fillRatio(now int64) uint64 {
-	if e.idle(now) {
+func (e *entry) fillRatio(s *shard, now int64) uint64 {
+	if e.idle(s, now) {
 		return 0
 	}
 	if a := e.rule.Algorithm; a.IsBucket() || a == driver.InFlight || a == driver.Pause {
 		return exhausted
 	}
-	count := (&driver.Charge{Rule: e.rule, Cost: 1}).Read(e.state, e.time(now)).Count
+	count := (&driver.Charge{Rule: e.rule, Cost: 1}).Read(e.state, e.time(s, now)).Count
 	if isLog := e.state.Size() > 0; isLog && count > 2 {
 		return exhausted
 	}

@@ -39,8 +39,8 @@ func (s *shard) makeRoom(need int, protected uint64, now int64) bool {
 // sample are used.
 func (s *shard) evict(protected uint64, now int64) bool {
 	lowest := uint64(evictable)
-	bucketHash := candidate(&s.buckets, now, protected, &lowest)
-	entryHash := candidate(&s.entries, now, protected, &lowest)
+	bucketHash := candidate(s, &s.buckets, now, protected, &lowest)
+	entryHash := candidate(s, &s.entries, now, protected, &lowest)
 	if 0 < lowest && lowest < evictable {
 		s.stats.Evicted++
 	}
@@ -55,7 +55,7 @@ func (s *shard) evict(protected uint64, now int64) bool {
 // candidate looks for the value with the lowest fill ratio in a sample. If the ratio is below
 // *lowest, it sets *lowest to the ratio and returns the hash of the value, otherwise 0. It visits a
 // bounded number of slots, and skips the value whose hash is protected.
-func candidate[V any, E value[V]](t *table[V], now int64, protected uint64, lowest *uint64) (hash uint64) {
+func candidate[V any, E value[V]](s *shard, t *table[V], now int64, protected uint64, lowest *uint64) (hash uint64) {
 	if *lowest == 0 {
 		return 0
 	}
@@ -68,7 +68,7 @@ func candidate[V any, E value[V]](t *table[V], now int64, protected uint64, lowe
 		if used++; used > sampleSize {
 			break
 		}
-		if r := E(&slot.value).fillRatio(now); r < *lowest {
+		if r := E(&slot.value).fillRatio(s, now); r < *lowest {
 			if hash, *lowest = slot.hash, r; r == 0 {
 				break
 			}

@@ -53,6 +53,28 @@ func TestClock(t *testing.T) {
 	}
 }
 
+// A full store makes room for new keys with the quotas of periods that have ended by its clock, whatever the wall clock
+// says.
+func TestClock_FullOfEndedPeriods(t *testing.T) {
+	for _, year := range []int{2020, time.Now().Year(), 2100} {
+		now := time.Date(year, 1, 1, 12, 0, 0, 0, time.UTC)
+		store := memstore.New(memstore.MaxMemory(128<<10), memstore.Clock(func() time.Time { return now }))
+		limiter := testkit.Limiter(t, store, core.Quota("day", core.Daily(1)))
+		for day := range 4 {
+			denied := 0
+			for i := range 2000 {
+				if !testkit.Allow(t, limiter, fmt.Sprint(day, " ", i)).Allowed {
+					denied++
+				}
+			}
+			if denied > 600 {
+				t.Errorf("year %d, day %d: %d of 2000 new keys were denied, want at most 600", year, day, denied)
+			}
+			now = now.AddDate(0, 0, 2)
+		}
+	}
+}
+
 // A time before 1970, such as the zero Time, is no reason to admit everything.
 func TestClock_Before1970(t *testing.T) {
 	for _, begin := range []time.Time{{}, time.Date(1700, 1, 1, 0, 0, 0, 0, time.UTC), time.Unix(-1, 0), time.Unix(0, 0)} {

@@ -20,6 +20,7 @@ const cacheLine = 64
 type shardState struct {
 	mu         sync.Mutex
 	last       int64         // the time of the last decision
+	clocked    bool          // the store has the option Clock
 	overflowed bool          // there may be overflow buckets
 	hasDebts   bool          // there may be debts
 	buckets    table[bucket] // the buckets without a debt
@@ -33,9 +34,9 @@ type shardState struct {
 // A value is a bucket or an entry: the state of one rule of one key in a table.
 type value[V any] interface {
 	*V
-	idle(now int64) bool        // the state has expired
-	fillRatio(now int64) uint64 // the used part of the capacity: 0 when idle, up to exhausted
-	weight() int                // the size of its slot and of the memory that it points to, in bytes
+	idle(s *shard, now int64) bool        // the state has expired
+	fillRatio(s *shard, now int64) uint64 // the used part of the capacity: 0 when idle, up to exhausted
+	weight() int                          // the size of its slot and of the memory that it points to, in bytes
 }
 
 // forward returns now, or the time of the shard's last decision if that is later. Callers read the
@@ -177,7 +178,7 @@ func find[V any, E value[V]](s *shard, t *table[V], h hashes, now int64) (v *V, 
 		return v, h.own
 	}
 	if s.overflowed {
-		if v = t.find(h.overflow); v != nil && !E(v).idle(now) {
+		if v = t.find(h.overflow); v != nil && !E(v).idle(s, now) {
 			return v, h.overflow
 		}
 	}
@@ -201,7 +202,7 @@ func create[V any, E value[V]](s *shard, t *table[V], h hashes, weight int, now 
 // insert returns a new value. There must be memory for it.
 func insert[V any, E value[V]](s *shard, t *table[V], hash uint64, now int64) *V {
 	v := t.insert(hash, func(v *V) bool {
-		if E(v).idle(now) {
+		if E(v).idle(s, now) {
 			s.weight -= E(v).weight()
 			return true
 		}

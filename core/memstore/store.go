@@ -82,7 +82,7 @@ func New(opts ...Option) *Store {
 		s.clock = func() int64 { return max(1, c.clock().UnixMicro()) } // states have positive times
 	}
 	for i := range s.shards {
-		s.shards[i].limit = max(minShard, c.maxKeys/n) * bucketWeight
+		s.shards[i].limit, s.shards[i].clocked = max(minShard, c.maxKeys/n)*bucketWeight, c.clock != nil
 	}
 	return s
 }

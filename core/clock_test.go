@@ -1,0 +1,125 @@
+package core_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weir-go/weir/internal/testkit"
+)
+
+// clockReaders are the files of the library that read the clock of the process, and what for. No State of a Store with a
+// clock of its own may depend on it (driver.Description.Clock).
+var clockReaders = map[string]string{
+	"keyfunc/jwt.go": "the times of a token, which its issuer has set",
+
+	"core/limiter.go":        "for a Store without a clock of its own",
+	"core/memstore/store.go": "without the option Clock",
+	"core/memstore/entry.go": "without the option Clock",
+	"core/gate/policy.go":    "a block ends by the clock of this process",
+
+	"core/failover/backup.go": "of an Answer, which has no State and no Store",
+
+	// Blocks and overrides end at times that all processes read by their own clocks.
+	"core/rules/override.go":        "the end of an override",
+	"core/rules/measures.go":        "the end of an override",
+	"core/rules/index.go":           "the end of an override",
+	"core/rules/stored.go":          "the end of an override",
+	"core/rules/version.go":         "the end of an override",
+	"core/rules/entry.go":           "the end of an override, and the time of a change",
+	"core/rules/redis_changes.go":   "the time of a change",
+	"core/rules/redis_overrides.go": "the removal of overrides that have ended",
+
+	// Timeouts, and intervals of work in the background.
+	"core/wait.go":                       "the deadline of a context",
+	"core/rules/cache.go":                "the deadline of a context",
+	"core/rules/reader.go":               "the pause after an error",
+	"core/failover/store.go":             "times of an outage",
+	"core/lease/store.go":                "lifetimes of leases",
+	"core/denycache/store.go":            "ends of denials, as times since they were received",
+	"core/internal/hold/hold.go":         "times of renewals",
+	"core/internal/waiters/list.go":      "the age of a caller",
+	"core/internal/waiters/queue.go":     "the age of a message",
+	"core/redisstore/deadline.go":        "the timeout",
+	"core/redisstore/freer.go":           "the timeout, and the time since a reply was due",
+	"core/redisstore/idle.go":            "checks of connections",
+	"core/redisstore/listener.go":        "the end of a subscription",
+	"core/redisstore/probe.go":           "the timeout",
+	"core/redisstore/queue.go":           "the timeout",
+	"core/redisstore/request.go":         "the time in the queue",
+	"core/redisstore/script_check.go":    "the timeout",
+	"core/redisstore/split.go":           "the timeout",
+	"core/redisstore/store.go":           "the timeout, and the deadline of a context",
+	"core/redisstore/target.go":          "round trips",
+	"core/redisstore/wholeness.go":       "the pause between tests",
+	"nethttplimit/client/transport.go":   "MaxWait",
+	"nethttplimit/client/wait.go":        "the deadline of a context",
+	"nethttplimit/client/retry_after.go": "a response without Date",
+
+	// Figures, logs and the page.
+	"core/gate/decide.go":         "Event.StoreTime",
+	"core/gate/exhausted.go":      "times since a denial was received",
+	"core/load/smooth.go":         "the time between two samples",
+	"core/load/cpu.go":            "the time between two samples",
+	"core/observe/store.go":       "the time of a call",
+	"core/observe/clock.go":       "times of figures",
+	"core/inspect/key.go":         "the page: rounded, and ends of overrides",
+	"core/inspect/report.go":      "the page",
+	"core/inspect/history.go":     "the page",
+	"core/inspect/handler.go":     "the page",
+	"internal/sampler/sampler.go": "the rate of log lines",
+}
+
+// Each use of the clock of the process has a reason, so that a Store with the option Clock is not read at another time.
+func TestClockReaders(t *testing.T) {
+	found := make(map[string]bool)
+	testkit.Must(t, filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		name := filepath.ToSlash(strings.TrimPrefix(path, ".."+string(filepath.Separator)))
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir():
+			if base := entry.Name(); path != ".." && (strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") || base == "cmd" || slices.Contains(testPackages, base)) {
+				return filepath.SkipDir
+			}
+			return nil
+		case !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok && slices.Contains([]string{"Now", "Since", "Until"}, s.Sel.Name) {
+				if x, ok := s.X.(*ast.Ident); ok && x.Name == "time" {
+					found[name] = true
+				}
+			}
+			return true
+		})
+		return nil
+	}))
+	if len(found) == 0 {
+		t.Fatal("no file reads the clock")
+	}
+	for name := range found {
+		if clockReaders[name] == "" {
+			t.Errorf("%s reads the clock of the process, without a reason in clockReaders", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(clockReaders)) {
+		if !found[name] {
+			t.Errorf("%s of clockReaders does not read the clock", name)
+		}
+	}
+}
+
+// testPackages are directories of packages for tests.
+var testPackages = []string{"testkit", "apptest", "frameworks", "storetest", "redistest", "gatetest"}
