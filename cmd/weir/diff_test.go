@@ -29,7 +29,7 @@ func diffFiles(t *testing.T) {
 	}
 	write(t, "old.yaml", file(map[string]int{"less": 2, "more": 4, "same": 1, "freed": 1}))
 	write(t, "new.yaml", file(map[string]int{"less": 3, "more": 2, "same": 1, "n1": 2, "n2": 2, "n3": 38}))
-	write(t, "trace", csv("0.5,n1*3 0.5,n2*3 0.5,n3*40 0.5,less*4 0.5,more*5 0.5,same*2 0.5,freed*2 0.5,o1 0.5,o2 0.5,o3"))
+	write(t, "trace", csv("0.5,n1*3 0.5,n2*3 0.5,n3*40 0.5,less*4 0.5,more*5 0.5,same*2 0.5,freed*2 0.5,o1 0.5,o2 1.5,o3"))
 	write(t, "none", csv("0.5,o1"))
 }
 

@@ -102,10 +102,10 @@
 // policy of all_routes, too. The flags -time, -cost, -plan, -request, -method, -path and -status name other fields, and
 // -format forces a format, or is the log_format of the lines, such as '$remote_addr [$time_local] "$request" $status'.
 //
-// A report begins with a line "weir: " for each fact because of which its figures are probably wrong: from 100 requests on,
-// if 90 % of the requests have one key or private addresses, more than 90 % of them have keys of their own, or more than
-// 1 % of them came too late; and if more than 1 % of the requests have no method where routes have one, or times are before
-// 1973.
+// A report begins with a line "weir: " for each fact because of which its figures are probably wrong: if all of more than
+// 20 requests have one time; from 100 requests on, if 90 % of the requests have one key or private addresses, more than
+// 90 % of them have keys of their own, or more than 1 % of them came too late; and if more than 1 % of the requests have no
+// method where routes have one, or times are before 1973.
 //
 // Access logs are written at the ends of requests, so the requests of 60 s, at most 524 288, are sorted by their
 // times. A request that is later than that has the time of the one before it. A line that cannot be read is

@@ -66,6 +66,8 @@ func TestRun_Odd(t *testing.T) {
 		"paths of -request":                {trace: line(4, `{"time":"2027-01-12T09:00:SS.5Z","key":"k","RequestMethod":"POST","u":"https://example.com/login?a=b"}`), flags: " -request u", warning: "4 requests were read without a method"},
 		"paths of -path":                   {trace: line(4, `{"time":"2027-01-12T09:00:SS.5Z","key":"k","RequestMethod":"POST","u":"https://example.com/login?a=b"}`), flags: " -path u"},
 		"paths, and routes without method": {trace: line(4, `{"time":"2027-01-12T09:00:SS.5Z","key":"k","path":"/login"}`), file: fmt.Sprintf(routes, ", /login: login")},
+		"21 of one time":                   {trace: line(21, `{"time":1799744400,"key":"k","request":"GET /","id":N}`), warning: "all 21 requests have one time, so that counts and denials are wrong."},
+		"20 of one time":                   {trace: line(20, `{"time":1799744400,"key":"k","request":"GET /","id":N}`)},
 		"a duration as time":               {trace: line(4, `{"time":0.012,"at":"2027-01-12T09:00:SS.5Z","key":"k","request":"GET /"}`), warning: "the trace begins in 1970: its time may be a duration."},
 		"a duration beside a time":         {trace: line(4, `{"time":0.012,"timestamp":"2027-01-12T09:00:SS.5Z","key":"k","request":"GET /"}`)},
 	} {

@@ -121,11 +121,13 @@ func (t *traffic) empty() error {
 	return errors.New(text)
 }
 
-// Parts of the requests, in percent, from which traffic is odd if it has at least enough requests.
+// Parts of the requests, in percent, from which traffic is odd if it has at least enough requests, and the number of
+// requests that may have one time.
 const (
 	enough = 100
 	nearly = 90
 	few    = 1
+	some   = 20
 )
 
 // warnings returns the facts about recorded traffic because of which its figures are probably wrong. requests are the
@@ -139,6 +141,9 @@ func (t *traffic) warnings(requests iter.Seq2[string, uint64]) []string {
 	add := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
 	if s.First < 1e14 { // in 1973
 		add("the trace begins in %d: its time may be a duration. -time names another field.", utc(s.First).Year())
+	}
+	if s.Events > some && s.First == s.Last {
+		add("all %s have one time, so that counts and denials are wrong. -time names another field.", plural(s.Events, "request"))
 	}
 	if s.Events < enough {
 		return warnings

@@ -19,9 +19,10 @@ type Reader struct {
 	options Options
 	read    atomic.Int64
 
-	mu    sync.Mutex
-	stats Stats
-	err   error
+	mu         sync.Mutex
+	stats      Stats
+	candidates candidates // for Stats.Conversion
+	err        error
 }
 
 // New returns a reader with these options.
@@ -76,8 +77,8 @@ func (r *Reader) broken(s *source, line []byte, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// The first lines can be those of another program, which tell less than the next ones.
-	if c := r.stats.Conversion; r.stats.Events == 0 && r.stats.Broken < maxSamples && (c == "" || c == describe || c == nameKey) {
-		r.stats.Conversion = conversion(s.name, line, &s.record, s.array, r.options.Format != Auto)
+	if c := r.stats.Conversion; r.stats.Events == 0 && r.stats.Broken < maxSamples && (c == "" || c == describe || c == nameKey || r.candidates.flags) {
+		r.stats.Conversion = r.candidates.conversion(s, line, reason, r.options.Format != Auto)
 	}
 	r.stats.broken(s.name, s.number, line, reason)
 }
@@ -85,7 +86,7 @@ func (r *Reader) broken(s *source, line []byte, reason string) {
 func (r *Reader) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stats, r.err = Stats{}, nil
+	r.stats, r.candidates, r.err = Stats{}, candidates{}, nil
 	r.read.Store(0)
 }
 
