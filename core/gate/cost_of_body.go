@@ -20,13 +20,17 @@ import (
 //	nethttplimit.New(requests, user, gate.And(tokens, user, gate.CostOfBody(64<<10, maxTokens)))
 //
 // The result of f is a cost as that of the function of Cost: 0 charges nothing, but is denied if the limit is
-// exhausted; a cost above the capacity of a rule is denied for ever; a negative one is a fault of the
-// application, with the status 500. A client chooses the cost, so f should add the cost of the request itself,
-// and bound the numbers of the body before it adds them: the sum may overflow. [Settle] and [SettleFor] set the
-// real cost.
+// exhausted; a cost above the capacity of a rule is denied for ever. A client chooses the cost, so f should add
+// the cost of the request itself, and bound the numbers of the body before it adds them: the sum may overflow.
+// [Settle] and [SettleFor] set the real cost.
+//
+// If only the cost of the body is denied, the keys of the other limiters of the gate are charged, at least 1 each:
+// they bound how many bodies of a client are read for nothing. A gate that has only limiters with CostOfBody has
+// no such bound; put a gate with the address of the client around it.
 //
 // An error is a response with the status 400 unless [OnError] chooses another one, and all keys are charged, at
-// least 1 each, as for a missing key. The causes are an error of f, and a body that
+// least 1 each, as for a missing key. A negative cost is a fault of the application, with the status 500, and is
+// charged in the same way, and so is a panic of f. The other causes are an error of f, and a body that
 //
 //   - is longer than maxBytes. errors.As finds an [*http.MaxBytesError].
 //   - has a Content-Encoding, such as gzip. f would get compressed bytes.
@@ -39,8 +43,8 @@ import (
 // r.Body. The handler reads the body as if nothing had happened. A key function that reads the body, such as
 // [keyfunc.JSONField], and several CostOfBody of one gate read it once.
 //
-// f runs after all key functions. If the limit of any key is exhausted, in any limiter of the gate, or if the
-// Store cannot decide, the body is not read, and a client that sends Expect: 100-continue does not send it. The
+// f runs after all key functions. If the limit of any key has not one unit left, in any limiter of the gate, or if
+// the Store cannot decide, the body is not read, and a client that sends Expect: 100-continue does not send it. The
 // gate finds this out by asking the Store about all keys, without a charge, in one call before that of the
 // decision. It makes no such call for a request without a body. The Retry-After of a denial before the body is
 // read is the time until one unit is admitted: a client with a larger cost may be denied again. A key function
@@ -76,7 +80,7 @@ func (c *bodyCost) of(ctx context.Context, r *http.Request) (int, error) {
 	case err != nil:
 		return 0, &costError{err}
 	case n < 0:
-		return 0, fmt.Errorf("%w: %d", core.ErrNegativeCost, n)
+		return 0, &costError{fmt.Errorf("%w: %d", core.ErrNegativeCost, n)}
 	}
 	return n, nil
 }
@@ -86,6 +90,9 @@ type costError struct{ cause error }
 
 func (e *costError) Error() string { return "weir: no cost in the body: " + e.cause.Error() }
 func (e *costError) Unwrap() error { return e.cause }
+
+// errPanic is the cause if the function of a CostOfBody panics.
+var errPanic = errors.New("the function has panicked")
 
 // isCostError reports whether err is about the body, and not about a key.
 func isCostError(err error) bool {

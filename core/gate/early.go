@@ -17,7 +17,7 @@ import (
 // If a known key is exhausted, the known keys are charged before the next key function runs, so that no
 // token is verified for a request that these keys deny. When all keys are known, these charges are
 // refunded, and the gate decides about all keys together. Before it reads the body, it asks about all keys without
-// a charge.
+// a charge. If the cost of the body alone is denied, the other keys are charged: see chargeForBody.
 type early struct {
 	rec   *record // of the next charge, and of the decision about all keys
 	h     http.Header
@@ -58,8 +58,12 @@ type earlyCharge struct {
 // decide decides about the request after the last key function, which has found a key.
 func (w *early) decide(ctx context.Context, cost int) (last *record, rejection *Rejection) {
 	g := w.rec.gate
+	reading := false
 	defer func() {
 		if last == nil { // a function of the application panics
+			if reading {
+				w.withoutKey(&costError{errPanic})
+			}
 			for _, c := range w.charges {
 				endPlaces(c.rec)
 			}
@@ -97,12 +101,50 @@ func (w *early) decide(ctx context.Context, cost int) (last *record, rejection *
 	if w.failed != nil {
 		return w.rec, w.rec.undecidable(w.h, w.r, &w.e, w.failed)
 	}
+	reading = len(w.ofBody) > 0 && !requestbody.IsEmpty(w.r)
 	if err := w.addCosts(ctx); err != nil {
 		return w.withoutKey(err)
 	}
 	w.refund()
 	w.e.Decision = core.Decision{}
-	return w.rec, w.rec.decideAll(w.h, w.r, &w.e, w.known, w.all)
+	if rejection = w.rec.decideAll(w.h, w.r, &w.e, w.known, w.all); reading && rejection == nil && !w.e.Decision.Allowed {
+		w.chargeForBody()
+	}
+	return w.rec, rejection
+}
+
+// chargeForBody charges a request whose body was read, and whose cost is denied, to the keys without a cost of the
+// body, at least 1 each, unless one of them denies the request, too. They bound how often a client makes the gate read
+// a body for nothing. The charge ignores the end of the request's context. An error is logged.
+func (w *early) chargeForBody() {
+	g, d := w.rec.gate, w.e.Decision
+	isOfBody := func(i int) bool {
+		return slices.ContainsFunc(w.ofBody, func(a askOfBody) bool { return a.at == i })
+	}
+	for _, s := range d.States() {
+		if !isOfBody(s.Ask) && !s.Allowed && !s.Rule.IsShadow() {
+			return
+		}
+	}
+	var others []core.Ask
+	for i := range w.known {
+		if !isOfBody(i) {
+			others = append(others, w.known[i])
+		}
+	}
+	if len(others) == 0 {
+		return
+	}
+	rec := newRecord(w.rec.original, g)
+	ctx := rec.detached()
+	err := w.chargeEach(ctx, rec, others, inner.Attempt)
+	if err != nil {
+		g.log.warn(ctx, "weir: the store could not charge a request for its body", err, http.StatusTooManyRequests)
+	} else {
+		endPlaces(rec)
+		g.exhausted.addFrom(g.asks, w.all, others, &w.e.Decision, true)
+	}
+	w.e.Decision = d
 }
 
 // add completes the last n known asks, which are those of the last key function: of all routes, too, if it is the
@@ -207,7 +249,7 @@ func (w *early) refund() {
 // function a negative cost, or whose body has no cost.
 func (w *early) withoutKey(err error) (*record, *Rejection) {
 	g, d := w.rec.gate, &w.e.Decision
-	if errors.Is(err, core.ErrNegativeCost) && !isCostError(err) { // that of a Cost function
+	if errors.Is(err, core.ErrNegativeCost) && !isCostError(err) { // that of a Cost function, which is no work
 		w.refund()
 		*d = core.Decision{}
 		return w.rec, g.reject(&w.e, w.h, w.r, err, keyFailure(w.r, err))

@@ -76,7 +76,7 @@ var ended = failure{outcome: Refused, status: http.StatusServiceUnavailable, end
 // keyFailure returns the failure of a request whose key function or cost returned err.
 func keyFailure(r *http.Request, err error) failure {
 	switch {
-	case isCostError(err):
+	case isCostError(err) && !errors.Is(err, core.ErrNegativeCost):
 		return failure{outcome: Rejected, status: http.StatusBadRequest}
 	case errors.Is(err, keyfunc.ErrNoToken):
 		return failure{outcome: Rejected, status: http.StatusUnauthorized}

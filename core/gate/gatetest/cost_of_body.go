@@ -62,14 +62,14 @@ func (s *suite) testCostOfBody(t *testing.T) {
 		{"as long as possible, in chunks", exact, chunked, 200, "", 99, 3},
 		{"100-continue", `{"units":30}`, field("Expect", "100-continue"), 200, "", 99, 30},
 		{"identity", `{"units":30}`, field("Content-Encoding", "identity"), 200, "", 99, 30},
-		{"above the capacity", `{"units":1001}`, nil, 429, `Policy \"units\" allows 1000 requests per 3600 s. This request costs more than the policy ever allows.`, 100, 0},
+		{"above the capacity", `{"units":1001}`, nil, 429, `Policy \"units\" allows 1000 requests per 3600 s. This request costs more than the policy ever allows.`, 99, 0},
 		{"too long", exact + " ", nil, 400, unknown + ": the body is longer than 64 bytes.", 99, 1},
 		{"too long, in chunks", exact + " ", chunked, 400, unknown + ": the body is longer than 64 bytes.", 99, 1},
 		{"far too long, in chunks", strings.Repeat("x", 300<<10), chunked, 400, unknown + ": the body is longer than 64 bytes.", 99, 1},
 		{"gzip", `{"units":30}`, field("Content-Encoding", "gzip"), 400, unknown + ": the body has a Content-Encoding.", 99, 1},
 		{"an error", `units`, nil, 400, unknown + ".", 99, 1},
 		{"an error with a text", `{}`, nil, 400, unknown + ": no member units.", 99, 1},
-		{"a negative cost", `{"units":-1}`, nil, 500, "", 100, 0},
+		{"a negative cost", `{"units":-1}`, nil, 500, "", 99, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			store := memory()
@@ -106,6 +106,7 @@ func (s *suite) testCostOfBody(t *testing.T) {
 		})
 	}
 	t.Run("not read", s.testBodyNotRead)
+	t.Run("charged", s.testBodyCharged)
 	t.Run("read once", s.testBodyReadOnce)
 	t.Run("settled", s.testCostOfBodySettled)
 	t.Run("not sent", s.testBodyNotSent)
@@ -183,6 +184,59 @@ func (s *suite) testBodyNotRead(t *testing.T) {
 		r.Body, r.ContentLength = io.NopCloser(unreadable{t}), 12
 		if got := record(t, a, r); got.Status != status {
 			t.Errorf("the Store fails: got %d, want %d", got.Status, status)
+		}
+	}
+}
+
+// testBodyCharged checks that the limit of another key bounds how often a body is read without an admitted request.
+func (s *suite) testBodyCharged(t *testing.T) {
+	const most, left = 10, 80
+	for _, c := range []struct {
+		name, body string
+		status     int
+	}{
+		{"above the capacity", `{"units":1001}`, 429}, {"above the rest", `{"units":90}`, 429},
+		{"negative", `{"units":-1}`, 500}, {"an error", `{"units":"x"}`, 400}, {"a panic", "panic", 0},
+	} {
+		for _, place := range []string{"of the second key", "of the first key"} {
+			t.Run(c.name+"/"+place, func(t *testing.T) {
+				store := memory()
+				address := core.Must(core.New(store, core.FixedWindow("address", core.PerDay(most))))
+				tokens := core.Must(core.New(store, core.TokenBucket("tokens", core.PerDay(100))))
+				if _, err := tokens.AllowN(t.Context(), "user", 100-left); err != nil {
+					t.Fatal(err)
+				}
+				calls := 0
+				cost := gate.CostOfBody(maxOfBody, func(ctx context.Context, r *http.Request, body []byte) (int, error) {
+					if calls++; string(body) == "panic" {
+						panic(http.ErrAbortHandler)
+					}
+					return units(ctx, r, body)
+				})
+				g := setup{Limiter: address, Key: constant("ip"), Opts: []gate.Option{quiet, gate.And(tokens, constant("user"), cost)}}
+				if place == "of the first key" {
+					g = setup{Limiter: tokens, Key: constant("user"), Opts: []gate.Option{quiet, cost, gate.And(address, constant("ip"), gate.Cost(func(context.Context, *http.Request) int { return 1 }))}}
+				}
+				g.Handler = func(http.ResponseWriter, *http.Request) { t.Error("the handler runs") }
+				a := s.start(g)
+				for i := range 3 * most {
+					r := request("POST", "/v1/orders")
+					r.Body, r.ContentLength = io.NopCloser(strings.NewReader(c.body)), int64(len(c.body))
+					want := c.status
+					if i >= most {
+						want = 429
+					}
+					func() {
+						defer func() { _ = recover() }()
+						if got := record(t, a, r); got.Status != want {
+							t.Errorf("request %d: got %d, want %d", i, got.Status, want)
+						}
+					}()
+				}
+				if n := apptest.Taken(t, address, "ip"); n != most || calls != most {
+					t.Errorf("%d requests of %d are counted, and %d bodies were read, want %d", n, 3*most, calls, most)
+				}
+			})
 		}
 	}
 }
