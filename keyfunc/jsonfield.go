@@ -36,7 +36,8 @@ var (
 //
 //   - the Content-Type is neither absent nor application/json, text/json or one such as
 //     application/problem+json, or occurs twice
-//   - the body has a Content-Encoding, is longer than 64 KiB, or was read before
+//   - the body has a Content-Encoding, which Decompress of Echo leaves behind (delete it there), is longer than
+//     64 KiB, or was read before
 //   - the body is anything but one JSON object in UTF-8 that encoding/json accepts
 //   - the field is absent or occurs twice, or the query of the URL has a parameter with this name or is
 //     malformed: a handler that binds forms and queries, too, might use that parameter

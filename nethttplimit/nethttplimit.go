@@ -118,8 +118,9 @@ func OnRejected(f func(w http.ResponseWriter, r *http.Request, rejection *gate.R
 //		return
 //	}
 //
-// Check must be called before the response begins, and while no other goroutine uses r. For the
-// messages of a websocket, use [core.Limiter.Allow].
+// Check must be called before the response begins, and while no other goroutine uses r. It keeps a Content-Encoding,
+// which a middleware that compresses may have set, so a handler sets the field for a body of its own after Check. For
+// the messages of a websocket, use [core.Limiter.Allow].
 //
 // Check adds the rules of l to the header fields, and [gate.FromContext] then returns its decision: if no
 // gate has decided about r before, Check sets the context of r.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log"
@@ -125,7 +126,8 @@ func denied(d core.Decision) error {
 	e, quota := connect.NewError(connect.CodeResourceExhausted, errors.New("the limit is exceeded")), new(errdetails.QuotaFailure)
 	for _, state := range d.States() {
 		if !state.Allowed && !state.Rule.IsShadow() {
-			quota.Violations = append(quota.Violations, &errdetails.QuotaFailure_Violation{Subject: state.Rule.Name(), Description: state.Limit().String()})
+			name := cmp.Or(state.Rule.Spec().Label, state.Rule.Name()) // for clients
+			quota.Violations = append(quota.Violations, &errdetails.QuotaFailure_Violation{Subject: name, Description: state.Limit().String()})
 		}
 	}
 	details := []proto.Message{quota}

@@ -33,7 +33,8 @@ import (
 // charged in the same way, and so is a panic of f. The other causes are an error of f, and a body that
 //
 //   - is longer than maxBytes. errors.As finds an [*http.MaxBytesError].
-//   - has a Content-Encoding, such as gzip. f would get compressed bytes.
+//   - has a Content-Encoding, such as gzip. f would get compressed bytes. Decompress of Echo leaves the field of
+//     a body that it decompresses: delete the field behind it.
 //   - cannot be read, or was read before.
 //
 // The problem document does not contain the text of the error, except for the Detail of a [keyfunc.NoKeyError]

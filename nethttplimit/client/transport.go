@@ -31,9 +31,10 @@ type Transport struct {
 	Longest time.Duration
 	// Retries is the number of times that a request may be sent again after a response that has begun a pause. Its method
 	// must be idempotent (RFC 9110, section 9.2.2), or it must have the field Idempotency-Key or X-Idempotency-Key. Its body
-	// must be available again (GetBody), and the response must have at most 64 KiB. The request then waits behind those that
-	// came meanwhile. If it is not admitted before the end of MaxWait and of its context, or one of these is missing, the
-	// response is returned. Nothing else is sent twice.
+	// must be available again (GetBody), and the body of the response must have at most 64 KiB and arrive within a second:
+	// of a slower one, the part that has arrived is kept. The request then waits behind those that came meanwhile. If it is
+	// not admitted before the end of MaxWait and of its context, or one of these is missing, the response is returned.
+	// Nothing else is sent twice.
 	Retries int
 }
 
@@ -109,20 +110,26 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if !again || attempt >= t.Retries || !t.inTime(r, begun, d) {
 			return response, nil
 		}
-		next, ok := repeat(r)
-		if !ok || !t.keep(response, begun) {
+		if !isRepeatable(r) || !t.keep(response, begun) {
 			return response, nil
 		}
 		if event, err = t.wait(r, key, begun); err != nil { // other requests were first
-			closeBody(next)
+			return response, nil
+		}
+		next, ok := repeat(r, event)
+		if !ok {
 			return response, nil
 		}
 		r = next
 	}
 }
 
-// maxKept is the largest number of bytes of a response that are kept while its request waits to be sent again.
-const maxKept = 64 << 10
+// The largest number of bytes of a response that are kept while its request waits to be sent again, and the longest time
+// until they are read.
+const (
+	maxKept  = 64 << 10
+	keepTime = time.Second
+)
 
 // keep reads the body of response, which ends its place and its connection, and reports whether it was short and has
 // arrived in time. The body can be read as before.
@@ -131,9 +138,11 @@ func (t *Transport) keep(response *http.Response, begun time.Time) bool {
 	if body == nil {
 		return true
 	}
+	d := keepTime
 	if t.MaxWait > 0 {
-		defer time.AfterFunc(time.Until(begun.Add(t.MaxWait)), func() { _ = body.Close() }).Stop()
+		d = min(d, time.Until(begun.Add(t.MaxWait)))
 	}
+	defer time.AfterFunc(d, func() { _ = body.Close() }).Stop()
 	text, err := io.ReadAll(io.LimitReader(body, maxKept+1))
 	if err != nil || len(text) > maxKept {
 		response.Body = struct {
@@ -211,20 +220,28 @@ func closeBody(r *http.Request) {
 	}
 }
 
-// repeat returns r with its body from the beginning, if r may be sent again.
-func repeat(r *http.Request) (*http.Request, bool) {
+// isRepeatable reports whether r may be sent again.
+func isRepeatable(r *http.Request) bool {
 	switch r.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
 	default:
 		if r.Header.Get("Idempotency-Key") == "" && r.Header.Get("X-Idempotency-Key") == "" {
-			return nil, false
+			return false
 		}
 	}
+	return r.Body == nil || r.Body == http.NoBody || r.GetBody != nil
+}
+
+// repeat returns r with its body from the beginning, which is the last step before event admits it, so that every body
+// that GetBody opens is sent. Without a body, it ends event.
+func repeat(r *http.Request, event *admission) (_ *http.Request, ok bool) {
+	defer func() {
+		if !ok { // also after a panic of GetBody
+			event.end(r.Context(), true)
+		}
+	}()
 	if r.Body == nil || r.Body == http.NoBody {
 		return r, true
-	}
-	if r.GetBody == nil {
-		return nil, false
 	}
 	body, err := r.GetBody()
 	if err != nil {

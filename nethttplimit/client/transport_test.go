@@ -835,7 +835,8 @@ func TestTransport_NotAgain(t *testing.T) {
 				}
 				request, body := get(t.Context(), t), [2]closing{{Reader: strings.NewReader("first")}, {Reader: strings.NewReader("second")}}
 				request.Method, request.Body = "PUT", &body[0]
-				request.GetBody = func() (io.ReadCloser, error) { return &body[1], c.getBody }
+				opened := 0
+				request.GetBody = func() (io.ReadCloser, error) { opened++; return &body[1], c.getBody }
 				r, err := tr.RoundTrip(request)
 				if err != nil {
 					t.Fatal(err)
@@ -843,8 +844,8 @@ func TestTransport_NotAgain(t *testing.T) {
 				if rest, _ := io.ReadAll(&body[1]); len(rest) == 0 != (c.sent == 2) {
 					t.Errorf("%q of the second body was not sent", rest)
 				}
-				if again := c.size <= 100 && c.getBody == nil; (body[1].closed.Load() == 1) != again || (limited.closed.Load() == 1) != (again && c.size >= 0) {
-					t.Errorf("the second body was closed %d times, that of the response %d times", body[1].closed.Load(), limited.closed.Load())
+				if again := c.sent == 2; (opened == 1) != (again || c.getBody != nil) || (body[1].closed.Load() == 1) != again || (limited.closed.Load() == 1) != (c.size >= 0 && c.size <= 100) {
+					t.Errorf("the second body was opened %d times, and closed %d times, that of the response %d times", opened, body[1].closed.Load(), limited.closed.Load())
 				}
 				text, err := io.ReadAll(r.Body)
 				if want := map[bool]int{true: 4, false: c.size}[c.sent == 2]; len(text) != want || err != nil || sent != c.sent {
@@ -859,30 +860,34 @@ func TestTransport_NotAgain(t *testing.T) {
 	}
 }
 
-// A response whose body does not arrive before the end of MaxWait is returned then.
+// A response whose body does not arrive within a second, or before the end of MaxWait, is returned then.
 func TestTransport_SlowResponse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		reader, writer := io.Pipe()
-		l := limiter(memstore.New(), core.InFlight("places", 1))
-		tr := &client.Transport{Limiter: l, Key: client.ByHost, MaxWait: 4 * time.Second, Retries: 1}
-		tr.Base = roundTrip(func(*http.Request) (*http.Response, error) {
-			r := answer(429, "Retry-After: 3")
-			r.Body = reader
-			return r, nil
-		})
-		go func() { _, _ = io.WriteString(writer, "slow") }()
-		begun := time.Now()
-		r, err := tr.RoundTrip(get(t.Context(), t))
-		if err != nil || r.StatusCode != 429 || time.Since(begun) != 4*time.Second {
-			t.Fatalf("got %v, %v after %v", r, err, time.Since(begun))
-		}
-		if text, err := io.ReadAll(r.Body); string(text) != "slow" || err == nil {
-			t.Errorf("got %q, %v", text, err)
-		}
-		if err := l.Pause(t.Context(), "partner.example", 0); err != nil || left(t, l, "places") != 1 {
-			t.Errorf("got %v, and the place is not free", err)
-		}
+	for _, maxWait := range []time.Duration{0, 4 * time.Second} {
+		t.Run(maxWait.String(), func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testSlowResponse(t, maxWait) }) })
+	}
+}
+
+func testSlowResponse(t *testing.T, maxWait time.Duration) {
+	reader, writer := io.Pipe()
+	l := limiter(memstore.New(), core.InFlight("places", 1))
+	tr := &client.Transport{Limiter: l, Key: client.ByHost, MaxWait: maxWait, Retries: 1}
+	tr.Base = roundTrip(func(*http.Request) (*http.Response, error) {
+		r := answer(429, "Retry-After: 3")
+		r.Body = reader
+		return r, nil
 	})
+	go func() { _, _ = io.WriteString(writer, "slow") }()
+	begun := time.Now()
+	r, err := tr.RoundTrip(get(t.Context(), t))
+	if err != nil || r.StatusCode != 429 || time.Since(begun) != time.Second {
+		t.Fatalf("got %v, %v after %v", r, err, time.Since(begun))
+	}
+	if text, err := io.ReadAll(r.Body); string(text) != "slow" || err == nil {
+		t.Errorf("got %q, %v", text, err)
+	}
+	if err := l.Pause(t.Context(), "partner.example", 0); err != nil || left(t, l, "places") != 1 {
+		t.Errorf("got %v, and the place is not free", err)
+	}
 }
 
 // A body with a place has the trailers of the response, and ends with http.Client.Timeout.
