@@ -14,8 +14,43 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/internal/testkit"
 )
+
+// A caller whose context ends while the Store hangs does not wait for the Store, which learns in the background that the
+// caller has left.
+func TestLimiter_Acquire_HangingStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs, hung := make(chan struct{}), new(atomic.Bool)
+		s := new(storetest.Fake).Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+			if hung.Load() && charges[0].Op == driver.Undo {
+				select {
+				case <-hangs:
+				case <-time.After(10 * time.Second):
+				}
+			}
+			return next(ctx, charges)
+		})
+		l, other := testkit.Limiter(t, s, core.InFlight("exports", 1)), testkit.Limiter(t, s, core.InFlight("exports", 1))
+		held := reserve(t, other, "k")
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		time.AfterFunc(90*time.Millisecond, func() { hung.Store(true) })
+		begun := time.Now()
+		if _, err := l.Acquire(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want the end of the context", err)
+		}
+		if took := time.Since(begun); took > 110*time.Millisecond {
+			t.Errorf("Acquire returned after %v, want 110 ms or less", took)
+		}
+		hung.Store(false)
+		close(hangs)
+		testkit.Must(t, held.Release(t.Context()))
+		synctest.Wait()
+		testkit.Must(t, reserve(t, other, "k").Release(t.Context())) // nobody is first in line
+	})
+}
 
 // Half of 3000 waiters give up at random moments, also while they are woken. No wake-up is lost: there is
 // never a free place while others wait.

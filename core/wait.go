@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/call"
 	"github.com/weir-go/weir/core/internal/waiters"
 )
 
@@ -105,8 +105,17 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 			return nil, fmt.Errorf("%w: %d", ErrTooManyWaiters, maxWaiters)
 		}
 		defer func() {
-			if l.waiters.Leave(key, w, err == nil) && !errors.Is(err, driver.ErrUnavailable) {
+			switch marked := l.waiters.Leave(key, w, err == nil); {
+			case !marked:
+			case err == nil:
 				l.leaveQueue(ctx, key, rules, w.Queue.ID)
+			default: // the Store may hang
+				inTime, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+				defer cancel()
+				_, _ = call.Detached(inTime, driver.ErrUnavailable, nil, func() (struct{}, error) {
+					l.leaveQueue(ctx, key, rules, w.Queue.ID)
+					return struct{}{}, nil
+				})
 			}
 		}()
 		if estimates {
@@ -238,6 +247,9 @@ const (
 
 // pollTime returns the time after which a caller asks again, although the Store tells it when a place is free.
 func pollTime() time.Duration { return maxPoll - rand.N(maxPoll/10) }
+
+// leaveTime is the longest time that a caller who gets an error waits for leaveQueue, which goes on in the background.
+const leaveTime = 10 * time.Millisecond
 
 // leaveQueue tells the Store that no caller waits in the queue with an ID any more.
 func (l *Limiter) leaveQueue(ctx context.Context, key string, rules []Rule, id int64) {

@@ -198,6 +198,9 @@ var simulated = []fault{
 	{"callers who wait ask every ten seconds", "core/wait.go",
 		"maxPoll     = time.Second",
 		"maxPoll     = 10 * time.Second", simulationOfWaiters},
+	{"a caller whose reply is late stays in the order", "core/redisstore/freer.go",
+		"if waits(charge) {",
+		"if false {", simulationOfWaiters},
 }
 
 // simulation runs all plans for 20 seconds.
@@ -208,5 +211,5 @@ const simulationOfPauses = "core/redisstore/internal/sim ^TestSim$ -plan=pauses,
 	"-noshrink -watchdog=20s"
 
 // simulationOfWaiters runs the plans with callers who wait for places for 20 seconds.
-const simulationOfWaiters = "core/redisstore/internal/sim ^TestSim$ -plan=waiting,waitingFaults,waitingOutage,waitingCluster -time=20s " +
+const simulationOfWaiters = "core/redisstore/internal/sim ^TestSim$ -plan=waiting,waitingFaults,waitingOutage,waitingCluster,waitingLate -time=20s " +
 	"-noshrink -watchdog=20s"

@@ -7,18 +7,21 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/waiters"
 )
 
-// A freer frees the places of a decision whose caller does not learn them, because the reply comes late or is lost.
-// They would stay taken until they lapse.
+// A freer frees the places of a decision whose caller does not learn them, because the reply comes late or is lost, and
+// removes the queue of a caller who waits, if no other caller of this process waits in it. The places would stay taken
+// until they lapse, and the queue in front of the callers of other processes until it expires.
 type freer struct {
 	executor *executor
 	hold     time.Duration // the longest one of the places
 	atMost   bool          // it is not known how many places by cost were taken
+	queue    int64         // of a caller who waits; 0 of others
 
 	mu      sync.Mutex
 	number  int64       // of the places; 0 until the decision is sent
-	call    call        // the undos of the places that were not found
+	call    call        // the undos of the places and queues that were not found
 	begun   time.Time   // when the undos began
 	timer   *time.Timer // for the next undo; nil if none is planned
 	calling bool        // an undo is under way
@@ -31,6 +34,8 @@ const (
 	replyDelay = 250 * time.Millisecond
 	// freePause is the shortest pause after an undo.
 	freePause = 500 * time.Millisecond
+	// leaveDelay is the time that a caller may take to leave its queue after its decision has failed.
+	leaveDelay = 5 * time.Millisecond
 	// lastCall is the time after which an undo that finds no place is the last one: a connection without a reply is
 	// closed before, and Redis has executed all that it has received.
 	lastCall = 10 * time.Second
@@ -40,10 +45,15 @@ const (
 
 func newFreer(e *executor) *freer { return &freer{executor: e, call: call{repeated: true}} }
 
-// add adds the place that charge takes.
+// add adds the place that charge takes, and the queue of its caller.
 func (f *freer) add(charge *driver.Charge, key string) {
-	f.call.charges = append(f.call.charges, driver.Charge{Key: charge.Key, Rule: charge.Rule, Op: driver.Undo, Cost: charge.Cost})
-	f.call.keys = append(f.call.keys, key)
+	undo := driver.Charge{Key: charge.Key, Rule: charge.Rule, Op: driver.Undo, Cost: charge.Cost}
+	f.call.charges, f.call.keys = append(f.call.charges, undo), append(f.call.keys, key)
+	if waits(charge) {
+		f.queue = -charge.Receipt.At
+		undo.Receipt = driver.Waiter{Queue: f.queue}.Receipt()
+		f.call.charges, f.call.keys = append(f.call.charges, undo), append(f.call.keys, key)
+	}
 	f.atMost = charge.AtMost
 	f.hold = max(f.hold, time.Duration(charge.Rule.Constants.Period)*time.Microsecond)
 }
@@ -54,7 +64,8 @@ func (f *freer) again() *freer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	next := newFreer(f.executor)
-	next.hold, next.atMost, next.call.charges, next.call.keys = f.hold, f.atMost, slices.Clone(f.call.charges), slices.Clone(f.call.keys)
+	next.hold, next.atMost, next.queue = f.hold, f.atMost, f.queue
+	next.call.charges, next.call.keys = slices.Clone(f.call.charges), slices.Clone(f.call.keys)
 	return next
 }
 
@@ -71,6 +82,9 @@ func (f *freer) sent(number int64) {
 func (f *freer) start(after time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.queue != 0 {
+		after = max(after, leaveDelay)
+	}
 	switch {
 	case f.over:
 	case f.calling:
@@ -84,7 +98,19 @@ func (f *freer) start(after time.Duration) {
 	}
 }
 
-// stop ends the undos, because no place is taken.
+// denied notes that no place is taken. The caller does not learn it, and has left its queue in Redis.
+func (f *freer) denied() {
+	if f.queue == 0 {
+		f.stop()
+		return
+	}
+	f.mu.Lock()
+	f.keep(func(u driver.Charge, _ string) bool { return isQueue(u) })
+	f.mu.Unlock()
+	f.start(0)
+}
+
+// stop ends the undos, because no place is taken, and no queue is left.
 func (f *freer) stop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -114,23 +140,31 @@ func (f *freer) try() {
 		f.mu.Unlock()
 		return
 	}
+	open := f.queue != 0 && waiters.Open(f.queue) // then it is that of a caller who asks again, or leaves it
 	f.calling = true
-	c := f.call
-	for i := range c.charges {
-		u := &c.charges[i]
-		cost := int64(u.Cost)
-		if f.atMost {
-			cost = 0 // in_flight_by_cost_adjust.lua looks for the number
+	c := call{repeated: true}
+	for i, u := range f.call.charges {
+		switch {
+		case !isQueue(u):
+			cost := int64(u.Cost)
+			if f.atMost {
+				cost = 0 // in_flight_by_cost_adjust.lua looks for the number
+			}
+			u.Receipt = u.Rule.Receipt(new(driver.Reading), f.number, cost)
+		case open:
+			continue
 		}
-		u.Receipt = u.Rule.Receipt(new(driver.Reading), f.number, cost)
+		c.charges, c.keys = append(c.charges, u), append(c.keys, f.call.keys[i])
 	}
 	f.mu.Unlock()
-	f.executor.exec(context.Background(), time.Now().Add(f.executor.timeout), &c)
+	if len(c.charges) > 0 {
+		f.executor.exec(context.Background(), time.Now().Add(f.executor.timeout), &c)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calling = false
-	f.drop(&c)
 	past := time.Since(f.begun)
+	f.keep(func(u driver.Charge, key string) bool { return !c.found(u, key) && (!isQueue(u) || past < queueLease) })
 	f.over = f.over || len(f.call.charges) == 0 || past >= f.hold || past >= lastCall && c.err == nil
 	switch {
 	case f.over:
@@ -143,15 +177,26 @@ func (f *freer) try() {
 	}
 }
 
-// drop drops the undos that have found their places, with the outcome c.
-func (f *freer) drop(c *call) {
-	if c.err != nil || len(c.readings) == 0 {
-		return
-	}
+// keep keeps the undos for which ok returns true. It is called with mu.
+func (f *freer) keep(ok func(u driver.Charge, key string) bool) {
+	charges, keys := f.call.charges, f.call.keys
 	f.call.charges, f.call.keys = nil, nil
-	for i, charge := range c.charges {
-		if c.readings[i].Phase == 0 {
-			f.call.charges, f.call.keys = append(f.call.charges, charge), append(f.call.keys, c.keys[i])
+	for i, u := range charges {
+		if ok(u, keys[i]) {
+			f.call.charges, f.call.keys = append(f.call.charges, u), append(f.call.keys, keys[i])
 		}
 	}
 }
+
+// found reports whether c has found the place or the queue of u.
+func (c *call) found(u driver.Charge, key string) bool {
+	for i := range c.readings {
+		if c.err == nil && c.keys[i] == key && isQueue(c.charges[i]) == isQueue(u) && c.readings[i].Phase > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// isQueue reports whether the undo u removes a queue, and not a place.
+func isQueue(u driver.Charge) bool { return u.Receipt.At < 0 }

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/pprof"
 	"slices"
@@ -20,6 +21,58 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/internal/testkit"
 )
+
+// A caller whose reply comes late or is lost leaves nothing behind: neither a place nor a queue that closes the key for
+// other processes. The key expires after an hour, so what is removed is removed by this process.
+func TestAcquire_lateReply(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	admin := server.Client()
+	for name, fault := range map[string]func(p *redistest.Proxy){
+		"late":   func(p *redistest.Proxy) { p.Delay(3 * short) },
+		"lost":   func(p *redistest.Proxy) { p.DropReplies(0, "evalsha", "eval") },
+		"closed": func(p *redistest.Proxy) { p.DropReplies(time.Millisecond, "evalsha", "eval") },
+	} {
+		for _, mode := range modes {
+			for _, rule := range []core.Rule{core.InFlight("one place each", 2).Hold(time.Hour), core.InFlight("by cost", 2).ByCost().Hold(time.Hour)} {
+				t.Run(name+"/"+mode.name+"/"+rule.Name(), func(t *testing.T) {
+					t.Parallel()
+					own := prefix()
+					l := testkit.Limiter(t, newStore(admin, own), rule)
+					held := testkit.Reserve(t, l, "k", 1) // the script is known, too
+					proxy := redistest.NewProxy(t, server.Addr)
+					rdb := server.Client(func(o *redis.Options) { o.Addr, o.ReadTimeout = proxy.Addr, replyTimeout })
+					slow := testkit.Limiter(t, newStore(rdb, append(mode.opts, own, redisstore.Timeout(short))...), rule)
+					key := newStore(admin, own).StateKey("k", testkit.Compiled(rule))
+					for _, admitted := range []bool{true, false} {
+						if !admitted {
+							testkit.Reserve(t, l, "k", 1)
+						}
+						want, err := admin.ZCard(t.Context(), key).Result()
+						testkit.Must(t, err)
+						fault(proxy)
+						for range 3 {
+							if r, err := slow.Acquire(t.Context(), "k"); !errors.Is(err, core.ErrUnavailable) {
+								t.Fatalf("got %v, %v, want ErrUnavailable", r, err)
+							}
+						}
+						proxy.Pass()
+						eventually(t, func() error {
+							if n, err := admin.ZCard(t.Context(), key).Result(); err != nil || n != want {
+								return fmt.Errorf("admitted %t: the state has %d places and queues, %v, want %d places", admitted, n, err, want)
+							}
+							return nil
+						})
+					}
+					testkit.Must(t, held.Release(t.Context()))
+					if n := testkit.Left(t, l, "k"); n != 1 {
+						t.Errorf("%d places are free, want 1", n)
+					}
+				})
+			}
+		}
+	}
+}
 
 // Callers of several stores get the only place in the order of arrival, with messages and without.
 func TestAcquire_order(t *testing.T) {

@@ -133,7 +133,7 @@ func (r *request) leave() bool {
 }
 
 // answer notes that the outcome is set. If the caller does not learn the places that r has taken, or may have taken,
-// they are freed.
+// they are freed, and its queue is removed.
 func (r *request) answer() {
 	left := r.left.Swap(true)
 	if r.places == nil {
@@ -141,10 +141,11 @@ func (r *request) answer() {
 	}
 	var reply redis.Error
 	switch {
+	case r.err == nil && left && r.denied():
+		r.places.denied()
+	case r.err == nil && left:
+		r.places.start(0)
 	case r.err == nil && !r.denied():
-		if left {
-			r.places.start(0)
-		}
 	case r.err == nil || r.number == 0 || errors.As(r.err, &reply) || didNotRun(r.err) || redirected(r.err) ||
 		errors.Is(r.err, context.Canceled): // while it waited for a connection: go-redis looks at the context only then
 		r.places.stop()

@@ -57,6 +57,9 @@ func (q *Queue) close() {
 	delete(queues.byID, q.ID)
 }
 
+// Open reports whether a caller of this process waits in the queue with an ID. No other queue has the ID later.
+func Open(id int64) bool { return find(id) != nil }
+
 func (q *Queue) wake() {
 	select {
 	case q.freed <- struct{}{}:

@@ -18,7 +18,7 @@ type crowd struct {
 	byRule  [2]*crowded
 	tag     string    // in keys of Redis, of crowdKey
 	faulted time.Time // the end of the last fault
-	outage  time.Time // the end of the last one that is not only one of messages
+	outage  time.Time // the end of the last one that is not only one of messages or late replies
 }
 
 // A crowded is the key of a rule.
@@ -55,8 +55,8 @@ const (
 	crowdKey = "crowd"
 	// learned is the time after which a server knows a caller.
 	learned = 60 * time.Millisecond
-	// The times after which places that are free have to be taken, without faults, if a message was lost, and if the
-	// process of the first caller has died.
+	// The times after which places that are free have to be taken: without faults, if a message was lost or a reply came
+	// late, and if the process of the first caller has died.
 	swift, afterLoss, afterDeath = 150 * time.Millisecond, 1200 * time.Millisecond, 3100 * time.Millisecond
 	// calm is the time after a fault of which it has no effect on callers who wait.
 	calm = 5 * time.Second
@@ -137,7 +137,7 @@ func (w *crowd) fault(f fault) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.faulted = later(w.faulted, time.Now().Add(f.lasts))
-	if f.kind != "mute" && f.kind != "cut" {
+	if f.kind != "mute" && f.kind != "cut" && f.kind != "late" {
 		w.outage = w.faulted
 	}
 }

@@ -158,6 +158,10 @@ var kinds = map[string]func(a *afflicted){
 			a.links(func(l *link) { l.dropsOut, l.dropsBk, l.silent = a.until, a.until, a.until })
 		})
 	},
+	// Most replies come after the timeout.
+	"late": func(a *afflicted) {
+		a.links(func(l *link) { l.faint, l.slowness = a.until, 200*time.Millisecond })
+	},
 	// A firewall forgets all connections; new ones work.
 	"die": func(a *afflicted) {
 		a.links(func(*link) {})
