@@ -83,6 +83,7 @@ func (l *listener) run() {
 			pause = min(2*pause, maxListenPause)
 		}
 		if err != nil {
+			waiters.Deaf()
 			time.Sleep(pause)
 		}
 	}

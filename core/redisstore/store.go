@@ -80,7 +80,7 @@
 // When places are freed, the script publishes a message to the channel of the process that is first, such as
 // weir:wake:1804289383. A Store has a subscription, on a connection of its own, while callers wait and for a minute
 // afterwards. Callers who hear the messages ask at least once a second, so a lost message or a process that was killed
-// delays the next caller by at most 3 s. Without messages, because the user lacks a permission, the client is a
+// delays the next caller by at most 3 s; if the subscription breaks, they ask within 250 ms. Without messages, because the user lacks a permission, the client is a
 // *redis.Ring or a proxy does not pass them, callers ask after 50 to 250 ms.
 //
 // # Deadline

@@ -17,7 +17,8 @@ type crowd struct {
 	mu      sync.Mutex
 	byRule  [2]*crowded
 	tag     string    // in keys of Redis, of crowdKey
-	faulted time.Time // the end of the last fault
+	faulted time.Time // the end of the last fault, but for a cut
+	cut     time.Time // of a subscription
 	outage  time.Time // the end of the last one that is not only one of messages or late replies
 }
 
@@ -55,9 +56,9 @@ const (
 	crowdKey = "crowd"
 	// learned is the time after which a server knows a caller.
 	learned = 60 * time.Millisecond
-	// The times after which places that are free have to be taken: without faults, if a message was lost or a reply came
-	// late, and if the process of the first caller has died.
-	swift, afterLoss, afterDeath = 150 * time.Millisecond, 1200 * time.Millisecond, 3100 * time.Millisecond
+	// The times after which places that are free have to be taken: without faults, if a subscription was cut, if a message
+	// was lost or a reply came late, and if the process of the first caller has died.
+	swift, afterCut, afterLoss, afterDeath = 150 * time.Millisecond, 600 * time.Millisecond, 1200 * time.Millisecond, 3100 * time.Millisecond
 	// calm is the time after a fault of which it has no effect on callers who wait.
 	calm = 5 * time.Second
 )
@@ -120,7 +121,9 @@ func (w *crowd) check(k *crowded, c *caller, from, to time.Time) {
 	most := afterDeath
 	switch {
 	case k.byCost:
-	case hears && from.Sub(w.faulted) > calm:
+	case from.Sub(w.faulted) > calm && to.Sub(w.cut) <= calm:
+		most = afterCut
+	case from.Sub(w.faulted) > calm && hears:
 		most = swift
 	case from.Sub(w.outage) > calm:
 		most = afterLoss
@@ -136,8 +139,12 @@ func (w *crowd) check(k *crowded, c *caller, from, to time.Time) {
 func (w *crowd) fault(f fault) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if f.kind == "cut" {
+		w.cut = time.Now()
+		return
+	}
 	w.faulted = later(w.faulted, time.Now().Add(f.lasts))
-	if f.kind != "mute" && f.kind != "cut" && f.kind != "late" {
+	if f.kind != "mute" && f.kind != "late" {
 		w.outage = w.faulted
 	}
 }
