@@ -461,6 +461,36 @@ func TestLimiter_Acquire_TooManyWaiters(t *testing.T) {
 	})
 }
 
+// A reset frees all places, and wakes the callers who wait for them.
+func TestLimiter_Acquire_Reset(t *testing.T) {
+	for _, rule := range []core.Rule{core.InFlight("exports", 2), core.InFlight("exports", 2).ByCost()} {
+		eachStore(t, func(t *testing.T, s core.Store) {
+			all := severalLimiters(t, s, 3, rule)
+			held := [4]*core.Reservation{reserve(t, all[0], "k"), reserve(t, all[0], "k")}
+			var callers sync.WaitGroup
+			for i, l := range all[1:] {
+				callers.Go(func() {
+					var err error
+					if held[2+i], err = l.Acquire(t.Context(), "k"); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			time.Sleep(10 * time.Second)
+			begun := time.Now()
+			_, err := all[0].Reset(t.Context(), "k")
+			testkit.Must(t, err)
+			callers.Wait()
+			if took := time.Since(begun); took > 10*time.Millisecond {
+				t.Errorf("the callers got places after %v", took)
+			}
+			for _, r := range held {
+				testkit.Must(t, r.Release(t.Context()))
+			}
+		})
+	}
+}
+
 // A release wakes the callers whose places are free, whichever limits they and the releasing event have.
 func TestLimiter_Acquire_OtherLimits(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -173,6 +173,9 @@ func (c *Charge) Apply(s State, r *Reading, now int64) State {
 	}
 	switch c.Op {
 	case Reset:
+		if p, ok := e.(*places); ok {
+			p.wake(putQueues(State{}, queues(s, now)), now)
+		}
 		c.answerAt(State{}, now)
 		c.Verdict.Found = r.inUse()
 		return State{}

@@ -267,7 +267,7 @@ func TestAcquire_subscription(t *testing.T) {
 }
 
 // Redis publishes one message when a caller is in the state, and one when the places that it needs are free, until it
-// asks again.
+// asks again, also after a reset.
 func TestAcquire_messages(t *testing.T) {
 	const process = 12
 	rdb := redistest.NewServer(t).Client()
@@ -298,6 +298,9 @@ func TestAcquire_messages(t *testing.T) {
 			t.Errorf("by cost %t: got %+v", byCost, c.Verdict)
 		}
 		do(driver.Spend, driver.Waiter{Queue: queue, Behind: -1}.Receipt())
+		do(driver.Spend, driver.Receipt{})
+		do(driver.Spend, first)
+		do(driver.Reset, driver.Receipt{}) // all places are free
 		testkit.Must(t, rdb.Publish(t.Context(), fmt.Sprintf("test:wake:%d", process), "end").Err())
 		var got []string
 		for len(got) == 0 || got[len(got)-1] != "end" {
@@ -306,7 +309,7 @@ func TestAcquire_messages(t *testing.T) {
 			got = append(got, m.Payload)
 		}
 		id := fmt.Sprint(queue)
-		if want := []string{"?" + id, id, id, "end"}; !slices.Equal(got, want) {
+		if want := []string{"?" + id, id, id, "?" + id, id, "end"}; !slices.Equal(got, want) {
 			t.Errorf("by cost %t: got the messages %v, want %v", byCost, got, want)
 		}
 	}

@@ -27,7 +27,8 @@ end
 
 function algorithms.in_flight(key, at, op)
   if op == 'reset' then
-    in_flight_read(key, at)
+    local _, _, _, _, queues = in_flight_read(key, at)
+    queues_wake(key, queues, 0) -- then the key is removed
     return at + 2
   end
   local number = ARGV[at + 2]

@@ -16,6 +16,7 @@ end
 function algorithms.in_flight_by_cost(key, at, op)
   local total, lapsed, moved, corrupt, queues = by_cost_read(key, at, 1)
   if op == 'reset' then
+    queues_wake(key, queues, 0) -- then the key is removed
     return at + 3
   end
   local number, place, found, _ = ARGV[at + 3], #reply - 4, nil, nil
