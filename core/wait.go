@@ -126,7 +126,7 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 		select {
 		case <-w.First:
 			if w.Known && w.Queue.Hears() {
-				if err := sleep(ctx, pollTime(), l.current.Load().replaced, w.Freed()); err != nil {
+				if err := sleep(ctx, pollTime(maxPoll/10), l.current.Load().replaced, w.Freed()); err != nil {
 					return nil, err
 				}
 			}
@@ -136,6 +136,7 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 	}
 	queues := waits && held // whether the Store keeps the queue of key if places are missing
 	known := w.Known
+	spread := maxPoll // callers who came together do not ask together for ever
 	for poll := minPoll; ; {
 		// From the charge on, the Store counts the event. l.waiters stops counting it before the charge:
 		// later callers may then miss the event for a moment, but never count it twice.
@@ -194,7 +195,7 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 		wait := d.RetryAfter
 		switch {
 		case d.estimated() && w.Queue.Hears():
-			wait = pollTime()
+			wait, spread = pollTime(spread), maxPoll/10
 		case d.estimated():
 			wait = poll/2 + rand.N(poll/2)
 			poll = min(2*poll, maxDeafPoll)
@@ -245,8 +246,9 @@ const (
 	maxPoll     = time.Second
 )
 
-// pollTime returns the time after which a caller asks again, although the Store tells it when a place is free.
-func pollTime() time.Duration { return maxPoll - rand.N(maxPoll/10) }
+// pollTime returns the time after which a caller asks again, although the Store tells it when a place is free. spread is
+// its random part.
+func pollTime(spread time.Duration) time.Duration { return maxPoll - rand.N(spread) }
 
 // leaveTime is the longest time that a caller who gets an error waits for leaveQueue, which goes on in the background.
 const leaveTime = 10 * time.Millisecond
