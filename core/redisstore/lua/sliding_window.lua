@@ -15,7 +15,7 @@
 -- While the oldest sub-window is in the window and the cost is one, only o, l, t and the
 -- current sub-window are read.
 
--- At least 121: a window has at most 120 sub-windows (driver.MaxSubWindows) and overlaps one more.
+-- At least 121: a window has at most 120 sub-windows (maxSubWindows of package driver) and overlaps one more.
 local MODULUS = 128
 
 local function sliding_window_integer(text)
