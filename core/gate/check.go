@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/internal/argument"
@@ -29,7 +30,7 @@ var errCheckPlaces = fmt.Errorf("%w: a rule is InFlight, and Check cannot free i
 func (functions) Check(name string, ctx context.Context, h http.Header, r *http.Request, l *core.Limiter, key string, opts []Option) *Rejection {
 	function := name + ": Check"
 	argument.NotNil(function, "limiter", l)
-	g := &gate{options: options{adapter: name}, policies: checkPolicies, log: checkLog, check: true}
+	g := &gate{options: options{adapter: name}, policies: checkPolicies, now: inner.Clock(l), log: checkLog, check: true}
 	if len(opts) > 0 {
 		argument.Apply(function, &g.options, opts)
 		rest := g.options
@@ -125,7 +126,7 @@ func (functions) Deny(name string, h http.Header, r *http.Request, d core.Decisi
 	if d.Allowed {
 		panic(name + ": Deny: the decision is allowed")
 	}
-	g := &gate{policies: checkPolicies, log: checkLog, check: true, versions: ownVersions(nil)}
+	g := &gate{policies: checkPolicies, now: time.Now, log: checkLog, check: true, versions: ownVersions(nil)}
 	removeBody(h)
 	if d.Len() == 0 {
 		return g.reject(new(Event), h, r, core.ErrUnavailable, failure{status: http.StatusServiceUnavailable})

@@ -192,20 +192,38 @@ func TestHeaders_LegacyReset(t *testing.T) {
 	})
 }
 
-// A Store with a clock of its own has the ends of its periods in the headers and texts of its responses.
+// A Store with a clock of its own has the ends of its periods in the header fields and texts of its responses, in a gate
+// and in Check. Deny, which has no Store, reads the clock of the process.
 func TestHeaders_ClockOfTheStore(t *testing.T) {
-	now := time.Date(2100, 3, 1, 12, 0, 0, 0, time.UTC)
-	store := memstore.New(memstore.Clock(func() time.Time { return now }))
-	h := nethttplimit.New(testkit.Limiter(t, store, core.Quota("month", core.Monthly(1))), keyfunc.Constant("k"), gate.Headers(gate.XRateLimit))(http.NotFoundHandler())
-	end := time.Date(2100, 4, 1, 0, 0, 0, 0, time.UTC)
-	for _, status := range []int{404, 429} {
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
-		if got, want := w.Header().Get("X-RateLimit-Reset"), strconv.FormatInt(end.Unix(), 10); w.Code != status || got != want {
-			t.Errorf("got status %d and X-RateLimit-Reset %s, want %d and %s", w.Code, got, status, want)
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Date(2100, 3, 1, 12, 0, 0, 0, time.UTC)
+		store := memstore.New(memstore.Clock(func() time.Time { return now }))
+		limiter := testkit.Limiter(t, store, core.Quota("month", core.Monthly(1)))
+		end := time.Date(2100, 4, 1, 0, 0, 0, 0, time.UTC)
+		for name, c := range map[string]struct {
+			h   http.Handler
+			end time.Time
+		}{
+			"gate": {nethttplimit.New(limiter, keyfunc.Constant("gate"), gate.Headers(gate.XRateLimit))(http.NotFoundHandler()), end},
+			"Check": {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				nethttplimit.Check(w, r, limiter, "check", gate.Headers(gate.XRateLimit))
+			}), end},
+			"Deny": {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if d := testkit.Allow(t, limiter, "deny"); !d.Allowed {
+					nethttplimit.Deny(w, r, d)
+				}
+			}), time.Now().Add(end.Sub(now))},
+		} {
+			for denied := range 2 {
+				w := httptest.NewRecorder()
+				c.h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+				if got, want := w.Header().Get("X-RateLimit-Reset"), strconv.FormatInt(end.Unix(), 10); name != "Deny" && got != want {
+					t.Errorf("%s: got X-RateLimit-Reset %s, want %s", name, got, want)
+				}
+				if text := c.end.UTC().Format(time.RFC3339); denied > 0 && (w.Code != 429 || !strings.Contains(w.Body.String(), text)) {
+					t.Errorf("%s: got status %d, %s, want 429 and the end %s", name, w.Code, w.Body, text)
+				}
+			}
 		}
-		if text := end.Format(time.RFC3339); status == 429 && !strings.Contains(w.Body.String(), text) {
-			t.Errorf("got the body %s, want the end %s", w.Body, text)
-		}
-	}
+	})
 }
