@@ -22,7 +22,7 @@ import (
 
 // environment declares the variables that a block uses and does not declare.
 var environment = map[string]string{
-	"complexity": "func(query string, variables map[string]any) (int, error)",
+	"complexity": "func(query, operation string, variables map[string]any) (int, error)",
 	"complete":   "func(http.ResponseWriter, *http.Request) int",
 	"ctx":        "context.Context = context.Background()",
 	"find":       "func(ctx context.Context, query string) string",
