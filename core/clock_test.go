@@ -14,7 +14,7 @@ import (
 	"github.com/weir-go/weir/internal/testkit"
 )
 
-// clockReaders are the files of the library that read the clock of the process, and what for. No State of a Store with a
+// clockReaders are the files of the library that read the clock of the process, and the reason. No State of a Store with a
 // clock of its own may depend on it (driver.Description.Clock).
 var clockReaders = map[string]string{
 	"keyfunc/jwt.go": "the times of a token, which its issuer has set",

@@ -48,7 +48,7 @@ func TestLimiter_Acquire_HangingStore(t *testing.T) {
 		close(hangs)
 		testkit.Must(t, held.Release(t.Context()))
 		synctest.Wait()
-		testkit.Must(t, reserve(t, other, "k").Release(t.Context())) // nobody is first in line
+		testkit.Must(t, reserve(t, other, "k").Release(t.Context())) // no caller is first in line
 	})
 }
 

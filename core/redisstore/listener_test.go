@@ -23,7 +23,7 @@ import (
 )
 
 // A caller whose reply comes late or is lost leaves nothing behind: neither a place nor a queue that closes the key for
-// other processes. The key expires after an hour, so what is removed is removed by this process.
+// other processes. The key expires after an hour, so only this process removes places and queues.
 func TestAcquire_lateReply(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)

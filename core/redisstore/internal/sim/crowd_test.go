@@ -17,7 +17,7 @@ type crowd struct {
 	mu      sync.Mutex
 	byRule  [2]*crowded
 	tag     string    // in keys of Redis, of crowdKey
-	faulted time.Time // the end of the last fault, but for a cut
+	faulted time.Time // the end of the last fault, except for cuts
 	cut     time.Time // of a subscription
 	outage  time.Time // the end of the last one that is not only one of messages or late replies
 }
