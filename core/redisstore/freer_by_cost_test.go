@@ -28,7 +28,7 @@ func TestFreer_ByCost(t *testing.T) {
 			proxy := redistest.NewProxy(t, server.Addr)
 			proxy.DropReplies(0, "evalsha", "eval")
 			rdb := server.Client(func(o *redis.Options) { o.Addr, o.ReadTimeout = proxy.Addr, replyTimeout })
-			lossy, healthy := testkit.Limiter(t, redisstore.New(rdb, own), rule), testkit.Limiter(t, redisstore.New(server.Client(), own), rule)
+			lossy, healthy := testkit.Limiter(t, redisstore.New(rdb, own), rule), testkit.Limiter(t, newStore(server.Client(), own), rule)
 			for _, r := range []*core.Reservation{testkit.Reserve(t, healthy, "k", 1), atMost(t, healthy)} { // loads the scripts
 				testkit.Must(t, r.Release(t.Context()))
 			}

@@ -222,7 +222,7 @@ func TestAcquire_subscription(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rdb := open()
-			l := testkit.Limiter(t, redisstore.New(rdb, redisstore.Prefix("test:")), core.InFlight("jobs", 1))
+			l := testkit.Limiter(t, newStore(rdb, redisstore.Prefix("test:")), core.InFlight("jobs", 1))
 			channels := func() []string {
 				channels, err := server.Client().PubSubChannels(t.Context(), "*wake:*").Result()
 				testkit.Must(t, err)
