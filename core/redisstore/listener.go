@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"strconv"
 	"strings"
@@ -83,7 +84,6 @@ func (l *listener) run() {
 			pause = min(2*pause, maxListenPause)
 		}
 		if err != nil {
-			waiters.Deaf()
 			time.Sleep(pause)
 		}
 	}
@@ -97,8 +97,11 @@ func (l *listener) receive(ctx context.Context) (heard bool, err error) {
 			err = redis.ErrClosed
 		}
 	}()
-	subscription := l.rdb.Subscribe(ctx, l.channel)
-	defer func() { _ = subscription.Close() }()
+	subscription, ids := l.rdb.Subscribe(ctx, l.channel), new(heardQueues)
+	defer func() {
+		_ = subscription.Close()
+		ids.end()
+	}()
 	for {
 		m, err := subscription.ReceiveTimeout(ctx, silence)
 		var timeout net.Error
@@ -116,9 +119,33 @@ func (l *listener) receive(ctx context.Context) (heard bool, err error) {
 			heard = true
 			text, shows := strings.CutPrefix(m.Payload, "?")
 			id, _ := strconv.ParseInt(text, 10, 64)
+			ids.add(id)
 			if waiters.Hear(id); !shows {
 				waiters.Wake(id)
 			}
 		}
+	}
+}
+
+// heardQueues are the queues about which a subscription has brought messages.
+type heardQueues struct {
+	ids  map[int64]bool
+	most int // after which those without callers are removed
+}
+
+func (h *heardQueues) add(id int64) {
+	if h.ids == nil {
+		h.ids, h.most = make(map[int64]bool), 1000
+	}
+	if h.ids[id] = true; len(h.ids) > h.most {
+		maps.DeleteFunc(h.ids, func(id int64, _ bool) bool { return !waiters.Open(id) })
+		h.most = max(1000, 2*len(h.ids))
+	}
+}
+
+// end lets the callers of the queues ask again: the subscription has ended.
+func (h *heardQueues) end() {
+	for id := range h.ids {
+		waiters.Deaf(id)
 	}
 }

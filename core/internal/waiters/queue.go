@@ -90,12 +90,10 @@ func Hear(id int64) {
 	}
 }
 
-// Deaf notes that no messages come any more. The first waiter of each queue of this process asks again within a quarter of
-// a second, because a message may be lost, and later ones more often until they hear again.
-func Deaf() {
-	queues.mu.Lock()
-	defer queues.mu.Unlock()
-	for _, q := range queues.byID {
+// Deaf notes that messages about the queue with an ID do not come any more. Its first waiter asks again within a quarter of
+// a second, because a message may be lost, and then more often until it hears again.
+func Deaf(id int64) {
+	if q := find(id); q != nil {
 		q.heard.Store(int64(time.Since(start) - heardFor))
 		time.AfterFunc(rand.N(time.Second/4), q.wake)
 	}
