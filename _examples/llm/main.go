@@ -94,7 +94,7 @@ func limited(framework string, h http.Handler, l *core.Limiter, key keyfunc.Func
 
 // user is the key function. It stands for the authentication of your application.
 func user(_ context.Context, r *http.Request) (string, error) {
-	if name, ok := map[string]string{"key-of-ann": "ann", "key-of-bob": "bob"}[r.Header.Get("X-API-Key")]; ok {
+	if name, ok := map[string]string{"key-of-ann": "ann", "key-of-bob": "bob", "key-of-carol": "carol"}[r.Header.Get("X-API-Key")]; ok {
 		return keyfunc.UserKey(name), nil
 	}
 	return "", keyfunc.ErrNoToken // status 401
@@ -248,7 +248,7 @@ const try = `
   # the body has no cost: 400, and the request counts
   curl -i -H 'X-API-Key: key-of-bob' -d 'why is the sky blue' http://ADDR/chat
   # a stream ends at the token that uses up the budget of 5000
-  curl -s -H 'X-API-Key: key-of-bob' -d '{"prompt": "tell me all", "max_tokens": 6000}' http://ADDR/stream | tail -c 60
+  curl -s -H 'X-API-Key: key-of-carol' -d '{"prompt": "tell me all", "max_tokens": 6000}' http://ADDR/stream | tail -c 60
 `
 
 func main() {

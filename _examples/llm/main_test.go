@@ -70,7 +70,7 @@ func TestProxy(t *testing.T) {
 		}},
 		{"never", []exchange{
 			{"ann", "", strings.Repeat("a", 4001), 413, 5, 1000, "", "more than the policy ever allows"},
-			{"ann", "", strings.Repeat("a", 2<<20), 413, 4, 999, "", "Request Entity Too Large"},
+			{"ann", "", strings.Repeat("a", 2<<20), 413, 3, 999, "", "Request Entity Too Large"}, // each body is charged as a request
 		}},
 		{"an estimate above the limit", []exchange{
 			{"ann", "1000", "a", 200, 4, 0, "", "(3 tokens used)"},
