@@ -21,12 +21,18 @@ type freer struct {
 
 	mu      sync.Mutex
 	number  int64       // of the places; 0 until the decision is sent
-	call    call        // the undos of the places and queues that were not found
+	undos   []undo      // of the places and queues that were not found
 	begun   time.Time   // when the undos began
 	timer   *time.Timer // for the next undo; nil if none is planned
 	calling bool        // an undo is under way
 	follows bool        // another one has to follow at once
 	over    bool        // no place is taken, or all were found
+}
+
+// An undo removes a place or, if the Receipt is that of a [driver.Waiter], a queue.
+type undo struct {
+	charge driver.Charge
+	key    string // in Redis
 }
 
 const (
@@ -43,16 +49,16 @@ const (
 	maxFreers = 10_000
 )
 
-func newFreer(e *executor) *freer { return &freer{executor: e, call: call{repeated: true}} }
+func newFreer(e *executor) *freer { return &freer{executor: e} }
 
 // add adds the place that charge takes, and the queue of its caller.
 func (f *freer) add(charge *driver.Charge, key string) {
-	undo := driver.Charge{Key: charge.Key, Rule: charge.Rule, Op: driver.Undo, Cost: charge.Cost}
-	f.call.charges, f.call.keys = append(f.call.charges, undo), append(f.call.keys, key)
+	u := undo{driver.Charge{Key: charge.Key, Rule: charge.Rule, Op: driver.Undo, Cost: charge.Cost}, key}
+	f.undos = append(f.undos, u)
 	if waits(charge) {
 		f.queue = -charge.Receipt.At
-		undo.Receipt = driver.Waiter{Queue: f.queue}.Receipt()
-		f.call.charges, f.call.keys = append(f.call.charges, undo), append(f.call.keys, key)
+		u.charge.Receipt = driver.Waiter{Queue: f.queue}.Receipt()
+		f.undos = append(f.undos, u)
 	}
 	f.atMost = charge.AtMost
 	f.hold = max(f.hold, time.Duration(charge.Rule.Constants.Period)*time.Microsecond)
@@ -64,8 +70,7 @@ func (f *freer) again() *freer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	next := newFreer(f.executor)
-	next.hold, next.atMost, next.queue = f.hold, f.atMost, f.queue
-	next.call.charges, next.call.keys = slices.Clone(f.call.charges), slices.Clone(f.call.keys)
+	next.hold, next.atMost, next.queue, next.undos = f.hold, f.atMost, f.queue, slices.Clone(f.undos)
 	return next
 }
 
@@ -105,7 +110,7 @@ func (f *freer) denied() {
 		return
 	}
 	f.mu.Lock()
-	f.keep(func(u driver.Charge, _ string) bool { return isQueue(u) })
+	f.undos = slices.DeleteFunc(f.undos, func(u undo) bool { return !isQueue(&u.charge) })
 	f.mu.Unlock()
 	f.start(0)
 }
@@ -143,18 +148,18 @@ func (f *freer) try() {
 	open := f.queue != 0 && waiters.Open(f.queue) // then it is that of a caller who asks again, or leaves it
 	f.calling = true
 	c := call{repeated: true}
-	for i, u := range f.call.charges {
-		switch {
-		case !isQueue(u):
-			cost := int64(u.Cost)
+	for _, u := range f.undos {
+		switch charge := &u.charge; {
+		case !isQueue(charge):
+			cost := int64(charge.Cost)
 			if f.atMost {
 				cost = 0 // in_flight_by_cost_adjust.lua looks for the number
 			}
-			u.Receipt = u.Rule.Receipt(new(driver.Reading), f.number, cost)
+			charge.Receipt = charge.Rule.Receipt(new(driver.Reading), f.number, cost)
 		case open:
 			continue
 		}
-		c.charges, c.keys = append(c.charges, u), append(c.keys, f.call.keys[i])
+		c.charges, c.keys = append(c.charges, u.charge), append(c.keys, u.key)
 	}
 	f.mu.Unlock()
 	if len(c.charges) > 0 {
@@ -164,8 +169,10 @@ func (f *freer) try() {
 	defer f.mu.Unlock()
 	f.calling = false
 	past := time.Since(f.begun)
-	f.keep(func(u driver.Charge, key string) bool { return !c.found(u, key) && (!isQueue(u) || past < queueLease) })
-	f.over = f.over || len(f.call.charges) == 0 || past >= f.hold || past >= lastCall && c.err == nil
+	f.undos = slices.DeleteFunc(f.undos, func(u undo) bool {
+		return c.found(&u) || isQueue(&u.charge) && past >= queueLease
+	})
+	f.over = f.over || len(f.undos) == 0 || past >= f.hold || past >= lastCall && c.err == nil
 	switch {
 	case f.over:
 		f.rest()
@@ -177,26 +184,15 @@ func (f *freer) try() {
 	}
 }
 
-// keep keeps the undos for which ok returns true. It is called with mu.
-func (f *freer) keep(ok func(u driver.Charge, key string) bool) {
-	charges, keys := f.call.charges, f.call.keys
-	f.call.charges, f.call.keys = nil, nil
-	for i, u := range charges {
-		if ok(u, keys[i]) {
-			f.call.charges, f.call.keys = append(f.call.charges, u), append(f.call.keys, keys[i])
-		}
-	}
-}
-
 // found reports whether c has found the place or the queue of u.
-func (c *call) found(u driver.Charge, key string) bool {
+func (c *call) found(u *undo) bool {
 	for i := range c.readings {
-		if c.err == nil && c.keys[i] == key && isQueue(c.charges[i]) == isQueue(u) && c.readings[i].Phase > 0 {
+		if c.err == nil && c.keys[i] == u.key && isQueue(&c.charges[i]) == isQueue(&u.charge) && c.readings[i].Phase > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// isQueue reports whether the undo u removes a queue, and not a place.
-func isQueue(u driver.Charge) bool { return u.Receipt.At < 0 }
+// isQueue reports whether the undo of a charge removes a queue, and not a place.
+func isQueue(charge *driver.Charge) bool { return charge.Receipt.At < 0 }
