@@ -128,7 +128,27 @@ var cases = map[string][]string{
 func TestAlgorithms_Cases(t *testing.T) {
 	testkit.WithoutRace(t)
 	got := map[string][]string{}
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+	eachFile(t, func(path string, f *ast.File) {
+		names := namedIn(f)
+		if slices.Contains(names, "SlidingLog") && slices.Contains(names, "SlidingWindow") {
+			return // a list of all
+		}
+		for _, name := range names {
+			got[name] = append(got[name], path)
+		}
+	})
+	for _, name := range algorithmNames {
+		slices.Sort(got[name])
+		if !slices.Equal(got[name], cases[name]) {
+			t.Errorf("%s: got\n%q\nwant\n%q", name, got[name], cases[name])
+		}
+	}
+}
+
+// eachFile calls f with each Go file of the library that is no test, and with its path in the repository.
+func eachFile(t *testing.T, f func(path string, file *ast.File)) {
+	t.Helper()
+	testkit.Must(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		name := d.Name()
 		switch {
 		case err != nil:
@@ -138,28 +158,13 @@ func TestAlgorithms_Cases(t *testing.T) {
 		case !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
 			return nil
 		}
-		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
-		names := namedIn(f)
-		if slices.Contains(names, "SlidingLog") && slices.Contains(names, "SlidingWindow") {
-			return nil // a list of all
-		}
-		for _, name := range names {
-			got[name] = append(got[name], filepath.ToSlash(strings.TrimPrefix(path, "../")))
-		}
+		f(filepath.ToSlash(strings.TrimPrefix(path, "../")), file)
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range algorithmNames {
-		slices.Sort(got[name])
-		if !slices.Equal(got[name], cases[name]) {
-			t.Errorf("%s: got\n%q\nwant\n%q", name, got[name], cases[name])
-		}
-	}
+	}))
 }
 
 // namedIn returns the algorithms of package driver that f names.

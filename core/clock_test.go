@@ -2,16 +2,10 @@ package core_test
 
 import (
 	"go/ast"
-	"go/parser"
-	"go/token"
-	"io/fs"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/weir-go/weir/internal/testkit"
 )
 
 // clockReaders are the files of the library that read the clock of the process, and the reason. No State of a Store with a
@@ -80,33 +74,19 @@ var clockReaders = map[string]string{
 // Each use of the clock of the process has a reason, so that a Store with the option Clock is not read at another time.
 func TestClockReaders(t *testing.T) {
 	found := make(map[string]bool)
-	testkit.Must(t, filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
-		name := filepath.ToSlash(strings.TrimPrefix(path, ".."+string(filepath.Separator)))
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir():
-			if base := entry.Name(); path != ".." && (strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") || base == "cmd" || slices.Contains(testPackages, base)) {
-				return filepath.SkipDir
-			}
-			return nil
-		case !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
-			return nil
-		}
-		f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-		if err != nil {
-			return err
+	eachFile(t, func(path string, f *ast.File) {
+		if strings.HasPrefix(path, "cmd/") || slices.ContainsFunc(strings.Split(path, "/"), func(dir string) bool { return slices.Contains(testPackages, dir) }) {
+			return
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
 			if s, ok := n.(*ast.SelectorExpr); ok && slices.Contains([]string{"Now", "Since", "Until"}, s.Sel.Name) {
 				if x, ok := s.X.(*ast.Ident); ok && x.Name == "time" {
-					found[name] = true
+					found[path] = true
 				}
 			}
 			return true
 		})
-		return nil
-	}))
+	})
 	if len(found) == 0 {
 		t.Fatal("no file reads the clock")
 	}
