@@ -93,7 +93,8 @@ func (w *early) decide(ctx context.Context, cost int) (last *record, rejection *
 			exhausted = w.add(1)
 		}
 	}
-	if len(w.ofBody) > 0 && !requestbody.IsEmpty(w.r) {
+	hasBody := len(w.ofBody) > 0 && !requestbody.IsEmpty(w.r)
+	if hasBody {
 		if rejection, done := w.ask(true); done {
 			return w.rec, rejection
 		}
@@ -101,13 +102,13 @@ func (w *early) decide(ctx context.Context, cost int) (last *record, rejection *
 	if w.failed != nil {
 		return w.rec, w.rec.undecidable(w.h, w.r, &w.e, w.failed)
 	}
-	reading = len(w.ofBody) > 0 && !requestbody.IsEmpty(w.r)
+	reading = hasBody
 	if err := w.addCosts(ctx); err != nil {
 		return w.withoutKey(err)
 	}
 	w.refund()
 	w.e.Decision = core.Decision{}
-	if rejection = w.rec.decideAll(w.h, w.r, &w.e, w.known, w.all); reading && rejection == nil && !w.e.Decision.Allowed {
+	if rejection = w.rec.decideAll(w.h, w.r, &w.e, w.known, w.all); hasBody && rejection == nil && !w.e.Decision.Allowed {
 		w.chargeForBody()
 	}
 	return w.rec, rejection
@@ -121,10 +122,8 @@ func (w *early) chargeForBody() {
 	isOfBody := func(i int) bool {
 		return slices.ContainsFunc(w.ofBody, func(a askOfBody) bool { return a.at == i })
 	}
-	for _, s := range d.States() {
-		if !isOfBody(s.Ask) && !s.Allowed && !s.Rule.IsShadow() {
-			return
-		}
+	if !deniesOnly(&d, isOfBody) {
+		return
 	}
 	var others []core.Ask
 	for i := range w.known {
@@ -216,10 +215,10 @@ func (w *early) chargeEach(ctx context.Context, rec *record, known []core.Ask, m
 	return rec.reserve(ctx, &w.e, charged)
 }
 
-// deniesOnly reports whether d is a denial because of the ask at index i alone, the last one.
-func deniesOnly(d *core.Decision, i int) bool {
+// deniesOnly reports whether d is a denial because of the asks alone for whose index is returns true.
+func deniesOnly(d *core.Decision, is func(ask int) bool) bool {
 	for _, s := range d.States() {
-		if s.Ask < i && !s.Allowed && !s.Rule.IsShadow() {
+		if !is(s.Ask) && !s.Allowed && !s.Rule.IsShadow() {
 			return false
 		}
 	}
@@ -317,7 +316,7 @@ func (w *early) chargeWithoutKey(missing error) error {
 		return err
 	}
 	d := w.e.Decision
-	if len(known) > 0 && len(all) > len(known) && deniesOnly(&d, len(known)) {
+	if len(known) > 0 && len(all) > len(known) && deniesOnly(&d, func(ask int) bool { return ask >= len(known) }) {
 		again := newRecord(w.rec.original, w.rec.gate)
 		err := w.chargeEach(ctx, again, known, inner.Attempt)
 		d, w.e.Decision = w.e.Decision, d
