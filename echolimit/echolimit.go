@@ -156,9 +156,8 @@ func OnRejected(f func(c echo.Context, rejection *gate.Rejection) error) gate.Op
 //
 // Check adds the rules of l to the header fields. It must be called before the response begins, and while no
 // other goroutine uses the request; for the messages of a websocket, use [core.Limiter.Allow].
-// [gate.FromContext] returns the decision of Check.
 // Check keeps a Content-Encoding, which a middleware that compresses may have set, so a handler sets the field for a body
-// of its own after Check.
+// of its own after Check. [gate.FromContext] returns the decision of Check.
 // [gate.SettleFor] corrects the cost of the event, and [gate.Key] and [gate.Reset] find its key. [gate.Settle]
 // and [gate.Refund] are about the gate around the handler, or about the last Check if there is none.
 // [gate.RefundIf] of that gate does not change the charge of Check. An empty key is rejected with 400. Check

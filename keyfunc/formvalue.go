@@ -43,8 +43,7 @@ var (
 //   - the Content-Type is neither multipart/form-data, nor application/x-www-form-urlencoded with the
 //     method POST, PUT or PATCH, or occurs twice
 //   - the body has a Content-Encoding, which Decompress of Echo leaves behind (delete it there), or is longer than
-//     64 KiB, with all its fields and files, or was read
-//     before by code that has not parsed the form
+//     64 KiB, with all its fields and files, or was read before by code that has not parsed the form
 //   - any part of the form or of the query of the URL is malformed, such as a semicolon or "%zz"
 //   - the body begins with a brace: a handler that ignores the Content-Type would read it as JSON
 //   - the field is absent, is empty, is a file or has several values

@@ -79,8 +79,9 @@ func (p *policy) denial(retry, end int64) *denialTexts {
 }
 
 // endOf returns the end of the block or of a wait above a day of s, which denied, in Unix seconds, rounded up, or
-// zero for other denials. now is the clock of the Store. The ends of blocks and periods are whole milliseconds, so that the time since the
-// decision, usually some microseconds, does not count. The end of a pause is not: texts about it may differ by a second.
+// zero for other denials. now is the clock of the Store. The ends of blocks and periods are whole milliseconds, so that
+// the time since the decision, usually some microseconds, does not count. The end of a pause is not: texts about it may
+// differ by a second.
 func endOf(s *core.State, now func() time.Time) int64 {
 	if s.RetryAfter == core.Never || s.Limit() != core.Blocked && s.RetryAfter <= 24*time.Hour {
 		return 0

@@ -232,8 +232,8 @@ func isRepeatable(r *http.Request) bool {
 	return r.Body == nil || r.Body == http.NoBody || r.GetBody != nil
 }
 
-// repeat returns r with its body from the beginning, which is the last step before event admits it, so that every body
-// that GetBody opens is sent. Without a body, it ends event.
+// repeat returns r, which event has admitted again, with its body from the beginning. This is the last step before r is
+// sent, so that each body that GetBody opens is sent. If GetBody fails, repeat ends event.
 func repeat(r *http.Request, event *admission) (_ *http.Request, ok bool) {
 	defer func() {
 		if !ok { // also after a panic of GetBody

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// The advice if a line tells nothing about the file, and if it has only a time.
+// The advice if a line tells nothing about the file, if it has only a time, and if that has another form.
 const (
 	describe     = `describe its lines with -format in the syntax of nginx, such as '$remote_addr - $remote_user [$time_local] "$request" $status'`
 	nameKey      = "name the field of its key with -key"
