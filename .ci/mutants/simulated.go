@@ -198,7 +198,7 @@ var simulated = []fault{
 	{"callers who wait ask every ten seconds", "core/wait.go",
 		"maxPoll     = time.Second",
 		"maxPoll     = 10 * time.Second", simulationOfWaiters},
-	{"callers do not learn that the subscription is broken", "core/redisstore/listener.go",
+	{"callers do not learn that the subscription is broken", "core/redisstore/heard.go",
 		"waiters.Deaf(id)",
 		"_ = id", simulationOfWaiters},
 	{"a caller whose reply is late stays in the order", "core/redisstore/freer.go",
