@@ -45,6 +45,7 @@ var clockReaders = map[string]string{
 	"core/redisstore/freer.go":           "the timeout, and the time since a reply was due",
 	"core/redisstore/idle.go":            "checks of connections",
 	"core/redisstore/listener.go":        "the end of a subscription",
+	"core/redisstore/listeners.go":       "the end of a subscription",
 	"core/redisstore/probe.go":           "the timeout",
 	"core/redisstore/queue.go":           "the timeout",
 	"core/redisstore/request.go":         "the time in the queue",

@@ -140,6 +140,14 @@ var faults = []fault{
 		"queues_publish(key, q[1], '')", "", "core/redisstore ^TestAcquire_messages$",
 	},
 	{
+		"the servers of a Cluster have one subscription", "core/redisstore/servers.go",
+		"server, _ = rdb.MasterForKey(ctx, key)", "_ = key", "core/redisstore ^TestAcquire_servers$/^Cluster$",
+	},
+	{
+		"a message that comes again wakes a caller", "core/redisstore/listeners.go",
+		"if home != nil && home != from {", "if false {", "core/redisstore ^TestListeners_hear$",
+	},
+	{
 		"Redis wakes a caller more than once", "core/redisstore/lua/queues.lua",
 		"'%0-', 1", "'%0', 1", "core/redisstore ^TestAcquire_messages$",
 	},

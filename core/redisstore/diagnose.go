@@ -96,7 +96,7 @@ func (d *diagnosis) targets(ctx context.Context) (targets []*target, err error) 
 			t.name, t.single = "", rdb
 		}
 		for range tries {
-			if t.identity = newIdentity(); d.serverOf(ctx, t.key("")) == rdb {
+			if t.identity = newIdentity(); serverOf(ctx, d.universal, t.key("")) == rdb {
 				break
 			}
 			t.identity = ""
@@ -107,19 +107,6 @@ func (d *diagnosis) targets(ctx context.Context) (targets []*target, err error) 
 		return nil
 	})
 	return targets, err
-}
-
-// serverOf returns the server with a key, or nil if that is not known.
-func (d *diagnosis) serverOf(ctx context.Context, key string) (rdb *redis.Client) {
-	switch universal := d.universal.(type) {
-	case *redis.Client:
-		return universal
-	case *redis.ClusterClient:
-		rdb, _ = universal.MasterForKey(ctx, key)
-	case *redis.Ring:
-		rdb, _ = universal.GetShardClientForKey(key)
-	}
-	return rdb
 }
 
 func newIdentity() string { return fmt.Sprintf("check %016x", rand.Uint64()) }

@@ -29,20 +29,6 @@ func newIdleCheck(rdb redis.UniversalClient, timeout time.Duration, alive func()
 	return nil
 }
 
-// servers returns a function that calls another one for each server of rdb that takes writes, or nil if these are not
-// known.
-func servers(rdb redis.UniversalClient) func(ctx context.Context, f func(context.Context, *redis.Client) error) error {
-	switch rdb := rdb.(type) {
-	case *redis.Client:
-		return func(ctx context.Context, f func(context.Context, *redis.Client) error) error { return f(ctx, rdb) }
-	case *redis.ClusterClient:
-		return rdb.ForEachMaster
-	case *redis.Ring:
-		return rdb.ForEachShard
-	}
-	return nil
-}
-
 const (
 	// checkInterval is the shortest time between two checks.
 	checkInterval = 500 * time.Millisecond

@@ -78,10 +78,11 @@
 // Callers of core.Limiter.Acquire are in the states of the places that they wait for, one of each process and Limiter,
 // for 2 s after they have asked: so all processes give places in the order of arrival, by the clock of the server.
 // When places are freed, the script publishes a message to the channel of the process that is first, such as
-// weir:wake:1804289383. A Store has a subscription, on a connection of its own, while callers wait and for a minute
-// afterwards. Callers who hear the messages ask at least once a second, so a lost message or a process that was killed
-// delays the next caller by at most 3 s; if the subscription breaks, they ask within 250 ms. Without messages, because the user lacks a permission, the client is a
-// *redis.Ring or a proxy does not pass them, callers ask after 50 to 250 ms.
+// weir:wake:1804289383. While callers wait, and for a minute afterwards, a Store has a subscription, on a connection of its
+// own, on each server of a Cluster or *redis.Ring that has their places. Callers who hear the messages ask at least once a
+// second, so a lost message or a process that was killed delays the next caller by at most 3 s; if a subscription breaks,
+// they ask within 250 ms. Without messages, because the user lacks a permission or a proxy does not pass them, callers ask
+// after 50 to 250 ms.
 //
 // # Deadline
 //
@@ -166,11 +167,11 @@ import (
 type Store struct {
 	driver.Namespace
 
-	timeout  time.Duration
-	router   router
-	executor executor
-	faults   faultLog
-	listener *listener
+	timeout   time.Duration
+	router    router
+	executor  executor
+	faults    faultLog
+	listeners *listeners
 
 	onFirst     func() // after the first decision; only the first call has an effect
 	unavailable atomic.Uint64
@@ -208,12 +209,12 @@ func New(rdb redis.UniversalClient, opts ...Option) *Store {
 	argument.Apply("redisstore: New", &c, opts)
 	faults := faultLog{sampler.New(1, time.Minute)}
 	s := &Store{
-		timeout:  c.timeout,
-		router:   newRouter(rdb, c, faults),
-		executor: executor{timeout: c.timeout, clock: c.clock},
-		faults:   faults,
-		listener: newListener(rdb, c.prefix, faults),
-		onFirst:  sync.OnceFunc(func() { go warnOfEviction(rdb) }),
+		timeout:   c.timeout,
+		router:    newRouter(rdb, c, faults),
+		executor:  executor{timeout: c.timeout, clock: c.clock},
+		faults:    faults,
+		listeners: newListeners(rdb, c.prefix, faults),
+		onFirst:   sync.OnceFunc(func() { go warnOfEviction(rdb) }),
 	}
 	e := &s.executor
 	e.arguments.rules.Max = maxCached
@@ -262,10 +263,15 @@ func (s *Store) Stats() Stats {
 // Take implements [driver.Store]. If the deadline passes or Redis fails, it returns an *[Error],
 // which is a core.ErrUnavailable. If ctx ends first, it returns the error of ctx.
 func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
-	waiting := slices.IndexFunc(charges, func(c driver.Charge) bool { return waits(&c) })
+	i := slices.IndexFunc(charges, func(c driver.Charge) bool { return waits(&c) })
+	if i < 0 {
+		return s.decide(ctx, charges)
+	}
+	c := &charges[i]
+	queue := -c.Receipt.At
 	err := s.decide(ctx, charges)
-	if waiting >= 0 && err == nil && !charges[waiting].Verdict.Allowed {
-		s.listener.listen()
+	if err == nil && !c.Verdict.Allowed {
+		s.listeners.listen(s.router.keys.probe(s.router.keys.tag(c.Key), c.Rule), queue)
 	}
 	return err
 }
