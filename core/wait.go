@@ -321,8 +321,12 @@ func tooLate(ctx context.Context, d Decision, ahead, n int) error {
 		case s.Rule.isInFlight() && !blocked && s.RetryAfter != Never: // it is not known
 		case blocked && s.RetryAfter != Never: // the block ends
 			wait = max(wait, s.RetryAfter)
-		case blocked || int64(n) > s.Rule.d.compiled.Constants.Capacity:
+		case blocked:
 			return ErrNeverAdmitted
+		case int64(n) > s.Rule.d.compiled.Constants.Capacity: // of a smaller limit, or of a part of it while the Store has failed
+			if ahead == 0 && s.RetryAfter == Never {
+				return ErrNeverAdmitted
+			}
 		default:
 			wait = max(wait, s.soonest(int64(ahead), int64(n)))
 		}

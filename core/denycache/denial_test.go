@@ -203,6 +203,27 @@ func TestStore_Take_dividedRule(t *testing.T) {
 	}
 }
 
+// A cost above the part of a rule by which the Store decides for a while, but not above the rule, is not denied for ever.
+func TestStore_Take_aboveThePart(t *testing.T) {
+	eachAlgorithm(t, func(f *fixture, rule func(string, core.Limit) core.Rule) {
+		f.behind.Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+			err := dividing(ctx, charges, next)
+			for i := range charges {
+				charges[i].Verdict.RetryAfter = min(charges[i].Verdict.RetryAfter, time.Second)
+			}
+			return err
+		})
+		l := f.limiter(rule("r", core.PerHour(20)))
+		for range 2 {
+			f.miss(l, "k", 6)
+		}
+		f.behind.Set()
+		if got, hit := f.take(charge(l, 6)); hit || !got.Allowed {
+			f.Errorf("the whole rule: got hit %v, %+v", hit, got)
+		}
+	})
+}
+
 // If a cached denial denies a decision, the other rules have Unknown set: requests with one key
 // after the other beside a denied one cost no call.
 func TestStore_Take_severalRules(t *testing.T) {

@@ -67,6 +67,8 @@ func newDenial(c *driver.Charge, sent, maxAge int64) (d denial, ok bool) {
 		if !v.Rule.Algorithm.IsBucket() {
 			lasts = v.Window // until then, Remaining is the same
 		}
+	} else if d.cost > v.Rule.Constants.Capacity {
+		return d, false // the Store decides by a part of the rule for an unknown time
 	}
 	d.until = sent + min(int64(lasts-time.Microsecond), maxAge)
 	return d, true

@@ -128,6 +128,9 @@ func (b *backup) answersAny(charges []driver.Charge) bool {
 	})
 }
 
+// partRetry is the RetryAfter of a cost that is above a part of the limit: it fits when the primary returns.
+const partRetry = time.Second
+
 // doDivided executes charges on the store, with rules divided by [Instances]. It restores the rules
 // of the caller before it returns.
 func (b *backup) doDivided(ctx context.Context, do verb, charges []driver.Charge) error {
@@ -141,7 +144,11 @@ func (b *backup) doDivided(ctx context.Context, do verb, charges []driver.Charge
 		}
 		defer func() {
 			for i := range charges {
-				charges[i].Rule = whole[i]
+				c := &charges[i]
+				if v := &c.Verdict; c.Rule != whole[i] && v.RetryAfter == driver.Never && int64(c.Cost) <= whole[i].Constants.Capacity {
+					v.RetryAfter = partRetry
+				}
+				c.Rule = whole[i]
 			}
 		}()
 	}

@@ -141,6 +141,48 @@ func TestInstances_Verdict(t *testing.T) {
 	}
 }
 
+// A cost above the part of a limit, but not above the limit, is admitted when the primary returns.
+func TestInstances_aboveThePart(t *testing.T) {
+	rules := []core.Rule{core.InFlight("places", 20).ByCost(), core.TokenBucket("soft", core.PerMinute(20)).Soft(20)}
+	for _, a := range testkit.Algorithms {
+		rules = append(rules, a.Rule(a.Name, core.PerMinute(20)))
+	}
+	for _, rule := range rules {
+		for cost, want := range map[int]time.Duration{7: time.Second, 20: time.Second, 25: core.Never} {
+			t.Run(fmt.Sprintf("%s, %d", rule.Name(), cost), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					p := newPair(t, true, failover.Instances(4))
+					l := testkit.Limiter(t, p, rule)
+					p.leave()
+					d, err := core.AllowTogether(t.Context(), core.Ask{Limiter: l, Key: "k", Cost: cost, Peek: true})
+					if err != nil || d.Allowed || d.RetryAfter != want {
+						t.Errorf("got %v, %v, %v, want denied, %v", d, d.RetryAfter, err, want)
+					}
+					waited := make(chan error)
+					go func() {
+						r, err := l.AcquireN(t.Context(), "k", cost)
+						if err == nil {
+							err = r.Release(t.Context())
+						}
+						waited <- err
+					}()
+					if want == core.Never {
+						if err := <-waited; !errors.Is(err, core.ErrNeverAdmitted) {
+							t.Errorf("got %v", err)
+						}
+						return
+					}
+					time.Sleep(time.Minute)
+					p.comeBack()
+					if err := <-waited; err != nil {
+						t.Error(err)
+					}
+				})
+			})
+		}
+	}
+}
+
 // An elastic rule is divided with the limit in force.
 func TestInstances_Elastic(t *testing.T) {
 	s := failover.New(absent(), memstore.New(), failover.Instances(2))

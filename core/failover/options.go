@@ -34,8 +34,9 @@ func Deadline(d time.Duration) Option {
 
 // Instances makes the backup enforce every limit divided by n, the number of processes that share
 // the primary (see core.Rule.Divide). The decisions of the backup then report the states of the
-// divided rules. Without Instances, the backup of every process enforces the whole limit. Instances
-// panics if n is less than 1.
+// divided rules. A cost above the part, but not above the limit, is denied with a RetryAfter of one
+// second, because it fits when the primary returns. Without Instances, the backup of every process
+// enforces the whole limit. Instances panics if n is less than 1.
 func Instances(n int) Option {
 	if n < 1 {
 		panic("failover: Instances: n is less than 1")
