@@ -180,6 +180,10 @@ func (s *RedisSource) remove(ctx context.Context, policy, tag string, kinds ...k
 func (s *RedisSource) write(ctx context.Context, policy, tag string, f func(member string) error, known func(*stored)) error {
 	hash := hashOfMember(policy, tag)
 	_, err := await(ctx, func() (struct{}, error) {
+		// Without the permission for MULTI, Redis executes each command for itself, and EXEC fails: the first transaction reads.
+		if err := s.transact(ctx, func(tx redis.Pipeliner) { tx.MGet(ctx, s.secretKey()) }); err != nil {
+			return struct{}{}, err
+		}
 		defer s.cache.changed(hash) // after an error, too: Redis may have executed the command
 		return struct{}{}, f(memberOf(policy, tag))
 	})

@@ -623,4 +623,21 @@ func TestRedisSource_Permissions(t *testing.T) {
 	if errs := slices.Concat(writer.errs(), reader.errs()); !onlyNoConfig(errs) {
 		t.Errorf("got errors %q", errs)
 	}
+	// Without one of the permissions, a call that returns an error has no effect.
+	admin := newNode(t, server.Client())
+	for _, permission := range strings.Fields(users[1])[6:] {
+		testkit.Must(t, server.Client().Do(ctx, "ACL", "SETUSER", "operator", "-"+permission[1:]).Err())
+		key := "without " + permission
+		for name, write := range map[string]func() error{
+			"Block":    func() error { return writer.Block(ctx, "api", key+" block", time.Time{}) },
+			"Override": func() error { return writer.Override(ctx, "api", key+" override", rules.Override{Plan: "gold"}) },
+		} {
+			err := write()
+			got, read := admin.EntriesOf(ctx, "api", key+" "+strings.ToLower(name))
+			if testkit.Must(t, read); (err == nil) != (len(got) == 1) {
+				t.Errorf("%s without %s: got %v, and the entries are %v", name, permission, err, got)
+			}
+		}
+		testkit.Must(t, server.Client().Do(ctx, "ACL", "SETUSER", "operator", permission).Err())
+	}
 }
