@@ -174,6 +174,10 @@ var plans = []plan{
 		load: load{waits: 3}, every: 3 * time.Second, lasts: 9 * time.Second, faults: []string{"late"},
 	},
 	{
+		name: "waitingLoss", servers: 1, processes: 3, pool: 10, length: time.Minute, idle: 300 * time.Millisecond, hold: 2 * time.Second,
+		load: load{waits: 3}, every: 8 * time.Second, faults: []string{"flush", "stepOn", "stepBack", "stepBack"},
+	},
+	{
 		name: "pauses", servers: 1, processes: 3, pool: 10,
 		length: 30 * time.Second, idle: 200 * time.Millisecond, hold: 5 * time.Second, apart: true,
 		load: load{pauses: 2}, every: 5 * time.Second, faults: with(network, "slow", "loading", "memory"),
