@@ -93,7 +93,7 @@ func TestAnd_BadTokens(t *testing.T) {
 		{name: "Cost", opts: []gate.Option{costs(6)}, want: effect{statuses{401: 3, 429: 197}, 3, 200, 18}},
 		{name: "a cost of zero, which is 1 for a request without a user", opts: []gate.Option{costs(0)}},
 		{name: "a cost that is never admitted", opts: []gate.Option{costs(21)}, want: effect{statuses{429: 200}, 1, 200, 0}},
-		{name: "leaky bucket, which does not hold the answer", rule: leaky},
+		{name: "leaky bucket, which does not hold the answer", rule: leaky, opts: []gate.Option{gate.MaxDelay(time.Hour)}},
 		// Four requests are within the delay, and one more is verified until the key is exhausted.
 		{name: "MaxDelay", rule: leaky, opts: []gate.Option{gate.MaxDelay(10 * time.Minute)}, want: effect{statuses{401: 4, 429: 196}, 5, 200, 4}},
 		{name: "soft", rule: core.SlidingLog("soft", core.PerHour(20)).Soft(10), want: effect{statuses{401: 22, 429: 178}, 22, 200, 20}},
@@ -155,7 +155,7 @@ func TestAnd_BadTokensOfAlgorithms(t *testing.T) {
 	} {
 		t.Run(rule.Algorithm().String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := addressFirst(rule, many, setup{})
+				c := addressFirst(rule, many, setup{Opts: []gate.Option{gate.MaxDelay(time.Minute)}})
 				admitted := int64(0)
 				for range 600 {
 					if record(t, c, with("Token", "bad")).Status == http.StatusUnauthorized {

@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// MaxDelay makes the gate deny a request at once if a leaky bucket would hold it for longer than d.
-// The request is charged nothing, and its Retry-After is the time until the delay would be at most
-// d. The Store applies the bound, which therefore also holds for concurrent requests. Without
-// MaxDelay, a request is held for as long as the queue requires. Rules of other algorithms have no
-// delay. If d is less than a microsecond, only requests without a delay are admitted.
+// MaxDelay makes the gate deny a request at once if a leaky bucket would hold it for longer than d, by
+// default 10 s. The request is charged nothing, and its Retry-After is the time until the delay would be
+// at most d. The Store applies the bound, which therefore also holds for concurrent requests. Choose d below
+// the timeouts of clients and load balancers: a client that hangs up keeps its departure unless it is the
+// last one in the queue, and later requests wait for it. Rules of other algorithms have no delay. If d is
+// less than a microsecond, only requests without a delay are admitted.
 //
 // MaxDelay panics if d is not positive.
 func MaxDelay(d time.Duration) Option {
@@ -18,6 +19,9 @@ func MaxDelay(d time.Duration) Option {
 	}
 	return option(func(o *options) { o.maxDelay = d })
 }
+
+// defaultMaxDelay is the bound without [MaxDelay]. Many load balancers give up after 30 to 60 s, and people sooner.
+const defaultMaxDelay = 10 * time.Second
 
 // hold waits for delay, which is above zero, and returns an error if ctx ends before that.
 func hold(ctx context.Context, delay time.Duration) error {

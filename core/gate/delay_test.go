@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,6 +32,31 @@ func TestAdmit_Departures(t *testing.T) {
 		})
 		if !slices.Equal(times[200], []time.Duration{0, 100e6, 200e6, 300e6}) || !slices.Equal(times[429], []time.Duration{0, 0}) {
 			t.Errorf("the answers come after %v, want 200 every 100 ms from the first, and 429 twice at once", times)
+		}
+	})
+}
+
+// Without MaxDelay, a request is held for 10 s at most, so clients with a longer timeout are served at the rate.
+func TestMaxDelay_default(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start(setup{Rules: []core.Rule{core.LeakyBucket("q", core.PerSecond(1).WithBurst(60))}})
+		var served atomic.Int64
+		var clients sync.WaitGroup
+		for range 120 {
+			for range 3 {
+				clients.Go(func() {
+					ctx, hangUp := context.WithTimeout(t.Context(), 11*time.Second)
+					defer hangUp()
+					if record(t, a, request("GET", "/").WithContext(ctx)).Status == http.StatusOK {
+						served.Add(1)
+					}
+				})
+			}
+			time.Sleep(time.Second)
+		}
+		clients.Wait()
+		if n := served.Load(); n < 120 {
+			t.Errorf("%d requests were served in 120 s, want one a second", n)
 		}
 	})
 }
@@ -83,7 +109,7 @@ func TestAdmit_LeavesQueue(t *testing.T) {
 	}
 	t.Run("store fails", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			rule := core.LeakyBucket("q", core.PerHour(1).WithBurst(9))
+			rule := core.LeakyBucket("q", core.PerMinute(10).WithBurst(9))
 			a := start(setup{Store: onUndo(func(context.Context) error { return errSecret }), Rules: []core.Rule{rule}, Key: constant("key-of-a-person")})
 			a.Gets(t, 200)
 			lines := logged(t, func() {

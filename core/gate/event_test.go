@@ -130,7 +130,7 @@ func TestOnDecision_SeveralKeys(t *testing.T) {
 func TestOnDecision_EndedWhileDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []gate.Event
-		l := testkit.Limiter(t, memstore.New(), core.LeakyBucket("api", core.PerMinute(1).WithBurst(2)))
+		l := testkit.Limiter(t, memstore.New(), core.LeakyBucket("api", core.PerMinute(10).WithBurst(2)))
 		h := build(l, keyfunc.Constant("k"), []gate.Option{gate.OnDecision(func(_ context.Context, e gate.Event) { got = append(got, e) })},
 			func(http.ResponseWriter, *http.Request) {})
 		record(t, h, request("GET", "/"))

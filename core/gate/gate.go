@@ -38,7 +38,7 @@ func newGate(name string, l *core.Limiter, key keyfunc.Func, opts []Option) *gat
 	function := name + ": New"
 	argument.NotNil(function, "limiter", l)
 	argument.NotNil(function, "key function", key)
-	g := &gate{options: options{adapter: name}, policies: newPolicies(), now: inner.Clock(l), distinct: true, log: newFailureLog()}
+	g := &gate{options: options{adapter: name, maxDelay: defaultMaxDelay}, policies: newPolicies(), now: inner.Clock(l), distinct: true, log: newFailureLog()}
 	argument.Apply(function, &g.options, opts)
 	g.ofAll, _ = g.routes.(policyOfAll)
 	g.asks = append([]ask{{limiter: l, key: key}}, g.and...)

@@ -111,7 +111,7 @@ func (discard) WriteHeader(int)             {}
 func TestInFlight_Delayed(t *testing.T) {
 	eachStore(t, func(t *testing.T, s core.Store) {
 		l := testkit.Limiter(t, s, exports(2), core.LeakyBucket("queue", core.PerMinute(1).WithBurst(9)))
-		a := start(setup{Limiter: l, Handler: waits})
+		a := start(setup{Limiter: l, Handler: waits, Opts: []gate.Option{gate.MaxDelay(time.Hour)}})
 		a.Gets(t, 200)
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())

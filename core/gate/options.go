@@ -46,7 +46,7 @@ type options struct {
 	exempt         func(context.Context, *http.Request) bool
 	routes         Policy
 	refundIf       func(status int) bool
-	maxDelay       time.Duration // 0 is no bound
+	maxDelay       time.Duration
 	headers        *versions     // nil: those of the gate around, or IETFDraft
 	xRateLimitRule string
 	exposeHeaders  bool
