@@ -27,7 +27,7 @@ var (
 	//   - two limits for one rule and key in one call
 	//   - rules for keys of which more than 16 would be charged in one call
 	//   - an Ask without a Limiter, or with a negative MaxDelay
-	//   - a function of Choose that returns an error, or no view of its limiter
+	//   - a function of Choose that returns an error, or no view of its limiter, or that replaces rules
 	//   - a limiter that a call cannot settle or replace
 	//   - an [InFlight] rule in a call that could not free its place, such as Allow
 	ErrInvalidAsk = errors.New("weir: invalid ask")
@@ -36,7 +36,8 @@ var (
 	ErrNeverAdmitted = errors.New("weir: costs more than a rule can ever admit")
 	// ErrDeadlineTooNear reports that a Wait or an Acquire cannot end before the deadline of its context.
 	ErrDeadlineTooNear = errors.New("weir: the deadline is nearer than the wait")
-	// ErrTooManyWaiters reports that 10 000 calls of Wait and Acquire of one Limiter are waiting already.
+	// ErrTooManyWaiters reports that 10 000 calls of Wait and Acquire of one Limiter are waiting already, or that other
+	// events take what a WaitN waits for.
 	ErrTooManyWaiters = errors.New("weir: too many waiters")
 	// ErrUnavailable reports that the Store is down, or did not reply within its own timeout. If
 	// the context ends first, the error is that of the context.

@@ -51,3 +51,12 @@ func replaceAll(rules map[*Limiter][]Rule, then func()) error {
 // replacing is the lock of ReplaceAll, which all limiters share, because AllowTogether reads the
 // rules of several.
 var replacing seqlock.Lock
+
+// readRules calls read until no rules were replaced meanwhile.
+func readRules(read func() error) error {
+	err := replacing.Read(read)
+	if err == seqlock.ErrWrites {
+		err = invalidAsk("the function of Choose replaces rules")
+	}
+	return err
+}

@@ -19,7 +19,7 @@ func (e *event) addTogether(ctx context.Context, asks []Ask) error {
 		rules   [4][]Rule
 	}
 	choices, sets, rules := few.choices[:0], few.sets[:0], few.rules[:0]
-	err := replacing.Read(func() error {
+	err := readRules(func() error {
 		choices, sets = choices[:0], sets[:0]
 		for i := range asks {
 			if j := slices.IndexFunc(asks[:i], func(o Ask) bool { return asks[i].sameChoice(&o) }); j >= 0 { // the function of Choose might choose another view now

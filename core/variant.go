@@ -80,7 +80,7 @@ func (l *Limiter) Variant(rules ...Rule) (*Limiter, error) {
 // Every decision calls pick once for each key, and so does every other method with a key. Wait calls
 // it for each attempt, and a decision calls it again if [ReplaceAll] has replaced rules meanwhile.
 // Calls are concurrent. pick must be fast, because the decision waits for it, and must not replace
-// rules. Choose panics if pick is nil.
+// rules: the method then returns an [ErrInvalidAsk]. Choose panics if pick is nil.
 //
 // If pick returns an error, nothing is charged. The method returns an [ErrUnavailable], or an error
 // after the end of ctx, as it is. Any other error is wrapped in an [ErrInvalidAsk]. A result that is
@@ -126,7 +126,7 @@ func (l *Limiter) chosen(ctx context.Context, key, plan string) (c choice, rules
 		return c, rules, err
 	}
 	var s *ruleSet
-	err = replacing.Read(func() (err error) {
+	err = readRules(func() (err error) {
 		if c, err = l.choose(ctx, key, plan); err == nil {
 			s = c.ruleSet()
 		}

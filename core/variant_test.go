@@ -297,6 +297,29 @@ func TestLimiter_Choose_Unavailable(t *testing.T) {
 	}
 }
 
+func TestLimiter_Choose_replacesRules(t *testing.T) {
+	rule := core.TokenBucket("r", core.PerSecond(10))
+	l := testkit.Limiter(t, memstore.New(), rule)
+	other := testkit.Limiter(t, memstore.New(), rule)
+	chosen := l.Choose(func(context.Context, string) (*core.Limiter, error) { return nil, other.Replace(rule) })
+	for name, ask := range map[string]func() error{
+		"Allow": func() error { _, err := chosen.Allow(t.Context(), "k"); return err },
+		"Wait":  func() error { return chosen.Wait(t.Context(), "k") },
+		"Reset": func() error { _, err := chosen.Reset(t.Context(), "k"); return err },
+		"AllowTogether": func() error {
+			_, err := core.AllowTogether(t.Context(), core.Ask{Limiter: chosen, Key: "k"}, core.Ask{Limiter: l, Key: "l"})
+			return err
+		},
+	} {
+		if err := ask(); !errors.Is(err, core.ErrInvalidAsk) {
+			t.Errorf("%s: got %v, want ErrInvalidAsk", name, err)
+		}
+	}
+	if n := testkit.Left(t, l, "k"); n != 10 {
+		t.Errorf("%d of 10 events are left", n)
+	}
+}
+
 // Two asks about one key have one choice, also if the function of Choose changes its mind.
 func TestLimiter_Choose_OncePerKey(t *testing.T) {
 	l := testkit.Limiter(t, memstore.New(), core.TokenBucket("r", core.PerMinute(10)))

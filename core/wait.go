@@ -25,7 +25,9 @@ const maxWaiters = 10_000
 //   - [ErrDeadlineTooNear], at once, if the estimated wait does not end before the deadline of ctx.
 //     The estimate includes the events of callers that already wait for key in this process, if they
 //     have the same plan and [Limiter.Variant].
-//   - [ErrTooManyWaiters] if 10 000 calls of the limiter wait already.
+//   - [ErrTooManyWaiters] if 10 000 calls of the limiter wait already; or if other events take the units that an event of
+//     a cost above 1 waits for: it is then first of its callers, and has waited a minute, and ten times as long as the
+//     limit takes to fill up, longer than the first estimate.
 //   - the error of the Store if the Store fails.
 //
 // On an error nothing is charged, with one exception: if the Store fails, or ctx ends during a call
@@ -137,6 +139,7 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 	queues := waits && held // whether the Store keeps the queue of key if places are missing
 	known := w.Known
 	spread := maxPoll // callers who came together do not ask together for ever
+	var due time.Time // by the first denial
 	for poll := minPoll; ; {
 		// From the charge on, the Store counts the event. l.waiters stops counting it before the charge:
 		// later callers may then miss the event for a moment, but never count it twice.
@@ -192,6 +195,11 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 			return nil, err
 		}
 		l.waiters.SetCost(w, n)
+		if due.IsZero() {
+			due = time.Now().Add(d.RetryAfter)
+		} else if late := time.Since(due); n > 1 && late > time.Minute && late/10 > d.fillsUp(n) {
+			return nil, fmt.Errorf("%w: for %v, other events have taken the %d units", ErrTooManyWaiters, late.Round(time.Second), n)
+		}
 		wait := d.RetryAfter
 		switch {
 		case d.estimated() && w.Queue.Hears():
@@ -338,6 +346,22 @@ func tooLate(ctx context.Context, d Decision, ahead, n int) error {
 		return fmt.Errorf("%w: %v to wait", ErrDeadlineTooNear, wait)
 	}
 	return nil
+}
+
+// fillsUp returns the longest time in which a limit fills up that denies n events, or Never if one denies them for another
+// reason.
+func (d *Decision) fillsUp(n int) (longest time.Duration) {
+	for _, s := range d.States() {
+		l, capacity := s.Rule.Limit(), s.Rule.d.compiled.Constants.Capacity
+		switch {
+		case s.Allowed || s.Rule.IsShadow():
+		case s.Rule.isInFlight() || s.Rule.isPause() || l == Blocked || int64(n) > capacity:
+			return Never
+		default:
+			longest = max(longest, after(0, capacity, l))
+		}
+	}
+	return longest
 }
 
 // soonest returns the shortest wait until n events can be admitted. ahead is the number of events

@@ -199,6 +199,54 @@ func TestLimiter_Wait_Cancelled(t *testing.T) {
 	})
 }
 
+// A caller that waits for many units, while calls of Allow take each one, gets an error after a minute, and ten times as long
+// as the limit takes to fill up.
+func TestLimiter_WaitN_amongAllow(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		rule  core.Rule
+		pause time.Duration // between two calls of Allow
+		cost  int
+		want  error
+		most  time.Duration
+	}{
+		{"token bucket", core.TokenBucket("r", core.PerSecond(10)), 50 * time.Millisecond, 10, core.ErrTooManyWaiters, 62 * time.Second},
+		{"sliding log", core.SlidingLog("r", core.PerMinute(10)), 50 * time.Millisecond, 10, core.ErrTooManyWaiters, 12 * time.Minute},
+		{"sliding window", core.SlidingWindow("r", core.PerMinute(10)), 50 * time.Millisecond, 10, core.ErrTooManyWaiters, 12 * time.Minute},
+		{"one unit", core.TokenBucket("r", core.PerSecond(10)), 97 * time.Millisecond, 1, nil, time.Minute},
+		{"half of the rate", core.TokenBucket("r", core.PerSecond(10)), 200 * time.Millisecond, 10, nil, time.Minute},
+		{"a debt", core.TokenBucket("r", core.PerSecond(10)), 0, 10, nil, time.Hour},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := testkit.Limiter(t, memstore.New(), c.rule)
+				ctx, stop := context.WithCancel(t.Context())
+				var others sync.WaitGroup
+				if c.pause == 0 {
+					testkit.Must(t, l.Debit(ctx, "k", 10_000)) // 1000 s
+				} else {
+					for range 10 {
+						testkit.Admit(t, l, "k", 1)
+						time.Sleep(c.rule.Limit().Per / 11)
+					}
+					others.Go(func() {
+						for ctx.Err() == nil {
+							testkit.Allow(t, l, "k")
+							time.Sleep(c.pause)
+						}
+					})
+				}
+				begin := time.Now()
+				if err, took := l.WaitN(t.Context(), "k", c.cost), time.Since(begin); !errors.Is(err, c.want) || err != nil && c.want == nil || took > c.most {
+					t.Errorf("got %v after %v, want %v within %v", err, took, c.want, c.most)
+				}
+				stop()
+				others.Wait()
+			})
+		})
+	}
+}
+
 // The number of callers of all keys is bounded. Callers of one key do not wait for those of another.
 func TestLimiter_Wait_TooManyWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -47,7 +47,7 @@ type options struct {
 	routes         Policy
 	refundIf       func(status int) bool
 	maxDelay       time.Duration
-	headers        *versions     // nil: those of the gate around, or IETFDraft
+	headers        *versions // nil: those of the gate around, or IETFDraft
 	xRateLimitRule string
 	exposeHeaders  bool
 	failClosed     bool

@@ -2,6 +2,7 @@
 package seqlock
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 )
@@ -19,14 +20,20 @@ func (l *Lock) Write() (end func()) {
 	return func() { l.version.Add(1) }
 }
 
+// ErrWrites reports a write during each of 100 calls: read itself writes.
+var ErrWrites = errors.New("seqlock: each read had a write")
+
 // Read calls read until there was no write during the call. The result of the last call counts.
 func (l *Lock) Read(read func() error) error {
-	for version := l.version.Load(); ; version = l.settled() {
+	version := l.version.Load()
+	for range 100 {
 		err := read()
 		if version%2 == 0 && l.version.Load() == version {
 			return err
 		}
+		version = l.settled()
 	}
+	return ErrWrites
 }
 
 // settled waits until there is no write, and returns the version.
