@@ -79,13 +79,10 @@ func TestFreer_UndoBeforeTake(t *testing.T) {
 		t.Run(mode.name, func(t *testing.T) {
 			admin, rdb := server.Client(), server.Client(func(o *redis.Options) { o.ReadTimeout = replyTimeout })
 			f := newFlight(t, admin, inFlight(t, "late", 50, time.Hour, 0))
-			s := newStore(rdb, append(mode.opts, redisstore.Timeout(short))...)
-			f.Store, f.key = s, s.StateKey("k", f.rule)
-			for range 20 { // loads the scripts
-				if c, err := f.try(driver.Spend, driver.Receipt{}); err == nil {
-					_, _ = f.try(driver.Undo, c.Receipt)
-				}
-			}
+			patient := newStore(rdb, append(mode.opts, redisstore.Timeout(waitLimit))...)
+			f.Store, f.key = patient, patient.StateKey("k", f.rule)
+			f.do(driver.Undo, f.do(driver.Spend, driver.Receipt{}).Receipt) // loads the scripts
+			f.Store = newStore(rdb, append(mode.opts, redisstore.Timeout(short))...)
 			opened := rdb.PoolStats().Misses
 			testkit.Must(t, server.Pause())
 			for range 10 {
