@@ -90,7 +90,12 @@ require (
 	github.com/MicahParks/keyfunc/v3 v3.9.1
 )
 
-require golang.org/x/time v0.15.0
+require (
+	github.com/graph-gophers/graphql-go v1.11.0
+	github.com/graphql-go/graphql v0.8.1
+	github.com/graphql-go/handler v0.2.4
+	golang.org/x/time v0.15.0
+)
 
 replace github.com/weir-go/weir => ..
 

@@ -24,6 +24,10 @@ import (
 // the cost of the request itself, and bound the numbers of the body before it adds them: the sum may overflow.
 // [Settle] and [SettleFor] set the real cost.
 //
+// f must find the cost where the handler finds the work. A client could otherwise pay for a small number, and have the
+// handler read a larger one in the URL, in a body of another Content-Type, or in the second of two fields with one name.
+// Reject such requests with a NoKeyError, or give the handler the numbers that f has read.
+//
 // If only the cost of the body is denied, the keys of the other limiters of the gate are charged, at least 1 each:
 // they bound how many bodies of a client are read for nothing. A gate that has only limiters with CostOfBody has
 // no such bound; put a gate with the address of the client around it.
