@@ -37,7 +37,7 @@ var (
 	// ErrDeadlineTooNear reports that a Wait or an Acquire cannot end before the deadline of its context.
 	ErrDeadlineTooNear = errors.New("weir: the deadline is nearer than the wait")
 	// ErrTooManyWaiters reports that 10 000 calls of Wait and Acquire of one Limiter are waiting already, or that other
-	// events take what a WaitN waits for.
+	// events take the units that a WaitN waits for.
 	ErrTooManyWaiters = errors.New("weir: too many waiters")
 	// ErrUnavailable reports that the Store is down, or did not reply within its own timeout. If
 	// the context ends first, the error is that of the context.
