@@ -11,9 +11,11 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/weir-go/weir/cmd/weir/internal/simulate"
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttplimit"
@@ -150,7 +152,7 @@ func testResponse(t *testing.T) {
 		for _, k := range kinds {
 			rule := k.rule(&l)
 			limiter := core.Must(core.New(memstore.New(), rule))
-			handler := nethttplimit.New(limiter, keyfunc.RemoteIP())(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			handler := nethttplimit.New(limiter, keyfunc.RemoteIP(), gate.MaxDelay(1000*time.Hour))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 			_, err := limiter.AllowN(t.Context(), "192.0.2.1", rule.Capacity())
 			if err != nil {
 				t.Fatal(err)
