@@ -63,7 +63,7 @@ test: deps ## run every test on a real Redis, with the race detector where there
 
 .PHONY: quick
 quick: ## run the fast tests that need no server, without the race detector
-	$(WORK) $(GO) test -short -vet=off $(TESTFLAGS) $(ALL)
+	$(WORK) $(GO) test -short -vet=off $(TESTFLAGS) $(ALL) ./.ci/mutants
 
 # The statements of the library that a test of any package runs. Marked tests are skipped: they repeat the others with
 # more values, or count allocations, which the counters change. The workflow has a job for this, beside .ci/run.

@@ -560,15 +560,15 @@ func TestRule_ByCost_ReleaseFails(t *testing.T) {
 	})
 }
 
-// Rules with ByCost and without share no places, although they have one name. Running events keep theirs.
+// A rule that changes between ByCost and without keeps the places of running events.
 func TestRule_ByCost_Replace(t *testing.T) {
 	eachStore(t, func(t *testing.T, s core.Store) {
 		l := testkit.Limiter(t, s, core.InFlight("tokens", 10))
 		old := testkit.Reserve(t, l, "k", 4)
 		testkit.Must(t, l.Replace(tokens(10)))
-		weighted := testkit.Reserve(t, l, "k", 10)
+		weighted := testkit.Reserve(t, l, "k", 9)
 		if !weighted.Decision().Allowed || left(t, l, "k") != 0 {
-			t.Errorf("got %v beside an event of another rule", weighted.Decision())
+			t.Errorf("got %v beside an event that began before", weighted.Decision())
 		}
 		time.Sleep(time.Hour)
 		testkit.Must(t, l.Replace(tokens(5)))
@@ -576,8 +576,8 @@ func TestRule_ByCost_Replace(t *testing.T) {
 			t.Errorf("a smaller limit: got %v, and lost %t, %t", d, isLost(weighted), isLost(old))
 		}
 		testkit.Must(t, weighted.Release(t.Context()))
-		if got := left(t, l, "k"); got != 5 {
-			t.Errorf("got %d places left of 5", got)
+		if got := left(t, l, "k"); got != 4 {
+			t.Errorf("got %d places left of 5 beside the old event, want 4", got)
 		}
 		testkit.Must(t, l.Replace(core.InFlight("tokens", 10)))
 		if got := left(t, l, "k"); got != 9 {

@@ -75,8 +75,7 @@ type Spec struct {
 
 	// ByCost makes an event of an [InFlight] take as many places as its cost: the tokens of a batch, or the slots of a
 	// query. The limit is then up to a million places, for at most 1000 events at a time. A cost above the limit is
-	// denied for ever. Rules with ByCost and without have different states, like those of different periods (see
-	// [Rule]).
+	// denied for ever. A rule that changes between ByCost and without keeps the places of events that have begun.
 	ByCost bool
 
 	// MaxHold is the time for which the places of an [InFlight] are renewed. A place then lapses within one

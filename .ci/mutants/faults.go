@@ -76,7 +76,7 @@ var faults = []fault{
 		"!errors.Is(err, ErrNoKey)", "false", "keyfunc ^TestJWTSubject_Log$",
 	},
 	{
-		"a word before the address is the key of a log", "cmd/weir/internal/trace/log.go",
+		"a word before the address is the key of a log", "cmd/weir/internal/trace/client.go",
 		"!second && p.kind(words[0]) == anAddress", "!second", "cmd/weir/internal/trace ^TestLog_Client$",
 	},
 	{
@@ -156,7 +156,19 @@ var faults = []fault{
 		"if #queues >= MAX_QUEUES then", "if false then", "core/redisstore ^TestConformance$/^ManyQueues$",
 	},
 	{
+		"an event has the number of another one", "core/redisstore/algorithm.go",
+		"n[3]&1 + n[3]>>2", "n[3]&1", "core/redisstore ^TestInFlight_numbers$",
+	},
+	{
+		"a cost above a part of a limit never fits", "core/failover/backup.go",
+		"v.RetryAfter = partRetry", "_ = v", "core/failover ^TestInstances_aboveThePart$",
+	},
+	{
+		"a write without a transaction", "core/rules/redis_overrides.go",
+		"tx.MGet(ctx, s.secretKey()) }); err != nil {", "tx.MGet(ctx, s.secretKey()) }); false {", "core/rules ^TestRedisSource_Permissions$",
+	},
+	{
 		"places that have lapsed are removed in place of queues", "core/redisstore/lua/in_flight.lua",
-		"queues and queues.members or '0', -count - 1", "'0', -count - 1", "core/redisstore ^TestConformance$/^Histories$",
+		"local rank = queues and queues.members or 0\n    redis.call('ZREMRANGEBYRANK'", "local rank = 0\n    redis.call('ZREMRANGEBYRANK'", "core/redisstore ^TestConformance$/^Histories$",
 	},
 }

@@ -23,7 +23,7 @@ func TestStore_Take_inFlight(t *testing.T) {
 			t.Errorf("the verdict is %+v, hit %t, want a denial by the Store for an hour", v, hit)
 		}
 	}
-	elsewhere := []driver.Charge{{Key: "k", Rule: rule, Op: driver.Undo, Cost: 1, Receipt: driver.Receipt{At: f.storeMicros()}}}
+	elsewhere := []driver.Charge{{Key: "k", Rule: rule, Op: driver.Undo, Cost: 1, Receipt: driver.Receipt{At: f.storeMicros()&(1<<43-1)<<20 | 1}}}
 	testkit.Must(t, f.behind.Adjust(f.Context(), elsewhere))
 	if v, hit := f.take(c); !v.Allowed || hit {
 		t.Errorf("after an undo elsewhere, the verdict is %+v, hit %t, want an admission by the Store", v, hit)

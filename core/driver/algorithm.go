@@ -170,7 +170,7 @@ func newEngine(d *Definition, extra int64) engine {
 		n := int64(d.SubWindows)
 		return &log{capacity, extra, period, (period + n - 1) / n}
 	case InFlight:
-		return &places{capacity, extra, d.Hold.Microseconds(), d.ByCost, false}
+		return &places{capacity, extra, d.Hold.Microseconds(), false}
 	case Quota:
 		return &quota{window{capacity, extra, d.Calendar.longest()}, Periods{}}
 	case Pause:

@@ -40,9 +40,7 @@ func (c *Compiled) room(r *Reading) int64 {
 	case *log:
 		return max(0, e.events-r.Count)
 	case *places:
-		if e.byCost {
-			return max(0, e.events-r.Count)
-		}
+		return max(0, e.events-r.Count)
 	case *quota:
 		return max(0, e.events-r.Count)
 	case pause:

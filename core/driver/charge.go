@@ -126,6 +126,9 @@ func (c *Charge) Fits(r *Reading) bool { return c.Rule.fits(r, int64(c.Cost), c.
 func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State, changed bool) {
 	if p := c.waits(); p != nil {
 		fits, m := c.Fits(r), c.Receipt
+		if !c.Rule.ByCost {
+			m.Age = 1<<1 | m.Age&1 // the next event takes one place, too
+		}
 		c.Receipt = Receipt{}
 		s, changed = c.commit(s, r, now, admitted)
 		s, waits := p.wait(s, now, int64(c.Cost), m, fits || int64(c.Cost) > p.events, admitted && fits)

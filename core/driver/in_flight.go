@@ -5,33 +5,29 @@ import (
 	"slices"
 )
 
-// places implements the in-flight limit: at most events places of a key are taken at the same time. A
-// place is identified by its number: the time at which it was taken, or the first later microsecond that
-// is the number of no other place. A place lapses hold microseconds after it was taken or last renewed.
+// places implements the in-flight limit: at most events places of a key are taken at the same time. An event takes as many
+// as its cost. They are identified by a number, which contains the cost, and the time at which they were taken or the first
+// later microsecond that is in no other number. They lapse hold microseconds after they were taken or last renewed.
 //
-// The State contains the places in the order of their renewals, the oldest first: run.at is the time of
-// the renewal, and run.n the number. A place that has lapsed is removed with the next change, and no
-// renewal brings it back.
+// The State contains the places of an event as one run, in the order of their renewals, the oldest first: run.at is the
+// time of the renewal, and run.n the number. Places that have lapsed are removed with the next change, and no
+// renewal brings them back. A key with maxPlaces events has no place left.
 //
 // If the clock has stepped back, renewals may be later than now. They count as if they happened now, so
 // the step makes no place lapse later than hold after its end. The numbers do not change.
 //
 // Before the places, the State has the queues of callers that wait: see Waiter. Debt is their number.
-//
-// If an event takes as many places as its cost, the State has one place of that weight for it, and the number of the
-// place contains its weight. A key with maxPlaces events has no place left.
 type places struct {
 	events  int64 // including extra
 	extra   int64 // the part of events that a soft limit adds
 	hold    int64 // microseconds
-	byCost  bool
-	lasting bool // see Compiled.Lasting
+	lasting bool  // see Compiled.Lasting
 }
 
 const (
-	// maxPlaces is the largest number of places of a key, including those of a soft limit, or of its events by cost.
+	// maxPlaces is the largest number of events of a key, including those of a soft limit.
 	maxPlaces = 1000
-	// maxWeight is the largest number of places of a key by cost. A weight fits into weightBits.
+	// maxWeight is the largest number of places of a key by cost. A cost fits into weightBits.
 	maxWeight  = 1_000_000
 	weightBits = 20
 )
@@ -65,30 +61,19 @@ func parts(s State) (queues, places []run) {
 	return all[:n], all[n:]
 }
 
-// number returns the number of a place that is taken at a time with a cost. With a weight, it has the lowest 43 bits of
-// the time, which return after 101 days.
+// number returns the number of places that are taken at a time with a cost. It has the lowest 43 bits of the time, which
+// return after 101 days.
 func (p *places) number(at, cost int64) int64 {
-	if p.byCost {
-		return at&(1<<(63-weightBits)-1)<<weightBits | cost
-	}
-	return at
+	return at&(1<<(63-weightBits)-1)<<weightBits | cost
 }
 
-// weight returns the weight of the place with a number.
-func (p *places) weight(number int64) int64 {
-	if p.byCost {
-		return number & (1<<weightBits - 1)
-	}
-	return 1
-}
+// weight returns the cost in the number of places.
+func weight(number int64) int64 { return number & (1<<weightBits - 1) }
 
-// total returns the weight of all of taken.
-func (p *places) total(taken []run) (sum int64) {
-	if !p.byCost {
-		return int64(len(taken))
-	}
+// total returns the cost of all of taken.
+func total(taken []run) (sum int64) {
 	for _, t := range taken {
-		sum += p.weight(t.n)
+		sum += weight(t.n)
 	}
 	return sum
 }
@@ -96,7 +81,7 @@ func (p *places) total(taken []run) (sum int64) {
 // read sets r for a charge with cost. m is the Receipt of a caller who waits, or zero.
 func (p *places) read(r *Reading, s State, now, cost int64, m Receipt) {
 	taken := p.taken(s, now)
-	count := p.total(taken)
+	count := total(taken)
 	needed, expires := count, int64(0)
 	if s.Debt > 0 { // as in a State of callers who wait
 		needed, expires = p.ahead(s, now, count, m)
@@ -125,13 +110,12 @@ func (p *places) read(r *Reading, s State, now, cost int64, m Receipt) {
 	}
 	for i := 0; i <= last && excess > 0 && cost <= p.events; i++ {
 		r.Retry = max(rest(i), expires)
-		excess -= p.weight(taken[i].n)
+		excess -= weight(taken[i].n)
 	}
-	switch {
-	case !p.byCost:
-	case len(taken) == maxPlaces-1:
+	switch len(taken) {
+	case maxPlaces - 1:
 		r.Left = 1
-	case len(taken) == maxPlaces:
+	case maxPlaces:
 		r.Count, r.Retry = max(r.Count, p.events), max(r.Retry, rest(0), expires)
 	}
 }

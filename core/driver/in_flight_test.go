@@ -121,12 +121,13 @@ func testPlaces(t *testing.T, rule *driver.Compiled, steps []placeStep) {
 	}
 }
 
-// The number of a place is the time at which it was taken, or the first later number that is free.
+// The number of a place is the time at which it was taken, or the first later one that is free, before the cost.
 func TestInFlight_Numbers(t *testing.T) {
 	k := key{rule: inFlight(t, 10)}
 	for _, s := range []struct{ at, want int64 }{{0, 0}, {0, 1}, {0, 2}, {1, 3}, {-2, -2}, {-2, -1}, {-2, 4}, {9, 9}} {
-		if _, m := k.spend(1, start+s.at); m != (driver.Receipt{At: start + s.want}) {
-			t.Errorf("at %d: got the receipt %+v, expected %d", s.at, m, start+s.want)
+		want := (start+s.want)&(1<<43-1)<<20 | 1
+		if _, m := k.spend(1, start+s.at); m != (driver.Receipt{At: want}) {
+			t.Errorf("at %d: got the receipt %+v, expected %d", s.at, m, want)
 		}
 	}
 }

@@ -7,8 +7,7 @@ import (
 
 // length returns the length of the States of a rule as a text: the time in which a bucket fills up,
 // or the period of another algorithm (of an in-flight rule, Hold), and for a sliding window the number of
-// sub-windows ("60/60"). A fixed window from the first event has the length "60/first", and an in-flight rule by
-// cost "30/cost".
+// sub-windows ("60/60"). A fixed window from the first event has the length "60/first".
 // The unit is the second, or a smaller unit that is followed by its name ("1500ms",
 // "333333us+1/3"). The text is empty for an invalid bucket.
 //
@@ -25,8 +24,6 @@ func (d *Definition) length() string {
 	switch {
 	case d.FromFirst:
 		return durationText(us) + "/first"
-	case d.ByCost:
-		return durationText(us) + "/cost"
 	case d.Algorithm == SlidingWindow:
 		return durationText(us) + "/" + strconv.Itoa(d.SubWindows)
 	case !d.Algorithm.IsBucket():

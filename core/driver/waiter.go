@@ -128,9 +128,7 @@ func (p *places) wait(s State, now, cost int64, m Receipt, fits, spent bool) (_ 
 	all := queues(s, now)
 	own, behind := p.queued(all, m, now, cost), m.Used.Frac
 	if spent {
-		if own.came = min(own.came+behind, now); p.byCost {
-			own.cost = max(m.Age>>1, 1)
-		}
+		own.came, own.cost = min(own.came+behind, now), max(m.Age>>1, 1)
 	}
 	all, left := leave(all, own.queue)
 	i, _ := slices.BinarySearchFunc(all, own, queued.compare)
@@ -160,7 +158,7 @@ func leave(all []queued, id int64) (_ []queued, found bool) {
 // on queues of this process. It changes s in place.
 func (p *places) wake(s State, now int64) State {
 	taken := p.taken(s, now)
-	need := p.total(taken)
+	need := total(taken)
 	runs, _ := parts(s)
 	for pair := range slices.Chunk(runs, 2) {
 		q := queuedOf(pair)

@@ -45,11 +45,11 @@ const (
 	maxInteger = 1<<53 - 1
 	// maxCount is the largest number of events in a limit, see driver.Definition, and in a state.
 	maxCount = 1<<48 - 1
-	// maxPlaces is the largest number of places of an in-flight rule, see driver.Definition.
+	// maxPlaces is the largest number of events of an in-flight rule, as in package driver.
 	maxPlaces = 1000
-	// costBits is the number of the lowest bits of the number of an event by cost that are its cost, as in package driver.
+	// costBits is the number of the lowest bits of the number of places that are their cost, as in package driver.
 	costBits = 20
-	// maxNumber is the largest number of an event by cost without these bits.
+	// maxNumber is the largest number of places without these bits.
 	maxNumber = maxInteger >> costBits
 	// maxQueues is the largest number of queues of callers in a state, and queueLease the time after which it forgets
 	// one, as in package driver.
@@ -67,7 +67,7 @@ var algorithms = [...]algorithm{
 	driver.FixedWindow:   {library: fixedWindow, version: "f2", readings: 2, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: fixedWindowArguments, read: readFixedWindow},
 	driver.SlidingWindow: {library: slidingWindow, version: "c3", readings: 5, light: 7 * time.Microsecond, heavy: 30 * time.Microsecond, arguments: slidingWindowArguments, read: readSlidingWindow},
 	driver.SlidingLog:    {library: slidingLog, version: "l4", readings: 4, light: 7 * time.Microsecond, heavy: 30 * time.Microsecond, arguments: slidingLogArguments, read: readSlidingLog},
-	driver.InFlight:      {library: inFlight, version: "i2", readings: 4, light: 6 * time.Microsecond, heavy: 12 * time.Microsecond, arguments: inFlightArguments, read: readInFlight},
+	driver.InFlight:      {library: inFlight, version: "i3", readings: 4, light: 7 * time.Microsecond, heavy: 14 * time.Microsecond, arguments: inFlightArguments, read: readInFlight},
 	driver.Quota:         {library: quota, version: "d1", readings: 3, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: quotaArguments, read: readQuota},
 	driver.Pause:         {library: pause, version: "p1", readings: 1, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: pauseArguments, read: readPause},
 }
@@ -75,16 +75,10 @@ var algorithms = [...]algorithm{
 // fromFirst encodes a fixed window from the first event, which is a quota without periods in Lua.
 var fromFirst = algorithm{library: quota, version: "s1", readings: 3, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: quotaArguments, read: readQuota}
 
-// byCost encodes an in-flight rule by cost.
-var byCost = algorithm{library: inFlightByCost, version: "b2", readings: 4, light: 7 * time.Microsecond, heavy: 14 * time.Microsecond, arguments: byCostArguments, read: readByCost}
-
 // algorithmOf returns the entry of d. It panics if its Algorithm has no entry.
 func algorithmOf(d *driver.Definition) *algorithm {
 	if d.FromFirst {
 		return &fromFirst
-	}
-	if d.ByCost {
-		return &byCost
 	}
 	a := d.Algorithm
 	if int(a) >= len(algorithms) || algorithms[a].readings == 0 {
@@ -175,27 +169,16 @@ func readSlidingLog(k driver.Constants, n [maxReadings]int64) (driver.Reading, b
 	return r, r.First <= r.Last && r.Last <= k.Period && r.Retry <= k.Period
 }
 
-func inFlightArguments(r *driver.Compiled, _ int64) []any {
-	k := r.Constants
-	return []any{integer(k.Capacity), integer(k.Period)}
-}
-
-// readInFlight returns a Reading whose Phase says, for a Renew and an Undo, whether the place was taken.
-func readInFlight(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {
-	r := driver.Reading{Count: n[0], Last: n[1], Retry: n[2], Phase: n[3]}
-	return r, r.Count <= maxPlaces && r.Last <= k.Period && r.Retry <= r.Last && r.Phase <= 1
-}
-
-func byCostArguments(r *driver.Compiled, cost int64) []any {
+func inFlightArguments(r *driver.Compiled, cost int64) []any {
 	k := r.Constants
 	return []any{integer(cost), integer(k.Capacity), integer(k.Period)}
 }
 
-// readByCost returns a Reading whose Phase is as in readInFlight, or whose Left says that there can be one more event
-// only.
-func readByCost(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {
-	r := driver.Reading{Count: n[0], Last: n[1], Retry: n[2], Phase: n[3] & 1, Left: n[3] >> 1}
-	return r, r.Last <= k.Period && r.Retry <= k.Period && n[3] <= 2
+// readInFlight returns a Reading whose Phase says, for a Renew and an Undo, whether the places were taken, and for a Spend
+// how many numbers were in the way; and whose Left says that there can be one more event only.
+func readInFlight(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {
+	r := driver.Reading{Count: n[0], Last: n[1], Retry: n[2], Phase: n[3]&1 + n[3]>>2, Left: n[3] >> 1 & 1}
+	return r, r.Last <= k.Period && r.Retry <= k.Period && n[3] <= 4*maxPlaces && n[3]&3 <= 2
 }
 
 func quotaArguments(r *driver.Compiled, cost int64) []any {

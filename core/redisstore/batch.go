@@ -68,11 +68,7 @@ func (b *batch) compose() {
 	}
 	b.args = append(b.args, b.requests[0].clock)
 	if verb := b.requests[0].verb; numbered(verb, set) {
-		most := int64(maxInteger)
-		if set&(1<<inFlightByCost) != 0 {
-			most = maxNumber
-		}
-		number := rand.Int64N(most - int64(keys))
+		number := rand.Int64N(maxNumber - int64(keys) - maxPlaces)
 		b.args = append(b.args, integer(number))
 		for _, r := range b.requests {
 			number += int64(len(r.keys))

@@ -33,7 +33,7 @@ func diagnosed(t *testing.T, rdb redis.UniversalClient, opts ...redisstore.Optio
 }
 
 const allChecks = "client, clock, commands, connection, memory, messages, role, round trip, " +
-	"script bucket, script fixed_window, script in_flight, script in_flight_by_cost, script pause, script quota, " +
+	"script bucket, script fixed_window, script in_flight, script pause, script quota, " +
 	"script sliding_log, script sliding_window, server"
 
 // results compares the results of Findings, of which those without a value in want are OK. A value is a result and a
@@ -217,7 +217,7 @@ func TestDiagnose_Permissions(t *testing.T) {
 		"":           nil,
 		"+evalsha":   {"commands, " + scripts: "failed : +evalsha", "messages": "unknown : +evalsha"},
 		"+eval":      {"commands, client, " + scripts: "failed : +eval", "messages": "unknown : +eval"},
-		"+zadd":      {"commands": "failed : +zadd", "script in_flight, script in_flight_by_cost, script sliding_log": "failed : +zadd", "messages": "unknown : +zadd"},
+		"+zadd":      {"commands": "failed : +zadd", "script in_flight, script sliding_log": "failed : +zadd", "messages": "unknown : +zadd"},
 		"+info":      {"server, memory, role": "unknown : +info"},
 		"+publish":   {"messages": "warning +publish"},
 		"+subscribe": {"messages": "warning : +subscribe"},

@@ -43,7 +43,7 @@ func Scripts() (sources map[string]string, files map[any]string) {
 			set := librarySet(i)
 			name, all := string(v)+".lua", librarySet(len(cache)-1)
 			if v != adjust && !numbered(v, set) {
-				name, all = string(v)+"_rates.lua", all&^(1<<inFlight|1<<inFlightByCost)
+				name, all = string(v)+"_rates.lua", all&^(1<<inFlight)
 			}
 			files[scriptFor(v, set).sha], sources[name] = name, scriptFor(v, all).source
 		}

@@ -153,7 +153,7 @@ func (f *freer) try() {
 		case !isQueue(charge):
 			cost := int64(charge.Cost)
 			if f.atMost {
-				cost = 0 // in_flight_by_cost_adjust.lua looks for the number
+				cost = 0 // in_flight_adjust.lua looks for the number
 			}
 			charge.Receipt = charge.Rule.Receipt(new(driver.Reading), f.number, cost)
 		case open:

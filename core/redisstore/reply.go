@@ -45,7 +45,7 @@ func (c *call) decode(time any, reply []any) error {
 			return errReply
 		}
 		if c.charges[i].Op == driver.Spend && rule.Algorithm == driver.InFlight {
-			r.Phase = c.number - c.time
+			r.Phase += c.number - c.time
 		}
 		c.readings = append(c.readings, r)
 	}

@@ -38,14 +38,13 @@ type librarySet uint8
 // libraries are the names of the algorithms in Lua, as scripts get them in arguments. Library "x"
 // consists of x.lua and, for take, x_take.lua, and likewise for the other verbs.
 var libraries = [...]any{ // strings, boxed once
-	bucket:         "bucket",
-	fixedWindow:    "fixed_window",
-	slidingWindow:  "sliding_window",
-	slidingLog:     "sliding_log",
-	inFlight:       "in_flight",
-	inFlightByCost: "in_flight_by_cost",
-	quota:          "quota",
-	pause:          "pause",
+	bucket:        "bucket",
+	fixedWindow:   "fixed_window",
+	slidingWindow: "sliding_window",
+	slidingLog:    "sliding_log",
+	inFlight:      "in_flight",
+	quota:         "quota",
+	pause:         "pause",
 }
 
 // A library is an index into the array libraries.
@@ -59,7 +58,6 @@ const (
 	inFlight
 	quota
 	pause
-	inFlightByCost
 )
 
 // A scriptCache contains the scripts of a verb.
@@ -88,20 +86,20 @@ var constants = strings.NewReplacer(
 	"MAX_PAUSE", strconv.FormatInt(maxPause, 10),
 	"MAX_QUEUES", strconv.Itoa(maxQueues),
 	"QUEUE_LEASE", strconv.FormatInt(queueLease.Microseconds(), 10),
-	"LAST_QUEUE", "'-4294967296'", // the score of no queue; that of the total of in_flight_by_cost.lua is higher
+	"LAST_QUEUE", "'-4294967296'", // the score of no queue; that of the total of in_flight.lua is higher
 	"PER_PROCESS", strconv.Itoa(waiters.PerProcess),
 )
 
 // numbered reports whether the scripts for a verb and a set of libraries take places, whose number is an argument.
 func numbered(v verb, set librarySet) bool {
-	return v == take && set&(1<<inFlight) != 0 || v != adjust && set&(1<<inFlightByCost) != 0
+	return v != adjust && set&(1<<inFlight) != 0
 }
 
 // newScript concatenates the clock, the table of the algorithms, the libraries, a decision, and the
 // loop over the decisions. It leaves out comments and empty lines.
 func newScript(v verb, set librarySet) *script {
 	files := []string{"clock", "algorithms"}
-	if set&(1<<inFlight|1<<inFlightByCost) != 0 {
+	if set&(1<<inFlight) != 0 {
 		files = append(files, "queues")
 	}
 	for i, name := range libraries {

@@ -25,7 +25,7 @@ type step struct {
 	remaining int  // Undo
 }
 
-// The steps of rates, places by cost, places and pauses begin without a state, and leave none.
+// The steps of rates, places and pauses begin without a state, and leave none.
 var (
 	rateSteps = []step{
 		{op: driver.Spend, cost: 1, allowed: true},
@@ -34,16 +34,7 @@ var (
 		{op: driver.Undo, cost: 1, of: 0, remaining: 1},
 		{op: driver.Reset, found: true},
 	}
-	costSteps  = append([]step{rateSteps[0], {op: driver.Renew, cost: 1, of: 0, found: true}}, rateSteps[1:]...)
-	placeSteps = []step{
-		{op: driver.Spend, cost: 1, allowed: true},
-		{op: driver.Spend, cost: 1, allowed: true},
-		{op: driver.Spend, cost: 1, allowed: true},
-		{op: driver.Spend, cost: 1},
-		{op: driver.Renew, cost: 1, of: 0, found: true},
-		{op: driver.Undo, cost: 1, of: 0, remaining: 1},
-		{op: driver.Reset, found: true},
-	}
+	placeSteps = append([]step{rateSteps[0], {op: driver.Renew, cost: 1, of: 0, found: true}}, rateSteps[1:]...)
 	pauseSteps = []step{
 		{op: driver.Spend, cost: 5, atMost: true, allowed: true, takes: 5},
 		{op: driver.Debit, cost: 1},
@@ -57,14 +48,13 @@ var scriptChecks = [len(libraries)]struct {
 	rule  driver.Definition
 	steps []step
 }{
-	bucket:         {driver.Definition{Algorithm: driver.TokenBucket, Events: 3, Per: checkPeriod}, rateSteps},
-	fixedWindow:    {driver.Definition{Algorithm: driver.FixedWindow, Events: 3, Per: checkPeriod}, rateSteps},
-	slidingWindow:  {driver.Definition{Algorithm: driver.SlidingWindow, Events: 3, Per: checkPeriod, SubWindows: 10}, rateSteps},
-	slidingLog:     {driver.Definition{Algorithm: driver.SlidingLog, Events: 3, Per: checkPeriod}, rateSteps},
-	inFlight:       {driver.Definition{Algorithm: driver.InFlight, Events: 3, Hold: checkPeriod}, placeSteps},
-	inFlightByCost: {driver.Definition{Algorithm: driver.InFlight, Events: 3, Hold: checkPeriod, ByCost: true}, costSteps},
-	quota:          {driver.Definition{Algorithm: driver.FixedWindow, Events: 3, Per: checkPeriod, FromFirst: true}, rateSteps}, // a short period
-	pause:          {driver.Definition{Algorithm: driver.Pause}, pauseSteps},
+	bucket:        {driver.Definition{Algorithm: driver.TokenBucket, Events: 3, Per: checkPeriod}, rateSteps},
+	fixedWindow:   {driver.Definition{Algorithm: driver.FixedWindow, Events: 3, Per: checkPeriod}, rateSteps},
+	slidingWindow: {driver.Definition{Algorithm: driver.SlidingWindow, Events: 3, Per: checkPeriod, SubWindows: 10}, rateSteps},
+	slidingLog:    {driver.Definition{Algorithm: driver.SlidingLog, Events: 3, Per: checkPeriod}, rateSteps},
+	inFlight:      {driver.Definition{Algorithm: driver.InFlight, Events: 3, Hold: checkPeriod, ByCost: true}, placeSteps},
+	quota:         {driver.Definition{Algorithm: driver.FixedWindow, Events: 3, Per: checkPeriod, FromFirst: true}, rateSteps}, // a short period
+	pause:         {driver.Definition{Algorithm: driver.Pause}, pauseSteps},
 }
 
 // errSteps reports that a script has run, and that its result is wrong.

@@ -115,7 +115,7 @@ func cases() []testCase {
 		{"MostEventsByCost", mostEventsByCost,
 			"A key with 1000 events by cost has no place left until one of them has ended, however many places are free."},
 		{"PlacesOfTwoKinds", placesOfTwoKinds,
-			"An in-flight rule by cost and one without, of one name, share nothing."},
+			"An in-flight rule that changes between ByCost and without keeps its places."},
 		{"ByCostTogether", eachAlgorithm(byCostTogether),
 			"A decision over an in-flight rule by cost and a rule of another algorithm charges both or none."},
 		{"AtMostByCost", eachAlgorithm(atMostByCost),

@@ -180,24 +180,24 @@ func mostEventsByCost(s *subject) {
 }
 
 func placesOfTwoKinds(s *subject) {
-	one := s.places("n", 5)
-	many := s.placesByCost("n", 5)
-	plain := one.take(4)
-	weighty := many.costs(4).take(1)
-	one.free(weighty, 4)
-	many.free(plain, 1)
-	one.renew(weighty, false, 4)
-	many.renew(plain, false, 1)
-	for _, c := range many.call(one.charge(driver.Spend, driver.Receipt{}), many.charge(driver.Spend, driver.Receipt{})) {
-		if want := map[bool]int{false: 3, true: 0}[c.Rule.ByCost]; !c.Verdict.Allowed || c.Verdict.Remaining != want {
-			s.fail("a decision over both: got %+v, want Remaining %d", c.Verdict, want)
-		}
+	one, many := s.places("n", 5), s.placesByCost("n", 5)
+	plain, weighty := one.take(4), many.costs(3).take(1)
+	for _, p := range []places{one, many} {
+		p.left(1)
+		p.renew(plain, true, 1)
+		p.renew(weighty, true, 1)
+		p.free(weighty, 4) // whatever the cost of the Undo
+		p.renew(weighty, false, 4)
+		weighty = many.costs(3).take(1)
 	}
+	many.free(plain, 2)
+	one.free(weighty, 5)
+	one.take(4)
+	many.costs(4).take(0)
 	if v := one.do(driver.Reset, driver.Receipt{}); !v.Found {
 		s.fail("a Reset: got %+v", v)
 	}
-	many.deny(hold)
-	one.left(5)
+	many.left(5)
 }
 
 // byCostTogether charges a rate and places by cost, of which either denies.

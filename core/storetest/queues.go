@@ -64,7 +64,7 @@ func (w waiting) leaves() {
 // eachPlaces calls f for rules of n places and of 7n places by cost, of which an event takes 7.
 func (s *subject) eachPlaces(name string, n int, change func(d *driver.Definition), f func(p places)) {
 	f(s.places(name, n).of(change))
-	f(s.placesByCost(name, 7*n).of(change).costs(7))
+	f(s.placesByCost(name+" by cost", 7*n).of(change).costs(7))
 }
 
 func unchanged(*driver.Definition) {}

@@ -1,67 +1,58 @@
--- in_flight_adjust: an in-flight limit as a charge of adjust.lua. A receipt is the number of a place or, for an undo,
--- minus that of a queue.
+-- in_flight_adjust: places as a charge of adjust.lua. A receipt is the number of an event or, for an
+-- undo, minus that of a queue. In the number of an undo, the cost may be 0 if it is not known.
 
-local time -- now as text
-
--- Renews a place if no place has lapsed and none was renewed at or after now, as nearly always, and appends
--- the reading. Returns whether it did. Renewals are most of the commands of a limit whose events last long.
-local function in_flight_renew(key, at, number)
-  local events, hold, count = ARGV[at] + 0, ARGV[at + 1] + 0, redis.pcall('ZCARD', key)
-  if type(count) == 'table' or count == 0 or count > MAX_PLACES
-    or redis.call('ZCOUNT', key, string.format('(%d', now - hold), time) < count then
-    return false
+-- Returns the number of the event whose number without its cost is that of number, or number.
+local function in_flight_find(key, number)
+  if number % COST_RANGE == 0 then
+    for _, own in ipairs(redis.call('ZRANGEBYSCORE', key, '1', '+inf')) do
+      if own - own % COST_RANGE == number + 0 then
+        return own
+      end
+    end
   end
-  in_flight_expire(key, at) -- after this write, Redis does not check its memory
-  if redis.call('ZADD', key, 'XX', 'CH', time, number) == 0 then
-    return false
-  end
-  local place, retry = #reply, 0
-  if events == 1 then
-    retry = hold
-  elseif count >= events then
-    retry = redis.call('ZREVRANGE', key, events - 1, events - 1, 'WITHSCORES')[2] - now + hold
-  end
-  reply[place + 1], reply[place + 2], reply[place + 3], reply[place + 4] = count, hold, retry, 1
-  return true
+  return number
 end
 
 function algorithms.in_flight(key, at, op)
+  local total, lapsed, moved, corrupt, queues = in_flight_read(key, at, 1)
   if op == 'reset' then
-    local _, _, _, _, queues = in_flight_read(key, at)
     queues_wake(key, queues, 0) -- then the key is removed
-    return at + 2
+    return at + 3
   end
-  local number = ARGV[at + 2]
+  local number, place, found, _ = ARGV[at + 3], #reply - 4, nil, nil
   if type(number) == 'number' then -- see decisions.lua
     number = string.format('%d', number)
   end
-  time = time or string.format('%d', now)
-  if op == 'renew' and in_flight_renew(key, at, number) then
-    return at + 3
+  if corrupt == 0 then
+    in_flight_correct(key, total, lapsed, moved, queues)
   end
-  local place, found = #reply, nil
-  local count, lapsed, moved, _, queues = in_flight_read(key, at)
-  in_flight_correct(key, count, lapsed, moved, queues)
-  if count > 0 and (op == 'renew' or moved) then -- see in_flight_renew and in_flight_correct
-    in_flight_expire(key, at, queues)
+  if total > 0 and (op == 'renew' or moved) then
+    in_flight_expire(key, at, queues) -- after a write, Redis does not check its memory
   end
   if op == 'undo' and number + 0 < 0 then
     found = queues_leave(key, queues, -number)
-  elseif count > 0 then
+  elseif total > 0 then
     if op == 'renew' then
-      found = redis.call('ZADD', key, 'XX', 'CH', time, number) == 1
+      found = redis.call('ZADD', key, 'XX', 'CH', string.format('%d', now), number) == 1
         or redis.call('ZADD', key, 'XX', 'INCR', '0', number) -- the score did not change, or there is none
     else
-      found = redis.call('ZREM', key, number) == 1
+      number = in_flight_find(key, number)
+      if redis.call('ZREM', key, number) == 1 then
+        found, total = true, total - number % COST_RANGE
+        redis.call('ZADD', key, string.format('%d', -total), 'total')
+      end
     end
+  end
+  if total == 0 and (found or lapsed) then
+    redis.call('ZREM', key, 'total')
   end
   if found then
     reply[place + 1], reply[place + 2], reply[place + 3], reply[place + 4] = nil, nil, nil, nil
-    count, _, _, _, queues = in_flight_read(key, at)
+    _, _, _, _, queues = in_flight_read(key, at, 1)
     reply[place + 4] = 1
     if op == 'undo' then
-      queues_wake(key, queues, count)
+      queues_wake(key, queues, in_flight_taken(key, queues, total))
     end
   end
-  return at + 3
+  return at + 4
 end

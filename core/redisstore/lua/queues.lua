@@ -1,5 +1,4 @@
--- queues: the part that the states of in_flight.lua and in_flight_by_cost.lua have in common: renewals and TTLs of places,
--- and callers who wait for places.
+-- queues: callers who wait for places, in the states of in_flight.lua.
 --
 -- State      A queue of callers is a member QUEUE:COST:LIMIT:END of the sorted set: its number, of 16 digits; the cost
 --            of its first caller; the limit of that, or minus that if it was woken and has not asked again; and the time
@@ -11,21 +10,6 @@
 --            is that of the caller, whose earlier arrival counts; the age of the caller (us)
 -- Messages   to the channel of the process of a queue: its number if the places for its first caller are free; and ?
 --            with its number when the state has it, which shows the process that messages come
-
--- Makes renewals of places after now renewals at now, because the clock stepped back.
-local function places_renew_now(key)
-  local time = string.format('%d', now)
-  local later = redis.call('ZRANGEBYSCORE', key, '(' .. time, '+inf')
-  redis.call('ZREMRANGEBYRANK', key, -#later, '-1')
-  for _, number in ipairs(later) do
-    redis.call('ZADD', key, time, number)
-  end
-end
-
--- Sets the TTL of places with a hold (us), and of queues, unless that is nil.
-local function places_expire(key, hold, queues)
-  redis.call('PEXPIRE', key, string.format('%d', (math.max(hold, queues and QUEUE_LEASE or 0) + 999) / 1000 + slack))
-end
 
 -- Returns the caller whose arguments begin at ARGV[at]: its queue, its arrival, how much later the next one came, the
 -- cost of that, and whether the arrival in the state is its own.

@@ -27,11 +27,8 @@ var libraries = map[driver.Algorithm]string{
 
 // libraryOf returns the name of the algorithm of r in Lua.
 func libraryOf(r *driver.Compiled) string {
-	switch {
-	case r.FromFirst:
+	if r.FromFirst {
 		return "quota"
-	case r.ByCost:
-		return "in_flight_by_cost"
 	}
 	return libraries[r.Algorithm]
 }
@@ -90,15 +87,10 @@ func costOf(r *driver.Compiled, n []int64) (int64, bool) {
 		return n[0], n[1] == k.Capacity && n[len(n)-1] == k.Period
 	case driver.SlidingWindow:
 		return n[0], n[1] == k.Capacity && n[2] == k.Period && n[3] == k.SubWindow
-	case driver.SlidingLog:
+	case driver.SlidingLog, driver.InFlight:
 		return n[0], n[1] == k.Capacity && n[2] == k.Period
 	case driver.Pause: // all have equal constants, and the argument is the length that a debit sets
 		return 1, true
-	case driver.InFlight:
-		if r.ByCost {
-			return n[0], n[1] == k.Capacity && n[2] == k.Period
-		}
-		return 1, n[0] == k.Capacity && n[1] == k.Period
 	default:
 		return n[0], n[1] == k.Capacity
 	}

@@ -135,7 +135,7 @@ var ops = map[string]driver.Op{
 }
 
 // sizes has the numbers of arguments of the libraries; a bucket may have more.
-var sizes = map[string]int{"bucket": 4, "fixed_window": 3, "sliding_window": 4, "sliding_log": 4, "in_flight": 2, "in_flight_by_cost": 3, "quota": 6, "pause": 1}
+var sizes = map[string]int{"bucket": 4, "fixed_window": 3, "sliding_window": 4, "sliding_log": 4, "in_flight": 3, "quota": 6, "pause": 1}
 
 // decode reads the charges of a decision from its arguments.
 func (s *server) decode(v verb, keys, args []string) (charges []*charge, err error) {
@@ -185,7 +185,7 @@ func (s *server) decode(v verb, keys, args []string) (charges []*charge, err err
 			c.Receipt, rest = s.waiter(rest), rest[4:]
 		}
 		if c.Op == driver.Undo || c.Op == driver.Renew {
-			if c.Receipt.At = integer(rest[0]); strings.HasPrefix(library, "in_flight") {
+			if c.Receipt.At = integer(rest[0]); library == "in_flight" {
 				if c.number = c.Receipt.At; c.number < 0 {
 					c.Receipt = driver.Waiter{Queue: s.queueOf(-c.number)}.Receipt()
 				} else {
@@ -207,7 +207,7 @@ func (s *server) decode(v verb, keys, args []string) (charges []*charge, err err
 var probes = map[string][]any{
 	"bucket": {int64(0)}, "fixed_window": {int64(0), int64(1)}, "sliding_window": {int64(0), int64(0), int64(0), int64(0), int64(0)},
 	"sliding_log": {int64(0), int64(0), int64(0), int64(0)}, "in_flight": {int64(0), int64(0), int64(0), int64(0)},
-	"in_flight_by_cost": {int64(0), int64(0), int64(0), int64(0)}, "quota": {int64(0), int64(1), int64(1)},
+	"quota": {int64(0), int64(1), int64(1)},
 	"pause": {int64(0)},
 }
 
@@ -263,16 +263,12 @@ func (s *server) take(reply []any, charges []*charge, now, number int64) []any {
 	return reply
 }
 
-// chosen notes that the client has chosen number for the places that c has taken. If they are by cost, its lowest bits
-// are the cost.
+// chosen notes that the client has chosen number for the places that c has taken, before their cost.
 func (s *server) chosen(c *charge, number int64) {
 	if c.Op != driver.Spend || c.Rule.Algorithm != driver.InFlight || c.Receipt.At == 0 {
 		return
 	}
-	if c.Rule.ByCost {
-		number = number<<20 | int64(c.Cost)
-	}
-	s.w.takes(c.key, c.Receipt.At, number)
+	s.w.takes(c.key, c.Receipt.At, number<<20|int64(c.Cost))
 }
 
 func (s *server) commit(c *charge, r *driver.Reading, now int64, admitted bool) {
@@ -427,7 +423,7 @@ func (c *charge) report(reply []any, r *driver.Reading, done bool) []any {
 		phase := int64(0)
 		if done && c.Op != driver.Spend {
 			phase = 1
-		} else if c.Rule.ByCost && r.Left == 1 {
+		} else if r.Left == 1 {
 			phase = 2
 		}
 		reply = append(reply, r.Count, r.Last, r.Retry, phase)

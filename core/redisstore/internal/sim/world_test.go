@@ -156,7 +156,7 @@ func (w *world) takes(key string, at, number int64) {
 }
 
 // placeOf returns the number in the state of package driver of the place for which a client has chosen number, or 0. A
-// number whose lowest bits are 0 is that of places by cost of which the client does not know the cost.
+// number whose lowest bits are 0 is that of places of which the client does not know the cost.
 func (w *world) placeOf(key string, number int64) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()

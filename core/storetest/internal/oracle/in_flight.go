@@ -22,11 +22,11 @@ import (
 //
 // RULE: when the limit changes, places stay, even if more places are taken than the limit has.
 //
-// RULE: under a rule with ByCost, an event takes as many places as its cost, and has one number for all of them. They
+// RULE: under a rule with ByCost, an event takes as many places as its cost, otherwise one, and has one number for all of them. They
 // are freed and renewed, and lapse, together: an undo frees them whatever its cost is. A later change of the cost of
 // the event does not change them.
 //
-// RULE: a key has at most maxEvents events by cost, so that its state has a bound. With so many events it has no place
+// RULE: a key has at most maxEvents events, so that its state has a bound. With so many events it has no place
 // left, and the next one is admitted when one of them has ended and there are enough places.
 //
 // Callers who wait for places form a line: see caller.
@@ -43,7 +43,7 @@ type inFlight struct {
 
 type place struct{ number, renewed, weight int64 }
 
-// maxEvents is the largest number of events of a key by cost.
+// maxEvents is the largest number of events of a key.
 const maxEvents = 1000
 
 func (f inFlight) at(r *Rule, now int64) state {
@@ -99,7 +99,7 @@ func (f inFlight) left() int64 {
 }
 
 // full reports whether there are so many events that there is no place left.
-func (f inFlight) full() bool { return f.rule.ByCost && len(f.places) == maxEvents }
+func (f inFlight) full() bool { return len(f.places) == maxEvents }
 
 func (f inFlight) ahead() bool             { return f.future }
 func (f inFlight) window() int64           { return 0 }

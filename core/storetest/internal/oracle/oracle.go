@@ -105,8 +105,6 @@ func (r *Rule) Length() string {
 		return r.Unit
 	case r.FromFirst:
 		return fmt.Sprint(r.Per, " from first")
-	case r.ByCost:
-		return fmt.Sprint(r.Per, " by cost")
 	case r.Algorithm == "pause":
 		return ""
 	}
