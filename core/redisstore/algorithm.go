@@ -64,7 +64,7 @@ const (
 var algorithms = [...]algorithm{
 	driver.TokenBucket:   {library: bucket, version: "t2", readings: 2, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: bucketArguments, read: readBucket},
 	driver.LeakyBucket:   {library: bucket, version: "q2", queue: true, readings: 2, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: bucketArguments, read: readBucket},
-	driver.FixedWindow:   {library: fixedWindow, version: "f2", readings: 2, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: fixedWindowArguments, read: readFixedWindow},
+	driver.FixedWindow:   {library: quota, version: "f3", readings: 3, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: fixedWindowArguments, read: readQuota},
 	driver.SlidingWindow: {library: slidingWindow, version: "c3", readings: 5, light: 7 * time.Microsecond, heavy: 30 * time.Microsecond, arguments: slidingWindowArguments, read: readSlidingWindow},
 	driver.SlidingLog:    {library: slidingLog, version: "l4", readings: 4, light: 7 * time.Microsecond, heavy: 30 * time.Microsecond, arguments: slidingLogArguments, read: readSlidingLog},
 	driver.InFlight:      {library: inFlight, version: "i3", readings: 4, light: 7 * time.Microsecond, heavy: 14 * time.Microsecond, arguments: inFlightArguments, read: readInFlight},
@@ -129,14 +129,10 @@ func readBucket(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool)
 	return driver.Reading{Used: used}, used.Frac < k.Denominator && used.Micros <= horizon
 }
 
+// fixedWindowArguments are those of a quota whose periods follow each other from the Unix epoch on.
 func fixedWindowArguments(r *driver.Compiled, cost int64) []any {
 	k := r.Constants
-	return []any{integer(cost), integer(k.Capacity), integer(k.Period)}
-}
-
-func readFixedWindow(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {
-	r := driver.Reading{Count: n[0], Left: n[1]}
-	return r, 1 <= r.Left && r.Left <= k.Period
+	return []any{integer(cost), integer(k.Capacity), integer(0), integer(k.Period), integer(2 * k.Period), integer(k.Period)}
 }
 
 func slidingWindowArguments(r *driver.Compiled, cost int64) []any {

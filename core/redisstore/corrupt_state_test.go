@@ -291,7 +291,7 @@ var corruptions = map[string]func(now time.Time) []corruption{
 	"sliding_window": counterCorruptions,
 	"sliding_log":    logCorruptions,
 
-	"fixed_window_from_first": ownWindowCorruptions,
+	"fixed_window_from_first": windowCorruptions,
 }
 
 // texts are states of no algorithm.
@@ -349,37 +349,8 @@ func bucketCorruptions(now time.Time) []corruption {
 	)
 }
 
+// windowCorruptions are those of fixed windows and of a quota.
 func windowCorruptions(now time.Time) []corruption {
-	state := func(start, count int64) writer {
-		var eight [8]byte
-		binary.BigEndian.PutUint64(eight[:], uint64(start))
-		value := append([]byte(nil), eight[1:]...)
-		binary.BigEndian.PutUint64(eight[:], uint64(count))
-		if count < 1<<40 {
-			return text(string(append(value, eight[3:]...)))
-		}
-		return text(string(append(value, eight[1:]...)))
-	}
-	from := func(start time.Time, count int64) writer { return state(start.UnixMicro(), count) }
-	return append(foreign(),
-		corruption{"a window that has ended", 0, from(now.Add(-time.Hour), 10)},
-		corruption{"1970", 0, state(0, 10)},
-		corruption{"a window that began by another clock", 0, from(now.Add(-time.Millisecond), 3)},
-		corruption{"a year from now", 0, from(now.AddDate(1, 0, 0), 3)},
-		corruption{"a year from now, and spent", 0, from(now.AddDate(1, 0, 0), int64(1<<50))},
-		corruption{"more than the limit", 0, from(now, int64(1<<50))},
-		corruption{"the largest count", either, from(now, 1<<53)},
-		corruption{"the largest time", 1, state(1<<53, 3)},
-		corruption{"a count of 2^56", 1, from(now, 1<<56-1)},
-		corruption{"a start without a count", 1, text("\x06\x47\x00\x00\x00\x00\x00")},
-		corruption{"twelve letters", 1, text("abcdefghijkl")},
-		corruption{"fourteen digits", 1, text("17672256000000")},
-		corruption{"a bucket", 1, text(strconv.FormatInt(now.UnixMicro(), 10))},
-	)
-}
-
-// ownWindowCorruptions are those of a window that begins with the first event, and of a quota.
-func ownWindowCorruptions(now time.Time) []corruption {
 	state := func(end, length, count int64) writer {
 		var eight [8]byte
 		var value []byte

@@ -33,7 +33,7 @@ func diagnosed(t *testing.T, rdb redis.UniversalClient, opts ...redisstore.Optio
 }
 
 const allChecks = "client, clock, commands, connection, memory, messages, role, round trip, " +
-	"script bucket, script fixed_window, script in_flight, script pause, script quota, " +
+	"script bucket, script in_flight, script pause, script quota, " +
 	"script sliding_log, script sliding_window, server"
 
 // results compares the results of Findings, of which those without a value in want are OK. A value is a result and a

@@ -39,7 +39,6 @@ type librarySet uint8
 // consists of x.lua and, for take, x_take.lua, and likewise for the other verbs.
 var libraries = [...]any{ // strings, boxed once
 	bucket:        "bucket",
-	fixedWindow:   "fixed_window",
 	slidingWindow: "sliding_window",
 	slidingLog:    "sliding_log",
 	inFlight:      "in_flight",
@@ -52,7 +51,6 @@ type library uint8
 
 const (
 	bucket library = iota
-	fixedWindow
 	slidingWindow
 	slidingLog
 	inFlight

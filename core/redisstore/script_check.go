@@ -49,7 +49,6 @@ var scriptChecks = [len(libraries)]struct {
 	steps []step
 }{
 	bucket:        {driver.Definition{Algorithm: driver.TokenBucket, Events: 3, Per: checkPeriod}, rateSteps},
-	fixedWindow:   {driver.Definition{Algorithm: driver.FixedWindow, Events: 3, Per: checkPeriod}, rateSteps},
 	slidingWindow: {driver.Definition{Algorithm: driver.SlidingWindow, Events: 3, Per: checkPeriod, SubWindows: 10}, rateSteps},
 	slidingLog:    {driver.Definition{Algorithm: driver.SlidingLog, Events: 3, Per: checkPeriod}, rateSteps},
 	inFlight:      {driver.Definition{Algorithm: driver.InFlight, Events: 3, Hold: checkPeriod, ByCost: true}, placeSteps},

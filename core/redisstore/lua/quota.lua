@@ -1,10 +1,10 @@
--- quota: counts the events of a period of the calendar.
+-- quota: counts the events of a period of the calendar, or of a fixed window.
 --
 -- State      a string, big-endian: 7 bytes with the end of the period (us), 7 bytes with its length (us),
 --            and 6 bytes with the count of its events
 -- Arguments  cost, events; two periods that follow each other: the start of the first, the boundary and
---            the end of the second (us); a bound of the length of any period (us). A fixed window
---            from the first event: cost, events; 0, 0, 0; its length
+--            the end of the second (us); a bound of the length of any period (us). A fixed window:
+--            its first two windows and its length; one from the first event: 0, 0, 0 and its length
 -- Reading    count; the time until the period ends (us); the length of the period (us)
 -- TTL        until the period ends
 

@@ -18,26 +18,18 @@ type catalog struct {
 
 func newCatalog() *catalog { return &catalog{rules: map[string][]*driver.Compiled{}} }
 
-// libraries has the names of algorithms in Lua, except for those of libraryOf.
+// libraries has the names of algorithms in Lua.
 var libraries = map[driver.Algorithm]string{
-	driver.TokenBucket: "bucket", driver.LeakyBucket: "bucket", driver.FixedWindow: "fixed_window", driver.SlidingWindow: "sliding_window",
+	driver.TokenBucket: "bucket", driver.LeakyBucket: "bucket", driver.FixedWindow: "quota", driver.SlidingWindow: "sliding_window",
 	driver.SlidingLog: "sliding_log", driver.InFlight: "in_flight", driver.Quota: "quota",
 	driver.Pause: "pause",
-}
-
-// libraryOf returns the name of the algorithm of r in Lua.
-func libraryOf(r *driver.Compiled) string {
-	if r.FromFirst {
-		return "quota"
-	}
-	return libraries[r.Algorithm]
 }
 
 // add adds a rule, unless one with the same numbers is there.
 func (c *catalog) add(r *driver.Compiled) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	name := libraryOf(r) + " " + r.StateName
+	name := libraries[r.Algorithm] + " " + r.StateName
 	for _, old := range c.rules[name] {
 		if old.Constants == r.Constants && old.Shadow == r.Shadow || r.Algorithm == driver.Quota && old.Constants.Capacity == r.Constants.Capacity && old.Shadow == r.Shadow {
 			return

@@ -14,10 +14,6 @@ func TestLibraries(t *testing.T) {
 			t.Errorf("libraries in catalog_test.go has no %v", a)
 		}
 	}
-	fromFirst := driver.Definition{Algorithm: driver.FixedWindow, FromFirst: true}
-	if library := libraryOf(&driver.Compiled{Definition: fromFirst}); library == libraries[driver.FixedWindow] {
-		t.Errorf("libraryOf in catalog_test.go returns %q for %+v", library, fromFirst)
-	}
 	for _, library := range all {
 		if sizes[library] == 0 {
 			t.Errorf("sizes in scripts_test.go has no %s", library)

@@ -135,7 +135,7 @@ var ops = map[string]driver.Op{
 }
 
 // sizes has the numbers of arguments of the libraries; a bucket may have more.
-var sizes = map[string]int{"bucket": 4, "fixed_window": 3, "sliding_window": 4, "sliding_log": 4, "in_flight": 3, "quota": 6, "pause": 1}
+var sizes = map[string]int{"bucket": 4, "sliding_window": 4, "sliding_log": 4, "in_flight": 3, "quota": 6, "pause": 1}
 
 // decode reads the charges of a decision from its arguments.
 func (s *server) decode(v verb, keys, args []string) (charges []*charge, err error) {
@@ -205,7 +205,7 @@ func (s *server) decode(v verb, keys, args []string) (charges []*charge, err err
 
 // probes has the readings of unused keys.
 var probes = map[string][]any{
-	"bucket": {int64(0)}, "fixed_window": {int64(0), int64(1)}, "sliding_window": {int64(0), int64(0), int64(0), int64(0), int64(0)},
+	"bucket": {int64(0)}, "sliding_window": {int64(0), int64(0), int64(0), int64(0), int64(0)},
 	"sliding_log": {int64(0), int64(0), int64(0), int64(0)}, "in_flight": {int64(0), int64(0), int64(0), int64(0)},
 	"quota": {int64(0), int64(1), int64(1)},
 	"pause": {int64(0)},
@@ -406,9 +406,10 @@ func (c *charge) report(reply []any, r *driver.Reading, done bool) []any {
 			reply = append(reply, r.Used.Frac)
 		}
 	case driver.FixedWindow:
-		if reply = append(reply, r.Count, r.Left); c.Rule.FromFirst {
-			reply = append(reply, r.Phase)
+		if r.Phase == 0 {
+			r.Phase = c.Rule.Constants.Period
 		}
+		reply = append(reply, r.Count, r.Left, r.Phase)
 	case driver.SlidingWindow:
 		if r.Count == 0 {
 			*r = driver.Reading{Phase: r.Phase}
