@@ -111,7 +111,7 @@ func (s *suite) testHangUp(t *testing.T) {
 			}
 			return err
 		})
-		a := s.start(setup{Store: store, Rules: []core.Rule{core.LeakyBucket("q", core.PerHour(1).WithBurst(9))}})
+		a := s.start(setup{Store: store, Rules: []core.Rule{core.LeakyBucket("q", core.PerHour(1).WithBurst(9))}, Opts: []gate.Option{gate.MaxDelay(24 * time.Hour)}})
 		a.Gets(t, 200)
 		<-entered
 		s.hangUp(t, a, entered, done)
