@@ -224,7 +224,7 @@ func TestInFlight_random(t *testing.T) {
 // An occupier is a hook that takes the numbers of the next event, and of the one after, just before a script takes places.
 type occupier struct {
 	*flight
-	armed bool
+	armed atomic.Bool
 }
 
 func (o *occupier) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -233,8 +233,7 @@ func (o *occupier) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 }
 func (o *occupier) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if args := cmd.Args(); o.armed && args[0] == "evalsha" {
-			o.armed = false
+		if args := cmd.Args(); args[0] == "evalsha" && o.armed.CompareAndSwap(true, false) {
 			number, err := strconv.ParseInt(args[5].(string), 10, 64) // after the only key and the clock
 			testkit.Must(o.t, err)
 			for i := range int64(2) {
@@ -265,7 +264,7 @@ func TestInFlight_numbers(t *testing.T) {
 			return charges[0]
 		}
 		first := take()
-		o.armed = true
+		o.armed.Store(true)
 		second := take()
 		places := f.places()
 		if _, ok := places[strconv.FormatInt(second.Receipt.At, 10)]; !ok || len(places) != 4 || f.sum(places) != 12 {

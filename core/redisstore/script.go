@@ -5,6 +5,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"io/fs"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,7 +37,7 @@ const (
 type librarySet uint8
 
 // libraries are the names of the algorithms in Lua, as scripts get them in arguments. Library "x"
-// consists of x.lua and, for take, x_take.lua, and likewise for the other verbs.
+// consists of x.lua and, for take, x_take.lua, if x.lua is not enough, and likewise for the other verbs.
 var libraries = [...]any{ // strings, boxed once
 	bucket:        "bucket",
 	slidingWindow: "sliding_window",
@@ -102,7 +103,10 @@ func newScript(v verb, set librarySet) *script {
 	}
 	for i, name := range libraries {
 		if set&(1<<i) != 0 {
-			files = append(files, name.(string), fmt.Sprintf("%s_%s", name, v))
+			files = append(files, name.(string))
+			if own := fmt.Sprintf("%s_%s", name, v); v != take || exists(own) {
+				files = append(files, own)
+			}
 		}
 	}
 	first := "2" // the index of the first argument of a decision
@@ -122,6 +126,12 @@ func newScript(v verb, set librarySet) *script {
 		}
 	}
 	return newSource(b.String())
+}
+
+// exists reports whether luaFiles has a file.
+func exists(name string) bool {
+	_, err := fs.Stat(luaFiles, "lua/"+name+".lua")
+	return err == nil
 }
 
 // newSource returns the script with a source, whose hash identifies it in EVALSHA.

@@ -2,6 +2,9 @@
 -- reply, to which these functions append readings. The arguments of the charge begin at ARGV[at];
 -- decisions.lua may have replaced their texts by numbers.
 --
+-- decide is the function of take.lua or at_most.lua, of which a script contains one. It calls the function of the next
+-- charge, so all charges are read before the first one is applied.
+--
 -- for take.lua    f(key, at, op, decide)  reads the state, appends the reading, calls decide, and
 --                                         does the action that decide returns
 -- for at_most.lua f(key, at, op, decide, most)

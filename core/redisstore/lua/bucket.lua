@@ -14,6 +14,7 @@
 -- A span is a number of microseconds and a fraction in units of 1/den microsecond. used and
 -- fraction are the part of the bucket that is in use, as the time that it takes to refill; full and
 -- full_fraction are the whole bucket, of which the caller may use most and most_fraction.
+-- Inserted   HORIZON, MAX_INTEGER
 
 -- Reads the state for the arguments that begin at ARGV[at]; appends the reading to the reply; calls
 -- decide, as take.lua describes it, with used, fraction, the used after the cost, most and most_fraction
@@ -89,3 +90,5 @@ local function bucket(key, at, op, decide)
   end
   redis.call('PSETEX', key, string.format('%d', (used + 1000) / 1000 + slack), value)
 end
+
+algorithms.bucket = bucket -- a charge of take.lua; bucket_at_most.lua and bucket_adjust.lua replace it

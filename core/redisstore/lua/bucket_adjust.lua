@@ -1,6 +1,7 @@
 -- bucket_adjust: a token bucket or leaky bucket as a charge of adjust.lua.
 --
 -- Reading  used (us, fraction); for a debit, the value before the op, which the receipt needs
+-- Inserted HORIZON
 
 -- Subtracts one span from another.
 local function bucket_subtract(us, fraction, less, less_fraction, den)

@@ -12,6 +12,7 @@
 --          reading of each of its charges. If the decision is denied, its first number n is reported
 --          as -1 - n. If it failed, the text of the error stands for its readings. If the server is
 --          a replica, returns READONLY.
+-- Inserted   FIRST
 
 local at = FIRST -- index in ARGV
 while ARGV[at] do

@@ -10,6 +10,7 @@
 --            0 if it fits or never does; then, for a renewal or an undo, 1 if the places were taken, and otherwise 2 if
 --            there can be one more event only, or 0; for a spend, 4 for each number of another event that was in its way
 -- TTL        hold after the newest renewal, and at least QUEUE_LEASE after the last change of a queue
+-- Inserted   COST_RANGE, MAX_COUNT, MAX_PLACES, QUEUE_LEASE
 
 -- Appends the reading for a cost and a caller, or nil, to the reply, with a last value of 0 or 2. Returns the total
 -- without the events that have lapsed; these events, or nil; whether there are renewals after now, because the clock

@@ -1,5 +1,7 @@
 -- in_flight_adjust: places as a charge of adjust.lua. A receipt is the number of an event or, for an
 -- undo, minus that of a queue. In the number of an undo, the cost may be 0 if it is not known.
+--
+-- Inserted   COST_RANGE
 
 -- Returns the number of the event whose number without its cost is that of number, or number.
 local function in_flight_find(key, number)

@@ -4,6 +4,7 @@
 -- Arguments  the length of the pause that a debit begins (us)
 -- Reading    the time until the end (us), 0 if there is no pause
 -- TTL        until the end
+-- Inserted   MAX_INTEGER, MAX_PAUSE
 
 -- Returns the time until the end; whether the state has to be written again, because the clock stepped back;
 -- and 1 if the state is unreadable, otherwise 0.
@@ -26,4 +27,13 @@ end
 
 local function pause_write(key, left)
   redis.call('PSETEX', key, string.format('%d', (left + 1000) / 1000 + slack), struct.pack('>I7I7', now + left, now))
+end
+
+-- A charge of take.lua, which takes nothing. pause_at_most.lua and pause_adjust.lua replace it.
+function algorithms.pause(key, at, op, decide)
+  local left, moved = pause_read(key)
+  reply[#reply + 1] = left
+  if decide(at + 1, op, left == 0, moved, 0) == 'rewrite' then
+    pause_write(key, left)
+  end
 end

@@ -1,4 +1,6 @@
 -- pause_at_most: a pause as a charge of at_most.lua.
+--
+-- Inserted   MAX_INTEGER
 
 function algorithms.pause(key, at, op, decide)
   local left, moved = pause_read(key)

@@ -10,6 +10,7 @@
 --            is that of the caller, whose earlier arrival counts; the age of the caller (us)
 -- Messages   to the channel of the process of a queue: its number if the places for its first caller are free; and ?
 --            with its number when the state has it, which shows the process that messages come
+-- Inserted   LAST_QUEUE, MAX_QUEUES, PER_PROCESS, QUEUE_LEASE
 
 -- Returns the caller whose arguments begin at ARGV[at]: its queue, its arrival, how much later the next one came, the
 -- cost of that, and whether the arrival in the state is its own.

@@ -7,6 +7,7 @@
 --            its first two windows and its length; one from the first event: 0, 0, 0 and its length
 -- Reading    count; the time until the period ends (us); the length of the period (us)
 -- TTL        until the period ends
+-- Inserted   MAX_INTEGER
 
 -- Returns the time until the period ends; its length; count; whether the state has to be written again
 -- even if no event is counted, because the clock stepped back; and 1 if the state is unreadable,

@@ -1,4 +1,6 @@
 -- quota_adjust: a quota as a charge of adjust.lua.
+--
+-- Inserted   MAX_COUNT
 
 function algorithms.quota(key, at, op)
   local cost, after = ARGV[at] + 0, at + 6

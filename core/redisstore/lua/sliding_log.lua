@@ -15,6 +15,7 @@
 -- Reading    count; three times (us): until the first event leaves the window, until the last event
 --            leaves, and until enough events have left for the cost to fit; 0 without such events
 -- TTL        one period after the newest event
+-- Inserted   MAX_COUNT
 
 -- Returns, for a member: the number of its first event; the count of its events up to the i-th entry,
 -- by default the last; the time of that entry; the time of the first entry; the size of an entry; the
@@ -221,3 +222,5 @@ local function sliding_log(key, at, op, decide, other)
   end
   redis.call('PEXPIRE', key, string.format('%d', (period + 999) / 1000 + slack))
 end
+
+algorithms.sliding_log = sliding_log -- a charge of take.lua; sliding_log_at_most.lua and sliding_log_adjust.lua replace it

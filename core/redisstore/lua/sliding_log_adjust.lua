@@ -1,5 +1,7 @@
 -- sliding_log_adjust: a sliding log as a charge of adjust.lua. Undo and credit remove only events of
 -- the newest RECENT entries, so they read and write no more than these.
+--
+-- Inserted   MAX_COUNT
 
 local RECENT = 1000
 local _, log_cut, log_trim = log_functions()

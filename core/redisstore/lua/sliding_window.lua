@@ -14,6 +14,7 @@
 --
 -- While the oldest sub-window is in the window and the cost is one, only o, l, t and the
 -- current sub-window are read.
+-- Inserted   MAX_INTEGER
 
 -- At least 121: a window has at most 120 sub-windows (maxSubWindows of package driver) and overlaps one more.
 local MODULUS = 128

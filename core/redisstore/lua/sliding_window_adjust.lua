@@ -1,4 +1,6 @@
 -- sliding_window_adjust: a sliding window as a charge of adjust.lua.
+--
+-- Inserted   MAX_COUNT
 
 -- Removes n events from the sub-window with that number or, if number is nil, from all sub-windows,
 -- newest first. Writes the fields that change. At most one sub-window loses some, but not all, of

@@ -254,7 +254,6 @@ func (c *client) waitForPlaces() {
 			continue
 		}
 		outage = outage && c.process.inOutage()
-		me.cost = r.Cost()
 		w.admitted(k, me)
 		c.holdPlaces(k, r, outage)
 	}
@@ -291,6 +290,7 @@ func (c *client) reservePlaces(k *crowded, l *core.Limiter, me *caller) *core.Re
 	if c.called("Reserve", crowdKey, me.came, timeout, err); err != nil || !r.Decision().Allowed {
 		return nil
 	}
+	me.cost = r.Cost()
 	return r
 }
 
