@@ -31,7 +31,7 @@ func TestDoctor(t *testing.T) {
 		}
 	}
 	as := func(user string) string { return "-redis redis://" + user + ":password@" + server.Addr }
-	const ok = "\nconnection                ok       " // columns depend on the longest result
+	const ok = "\nconnection             ok       " // columns depend on the longest result
 	for _, c := range []struct {
 		name, args string
 		status     int
@@ -39,26 +39,26 @@ func TestDoctor(t *testing.T) {
 		absent     string   // no part
 	}{
 		{"works", "-timeout 1m -redis redis://" + server.Addr, 0,
-			[]string{"CHECK                     RESULT  DETAIL\nconnection                ok      the server replies\n", "\nscript in_flight_by_cost  ok      decides, undoes and resets\n", "\nclock "}, "will not work"},
-		{"Cluster", "-timeout 1m -cluster -redis redis://" + cluster.Nodes[0].Addr, 0, []string{"\nclient                    ok      127.0.0.1:"}, "will not work"},
+			[]string{"CHECK                  RESULT  DETAIL\nconnection             ok      the server replies\n", "\nscript in_flight       ok      decides, undoes and resets\n", "\nclock "}, "will not work"},
+		{"Cluster", "-timeout 1m -cluster -redis redis://" + cluster.Nodes[0].Addr, 0, []string{"\nclient                 ok      127.0.0.1:"}, "will not work"},
 		{"evicting", "-timeout 1m -redis redis://" + evicting.Addr, 0,
-			[]string{"\nmemory                    warning  maxmemory-policy allkeys-lru: ", "\n\nworks, with a disadvantage: memory\n  set maxmemory-policy to noeviction\n"}, "will not work"},
-		{"prefix", "-timeout 1m -prefix shop: " + as("shop"), 0, []string{"\ncommands                  ok "}, "will not work"},
+			[]string{"\nmemory                 warning  maxmemory-policy allkeys-lru: ", "\n\nworks, with a disadvantage: memory\n  set maxmemory-policy to noeviction\n"}, "will not work"},
+		{"prefix", "-timeout 1m -prefix shop: " + as("shop"), 0, []string{"\ncommands               ok "}, "will not work"},
 		{"other prefix", "-timeout 1m " + as("shop"), 1, []string{"\nwill not work: commands, client, script bucket, ", "\n  allow the user the commands, keys and channels "}, ""},
 		{"no EVALSHA", "-timeout 1m " + as("scripts"), 1, []string{
-			"\ncommands                  failed   EVALSHA: NOPERM ",
-			"\n\nwill not work: commands, script bucket, script fixed_window, script sliding_window, script sliding_log, script in_flight, script quota, script pause, script in_flight_by_cost\nnot checked: messages\n  allow the user ",
+			"\ncommands               failed   EVALSHA: NOPERM ",
+			"\n\nwill not work: commands, script bucket, script sliding_window, script sliding_log, script in_flight, script quota, script pause\nnot checked: messages\n  allow the user ",
 			": +evalsha\n",
 		}, ok + "no"},
 		{"no ZADD and INFO", "-timeout 1m " + as("places"), 1, []string{
-			"\nserver                    unknown  INFO: NOPERM ", "\nwill not work: commands, script sliding_log, script in_flight, script in_flight_by_cost\nnot checked: messages\n  allow the user ", ": +zadd\n", "\nnot checked: server, memory, role\n  allow the user ", ": +info\n",
+			"\nserver                 unknown  INFO: NOPERM ", "\nwill not work: commands, script sliding_log, script in_flight\nnot checked: messages\n  allow the user ", ": +zadd\n", "\nnot checked: server, memory, role\n  allow the user ", ": +info\n",
 		}, ""},
 		{"rules", "-rules -timeout 1m -redis redis://" + server.Addr, 0,
-			[]string{"\nrules                     warning  limits, overrides and blocks can be read; without appendonly, ", "\nworks, with a disadvantage: rules\n  set appendonly to yes\n"}, "will not work"},
-		{"rules, appendonly", "-rules -timeout 1m -redis redis://" + kept.Addr, 0, []string{"\nrules                     ok      limits, overrides and blocks can be read\n"}, "will not work"},
-		{"no XREVRANGE", "-rules -timeout 1m " + as("store"), 1, []string{"\nrules                     failed  ", " the 'xrevrange' command\n", "\nwill not work: rules\n  allow the user the commands of package rules, "}, ""},
+			[]string{"\nrules                  warning  limits, overrides and blocks can be read; without appendonly, ", "\nworks, with a disadvantage: rules\n  set appendonly to yes\n"}, "will not work"},
+		{"rules, appendonly", "-rules -timeout 1m -redis redis://" + kept.Addr, 0, []string{"\nrules                  ok      limits, overrides and blocks can be read\n"}, "will not work"},
+		{"no XREVRANGE", "-rules -timeout 1m " + as("store"), 1, []string{"\nrules                  failed  ", " the 'xrevrange' command\n", "\nwill not work: rules\n  allow the user the commands of package rules, "}, ""},
 		{"no XREVRANGE, without rules", "-timeout 1m " + as("store"), 0, nil, "will not work"},
-		{"far", "-timeout 1ns -redis redis://" + server.Addr, 1, []string{"\nround trip                failed  median ", "; the Timeout of a decision is 1ns\n", "\nwill not work: round trip\n  set Timeout "}, ""},
+		{"far", "-timeout 1ns -redis redis://" + server.Addr, 1, []string{"\nround trip             failed  median ", "; the Timeout of a decision is 1ns\n", "\nwill not work: round trip\n  set Timeout "}, ""},
 		{"paused", "-redis redis://" + paused.Addr, 1, []string{"connection  failed  no answer within 1s\n\nwill not work: connection\n  check the address"}, "clock"},
 		{"absent", "-redis redis://127.0.0.1:1", 1, []string{"connection  failed  dial tcp 127.0.0.1:1: connect: connection refused\n"}, "clock"},
 		{"absent Sentinel", "-redis redis://127.0.0.1:1?master_name=m", 1, []string{"connection  failed  "}, "clock"},
@@ -92,8 +92,8 @@ func TestDoctor_JSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout.String()), &findings); err != nil || status != 0 {
 		t.Fatalf("got status %d, %s and %v, want a list", status, &stderr, err)
 	}
-	if want := (redisstore.Finding{Check: "connection", Result: redisstore.ResultOK, Detail: "the server replies"}); len(findings) != 17 || findings[0] != want {
-		t.Errorf("got %+v, want 17 findings and first %+v", findings, want)
+	if want := (redisstore.Finding{Check: "connection", Result: redisstore.ResultOK, Detail: "the server replies"}); len(findings) != 15 || findings[0] != want {
+		t.Errorf("got %+v, want 15 findings and first %+v", findings, want)
 	}
 	if !strings.HasPrefix(stdout.String(), "[\n  {\n    \"check\": \"connection\",\n    \"result\": \"ok\",\n    \"detail\": \"the server replies\"\n  },\n") {
 		t.Errorf("got %s, want a list of objects", &stdout)
