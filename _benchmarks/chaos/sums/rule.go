@@ -27,7 +27,7 @@ func rules(suffix string, events int) []rule {
 	begun := func(context.Context, string) time.Time { return now.AddDate(0, 0, -10) }
 	return []rule{
 		{core.Quota("quota-"+suffix, core.Monthly(events)).Anchor(begun), decodeQuota},
-		{core.FixedWindow("fixed-"+suffix, core.Per(events, lasting(now))), decodeFixedWindow},
+		{core.FixedWindow("fixed-"+suffix, core.Per(events, lasting(now))), decodeQuota},
 		{core.SlidingWindow("sliding-"+suffix, core.PerDay(events)), decodeSlidingWindow},
 	}
 }

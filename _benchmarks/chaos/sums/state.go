@@ -9,30 +9,17 @@ import (
 // The formats of the states are those in core/redisstore/lua. A value is that of the key in Redis: a string, a
 // map for a hash, or nil if the key does not exist.
 
-// decodeQuota reads the end and the length of the period, in 7 bytes each, and the count, in 6 bytes.
+// decodeQuota reads the state of a quota or a fixed window: the end and the length of the period, in 7 bytes each, and the
+// count, in 6 bytes, big-endian.
 func decodeQuota(value any) (int, error) {
-	return decodeText(value, 14, 6)
-}
-
-// decodeFixedWindow reads the start of the window, in 7 bytes, and the count, in 5 bytes, or in 7 from 2^40 on.
-func decodeFixedWindow(value any) (int, error) {
-	return decodeText(value, 7, 5, 7)
-}
-
-// decodeText returns the big-endian integer after the first before bytes of value. It has one of the sizes, in bytes.
-func decodeText(value any, before int, sizes ...int) (int, error) {
 	if value == nil {
 		return 0, nil
 	}
 	text, ok := value.(string)
-	for _, size := range sizes {
-		if ok && len(text) == before+size {
-			var word [8]byte
-			copy(word[8-size:], text[before:])
-			return int(binary.BigEndian.Uint64(word[:])), nil
-		}
+	if !ok || len(text) != 20 {
+		return 0, fmt.Errorf("the state %q has a wrong format", value)
 	}
-	return 0, fmt.Errorf("the state %q has a wrong format", value)
+	return int(binary.BigEndian.Uint64([]byte("\x00\x00" + text[14:]))), nil
 }
 
 // decodeSlidingWindow adds up the sub-windows, and compares the sum with the total in the field t. The fields o and l
