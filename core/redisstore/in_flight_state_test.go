@@ -327,11 +327,12 @@ func TestInFlight_commands(t *testing.T) {
 		m    driver.Receipt
 		most int // commands
 	}{
+		{"renew", driver.Renew, 4, held[6], 6},
 		{"take", driver.Spend, 1, driver.Receipt{}, 7},
 		{"denial of one", driver.Spend, 1, driver.Receipt{}, 5},
 		{"denial of all", driver.Spend, 4000, driver.Receipt{}, 70},
 		{"denial for ever", driver.Spend, 4001, driver.Receipt{}, 5},
-		{"renew", driver.Renew, 4, held[5], 12},
+		{"renew in a full state", driver.Renew, 4, held[5], 12},
 		{"undo", driver.Undo, 4, held[5], 12},
 	} {
 		if _, sum := commandsOf(t, rdb, func() { f.costs(c.cost).do(c.op, c.m) }); sum > c.most || sum == 0 {

@@ -120,10 +120,14 @@ local function in_flight_spend(key, at, cost, total, lapsed, moved, corrupt, que
   end
   in_flight_correct(key, total, lapsed, moved, queues)
   local number, time, others = (ARGV[2] + last) * COST_RANGE + cost, string.format('%d', now), 0
-  while redis.call('ZADD', key, 'NX', time, string.format('%d', number + others * COST_RANGE)) == 0 do
-    others = others + 1
+  if total == 0 then -- no event has a number
+    redis.call('ZADD', key, time, string.format('%d', number), string.format('%d', -cost), 'total')
+  else
+    while redis.call('ZADD', key, 'NX', time, string.format('%d', number + others * COST_RANGE)) == 0 do
+      others = others + 1
+    end
+    redis.call('ZADD', key, string.format('%d', -total - cost), 'total')
   end
-  redis.call('ZADD', key, string.format('%d', -total - cost), 'total')
   in_flight_expire(key, at, queues)
   return others
 end

@@ -15,16 +15,43 @@ local function in_flight_find(key, number)
   return number
 end
 
+-- Renews the places of an event if none have lapsed, none were renewed after now, no caller waits and one place is free,
+-- as nearly always, and appends the reading. Returns whether it did. Renewals are most of the commands of a limit whose
+-- events last long.
+local function in_flight_renew(key, at, number)
+  local events, hold, count, time = ARGV[at + 1] + 0, ARGV[at + 2] + 0, redis.pcall('ZCARD', key), string.format('%d', now)
+  if type(count) == 'table' or count < 2 or count > MAX_PLACES
+    or redis.call('ZCOUNT', key, string.format('(%d', now - hold), time) < count - 1 then
+    return false
+  end
+  local first = redis.call('ZRANGE', key, '0', '0', 'WITHSCORES')
+  local total = 0 - first[2]
+  if first[1] ~= 'total' or total < count - 1 or total >= events or total % 1 ~= 0 then
+    return false
+  end
+  in_flight_expire(key, at) -- after this write, Redis does not check its memory
+  if redis.call('ZADD', key, 'XX', 'CH', time, number) == 0 then
+    return false
+  end
+  local place = #reply
+  reply[place + 1], reply[place + 2], reply[place + 3], reply[place + 4] = total, hold, 0, 1
+  return true
+end
+
 function algorithms.in_flight(key, at, op)
+  local number, found, _ = ARGV[at + 3], nil, nil
+  if type(number) == 'number' then -- see decisions.lua
+    number = string.format('%d', number)
+  end
+  if op == 'renew' and in_flight_renew(key, at, number) then
+    return at + 4
+  end
   local total, lapsed, moved, corrupt, queues = in_flight_read(key, at, 1)
   if op == 'reset' then
     queues_wake(key, queues, 0) -- then the key is removed
     return at + 3
   end
-  local number, place, found, _ = ARGV[at + 3], #reply - 4, nil, nil
-  if type(number) == 'number' then -- see decisions.lua
-    number = string.format('%d', number)
-  end
+  local place = #reply - 4
   if corrupt == 0 then
     in_flight_correct(key, total, lapsed, moved, queues)
   end
@@ -41,7 +68,9 @@ function algorithms.in_flight(key, at, op)
       number = in_flight_find(key, number)
       if redis.call('ZREM', key, number) == 1 then
         found, total = true, total - number % COST_RANGE
-        redis.call('ZADD', key, string.format('%d', -total), 'total')
+        if total > 0 then
+          redis.call('ZADD', key, string.format('%d', -total), 'total')
+        end
       end
     end
   end
