@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -72,10 +73,7 @@ func TestPoints(t *testing.T) {
 			t.Run(name+"/"+request, func(t *testing.T) {
 				h, items, served := newHandler(execute), 0, 0
 				for range 3 {
-					r := httptest.NewRequest("POST", "/graphql"+c.query, strings.NewReader(c.body))
-					if r.Method = "POST"; c.method != "" {
-						r.Method = c.method
-					}
+					r := httptest.NewRequest(cmp.Or(c.method, "POST"), "/graphql"+c.query, strings.NewReader(c.body))
 					switch c.media {
 					case "":
 						r.Header.Set("Content-Type", "application/json; charset=utf-8")

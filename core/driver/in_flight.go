@@ -61,9 +61,9 @@ func parts(s State) (queues, places []run) {
 	return all[:n], all[n:]
 }
 
-// number returns the number of places that are taken at a time with a cost. It has the lowest 43 bits of the time, which
+// numberOf returns the number of places that are taken at a time with a cost. It has the lowest 43 bits of the time, which
 // return after 101 days.
-func (p *places) number(at, cost int64) int64 {
+func numberOf(at, cost int64) int64 {
 	return at&(1<<(63-weightBits)-1)<<weightBits | cost
 }
 
@@ -89,7 +89,7 @@ func (p *places) read(r *Reading, s State, now, cost int64, m Receipt) {
 	if needed == 0 {
 		return
 	}
-	for hasNumber(taken, p.number(now+r.Phase, cost)) {
+	for hasNumber(taken, numberOf(now+r.Phase, cost)) {
 		r.Phase++
 	}
 	rest := func(i int) int64 {
@@ -127,7 +127,7 @@ func hasNumber(places []run, number int64) bool {
 func (p *places) fits(r *Reading, cost int64) bool { return r.Count <= p.events-cost }
 
 func (p *places) spend(s State, r *Reading, now, cost int64) State {
-	return putPlaces(s, append(p.corrected(s, now), run{now, p.number(now+r.Phase, cost)}))
+	return putPlaces(s, append(p.corrected(s, now), run{now, numberOf(now+r.Phase, cost)}))
 }
 
 // corrected returns the places of s that have not lapsed, none of which was renewed after now.

@@ -67,7 +67,7 @@ func (r *Reading) inUse() bool { return r.Count > 0 || r.Used != Span{} }
 func (c *Compiled) Receipt(r *Reading, now, cost int64) Receipt {
 	switch c.Algorithm {
 	case InFlight:
-		now = c.engine.(*places).number(now+r.Phase, cost)
+		now = numberOf(now+r.Phase, cost)
 	case Pause:
 		return Receipt{}
 	}
