@@ -132,6 +132,9 @@ func (e *event) decide(ctx context.Context, asks []Ask, reserved bool) error {
 		}
 		return nil
 	}
+	if err := e.carry(ctx); err != nil {
+		return err
+	}
 	return asks[0].Limiter.store.Take(ctx, charges)
 }
 
@@ -146,12 +149,32 @@ func (e *event) adjust(ctx context.Context, op driver.Op, a *Ask, rules []Rule) 
 	if err := ctx.Err(); err != nil || len(charges) == 0 {
 		return false, err
 	}
+	if op == driver.Debit {
+		if err := e.carry(ctx); err != nil {
+			return false, err
+		}
+	}
 	for some := range slices.Chunk(charges, maxCharges) { // of the plans of many lengths
 		if err := a.Limiter.store.Adjust(ctx, some); err != nil {
 			return false, err
 		}
 	}
 	return slices.ContainsFunc(charges, func(c driver.Charge) bool { return c.Verdict.Found }), nil
+}
+
+// carry lets the buckets of e continue from those before the latest calls of [ReplaceAll].
+func (e *event) carry(ctx context.Context) error {
+	asks, lines := e.asks(), e.lines()
+	for i := range lines {
+		l := &lines[i]
+		limiter := asks[l.ask].limiter
+		for f := limiter.former.Load(); f != nil && l.charge >= 0; f = f.earlier {
+			if err := f.carry(ctx, limiter.store, limiter.current.Load(), l.rule, &e.charges()[l.charge]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // add adds a line for each rule of a, the only ask. The op of the charges is op, or Peek if a.Peek is

@@ -32,7 +32,8 @@ type Limiter struct {
 // already has another rule of that name.
 //
 // Processes that share s may have different limits for a while, for example during a rollout. Each
-// process applies its own limit. Limits of one length (see [Rule]) share the states of the keys.
+// process applies its own limit. Limits of one length (see [Rule]) share the states of the keys. In a process that
+// starts with a limit of another length, every key begins unused: use [Limiter.Replace] to lower a limit.
 func New(s Store, rules ...Rule) (*Limiter, error) {
 	if argument.IsNil(s) {
 		return nil, fmt.Errorf("%w: it is nil", ErrNoStore)
@@ -91,9 +92,13 @@ func (l *Limiter) Rules() []Rule { return slices.Clone(l.rules()) }
 // is used, and a window or log keeps its events. If 100 an hour become 50, a bucket with 40 of 100
 // left has 20 of 50 left, and a window or log with 60 events admits nothing until fewer than 50 are
 // left. If 50 become 100, an exhausted bucket refills twice as fast, and a window or log has
-// room for 50 more events at once. After a lower limit, an earlier RetryAfter may be too short. A
-// rule of another length starts with unused states. States of old rules expire in the Store by
-// themselves.
+// room for 50 more events at once. After a lower limit, an earlier RetryAfter may be too short. States
+// of old rules expire in the Store by themselves.
+//
+// A rule of another length has other states. A bucket begins with the part in use that the bucket of the same name,
+// algorithm and plan before the change has, rounded up to whole tokens: a key that has used "10/s burst 20" has used
+// "1/s burst 20", too. The first decision about a key finds out, with one more call of the Store, or two if the bucket is in
+// use. These calls end after the shorter of both lengths. Windows, logs, quotas and places of another length begin unused.
 //
 // Callers of [Limiter.Wait] ask again with the new rules, in the same order. A [Reservation] undoes
 // its charges under the rules that charged them. Caches of stores never answer for another limit.
@@ -178,7 +183,7 @@ func (l *Limiter) ReserveAtMost(ctx context.Context, key string, n int) (*Reserv
 // of the states may have been reset.
 //
 // States of another length (see [Rule]) stay if only a [Limiter.Variant] has used them, or rules that
-// [Limiter.Replace] has removed. To reset those of a Variant, call Reset of the Variant. To reset a
+// [Limiter.Replace] has removed, except for buckets from which new ones still begin. To reset those of a Variant, call Reset of the Variant. To reset a
 // caller of a middleware, pass the text that its keyfunc.Func returns.
 func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error) {
 	c, _, err := l.chosen(ctx, key, "")

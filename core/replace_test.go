@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/internal/testkit"
 )
 
@@ -28,7 +29,7 @@ func TestLimiter_Replace_States(t *testing.T) {
 		}{
 			{"20 a minute", core.PerMinute(20), 9, 2 * time.Second},
 			{"5 a minute", core.PerMinute(5), 0, 11 * time.Second},
-			{"10 an hour", core.PerHour(10), 9, 0},
+			{"10 an hour", core.PerHour(10), 9, 6 * time.Minute},
 		} {
 			t.Run(a.Name+", "+c.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -153,7 +154,7 @@ func TestLimiter_Replace_WakesWaiters(t *testing.T) {
 		{"costs that cannot fit any more", time.Second, []core.Rule{bucket(5)}, []int{6, 1, 6},
 			[]time.Duration{time.Second, 12 * time.Second, 12 * time.Second}, []error{core.ErrNeverAdmitted, nil, core.ErrNeverAdmitted}},
 		{"another length", 4 * time.Second, []core.Rule{core.TokenBucket("r", core.PerHour(2))}, []int{1, 1},
-			[]time.Duration{4 * time.Second, 4 * time.Second}, []error{nil, nil}},
+			[]time.Duration{4*time.Second + time.Hour/2, 4*time.Second + time.Hour}, []error{nil, nil}},
 		{"another rule", 4 * time.Second, []core.Rule{log}, []int{1, 1}, []time.Duration{4 * time.Second, time.Hour + 4*time.Second}, []error{nil, nil}},
 		{"unlimited", time.Second, []core.Rule{core.TokenBucket("r", core.Unlimited)}, []int{1, 10},
 			[]time.Duration{time.Second, time.Second}, []error{nil, nil}},
@@ -358,4 +359,95 @@ func TestReplaceAll_Then(t *testing.T) {
 	if err := inner.ReplaceAll(change, func() { t.Error("called after an error") }); !errors.Is(err, core.ErrInvalidAsk) {
 		t.Errorf("got error %v, want ErrInvalidAsk", err)
 	}
+}
+
+// How many events follow at once after a key had used 20 of "10/s burst 20", and its rule was replaced.
+func TestLimiter_Replace_BucketOfAnotherLength(t *testing.T) {
+	burst := func(rate, burst int) core.Limit { return core.PerSecond(rate).WithBurst(burst) }
+	rule := func(l core.Limit, pro core.Limit) core.Rule { return core.TokenBucket("r", l).Plan("pro", pro) }
+	spent := func(t *testing.T, l *core.Limiter) { testkit.Admit(t, l, "k", 20) }
+	replace := func(rules ...core.Rule) func(t *testing.T, l *core.Limiter) {
+		return func(t *testing.T, l *core.Limiter) { testkit.Must(t, l.Replace(rules...)) }
+	}
+	wait := func(d time.Duration) func(t *testing.T, l *core.Limiter) {
+		return func(*testing.T, *core.Limiter) { time.Sleep(d) }
+	}
+	view := func(l *core.Limiter) *core.Limiter { return l }
+	pro := func(l *core.Limiter) *core.Limiter { return l.Plan("pro") }
+	old, lower := rule(burst(10, 20), burst(30, 30)), rule(burst(1, 20), burst(30, 40))
+	for _, c := range []struct {
+		name  string
+		steps []func(t *testing.T, l *core.Limiter)
+		view  func(l *core.Limiter) *core.Limiter
+		want  int
+	}{
+		{"lower rate", []func(*testing.T, *core.Limiter){spent, replace(lower)}, view, 0},
+		{"other keys", []func(*testing.T, *core.Limiter){replace(lower)}, view, 20},
+		{"replaced twice", []func(*testing.T, *core.Limiter){spent, replace(rule(burst(5, 20), burst(30, 30))), replace(lower)}, view, 0},
+		{"removed for a moment", []func(*testing.T, *core.Limiter){spent, replace(core.SlidingLog("s", core.PerSecond(1))), replace(lower)}, view, 20},
+		{"a second later", []func(*testing.T, *core.Limiter){spent, wait(time.Second), replace(lower)}, view, 10},
+		{"after the old bucket is full", []func(*testing.T, *core.Limiter){spent, replace(lower), wait(2 * time.Second)}, view, 20},
+		{"another algorithm", []func(*testing.T, *core.Limiter){spent, replace(core.LeakyBucket("r", burst(1, 20)))}, view, 20},
+		{"soft", []func(*testing.T, *core.Limiter){spent, replace(core.TokenBucket("r", burst(1, 10)).Soft(100))}, view, 0},
+		{"headroom", []func(*testing.T, *core.Limiter){spent, replace(lower.Headroom("pro", 50))}, pro, 20},
+		{"unlimited", []func(*testing.T, *core.Limiter){spent, replace(rule(core.Unlimited, burst(1, 1))), replace(lower)}, view, 0},
+		{"blocked", []func(*testing.T, *core.Limiter){spent, replace(rule(core.Blocked, burst(1, 1))), replace(lower)}, view, 0},
+		{"a plan that was not used", []func(*testing.T, *core.Limiter){spent, replace(lower)}, pro, 40},
+		{"a plan that was used", []func(*testing.T, *core.Limiter){
+			func(t *testing.T, l *core.Limiter) { testkit.Admit(t, l.Plan("pro"), "k", 15) }, replace(lower),
+		}, pro, 20},
+		{"a variant", []func(*testing.T, *core.Limiter){spent, replace(lower)}, func(l *core.Limiter) *core.Limiter {
+			return core.Must(l.Variant(core.TokenBucket("r", burst(1, 7))))
+		}, 7},
+		{"reset", []func(*testing.T, *core.Limiter){spent, replace(lower), func(t *testing.T, l *core.Limiter) {
+			if found, err := l.Reset(t.Context(), "k"); err != nil || !found {
+				t.Errorf("Reset: got %v, %v, want true", found, err)
+			}
+		}}, view, 20},
+		{"a debit", []func(*testing.T, *core.Limiter){spent, replace(lower), func(t *testing.T, l *core.Limiter) {
+			testkit.Must(t, l.Debit(t.Context(), "k", 1))
+		}, wait(time.Second)}, view, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := testkit.Limiter(t, memstore.New(), old)
+				for _, step := range c.steps {
+					step(t, l)
+				}
+				l = c.view(l)
+				if got := testkit.Left(t, l, "k"); got != c.want {
+					t.Errorf("got Remaining %d, want %d", got, c.want)
+				}
+				if r, err := l.ReserveAtMost(t.Context(), "k", 100); err != nil || r.Cost() != c.want {
+					t.Errorf("got %d events, error %v, want %d events", r.Cost(), err, c.want)
+				}
+			})
+		})
+	}
+}
+
+// The first decision about a key after a change makes one more call, or two if the old bucket was in use.
+func TestLimiter_Replace_Calls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := new(storetest.Fake)
+		l := testkit.Limiter(t, s, core.TokenBucket("r", core.PerSecond(10).WithBurst(20)))
+		testkit.Admit(t, l, "spent", 20)
+		testkit.Must(t, l.Replace(core.TokenBucket("r", core.PerSecond(1).WithBurst(20))))
+		s.Set(storetest.Fail(core.ErrUnavailable))
+		if _, err := l.Allow(t.Context(), "spent"); !errors.Is(err, core.ErrUnavailable) {
+			t.Errorf("got the error %v, want ErrUnavailable", err)
+		}
+		s.Set()
+		for _, c := range []struct {
+			key   string
+			after time.Duration
+			want  int
+		}{{"spent", 0, 3}, {"spent", 0, 1}, {"new", 0, 2}, {"new", 0, 1}, {"another", 2 * time.Second, 1}} {
+			time.Sleep(c.after)
+			before := s.Calls()
+			if testkit.Allow(t, l, c.key); s.Calls()-before != c.want {
+				t.Errorf("%s: got %d calls, want %d", c.key, s.Calls()-before, c.want)
+			}
+		}
+	})
 }

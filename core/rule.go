@@ -24,7 +24,8 @@ import (
 // events, and has a length of 66 s.
 //
 // Limits of one length share the states of a name: the limits of its plans and variants, and those
-// before and after [Limiter.Replace]. A limit of another length starts with unused states.
+// before and after [Limiter.Replace]. A limit of another length starts with unused states, except for a bucket
+// after [Limiter.Replace].
 type Rule struct{ d *definition }
 
 // NewRule returns the rule that s describes. It copies the Plans, and fills in the defaults. It does not check

@@ -17,6 +17,7 @@ type shared struct {
 	steady   bool             // likewise
 	now      func() time.Time // the clock for the calendar of quotas
 	current  atomic.Pointer[ruleSet]
+	former   atomic.Pointer[former] // the rules before the latest calls of ReplaceAll, or nil
 	waiters  waiters.List[view]
 }
 
@@ -48,11 +49,19 @@ func (v *view) planned(s *ruleSet) []Rule {
 	return rules
 }
 
-// states returns rules that have all states of v: for each rule, those of every length.
+// states returns rules that have all states of v: for each rule, those of every length, and those that it
+// still follows after ReplaceAll.
 func (v *view) states() (rules []Rule) {
 	rules = slices.Clip(v.ruleSet().states())
 	for _, r := range v.current.Load().states() {
 		rules = addState(rules, r)
+	}
+	for f := v.former.Load(); f != nil && !f.isOver(); f = f.earlier { // an event would carry them
+		for _, r := range f.rules.states() {
+			if r.Algorithm().IsBucket() && v.current.Load().find(r) >= 0 {
+				rules = addState(rules, r)
+			}
+		}
 	}
 	return rules
 }

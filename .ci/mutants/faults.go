@@ -171,4 +171,12 @@ var faults = []fault{
 		"places that have lapsed are removed in place of queues", "core/redisstore/lua/in_flight.lua",
 		"local rank = queues and queues.members or 0\n    redis.call('ZREMRANGEBYRANK'", "local rank = 0\n    redis.call('ZREMRANGEBYRANK'", "core/redisstore ^TestConformance$/^Histories$",
 	},
+	{
+		"a lower rate gives a new burst", "core/event.go",
+		"for f := limiter.former.Load(); f != nil && l.charge >= 0; f = f.earlier {", "for f := limiter.former.Load(); false; f = f.earlier {", "core/memstore ^TestConformance$/^ReplacedLength$",
+	},
+	{
+		"a replaced bucket is in use once for each process", "core/former.go",
+		"d.Headroom = min(99, max(0, 100*(1-n/float64(d.Burst))))", "d.Burst *= 2; d.Events *= 2", "core/memstore ^TestConformance$/^ReplacedLength$",
+	},
 }

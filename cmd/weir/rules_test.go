@@ -110,7 +110,7 @@ func TestRules(t *testing.T) {
 				{"why -plan silver api old", 0, "Admitted.\nNo rule of the policy has the plan \"gold\" of the override.\nThe override {plan: gold} is in Redis, written at ….\n" +
 					"RULE  ALGORITHM     LIMIT  SOURCE         USED  LEFT  NEXT  MODE\nr     token_bucket  100/h  plan \"silver\"  0     100   now   enforce\n", ""},
 				{`override api other {"limits":{"r":"9/h\u0020burst\u002012"}}`, 0, "{limits: {r: 9/h burst 12}}\n", ""},
-				{"put fourth.yaml", 0, "api.r algorithm: token_bucket to sliding_log\n", ""},
+				{"put fourth.yaml", 0, "api.r algorithm: token_bucket to sliding_log\napi.r: begins unused for every key\n", ""},
 				{"why api other -plan silver", 0, "Admitted.\nThe rule \"r\" cannot have the limit of the override, 9/h burst 12.\nThe override {limits: {r: 9/h burst 12}} is in Redis, written at ….\n" +
 					"RULE  ALGORITHM    LIMIT  SOURCE         USED  LEFT  NEXT  MODE\nr     sliding_log  100/h  plan \"silver\"  0     100   now   enforce\n", ""},
 				{"put fifth.yaml", 0, "all_routes: added (api)\n", ""},

@@ -22,6 +22,9 @@ import (
 //	api.second: 10/s to 20/s
 //	policy login: removed
 //
+// A rule whose events before the change do not count, as after one of the period of a window, has the line
+// "begins unused for every key".
+//
 // Diff is for operators. The result contains keys, which may be personal data, such as addresses:
 // do not log it where keys must not be logged.
 func Diff(a, b *Config) []string {
@@ -142,9 +145,32 @@ func (d *differ) rule(what string, a, b *Rule) {
 			fields[i].diff(d, what, a, b)
 		}
 	}
+	d.unused(what, states(a, a.Limit), states(b, b.Limit))
 	if a.Candidate != nil || b.Candidate != nil {
 		d.rule(what+" candidate", a.Candidate, b.Candidate)
 	}
+}
+
+// unused adds that the events before a change do not count after it.
+func (d *differ) unused(what string, before, after any) {
+	if before != after && before != nil && after != nil {
+		d.add("%s: %s", what, beginsUnused)
+	}
+}
+
+const beginsUnused = "begins unused for every key"
+
+// states returns a value that is equal for two rules with a limit of the same name if the events of one count for
+// the other one, and nil if the limit counts none.
+func states(r *Rule, l core.Limit) any {
+	s := core.NewRule(r.Spec).Spec() // with the values of absent fields
+	if l == core.Unlimited || l == core.Blocked {
+		return nil
+	}
+	if s.Algorithm.IsBucket() {
+		l.Per = 0
+	}
+	return [...]any{s.Algorithm, l.Per, l.Calendar, s.SubWindows, s.FromFirst, s.Hold}
 }
 
 // text describes the rule without its plans and candidate: "sliding_log 500/h soft 10% unit tokens".

@@ -41,9 +41,12 @@ func TestDiff(t *testing.T) {
 		"order":               {rules(second + "," + third), rules(third + "," + second), []string{"policy api: rules in another order"}},
 		"order of others":     {rules(second + "," + third), rules(third), []string{"api.s: removed (was sliding_log 500/h)"}},
 		"limit":               {rules("{name: r, algorithm: token_bucket, limit: 10/s}"), rules("{name: r, algorithm: token_bucket, limit: 20/s burst 5}"), []string{"api.r: 10/s to 20/s burst 5"}},
-		"algorithm":           {rules(first + "sub_windows: 30}"), rules("{name: r, algorithm: sliding_log, limit: 10/s}"), []string{"api.r algorithm: sliding_window to sliding_log"}},
-		"sub-windows":         {rules(first + "sub_windows: 30}"), rules(first + "}"), []string{"api.r sub-windows: 30 to 60"}},
-		"from first":          {rules("{name: r, algorithm: fixed_window, limit: 5/s}"), rules("{name: r, algorithm: fixed_window, limit: 5/s, from_first: true}"), []string{"api.r from first: no to yes"}},
+		"another period":      {rules(second), rules("{name: s, algorithm: sliding_log, limit: 500/d}"), []string{"api.s: 500/h to 500/d", "api.s: begins unused for every key"}},
+		"period of a bucket":  {rules("{name: r, algorithm: token_bucket, limit: 10/s}"), rules("{name: r, algorithm: token_bucket, limit: 10/h}"), []string{"api.r: 10/s to 10/h"}},
+		"from unlimited":      {rules("{name: s, algorithm: sliding_log, limit: unlimited}"), rules(second), []string{"api.s: unlimited to 500/h"}},
+		"algorithm":           {rules(first + "sub_windows: 30}"), rules("{name: r, algorithm: sliding_log, limit: 10/s}"), []string{"api.r algorithm: sliding_window to sliding_log", "api.r: begins unused for every key"}},
+		"sub-windows":         {rules(first + "sub_windows: 30}"), rules(first + "}"), []string{"api.r sub-windows: 30 to 60", "api.r: begins unused for every key"}},
+		"from first":          {rules("{name: r, algorithm: fixed_window, limit: 5/s}"), rules("{name: r, algorithm: fixed_window, limit: 5/s, from_first: true}"), []string{"api.r from first: no to yes", "api.r: begins unused for every key"}},
 		"default sub-windows": {rules(first + "sub_windows: 60}"), rules(first + "}"), nil},
 		"modifiers":           {rules(first + "soft: 10}"), rules(first + "mode: shadow}"), []string{"api.r mode: enforce to shadow", "api.r soft: 10% to 0%"}},
 		"unit":                {rules(first + "}"), rules(first + "unit: tokens}"), []string{"api.r unit: requests to tokens"}},
@@ -68,7 +71,7 @@ func TestDiff(t *testing.T) {
 		},
 		"in flight": {
 			rules("{name: r, algorithm: in_flight, limit: 5, plans: {gold: 10}, max_hold: 1h}"), rules("{name: r, algorithm: in_flight, limit: 8, plans: {gold: 20}, hold: 90s}"),
-			[]string{"api.r hold: 30s to 1m30s", "api.r max hold: 1h to none", "api.r plan gold: 10 to 20", "api.r: 5 to 8"},
+			[]string{"api.r hold: 30s to 1m30s", "api.r max hold: 1h to none", "api.r plan gold: 10 to 20", "api.r plan gold: begins unused for every key", "api.r: 5 to 8", "api.r: begins unused for every key"},
 		},
 		"default hold":  {rules("{name: r, algorithm: in_flight, limit: 5}"), rules("{name: r, algorithm: in_flight, limit: \"5\", hold: 30s}"), nil},
 		"new in flight": {rules(second), rules(second + ", {name: r, algorithm: in_flight, limit: 5, hold: 2m, max_hold: 1h}"), []string{"api.r: added (in_flight 5 hold 2m max hold 1h)"}},
@@ -80,15 +83,15 @@ func TestDiff(t *testing.T) {
 		"new by cost":       {rules(second), rules(second + ", {name: r, algorithm: in_flight, limit: 90000, by_cost: true, hold: 2m, unit: tokens}"), []string{"api.r: added (in_flight 90000 by cost hold 2m unit tokens)"}},
 		"to by cost": {
 			rules(first + "}"), rules("{name: r, algorithm: in_flight, limit: 90000, by_cost: true}"),
-			[]string{"api.r algorithm: sliding_window to in_flight", "api.r by cost: no to yes", "api.r: 10/s to 90000"},
+			[]string{"api.r algorithm: sliding_window to in_flight", "api.r by cost: no to yes", "api.r: 10/s to 90000", "api.r: begins unused for every key"},
 		},
 		"from by cost": {
 			rules("{name: r, algorithm: in_flight, limit: 90000, by_cost: true}"), rules(first + "}"),
-			[]string{"api.r algorithm: in_flight to sliding_window", "api.r: 90000 to 10/s"},
+			[]string{"api.r algorithm: in_flight to sliding_window", "api.r: 90000 to 10/s", "api.r: begins unused for every key"},
 		},
 		"quota": {
 			rules("{name: r, algorithm: quota, limit: 5/month, plans: {gold: 10/month}}"), rules("{name: r, algorithm: quota, limit: 8/week, plans: {gold: 10/day}, timezone: Europe/Berlin}"),
-			[]string{"api.r plan gold: 10/month to 10/day", "api.r timezone: UTC to Europe/Berlin", "api.r: 5/month to 8/week"},
+			[]string{"api.r plan gold: 10/month to 10/day", "api.r plan gold: begins unused for every key", "api.r timezone: UTC to Europe/Berlin", "api.r: 5/month to 8/week", "api.r: begins unused for every key"},
 		},
 		"default timezone": {rules("{name: r, algorithm: quota, limit: 5/day}"), rules("{name: r, algorithm: quota, limit: 5 / day, timezone: UTC}"), nil},
 		"new quota": {
@@ -97,11 +100,11 @@ func TestDiff(t *testing.T) {
 		},
 		"to a quota": {
 			rules(first + "}"), rules("{name: r, algorithm: quota, limit: 5/day, timezone: Asia/Tokyo}"),
-			[]string{"api.r algorithm: sliding_window to quota", "api.r timezone: UTC to Asia/Tokyo", "api.r: 10/s to 5/day"},
+			[]string{"api.r algorithm: sliding_window to quota", "api.r timezone: UTC to Asia/Tokyo", "api.r: 10/s to 5/day", "api.r: begins unused for every key"},
 		},
 		"from a quota": {
 			rules("{name: r, algorithm: quota, limit: 5/day, timezone: Asia/Tokyo}"), rules(first + "}"),
-			[]string{"api.r algorithm: quota to sliding_window", "api.r: 5/day to 10/s"},
+			[]string{"api.r algorithm: quota to sliding_window", "api.r: 5/day to 10/s", "api.r: begins unused for every key"},
 		},
 		"headroom": {
 			rules(first + "headroom: {a: 20, b: 20, c: 5}}"), rules(first + "headroom: {a: 20, b: 12.5, d: 1}}"),
@@ -109,12 +112,12 @@ func TestDiff(t *testing.T) {
 		},
 		"to in flight": {
 			rules(first + "}"), rules("{name: r, algorithm: in_flight, limit: 5, hold: 2m, max_hold: 1h}"),
-			[]string{"api.r algorithm: sliding_window to in_flight", "api.r hold: 30s to 2m", "api.r max hold: none to 1h", "api.r: 10/s to 5"},
+			[]string{"api.r algorithm: sliding_window to in_flight", "api.r hold: 30s to 2m", "api.r max hold: none to 1h", "api.r: 10/s to 5", "api.r: begins unused for every key"},
 		},
 		"new pause":    {rules(second), rules(second + ", {name: p, algorithm: pause, mode: shadow}"), []string{"api.p: added (pause shadow)"}},
 		"old pause":    {rules(second + ", {name: p, algorithm: pause}"), rules(second), []string{"api.p: removed (was pause)"}},
-		"to a pause":   {rules(second), rules("{name: s, algorithm: pause}"), []string{"api.s algorithm: sliding_log to pause", "api.s: 500/h to none"}},
-		"from a pause": {rules("{name: s, algorithm: pause}"), rules(second), []string{"api.s algorithm: pause to sliding_log", "api.s: none to 500/h"}},
+		"to a pause":   {rules(second), rules("{name: s, algorithm: pause}"), []string{"api.s algorithm: sliding_log to pause", "api.s: 500/h to none", "api.s: begins unused for every key"}},
+		"from a pause": {rules("{name: s, algorithm: pause}"), rules(second), []string{"api.s algorithm: pause to sliding_log", "api.s: begins unused for every key", "api.s: none to 500/h"}},
 		"keys": {
 			api(", keys: {a: {plan: gold}, b: {plan: gold}, c: {plan: gold}, d: {blocked: true, until: 2027-01-01T00:00:00Z}, e: {plan: gold}}"),
 			api(`, keys: {a: {plan: gold, limits: {r: 5/s}, until: 2027-01-01T01:00:00+01:00}, c: {plan: gold}, d: {blocked: true}, e: {blocked: true, plan: gold}, "x y\n": {limits: {r: blocked}}}`),

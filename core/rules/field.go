@@ -176,8 +176,11 @@ func plansNode(r *Rule) *yaml.Node {
 }
 
 func (d *differ) plans(what string, a, b *Rule) {
-	each(byName(a.Plans, planName), byName(b.Plans, planName), func(name string, a, b *core.Plan) {
-		change(d, what+" plan "+name, a, b, func(p core.Plan) string { return p.Limit.String() })
+	each(byName(a.Plans, planName), byName(b.Plans, planName), func(name string, before, after *core.Plan) {
+		change(d, what+" plan "+name, before, after, func(p core.Plan) string { return p.Limit.String() })
+		if before != nil && after != nil && a.Algorithm == b.Algorithm {
+			d.unused(what+" plan "+name, states(a, before.Limit), states(b, after.Limit))
+		}
 	})
 }
 

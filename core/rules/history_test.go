@@ -201,6 +201,9 @@ func (h history) limit(a driver.Algorithm) core.Limit {
 		}
 		return draw(h, core.Daily, core.Weekly, core.Monthly)(n)
 	}
+	if a.IsBucket() { // of one length: another one begins in use, see core.Limiter.Replace
+		return core.Per(draw(h, 1, 2, 3, 7, 20), map[bool]time.Duration{false: 10 * time.Second, true: 1000 * time.Hour}[h.real])
+	}
 	if h.real { // nothing is restored during the test
 		return core.Per(draw(h, 1, 2, 3, 7, 20), draw(h, 1000*time.Hour, 2000*time.Hour))
 	}
@@ -216,6 +219,8 @@ func (h history) rule(name string) rules.Rule {
 	}
 	r.Limit = h.limit(r.Algorithm)
 	switch {
+	case r.Algorithm.IsBucket():
+		r.Soft = 0
 	case r.Algorithm == driver.SlidingWindow:
 		r.SubWindows = draw(h, 0, 5)
 	case r.Algorithm == driver.Quota && !h.real:

@@ -59,9 +59,13 @@ func TestSet_Apply_Logged(t *testing.T) {
 	if want := `level=INFO msg="weir: new configuration" previous=`; !strings.Contains(log.String(), want) {
 		t.Errorf("the log has no %q:\n%s", want, &log)
 	}
+	testkit.Must(t, set.Apply(config("6/h")))
+	if want := `changes=2 begin_unused=[search.search]`; strings.Count(log.String(), "begin_unused") != 1 || !strings.Contains(log.String(), want) {
+		t.Errorf("the log has no %q:\n%s", want, &log)
+	}
 	for _, m := range s.Snapshot().Measures {
-		if m.Name == "weir.rules.changes" && m.Value != 1 {
-			t.Errorf("got %v changes, want 1", m.Value)
+		if m.Name == "weir.rules.changes" && m.Value != 2 {
+			t.Errorf("got %v changes, want 2", m.Value)
 		}
 	}
 }

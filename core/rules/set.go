@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"reflect"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -97,7 +98,7 @@ func (s *Set) Version() string { return s.applied.Load().version }
 // error nothing changes. Each decision uses the rules and overrides of one configuration, also if
 // it is about several policies.
 //
-// Changed limits continue with the states of the keys as in [core.Limiter.Replace]. New policies
+// Changed limits continue with the states of the keys as in [core.Limiter.Replace]; [Diff] tells which begin unused. New policies
 // get a limiter. The limiter of a policy that c does not have keeps its last rules and overrides;
 // Config.Disabled and a later configuration that has the policy again apply to it.
 //
@@ -123,12 +124,26 @@ func (s *Set) Apply(c *Config) error {
 	}
 	change := Change{Previous: old.version, Version: s.Version(), Diff: Diff(old.config, c)}
 	if s.log != nil {
-		s.log.Info("weir: new configuration", "previous", change.Previous, "version", change.Version, "changes", len(change.Diff))
+		args := []any{"previous", change.Previous, "version", change.Version, "changes", len(change.Diff)}
+		if unused := change.unused(); len(unused) > 0 {
+			args = append(args, "begin_unused", unused)
+		}
+		s.log.Info("weir: new configuration", args...)
 	}
 	if s.onChange != nil {
 		s.onChange(change)
 	}
 	return nil
+}
+
+// unused returns the rules whose events before c do not count.
+func (c *Change) unused() (rules []string) {
+	for _, line := range c.Diff {
+		if rule, ok := strings.CutSuffix(line, ": "+beginsUnused); ok {
+			rules = append(rules, rule)
+		}
+	}
+	return rules
 }
 
 func (s *Set) apply(c *Config) (changed bool, err error) {

@@ -84,6 +84,8 @@ func cases() []testCase {
 			"A clock that leaps ahead grants at most one burst."},
 		{"LimitChanges", eachAlgorithm(limitChanges),
 			"Limits of one length share a state, which grants at most one burst and locks no key out; another length has its own."},
+		{"ReplacedLength", replacedLength,
+			"After Replace, a bucket of another length is in use to the part to which the old one was, for one and for many callers."},
 		{"AlternatingLengths", eachAlgorithm(alternatingLengths),
 			"A caller that alternates between two limits of different lengths is admitted by each as if there were no other."},
 		{"AlternatingPlans", eachAlgorithm(alternatingPlans),

@@ -212,3 +212,62 @@ func alternatingPlans(s *subject, a algorithm) {
 		}
 	}
 }
+
+// replacedLength is the case of an operator who changes one number of a bucket while two limiters, as of two
+// processes, use it.
+func replacedLength(s *subject) {
+	for i, rule := range []func(string, core.Limit) core.Rule{core.TokenBucket, core.LeakyBucket} {
+		for j, c := range []struct {
+			limit          core.Limit // before, it is 10 a minute with a burst of 20
+			half, fraction int        // the rest of a key that has used 10 or 13 of the 20
+		}{
+			{core.PerMinute(1).WithBurst(20), 10, 7},
+			{core.PerMinute(10).WithBurst(10), 5, 3},
+			{core.PerMinute(10).WithBurst(40), 20, 14},
+			{core.PerMinute(40).WithBurst(20), 10, 7},
+			{core.PerHour(7).WithBurst(1), 0, 0},
+			{core.Per(1, 10*time.Second), 0, 0},
+		} {
+			old, changed := rule(fmt.Sprint("r", i, j), core.PerMinute(10).WithBurst(20)), rule(fmt.Sprint("r", i, j), c.limit)
+			s.about = fmt.Sprint(old, " and then ", c.limit)
+			limiters := [2]*core.Limiter{s.limiter(old), s.limiter(old)}
+			uses := []struct {
+				key        string
+				used, left int
+			}{{"unused", 0, changed.Capacity()}, {"half", 10, c.half}, {"fraction", 13, c.fraction}, {"spent", 20, 0}, {"debt", 30, 0}, {"many", 20, 0}}
+			for _, u := range uses {
+				if err := limiters[0].Debit(context.Background(), u.key, u.used); err != nil {
+					s.fail("Debit: %v", err)
+				}
+			}
+			if err := core.ReplaceAll(map[*core.Limiter][]core.Rule{limiters[0]: {changed}, limiters[1]: {changed}}); err != nil {
+				s.fail("ReplaceAll: %v", err)
+			}
+			if n := s.hammer(64, 3, func(g int) (core.Decision, error) {
+				return limiters[g%2].Allow(context.Background(), "many")
+			}); n > 0 {
+				s.fail("64 goroutines got %d events of a key that was used up", n)
+			}
+			for _, u := range uses {
+				for _, l := range limiters {
+					if d := s.peek(l, u.key); d.State(0).Remaining != u.left {
+						s.fail("of %q: got Remaining %d, want %d", u.key, d.State(0).Remaining, u.left)
+					}
+				}
+				if u.left > 0 {
+					s.admit(limiters[1], u.key, u.left)
+				}
+				s.deny(limiters[0], u.key, 1)
+			}
+			for _, l := range limiters {
+				if _, err := l.Reset(context.Background(), "half"); err != nil {
+					s.fail("Reset: %v", err)
+				}
+			}
+			s.admit(limiters[0], "half", changed.Capacity())
+			s.Advance(300 * time.Hour)
+			s.admit(limiters[1], "half", changed.Capacity())
+			s.admit(limiters[0], "spent", changed.Capacity())
+		}
+	}
+}

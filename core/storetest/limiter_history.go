@@ -366,7 +366,7 @@ func (h *limiterHistory) reset() {
 func (h *limiterHistory) pause() {
 	h.Helper()
 	v, key := h.view(), h.key()
-	us := draw(h, 0, 0, 1, h.wait.Microseconds(), h.rng.Int64N(1000), h.rng.Int64N(3e6), h.rng.Int64N(100e9), longestPause.Microseconds())
+	us := draw(h, 0, 0, 0, 1, h.wait.Microseconds(), h.rng.Int64N(1000), h.rng.Int64N(3e6), h.rng.Int64N(100e9), longestPause.Microseconds())
 	d := min(time.Duration(us)*time.Microsecond, longestPause)
 	h.note("pause of %q for %v: %v", key, d, rulesOf(v.of.rules))
 	asked := d
@@ -428,13 +428,23 @@ func (h *limiterHistory) replace(both bool) {
 	rules := make(map[*core.Limiter][]core.Rule)
 	next := make(map[*modelLimiter][]*modelRule)
 	shared := map[string]*modelRule{"shared": h.rule("shared", nil), pauseName: h.rule(pauseName, nil)}
+	for _, l := range h.limiters {
+		for _, r := range l.rules {
+			for r.name == "shared" && r.begins(shared[r.name]) {
+				shared[r.name] = h.rule("shared", nil)
+			}
+		}
+	}
 	for _, l := range changed {
 		for _, r := range l.rules {
 			switch {
 			case shared[r.name] != nil && both:
 				r = shared[r.name]
 			case !h.one(3):
-				r = h.rule(r.name, r)
+				before := r
+				for r = h.rule(before.name, before); before.begins(r); {
+					r = h.rule(before.name, before)
+				}
 			}
 			next[l] = append(next[l], r)
 		}

@@ -63,6 +63,25 @@ func (r *modelRule) replaces(o *modelRule) bool {
 	return r.name == o.name && algorithm(r.algorithm) == algorithm(o.algorithm)
 }
 
+// begins reports whether a bucket of o, in place of one of r, has another length for some plan, and so begins in use
+// (see the case ReplacedLength).
+func (r *modelRule) begins(o *modelRule) bool {
+	if !isBucketRule(&oracle.Rule{Algorithm: modelAlgorithms[r.algorithm].Name}) || !o.replaces(r) {
+		return false
+	}
+	length := func(r *modelRule, plan string) string {
+		l, ok := r.limits[plan]
+		if !ok {
+			l = r.limits[""]
+		}
+		if under := r.under(plan, l); under.counts() {
+			return under.oracle().Length()
+		}
+		return ""
+	}
+	return slices.ContainsFunc(append(planNames, ""), func(plan string) bool { return length(r, plan) != length(o, plan) })
+}
+
 // under returns r with one limit.
 func (r *modelRule) under(plan string, l core.Limit) limited {
 	if l.Burst == 0 {
