@@ -60,6 +60,7 @@ func (e *sharedError) Unwrap() error { return e.error }
 const (
 	wrongUser    = "the user name or password is missing or wrong"
 	noPermission = "the user lacks a permission"
+	noLibrary    = "this server is no Redis: scripts have no library struct (as in miniredis); test with memstore or redistest"
 )
 
 // configurationFault names the fault of the configuration that caused err. It returns "" if the
@@ -73,6 +74,8 @@ func configurationFault(err error) string {
 		strings.Contains(text, "The user executing the script can't"),
 		strings.Contains(text, "ACL failure in script"):
 		return noPermission
+	case strings.Contains(text, "nonexistent global variable 'struct'"):
+		return noLibrary
 	}
 	return ""
 }
@@ -90,9 +93,10 @@ func (f faultLog) log(ctx context.Context, err error) {
 	if _, ok := f.Pass(); !ok {
 		return
 	}
-	slog.Default().LogAttrs(ctx, slog.LevelError, "weir: Redis rejects a command: "+fault+
-		"; see Permissions in the documentation of package redisstore",
-		slog.String("error", err.Error()))
+	if fault != noLibrary {
+		fault += "; see Permissions in the documentation of package redisstore"
+	}
+	slog.Default().LogAttrs(ctx, slog.LevelError, "weir: Redis rejects a command: "+fault, slog.String("error", err.Error()))
 }
 
 // didNotRun reports whether err proves that the command was not executed. Only then may the command

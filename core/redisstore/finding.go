@@ -85,6 +85,8 @@ func failed(ctx context.Context, check string, err error, change string) Finding
 			name, _, _ := strings.Cut(rest, "'")
 			f.Change += ": +" + name
 		}
+	case fault == noLibrary:
+		f.Change = "use a server of Redis or Valkey, or memstore"
 	case !hasReplied(err):
 		f.Result, f.Change = ResultUnknown, checkAgain
 	case reply != nil:

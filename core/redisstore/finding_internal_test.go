@@ -36,6 +36,7 @@ func TestFailed(t *testing.T) {
 		{reply("ERR a key was removed from a room, and the zoom is readonly"), ResultFailed, "", "other"},
 		{reply("BUSYKEY Target key name already exists."), ResultFailed, "", "other"},
 		{reply("NOPERM this user has no permissions to run the 'eval' command"), ResultFailed, "", allowCommands + ": +eval"},
+		{reply("ERR Script attempted to access nonexistent global variable 'struct'"), ResultFailed, "", "use a server of Redis or Valkey, or memstore"},
 		{reply("ERR The user executing the script can't run this command or subcommand script: 53aa7d29, on @user_script:13."), ResultFailed,
 			"ERR The user executing the script can't run this command or subcommand", allowCommands},
 		{reply("WRONGPASS invalid username-password pair or user is disabled."), ResultFailed, "", correctUser},

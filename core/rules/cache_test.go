@@ -35,7 +35,7 @@ var noSecret = keyhash.New(nil)
 
 func newFake(o cacheOptions) (*fakeSource, *cache) {
 	s := &fakeSource{plans: make(map[string]string)}
-	o.size, o.timeout, o.maxAge, o.parts = max(o.size, 100), 100*time.Millisecond, cmp.Or(o.maxAge, time.Minute), max(o.parts, 1)
+	o.size, o.timeout, o.maxAge, o.parts = max(o.size, 100), cmp.Or(o.timeout, 100*time.Millisecond), cmp.Or(o.maxAge, time.Minute), max(o.parts, 1)
 	c := newCache(o, noSecret)
 	c.read = func(_ context.Context, all []*fetch) error {
 		s.mu.Lock()
@@ -326,7 +326,7 @@ func TestCache_Get_ManyReads(t *testing.T) {
 
 // Keys are stored by policy, also long ones.
 func TestCache_Keys(t *testing.T) {
-	source, c := newFake(cacheOptions{})
+	source, c := newFake(cacheOptions{timeout: time.Minute})
 	long := strings.Repeat("k", 1000)
 	for key, plan := range map[string]string{"a": "A", long: "B", long + "k": "C", noSecret.Tag("a"): "D"} {
 		source.set(key, plan)
@@ -349,7 +349,7 @@ func TestCache_Keys(t *testing.T) {
 // A flood of keys stays within the size, and keeps a key that is used often.
 func TestCache_Flood(t *testing.T) {
 	testkit.WithoutRace(t)
-	source, c := newFake(cacheOptions{size: 1000})
+	source, c := newFake(cacheOptions{size: 1000, timeout: time.Minute})
 	for range 20 {
 		plan(t, c, "hot")
 	}
@@ -373,7 +373,7 @@ func TestCache_Flood(t *testing.T) {
 
 // A flood of keys without an override evicts no override, whatever their number.
 func TestCache_Flood_KeepsOverrides(t *testing.T) {
-	source, c := newFake(cacheOptions{size: 500})
+	source, c := newFake(cacheOptions{size: 500, timeout: time.Minute})
 	for i := range 400 {
 		source.set(fmt.Sprint("gold", i), "gold")
 		plan(t, c, fmt.Sprint("gold", i))
