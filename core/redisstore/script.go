@@ -37,7 +37,8 @@ const (
 type librarySet uint8
 
 // libraries are the names of the algorithms in Lua, as scripts get them in arguments. Library "x"
-// consists of x.lua and, for take, x_take.lua, if x.lua is not enough, and likewise for the other verbs.
+// consists of x.lua and, for take, x_take.lua, if x.lua is not enough, and likewise for the other verbs; at_most has the
+// files of take for a library without x_at_most.lua.
 var libraries = [...]any{ // strings, boxed once
 	bucket:        "bucket",
 	slidingWindow: "sliding_window",
@@ -104,7 +105,11 @@ func newScript(v verb, set librarySet) *script {
 	for i, name := range libraries {
 		if set&(1<<i) != 0 {
 			files = append(files, name.(string))
-			if own := fmt.Sprintf("%s_%s", name, v); v != take || exists(own) {
+			own := fmt.Sprintf("%s_%s", name, v)
+			if v == atMost && !exists(own) {
+				own = fmt.Sprintf("%s_%s", name, take)
+			}
+			if v == adjust || exists(own) {
 				files = append(files, own)
 			}
 		}

@@ -7,9 +7,9 @@
 --
 -- for take.lua    f(key, at, op, decide)  reads the state, appends the reading, calls decide, and
 --                                         does the action that decide returns
--- for at_most.lua f(key, at, op, decide, most)
---                                         reads the state, appends the reading, calls decide, and
---                                         charges the cost that decide returns, up to most
+-- for at_most.lua f(key, at, op, decide, cost, most)
+--                                         the same. The reading is for the cost, by default that of
+--                                         the arguments. decide need not be told about more room than most
 -- for adjust.lua  f(key, at, op)          does the op, appends the reading, and adds the unreadable
 --                                         states that it has replaced to replaced; returns the index
 --                                         in ARGV just after the arguments of the charge

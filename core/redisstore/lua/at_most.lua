@@ -8,31 +8,34 @@
 --          the taken cost, its reading is for the taken cost.
 
 local most -- the largest cost that the charges read so far admit
+local first, place -- of the charge that is read: the indexes of its arguments and of its reading
 
--- Reads the remaining charges of the decision, after which the taken cost is known. Returns the cost that
--- the charge of the caller has to be charged, or 0; and the taken cost, if the caller's charge is that of
--- a shadow which does not admit it. at is the position in ARGV just after the arguments of the caller's
--- charge. room is the cost that this charge admits, or most if it admits more; corrupt is 1 if its state
--- was unreadable, otherwise 0.
-local function decide(at, op, room, corrupt)
+-- decide of take.lua. room is the cost that the charge of the caller admits, or most if it admits more.
+local function decide(at, op, _, moved, corrupt, room)
+  local own, own_first, own_place = key, first, place
   if op == 'spend' then
     most = math.max(0, math.min(most, room))
   end
   if key < last then
-    key = key + 1
-    algorithms[ARGV[at]](KEYS[key], at + 2, ARGV[at + 1], decide, most)
+    key, first, place = key + 1, at + 2, #reply + 1
+    algorithms[ARGV[at]](KEYS[key], first, ARGV[at + 1], decide, nil, most)
   end
   denied = most == 0
   if denied then
-    return 0
-  elseif most > room then
-    return 0, most
+    return moved and 'rewrite'
+  elseif most > room then -- a shadow that is not charged
+    local size = #reply
+    algorithms[ARGV[own_first - 2]](KEYS[own], own_first, op, function() end, most, most)
+    for i = size + 1, #reply do
+      reply[own_place + i - size - 1], reply[i] = reply[i], nil
+    end
+    return moved and 'rewrite'
   end
   replaced = replaced + corrupt
-  return most
+  return 'spend', most
 end
 
 local function decision(at)
-  key, most = key + 1, ARGV[at] + 0
-  algorithms[ARGV[at + 1]](KEYS[key], at + 3, ARGV[at + 2], decide, most)
+  key, most, first, place = key + 1, ARGV[at] + 0, at + 3, #reply + 1
+  algorithms[ARGV[at + 1]](KEYS[key], first, ARGV[at + 2], decide, nil, most)
 end

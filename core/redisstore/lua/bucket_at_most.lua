@@ -1,4 +1,4 @@
--- bucket_at_most: a token bucket or leaky bucket as a charge of at_most.lua.
+-- bucket_at_most: a token bucket or leaky bucket as a charge of at_most.lua, which needs its room.
 
 -- Returns the largest n, up to most, so that n times a span fits into another one, and the rest of that.
 -- It adds and compares spans only: their products would exceed MAX_INTEGER.
@@ -23,8 +23,8 @@ local function bucket_divide(rest, rest_fraction, us, fraction, den, most)
   return n, rest, rest_fraction
 end
 
-function algorithms.bucket(key, at, op, decide, most)
-  bucket(key, at, op, function(next, _, _, moved, corrupt, used, fraction, _, limit, limit_fraction)
+function algorithms.bucket(key, at, op, decide, _, most)
+  bucket(key, at, op, function(next, _, fits, moved, corrupt, used, fraction, _, limit, limit_fraction)
     local unit, den, unit_fraction = ARGV[at] + 0, ARGV[at + 2] + 0, 0
     if den > 1 then
       unit_fraction = ARGV[at + 4] + 0
@@ -34,9 +34,9 @@ function algorithms.bucket(key, at, op, decide, most)
       free, free_fraction = free - 1, free_fraction + den
     end
     local room, rest, rest_fraction = bucket_divide(free, free_fraction, unit, unit_fraction, den, most)
-    local cost = decide(next, op, room, corrupt)
-    if cost == 0 then
-      return moved and 'rewrite'
+    local action, cost = decide(next, op, fits, moved, corrupt, room)
+    if not cost then
+      return action
     elseif cost < room then
       _, rest, rest_fraction = bucket_divide(free, free_fraction, unit, unit_fraction, den, cost)
     end

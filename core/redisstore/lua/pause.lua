@@ -29,11 +29,11 @@ local function pause_write(key, left)
   redis.call('PSETEX', key, string.format('%d', (left + 1000) / 1000 + slack), struct.pack('>I7I7', now + left, now))
 end
 
--- A charge of take.lua, which takes nothing. pause_at_most.lua and pause_adjust.lua replace it.
+-- A charge of take.lua and at_most.lua, which takes nothing. pause_adjust.lua replaces it.
 function algorithms.pause(key, at, op, decide)
   local left, moved = pause_read(key)
   reply[#reply + 1] = left
-  if decide(at + 1, op, left == 0, moved, 0) == 'rewrite' then
+  if decide(at + 1, op, left == 0, moved, 0, left == 0 and MAX_INTEGER or 0) == 'rewrite' then
     pause_write(key, left)
   end
 end

@@ -146,8 +146,7 @@ local function log_functions()
 end
 
 -- Reads the state for a cost, by default that of the arguments; appends the reading to the reply;
--- calls decide, as take.lua describes it; and does the action that decide returns. If decide returns
--- 'spend' and a cost, that cost is charged.
+-- calls decide, as take.lua describes it; and does the action that decide returns.
 local function sliding_log(key, at, op, decide, other)
   local cost, events, period, width = other or ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3]
   local place, corrupt, moved, stop, count, _ = #reply, 0, false, 0, 0, nil -- stop is the number after the last event
@@ -186,7 +185,7 @@ local function sliding_log(key, at, op, decide, other)
       reply[place + 4] = excess > 0 and cost <= events and math.max(0, math.min(time, now) + period - now) or 0
     end
   end
-  local action, taken = decide(at + 4, op, count + cost <= events, moved, corrupt)
+  local action, taken = decide(at + 4, op, count + cost <= events, moved, corrupt, events - count)
   if not action then
     return
   end
@@ -223,4 +222,4 @@ local function sliding_log(key, at, op, decide, other)
   redis.call('PEXPIRE', key, string.format('%d', (period + 999) / 1000 + slack))
 end
 
-algorithms.sliding_log = sliding_log -- a charge of take.lua; sliding_log_at_most.lua and sliding_log_adjust.lua replace it
+algorithms.sliding_log = sliding_log -- a charge of take.lua and at_most.lua; sliding_log_adjust.lua replaces it

@@ -13,7 +13,8 @@
 -- the charge of the caller has to be applied, and 'rewrite' if its state has to be written again
 -- because the clock stepped back. at is the position in ARGV just after the arguments of the
 -- caller's charge. fits says whether the cost is within the limit, moved whether the clock stepped
--- back; corrupt is 1 if the state was unreadable, otherwise 0.
+-- back; corrupt is 1 if the state was unreadable, otherwise 0. The decide of at_most.lua also gets the largest cost that
+-- fits, and returns the cost that is taken after 'spend'.
 local function decide(at, op, fits, moved, corrupt)
   if not fits and (op == 'spend' or op == 'peek') then
     denied = true
