@@ -104,7 +104,7 @@ var cases = map[string][]string{
 		"core/in_flight.go", "core/inspect/key.go", "core/inspect/report.go", "core/memstore/entry.go",
 		"core/memstore/shard.go", "core/redisstore/arguments.go", "core/redisstore/probe.go",
 		"core/redisstore/reply.go", "core/redisstore/request.go", "core/reservation.go", "core/rules/build.go",
-		"core/rules/decode_policy.go", "core/rules/field.go", "core/settle.go", "core/storetest/bridge.go", "core/storetest/places.go",
+		"core/rules/decode_policy.go", "core/rules/field.go", "core/settle.go", "core/storetest/bridge.go", "core/storetest/places_subject.go",
 		"core/storetest/reference.go", "core/storetest/walk_limits.go",
 	},
 	"Quota": {

@@ -102,24 +102,25 @@ func headroomRetryAfter(s *subject, a algorithm) {
 	}
 }
 
-// headroomOfPlaces leaves 2 of 10 places to others.
+// headroomOfPlaces leaves the places of 2 of 10 events to others.
 func headroomOfPlaces(s *subject) {
-	others := s.places("n", 10)
-	batch := others.of(func(d *driver.Definition) { d.Plan, d.Headroom = "batch", 20 })
-	var taken []driver.Receipt
-	for i := range 8 {
-		taken = append(taken, batch.take(7-i))
-		s.Advance(time.Second)
-	}
-	batch.deny(hold - 8*time.Second)
-	others.take(1)
-	last := others.take(0)
-	batch.deny(hold - 8*time.Second + 2*time.Second) // three have to end
-	others.deny(hold - 8*time.Second)
-	batch.free(taken[0], 0)
-	others.free(last, 2)
-	batch.left(0)
-	batch.free(taken[1], 1)
-	batch.renew(taken[2], true, 1)
-	others.left(3)
+	s.eachPlaces("n", 10, unchanged, func(others places) {
+		batch, n := others.of(func(d *driver.Definition) { d.Plan, d.Headroom = "batch", 20 }), others.cost
+		var taken []driver.Receipt
+		for i := range 8 {
+			taken = append(taken, batch.take((7-i)*n))
+			s.Advance(time.Second)
+		}
+		batch.deny(hold - 8*time.Second)
+		others.take(n)
+		last := others.take(0)
+		batch.deny(hold - 8*time.Second + 2*time.Second) // three have to end
+		others.deny(hold - 8*time.Second)
+		batch.free(taken[0], 0)
+		others.free(last, 2*n)
+		batch.left(0)
+		batch.free(taken[1], n)
+		batch.renew(taken[2], true, n)
+		others.left(3 * n)
+	})
 }

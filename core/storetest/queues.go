@@ -61,23 +61,6 @@ func (w waiting) leaves() {
 	w.do(driver.Undo, w.receipt(-1, 0))
 }
 
-// eachPlaces calls f for rules of n places and of 7n places by cost, of which an event takes 7.
-func (s *subject) eachPlaces(name string, n int, change func(d *driver.Definition), f func(p places)) {
-	f(s.places(name, n).of(change))
-	f(s.placesByCost(name+" by cost", 7*n).of(change).costs(7))
-}
-
-func unchanged(*driver.Definition) {}
-
-// full takes all of n events, and returns their Receipts.
-func (p places) full(n int) (held []driver.Receipt) {
-	p.Helper()
-	for i := range n {
-		held = append(held, p.take((n-i-1)*p.cost))
-	}
-	return held
-}
-
 func orderOfQueues(s *subject) {
 	s.eachPlaces("order", 1, unchanged, func(p places) {
 		held := p.full(1)[0]
