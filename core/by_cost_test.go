@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
-	"math/rand/v2"
 	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,17 +14,6 @@ import (
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/internal/testkit"
 )
-
-// tokens returns a rule of n places by cost.
-func tokens(n int) core.Rule { return core.InFlight("tokens", n).ByCost() }
-
-// acquireN waits for n places of the key "k", and fails the test on an error.
-func acquireN(t *testing.T, l *core.Limiter, n int) *core.Reservation {
-	t.Helper()
-	r, err := l.AcquireN(t.Context(), "k", n)
-	testkit.Must(t, err)
-	return r
-}
 
 // An event takes as many places as its cost, or none, and frees them at its end.
 func TestRule_ByCost(t *testing.T) {
@@ -97,43 +83,6 @@ func TestRule_ByCost_Estimate(t *testing.T) {
 	})
 }
 
-// Neither Settle nor a refund of a part changes the places. A refund of all frees them.
-func TestRule_ByCost_Settle(t *testing.T) {
-	eachStore(t, func(t *testing.T, s core.Store) {
-		l := testkit.Limiter(t, s, tokens(10), core.TokenBucket("rate", core.PerHour(50)))
-		r := testkit.Reserve(t, l, "k", 7)
-		for i, c := range []struct {
-			settle func() error
-			rate   int // left
-		}{
-			{func() error { return r.Settle(t.Context(), 30) }, 20},
-			{func() error { return r.SettleFor(t.Context(), l, 3) }, 47},
-			{func() error { return r.Settle(t.Context(), 0) }, 50},
-			{func() error { return r.Settle(t.Context(), 9) }, 41},
-		} {
-			testkit.Must(t, c.settle())
-			if d := testkit.Peek(t, l, "k"); d.State(0).Remaining != 3 || d.State(1).Remaining != c.rate {
-				t.Errorf("change %d: got %v, want 3 places and %d events left", i, d, c.rate)
-			}
-		}
-		if r.Cost() != 9 {
-			t.Errorf("got the cost %d", r.Cost())
-		}
-		if d := testkit.Reserve(t, l, "k", 4).Decision(); d.Allowed {
-			t.Errorf("got %v although 3 places are left", d)
-		}
-		testkit.Must(t, r.Refund(t.Context()))
-		if d := testkit.Peek(t, l, "k"); d.State(0).Remaining != 10 || d.State(1).Remaining != 50 {
-			t.Errorf("refunded: got %v", d)
-		}
-		released := testkit.Reserve(t, l, "k", 8)
-		testkit.Must(t, released.Settle(t.Context(), 2))
-		if testkit.Must(t, released.Release(t.Context())); left(t, l, "k") != 10 {
-			t.Errorf("released after a Settle: got %d places left", left(t, l, "k"))
-		}
-	})
-}
-
 // ReserveAtMost takes the free places, as many as it can.
 func TestRule_ByCost_ReserveAtMost(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -179,26 +128,6 @@ func TestRule_ByCost_ReserveAtMost(t *testing.T) {
 	l := testkit.Limiter(t, memstore.New(), tokens(10), core.InFlight("requests", 5))
 	if r, err := l.ReserveAtMost(t.Context(), "k", 3); r != nil || !errors.Is(err, core.ErrInvalidAsk) {
 		t.Errorf("beside places that are not by cost: got %v, %v", r, err)
-	}
-}
-
-// Calls that would take places which no caller could free are errors.
-func TestRule_ByCost_ErrInvalidAsk(t *testing.T) {
-	l, ctx := testkit.Limiter(t, memstore.New(), tokens(10)), t.Context()
-	for name, call := range map[string]func() error{
-		"Allow":  func() error { _, err := l.Allow(ctx, "k"); return err },
-		"AllowN": func() error { _, err := l.AllowN(ctx, "k", 3); return err },
-		"AllowTogether": func() error {
-			_, err := core.AllowTogether(ctx, core.Ask{Limiter: l, Key: "k", Cost: 3})
-			return err
-		},
-		"WaitN":  func() error { return l.WaitN(ctx, "k", 3) },
-		"Debit":  func() error { return l.Debit(ctx, "k", 3) },
-		"Credit": func() error { return l.Credit(ctx, "k", 3) },
-	} {
-		if err := call(); !errors.Is(err, core.ErrInvalidAsk) || left(t, l, "k") != 10 {
-			t.Errorf("%s: got %v, and %d places left", name, err, left(t, l, "k"))
-		}
 	}
 }
 
@@ -250,215 +179,6 @@ func TestRule_ByCost_Together(t *testing.T) {
 	})
 }
 
-// The first caller of AcquireN waits until enough places are free, and those behind it wait, too, although theirs
-// are free.
-func TestLimiter_AcquireN(t *testing.T) {
-	eachStore(t, func(t *testing.T, s core.Store) {
-		l := testkit.Limiter(t, s, tokens(10), core.TokenBucket("rate", core.PerSecond(1000)))
-		first := acquireN(t, l, 8)
-		begun := time.Now()
-		time.AfterFunc(time.Minute, func() { _ = first.Release(context.Background()) })
-		var mu sync.Mutex
-		var order []int
-		var wg sync.WaitGroup
-		for i, c := range []struct {
-			n, minute int // in which the caller gets its places
-		}{{9, 1}, {1, 1}, {2, 2}, {8, 2}, {1, 3}, {9, 3}} {
-			wg.Go(func() {
-				r := acquireN(t, l, c.n)
-				mu.Lock()
-				order = append(order, i)
-				mu.Unlock()
-				if took := time.Since(begun); took != time.Duration(c.minute)*time.Minute {
-					t.Errorf("caller %d: got its %d places after %v, want %d minutes", i, c.n, took, c.minute)
-				}
-				time.Sleep(time.Minute)
-				if err := r.Release(t.Context()); err != nil {
-					t.Error(err)
-				}
-			})
-			synctest.Wait()
-		}
-		wg.Wait()
-		for _, pair := range [][]int{{0, 1}, {2, 3}, {4, 5}} { // the two of a minute may be noted in any order
-			at := slices.Index(order, pair[0]) &^ 1
-			slices.Sort(order[at : at+2])
-		}
-		if !slices.Equal(order, []int{0, 1, 2, 3, 4, 5}) || left(t, l, "k") != 10 {
-			t.Errorf("got the order %v, and %d places left", order, left(t, l, "k"))
-		}
-	})
-}
-
-// While callers of AcquireN wait, Reserve gets no places that they need.
-func TestLimiter_AcquireN_Reserve(t *testing.T) {
-	eachStore(t, func(t *testing.T, s core.Store) {
-		l := testkit.Limiter(t, s, tokens(10))
-		first := acquireN(t, l, 5)
-		ctx, cancel := context.WithCancel(t.Context())
-		failed := make(chan error)
-		go func() {
-			_, err := l.AcquireN(ctx, "k", 6)
-			failed <- err
-		}()
-		synctest.Wait()
-		if d := testkit.Reserve(t, l, "k", 1).Decision(); d.Allowed || d.RetryAfter <= 0 || left(t, l, "k") != 0 {
-			t.Errorf("got %v, and %d left", d, left(t, l, "k"))
-		}
-		cancel()
-		if err := <-failed; !errors.Is(err, context.Canceled) {
-			t.Errorf("the waiter got %v", err)
-		}
-		second := testkit.Reserve(t, l, "k", 5)
-		if !second.Decision().Allowed {
-			t.Errorf("got %v", second.Decision())
-		}
-		testkit.Must(t, first.Release(t.Context()))
-		testkit.Must(t, acquireN(t, l, 5).Release(t.Context())) // no caller waits any more
-		testkit.Must(t, second.Release(t.Context()))
-	})
-}
-
-func TestLimiter_AcquireN_Errors(t *testing.T) {
-	rate := core.FixedWindow("rate", core.PerHour(4))
-	for name, c := range map[string]struct {
-		rules []core.Rule
-		plan  string
-		ended bool
-		n     int
-		want  error
-	}{
-		"0":                    {n: 0, want: core.ErrInvalidAsk},
-		"negative":             {n: -1, want: core.ErrNegativeCost},
-		"the smallest int":     {n: math.MinInt, want: core.ErrNegativeCost},
-		"above the limit":      {n: 11, want: core.ErrNeverAdmitted},
-		"the largest int":      {n: math.MaxInt, want: core.ErrNeverAdmitted},
-		"all":                  {n: 10},
-		"of a soft limit":      {rules: []core.Rule{tokens(10).Soft(50)}, n: 15},
-		"above a soft limit":   {rules: []core.Rule{tokens(10).Soft(50)}, n: 16, want: core.ErrNeverAdmitted},
-		"above a rate":         {rules: []core.Rule{tokens(10), rate}, n: 5, want: core.ErrNeverAdmitted},
-		"above a shadow":       {rules: []core.Rule{tokens(10).Shadow()}, n: 50},
-		"of a plan":            {rules: []core.Rule{tokens(10).Plan("pro", core.Limit{Events: 1_000_000})}, plan: "pro", n: 1_000_000},
-		"above a plan":         {rules: []core.Rule{tokens(10).Plan("free", core.Limit{Events: 5})}, plan: "free", n: 6, want: core.ErrNeverAdmitted},
-		"unlimited":            {rules: []core.Rule{tokens(10).Plan("staff", core.Unlimited)}, plan: "staff", n: math.MaxInt},
-		"blocked":              {rules: []core.Rule{tokens(10).Plan("banned", core.Blocked)}, plan: "banned", n: 1, want: core.ErrNeverAdmitted},
-		"a context that ended": {ended: true, n: 1, want: context.Canceled},
-		"ended, and 0":         {ended: true, n: 0, want: context.Canceled},
-		"above the moment":     {rules: []core.Rule{tokens(10).Elastic(func() float64 { return 0 }, 0.2)}, n: 3, want: core.ErrNeverAdmitted},
-		"not by cost":          {rules: []core.Rule{core.InFlight("exports", 2)}, n: 50},
-	} {
-		t.Run(name, func(t *testing.T) {
-			eachStore(t, func(t *testing.T, s core.Store) {
-				if c.rules == nil {
-					c.rules = []core.Rule{tokens(10)}
-				}
-				l := testkit.Limiter(t, s, c.rules...).Plan(c.plan)
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				if c.ended {
-					cancel()
-				}
-				begun := time.Now()
-				r, err := l.AcquireN(ctx, "k", c.n)
-				if !errors.Is(err, c.want) || (r == nil) != (c.want != nil) || time.Since(begun) > 0 {
-					t.Fatalf("got %v, %v after %v, want %v at once", r, err, time.Since(begun), c.want)
-				}
-				if r != nil {
-					testkit.Must(t, r.Release(t.Context()))
-				}
-				for i, used := range testkit.Used(t, l, "k") {
-					if used > 0 && c.rules[i].Algorithm() == core.AlgorithmInFlight {
-						t.Errorf("%d places are taken at the end", used)
-					}
-				}
-			})
-		})
-	}
-}
-
-// A caller with a deadline waits for places until then, also if those before it need more places than there are.
-func TestLimiter_AcquireN_Deadline(t *testing.T) {
-	eachStore(t, func(t *testing.T, s core.Store) {
-		l := testkit.Limiter(t, s, tokens(10))
-		first := acquireN(t, l, 10)
-		var wg sync.WaitGroup
-		for _, c := range []struct {
-			n       int
-			timeout time.Duration
-			want    error
-		}{{9, time.Hour, nil}, {8, 2 * time.Minute, context.DeadlineExceeded}, {7, time.Hour, nil}, {3, time.Hour, nil}, {11, time.Hour, core.ErrNeverAdmitted}} {
-			wg.Go(func() {
-				ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
-				defer cancel()
-				begun := time.Now()
-				r, err := l.AcquireN(ctx, "k", c.n)
-				if took := time.Since(begun); !errors.Is(err, c.want) || errors.Is(c.want, context.DeadlineExceeded) && took != c.timeout {
-					t.Errorf("%d: got %v after %v, want %v", c.n, err, took, c.want)
-				}
-				if err == nil {
-					time.Sleep(3 * time.Minute)
-					err = r.Release(context.Background())
-				}
-				if c.want == nil && err != nil {
-					t.Error(err)
-				}
-			})
-			synctest.Wait()
-		}
-		time.Sleep(time.Minute)
-		testkit.Must(t, first.Release(t.Context()))
-		wg.Wait()
-		if left(t, l, "k") != 10 {
-			t.Errorf("got %d places left at the end", left(t, l, "k"))
-		}
-	})
-}
-
-// Plans and modifiers change the number of places by cost.
-func TestRule_ByCost_Modifiers(t *testing.T) {
-	base, million := tokens(10), core.Limit{Events: 1_000_000}
-	for name, c := range map[string]struct {
-		rule core.Rule
-		plan string
-		cost int
-		want int // events at the same time
-	}{
-		"plain":               {rule: base, cost: 3, want: 3},
-		"a million":           {rule: tokens(1_000_000), cost: 1_000_000, want: 1},
-		"many":                {rule: tokens(1_000_000), cost: 1, want: 1000},
-		"many at most":        {rule: tokens(1_000_000), cost: 1000, want: 1000},
-		"few at most":         {rule: tokens(1_000_000), cost: 1001, want: 999},
-		"plan":                {rule: base.Plan("pro", million), plan: "pro", cost: 300_000, want: 3},
-		"headroom":            {rule: base.Headroom("batch", 20), plan: "batch", cost: 4, want: 2},
-		"within headroom":     {rule: base.Headroom("batch", 20), plan: "batch", cost: 3, want: 2},
-		"soft":                {rule: base.Soft(50), cost: 5, want: 3},
-		"many, soft":          {rule: tokens(500_000).Soft(100), cost: 1, want: 1000},
-		"divided":             {rule: base.Divide(4), cost: 1, want: 2},
-		"divided, above":      {rule: base.Divide(4), cost: 3, want: 0},
-		"elastic, all spare":  {rule: base.Elastic(func() float64 { return 1 }, 0.2), cost: 2, want: 5},
-		"elastic, half spare": {rule: base.Elastic(func() float64 { return 0.5 }, 0.2), cost: 2, want: 3},
-		"elastic, none spare": {rule: base.Elastic(func() float64 { return 0 }, 0.2), cost: 2, want: 1},
-		"elastic, above":      {rule: base.Elastic(func() float64 { return 0 }, 0.2), cost: 3, want: 0},
-		"blocked":             {rule: base.Plan("banned", core.Blocked), plan: "banned", cost: 1, want: 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := testkit.Limiter(t, memstore.New(), c.rule).Plan(c.plan)
-			var held []*core.Reservation // the last one is denied
-			for len(held) == 0 || len(held) <= 1000 && held[len(held)-1].Decision().Allowed {
-				held = append(held, testkit.Reserve(t, l, "k", c.cost))
-			}
-			n, d := len(held)-1, held[len(held)-1].Decision()
-			runtime.KeepAlive(held) // the places of garbage are free
-			if n != c.want || d.Allowed || (d.RetryAfter == core.Never) != (c.want == 0) {
-				t.Errorf("got %d events at the same time, want %d, and then %v", n, c.want, d)
-			}
-		})
-	}
-	if got, want := testkit.OfPlan(t, base.Hold(time.Minute).MaxHold(time.Hour).Plan("pro", million), "pro").String(), `in_flight "tokens" 1000000 by cost hold 1m max hold 1h plan "pro"`; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
 // A key with 1000 events has no place left. Each end of an event makes room for one more.
 func TestRule_ByCost_Most(t *testing.T) {
 	l := testkit.Limiter(t, memstore.New(), tokens(1_000_000).Plan("small", core.Limit{Events: 10_000}))
@@ -482,28 +202,6 @@ func TestRule_ByCost_Most(t *testing.T) {
 		t.Errorf("got %d places, want all others", r.Cost())
 	}
 	runtime.KeepAlive(held)
-}
-
-// After a Reset, running events have lost their places, and their ends free none of later ones.
-func TestRule_ByCost_Reset(t *testing.T) {
-	eachStore(t, func(t *testing.T, s core.Store) {
-		l := testkit.Limiter(t, s, tokens(10))
-		a, b := testkit.Reserve(t, l, "k", 3), testkit.Reserve(t, l, "k", 4)
-		found, err := l.Reset(t.Context(), "k")
-		if testkit.Must(t, err); !found || left(t, l, "k") != 10 {
-			t.Errorf("got %t, and %d places left", found, left(t, l, "k"))
-		}
-		time.Sleep(time.Millisecond) // so that the numbers of the places differ
-		c := testkit.Reserve(t, l, "k", 3)
-		for _, r := range []*core.Reservation{a, b} {
-			<-r.Lost()
-			testkit.Must(t, r.Release(t.Context()))
-		}
-		if isLost(c) || left(t, l, "k") != 7 {
-			t.Errorf("got lost %t, and %d places left", isLost(c), left(t, l, "k"))
-		}
-		testkit.Must(t, c.Release(t.Context()))
-	})
 }
 
 // A shadow takes as many places as the cost if they are free, and otherwise none.
@@ -558,76 +256,4 @@ func TestRule_ByCost_ReleaseFails(t *testing.T) {
 			t.Errorf("got %d places left at the end", left(t, l, "k"))
 		}
 	})
-}
-
-// A rule that changes between ByCost and without keeps the places of running events.
-func TestRule_ByCost_Replace(t *testing.T) {
-	eachStore(t, func(t *testing.T, s core.Store) {
-		l := testkit.Limiter(t, s, core.InFlight("tokens", 10))
-		old := testkit.Reserve(t, l, "k", 4)
-		testkit.Must(t, l.Replace(tokens(10)))
-		weighted := testkit.Reserve(t, l, "k", 9)
-		if !weighted.Decision().Allowed || left(t, l, "k") != 0 {
-			t.Errorf("got %v beside an event that began before", weighted.Decision())
-		}
-		time.Sleep(time.Hour)
-		testkit.Must(t, l.Replace(tokens(5)))
-		if d := testkit.Reserve(t, l, "k", 1).Decision(); d.Allowed || isLost(weighted) || isLost(old) {
-			t.Errorf("a smaller limit: got %v, and lost %t, %t", d, isLost(weighted), isLost(old))
-		}
-		testkit.Must(t, weighted.Release(t.Context()))
-		if got := left(t, l, "k"); got != 4 {
-			t.Errorf("got %d places left of 5 beside the old event, want 4", got)
-		}
-		testkit.Must(t, l.Replace(core.InFlight("tokens", 10)))
-		if got := left(t, l, "k"); got != 9 {
-			t.Errorf("got %d places left beside the old event, want 9", got)
-		}
-		testkit.Must(t, old.Release(t.Context()))
-	})
-}
-
-// The events that 32 goroutines run at the same time never take more than all places, whatever they cost.
-func TestRule_ByCost_Concurrent(t *testing.T) {
-	for name, open := range stores {
-		t.Run(name, func(t *testing.T) {
-			const n = 50
-			l := testkit.Limiter(t, open(), tokens(n))
-			var running, most atomic.Int64
-			var wg sync.WaitGroup
-			for range 32 {
-				wg.Go(func() {
-					for range 50 {
-						var r *core.Reservation
-						var err error
-						switch cost := 1 + rand.IntN(n); rand.IntN(3) {
-						case 0:
-							r, err = l.ReserveAtMost(t.Context(), "k", cost)
-						case 1:
-							r, err = l.Reserve(t.Context(), "k", cost)
-						default:
-							r, err = l.AcquireN(t.Context(), "k", cost)
-						}
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						cost := int64(r.Cost()) // 0 of a denied one
-						now := running.Add(cost)
-						for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
-						}
-						runtime.Gosched()
-						running.Add(-cost)
-						if err := r.Release(t.Context()); err != nil {
-							t.Error(err)
-						}
-					}
-				})
-			}
-			wg.Wait()
-			if m := most.Load(); m > n || m < n/2 || left(t, l, "k") != n {
-				t.Errorf("got %d places at the same time, and %d left at the end", m, left(t, l, "k"))
-			}
-		})
-	}
 }

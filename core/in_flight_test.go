@@ -59,6 +59,9 @@ func eachStore(t *testing.T, f func(t *testing.T, s core.Store)) {
 	}
 }
 
+// tokens returns a rule of n places by cost.
+func tokens(n int) core.Rule { return core.InFlight("tokens", n).ByCost() }
+
 // reserve reserves an event of cost 1, and fails the test on an error.
 func reserve(t *testing.T, l *core.Limiter, key string) *core.Reservation {
 	t.Helper()
@@ -141,58 +144,89 @@ func TestInFlight_AllOrNone(t *testing.T) {
 	})
 }
 
-// The cost of an event does not change how many places it takes.
-func TestInFlight_OnePlace(t *testing.T) {
-	eachStore(t, func(t *testing.T, s core.Store) {
-		l := testkit.Limiter(t, s, core.InFlight("exports", 3), core.TokenBucket("rate", core.PerHour(50)))
-		r, err := l.Reserve(t.Context(), "k", 20)
-		if testkit.Must(t, err); left(t, l, "k") != 2 {
-			t.Fatalf("got %d places left", left(t, l, "k"))
-		}
-		for _, settle := range []func() error{
-			func() error { return r.Settle(t.Context(), 30) },
-			func() error { return r.SettleFor(t.Context(), l, 10) },
-			func() error { return r.Settle(t.Context(), 0) },
-		} {
-			if err := settle(); err != nil || left(t, l, "k") != 2 {
-				t.Fatalf("got %v, and %d places left", err, left(t, l, "k"))
-			}
-		}
-		twice, err := core.ReserveTogether(t.Context(), core.Ask{Limiter: l, Key: "k"}, core.Ask{Limiter: l, Key: "k", Cost: 4})
-		if testkit.Must(t, err); left(t, l, "k") != 1 {
-			t.Errorf("got %d places left after two asks of one event", left(t, l, "k"))
-		}
-		testkit.Must(t, twice.Release(t.Context()))
-		testkit.Must(t, r.Release(t.Context()))
-		if left(t, l, "k") != 3 {
-			t.Errorf("got %d places left at the end", left(t, l, "k"))
-		}
-	})
+// No Settle changes how many places an event has, which is one if they are not by cost. A Release and a Refund free them.
+func TestInFlight_Settle(t *testing.T) {
+	for name, c := range map[string]struct {
+		rule  core.Rule
+		left  int // of 10 places beside an event of cost 7
+		twice int // beside one with two asks, of cost 1 and 4
+	}{"one place": {core.InFlight("exports", 10), 9, 9}, "by cost": {tokens(10), 3, 5}} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s core.Store) {
+				l := testkit.Limiter(t, s, c.rule, core.TokenBucket("rate", core.PerHour(50)))
+				r := testkit.Reserve(t, l, "k", 7)
+				for i, change := range []struct {
+					settle func() error
+					rate   int // left
+				}{
+					{func() error { return nil }, 43},
+					{func() error { return r.Settle(t.Context(), 30) }, 20},
+					{func() error { return r.SettleFor(t.Context(), l, 3) }, 47},
+					{func() error { return r.Settle(t.Context(), 0) }, 50},
+					{func() error { return r.Settle(t.Context(), 9) }, 41},
+				} {
+					testkit.Must(t, change.settle())
+					if d := testkit.Peek(t, l, "k"); d.State(0).Remaining != c.left || d.State(1).Remaining != change.rate {
+						t.Errorf("change %d: got %v, want %d places and %d events left", i, d, c.left, change.rate)
+					}
+				}
+				if r.Cost() != 9 {
+					t.Errorf("got the cost %d", r.Cost())
+				}
+				other := testkit.Reserve(t, l, "k", 4)
+				if d := other.Decision(); d.Allowed != (c.left >= 4) {
+					t.Errorf("got %v although %d places are left", d, c.left)
+				}
+				testkit.Must(t, other.Refund(t.Context()))
+				testkit.Must(t, r.Refund(t.Context()))
+				if d := testkit.Peek(t, l, "k"); d.State(0).Remaining != 10 || d.State(1).Remaining != 50 {
+					t.Errorf("refunded: got %v", d)
+				}
+				released := testkit.Reserve(t, l, "k", 8)
+				testkit.Must(t, released.Settle(t.Context(), 2))
+				if testkit.Must(t, released.Release(t.Context())); left(t, l, "k") != 10 {
+					t.Errorf("released after a Settle: got %d places left", left(t, l, "k"))
+				}
+				twice, err := core.ReserveTogether(t.Context(), core.Ask{Limiter: l, Key: "k"}, core.Ask{Limiter: l, Key: "k", Cost: 4})
+				if testkit.Must(t, err); left(t, l, "k") != c.twice {
+					t.Errorf("got %d places left after two asks of one event, want %d", left(t, l, "k"), c.twice)
+				}
+				if testkit.Must(t, twice.Release(t.Context())); left(t, l, "k") != 10 {
+					t.Errorf("got %d places left at the end", left(t, l, "k"))
+				}
+			})
+		})
+	}
 }
 
 // Calls that would take places which no caller could free are errors, and take none.
 func TestInFlight_ErrInvalidAsk(t *testing.T) {
-	s := memstore.New()
-	l := testkit.Limiter(t, s, core.TokenBucket("rate", core.PerHour(5)), core.InFlight("exports", 2))
-	ctx := t.Context()
-	for name, call := range map[string]func() error{
-		"Allow":  func() error { _, err := l.Allow(ctx, "k"); return err },
-		"AllowN": func() error { _, err := l.AllowN(ctx, "k", 3); return err },
-		"AllowTogether": func() error {
-			_, err := core.AllowTogether(ctx, core.Ask{Limiter: l, Key: "a", Peek: true}, core.Ask{Limiter: l, Key: "k"})
-			return err
-		},
-		"Wait":          func() error { return l.Wait(ctx, "k") },
-		"ReserveAtMost": func() error { _, err := l.ReserveAtMost(ctx, "k", 2); return err },
-		"Debit":         func() error { return l.Debit(ctx, "k", 1) },
-		"Credit":        func() error { return l.Credit(ctx, "k", 1) },
-	} {
-		if err := call(); !errors.Is(err, core.ErrInvalidAsk) {
-			t.Errorf("%s: got %v, want ErrInvalidAsk", name, err)
+	s, ctx := memstore.New(), t.Context()
+	for _, rule := range []core.Rule{core.InFlight("exports", 10), tokens(10)} {
+		l := testkit.Limiter(t, s, core.TokenBucket("rate", core.PerHour(5)), rule)
+		calls := map[string]func() error{
+			"Allow":  func() error { _, err := l.Allow(ctx, "k"); return err },
+			"AllowN": func() error { _, err := l.AllowN(ctx, "k", 3); return err },
+			"AllowTogether": func() error {
+				_, err := core.AllowTogether(ctx, core.Ask{Limiter: l, Key: "a", Peek: true}, core.Ask{Limiter: l, Key: "k", Cost: 3})
+				return err
+			},
+			"Wait":   func() error { return l.Wait(ctx, "k") },
+			"WaitN":  func() error { return l.WaitN(ctx, "k", 3) },
+			"Debit":  func() error { return l.Debit(ctx, "k", 3) },
+			"Credit": func() error { return l.Credit(ctx, "k", 3) },
 		}
-	}
-	if d, err := l.Peek(ctx, "k"); err != nil || d.State(0).Remaining != 5 || d.State(1).Remaining != 2 {
-		t.Errorf("got %v, %v: something was charged", d, err)
+		if !rule.Spec().ByCost {
+			calls["ReserveAtMost"] = func() error { _, err := l.ReserveAtMost(ctx, "k", 2); return err }
+		}
+		for name, call := range calls {
+			if err := call(); !errors.Is(err, core.ErrInvalidAsk) {
+				t.Errorf("%v: %s: got %v, want ErrInvalidAsk", &rule, name, err)
+			}
+		}
+		if d := testkit.Peek(t, l, "k"); d.State(0).Remaining != 5 || d.State(1).Remaining != 10 {
+			t.Errorf("got %v: something was charged", d)
+		}
 	}
 	if r := reserve(t, testkit.Limiter(t, s, core.TokenBucket("other", core.PerHour(5))), "k"); r.Lost() != nil {
 		t.Error("an event without a place has a channel of Lost")
@@ -326,26 +360,34 @@ func TestInFlight_Outage(t *testing.T) {
 	}
 }
 
-// After a Reset, running events have lost their places.
+// After a Reset, running events have lost their places, and their ends free none of later ones.
 func TestInFlight_Reset(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := testkit.Limiter(t, newRemote(), core.InFlight("exports", 2))
-		a, b := reserve(t, l, "k"), reserve(t, l, "k")
-		found, err := l.Reset(t.Context(), "k")
-		if testkit.Must(t, err); !found || left(t, l, "k") != 2 {
-			t.Errorf("got %t, and %d places left", found, left(t, l, "k"))
-		}
-		time.Sleep(time.Millisecond) // so that the numbers of the places differ
-		c := reserve(t, l, "k")
-		for _, r := range []*core.Reservation{a, b} {
-			<-r.Lost()
-			testkit.Must(t, r.Release(t.Context()))
-		}
-		if isLost(c) || left(t, l, "k") != 1 {
-			t.Errorf("got lost %t, and %d places left", isLost(c), left(t, l, "k"))
-		}
-		testkit.Must(t, c.Release(t.Context()))
-	})
+	for name, c := range map[string]struct {
+		rule  core.Rule
+		all   int
+		costs [3]int
+	}{"one place": {core.InFlight("exports", 2), 2, [3]int{1, 1, 1}}, "by cost": {tokens(10), 10, [3]int{3, 4, 3}}} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s core.Store) {
+				l := testkit.Limiter(t, s, c.rule)
+				first, second := testkit.Reserve(t, l, "k", c.costs[0]), testkit.Reserve(t, l, "k", c.costs[1])
+				found, err := l.Reset(t.Context(), "k")
+				if testkit.Must(t, err); !found || left(t, l, "k") != c.all {
+					t.Errorf("got %t, and %d places left", found, left(t, l, "k"))
+				}
+				time.Sleep(time.Millisecond) // so that the numbers of the places differ
+				third := testkit.Reserve(t, l, "k", c.costs[2])
+				for _, r := range []*core.Reservation{first, second} {
+					<-r.Lost()
+					testkit.Must(t, r.Release(t.Context()))
+				}
+				if isLost(third) || left(t, l, "k") != c.all-c.costs[2] {
+					t.Errorf("got lost %t, and %d places left", isLost(third), left(t, l, "k"))
+				}
+				testkit.Must(t, third.Release(t.Context()))
+			})
+		})
+	}
 }
 
 // Thousands of places are renewed in calls of at most 16, which are spread over the lease, and nothing is
@@ -403,195 +445,52 @@ func TestInFlight_Local(t *testing.T) {
 	})
 }
 
-// Callers of Acquire get places in the order of their calls, as soon as they are free.
-func TestLimiter_Acquire(t *testing.T) {
-	eachStore(t, func(t *testing.T, s core.Store) {
-		l := testkit.Limiter(t, s, core.InFlight("exports", 2), core.TokenBucket("rate", core.PerSecond(1000)))
-		begun := time.Now()
-		var mu sync.Mutex
-		var order []int
-		var wg sync.WaitGroup
-		for i := range 10 {
-			wg.Go(func() {
-				r, err := l.Acquire(t.Context(), "k")
-				if err != nil {
-					t.Error(err)
-					return
+// The events that 64 goroutines run at the same time never take more than all places, whatever they cost.
+func TestInFlight_Concurrent(t *testing.T) {
+	for store, open := range stores {
+		for kind, c := range map[string]struct {
+			rule           core.Rule
+			n, cost, least int // places; the largest cost; the least number of places that are taken at some time
+			methods        int // that take places
+		}{"one place": {core.InFlight("exports", 5), 5, 1, 5, 1}, "by cost": {tokens(50), 50, 50, 25, 3}} {
+			t.Run(store+"/"+kind, func(t *testing.T) {
+				l := testkit.Limiter(t, open(), c.rule)
+				var running, most atomic.Int64
+				var wg sync.WaitGroup
+				for range 64 {
+					wg.Go(func() {
+						for range 50 {
+							var r *core.Reservation
+							var err error
+							switch cost := 1 + rand.IntN(c.cost); rand.IntN(c.methods) {
+							case 0:
+								r, err = l.AcquireN(t.Context(), "k", cost)
+							case 1:
+								r, err = l.Reserve(t.Context(), "k", cost)
+							default:
+								r, err = l.ReserveAtMost(t.Context(), "k", cost)
+							}
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							cost := int64(r.Cost()) // 0 of a denied one
+							now := running.Add(cost)
+							for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
+							}
+							runtime.Gosched()
+							running.Add(-cost)
+							if err := r.Release(t.Context()); err != nil {
+								t.Error(err)
+							}
+						}
+					})
 				}
-				mu.Lock()
-				order = append(order, i)
-				mu.Unlock()
-				if want := time.Duration(i/2) * time.Minute; time.Since(begun) != want {
-					t.Errorf("caller %d: got its place after %v, want %v", i, time.Since(begun), want)
-				}
-				time.Sleep(time.Minute)
-				if err := r.Release(t.Context()); err != nil {
-					t.Error(err)
+				wg.Wait()
+				if m := int(most.Load()); m > c.n || m < c.least || left(t, l, "k") != c.n {
+					t.Errorf("got %d places at the same time, and %d left at the end", m, left(t, l, "k"))
 				}
 			})
-			synctest.Wait()
 		}
-		wg.Wait()
-		if len(order) != 10 || order[0] != 0 || order[9] < 8 {
-			t.Errorf("got the order %v", order)
-		}
-	})
-}
-
-// A place that another limiter has freed, as another process does, is found within a second.
-func TestLimiter_Acquire_OtherProcess(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRemote()
-		mine, other := testkit.Limiter(t, s, core.InFlight("exports", 1)), testkit.Limiter(t, s, core.InFlight("exports", 1))
-		r := reserve(t, other, "k")
-		released := make(chan time.Time, 1)
-		time.AfterFunc(10*time.Minute, func() {
-			released <- time.Now()
-			_ = r.Release(context.Background())
-		})
-		got, err := mine.Acquire(t.Context(), "k")
-		if testkit.Must(t, err); time.Since(<-released) > time.Second {
-			t.Error("got the place more than a second after its release")
-		}
-		testkit.Must(t, got.Release(t.Context()))
-	})
-}
-
-// Acquire returns the errors of Wait.
-func TestLimiter_Acquire_Errors(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := testkit.Limiter(t, newRemote(),
-			core.InFlight("exports", 1).Plan("banned", core.Blocked).Plan("staff", core.Unlimited), core.FixedWindow("rate", core.Per(3, time.Hour)))
-		r := reserve(t, l, "k")
-		short, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if got, err := l.Acquire(short, "k"); got != nil || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("no place until the deadline: got %v, %v", got, err)
-		}
-		if got, err := l.Acquire(short, "k"); got != nil || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("context that has ended: got %v, %v", got, err)
-		}
-		if got, err := l.Plan("banned").Acquire(t.Context(), "k"); got != nil || !errors.Is(err, core.ErrNeverAdmitted) {
-			t.Errorf("blocked: got %v, %v", got, err)
-		}
-		staff, err := l.Plan("staff").Acquire(t.Context(), "k")
-		if testkit.Must(t, err); staff.Lost() != nil {
-			t.Error("an unlimited caller has a place")
-		}
-		testkit.Must(t, r.Release(t.Context()))
-		testkit.Must(t, reserve(t, l, "k").Release(t.Context()))
-		short, cancel = context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if got, err := l.Acquire(short, "k"); got != nil || !errors.Is(err, core.ErrDeadlineTooNear) {
-			t.Errorf("the rate denies for longer: got %v, %v", got, err)
-		}
-	})
-}
-
-// Plans, overrides and modifiers change the number of places.
-func TestInFlight_Modifiers(t *testing.T) {
-	spare := 1.0
-	base := core.InFlight("exports", 10)
-	for name, c := range map[string]struct {
-		rule core.Rule
-		plan string
-		want int // events at the same time
-	}{
-		"plain":                {rule: base, want: 10},
-		"plan":                 {rule: base.Plan("pro", core.Limit{Events: 20}), plan: "pro", want: 20},
-		"soft":                 {rule: base.Soft(50), want: 15},
-		"divided":              {rule: base.Divide(4), want: 2},
-		"divided below one":    {rule: base.Divide(40), want: 1},
-		"elastic, all spare":   {rule: base.Elastic(func() float64 { return spare }, 0.2), want: 10},
-		"elastic, half spare":  {rule: base.Elastic(func() float64 { return 0.5 }, 0.2), want: 6},
-		"elastic, none spare":  {rule: base.Elastic(func() float64 { return 0 }, 0.2), want: 2},
-		"elastic down to zero": {rule: base.Elastic(func() float64 { return -1 }, 0.01), want: 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := testkit.Limiter(t, memstore.New(), c.rule).Plan(c.plan)
-			n := 0
-			for reserve(t, l, "k").Decision().Allowed {
-				n++
-			}
-			if n != c.want {
-				t.Errorf("got %d events at the same time, want %d", n, c.want)
-			}
-		})
-	}
-	for name, r := range map[string]core.Rule{
-		`"per" of a plan`: base.Plan("pro", core.PerMinute(5)),
-		"many":            core.InFlight("exports", 1001),
-		"none":            core.InFlight("exports", 0),
-		"short hold":      base.Hold(time.Millisecond),
-		"negative":        base.MaxHold(-1),
-		"other rule":      core.TokenBucket("r", core.PerSecond(1)).MaxHold(time.Second),
-		"hold of another": core.TokenBucket("r", core.PerSecond(1)).Hold(time.Second),
-		"no period":       core.TokenBucket("r", core.Limit{Events: 5}),
-		"elastic upwards": base.Elastic(func() float64 { return 1 }, 2),
-	} {
-		if _, err := core.New(memstore.New(), r); !errors.Is(err, core.ErrInvalidRule) {
-			t.Errorf("%s: got %v, want ErrInvalidRule", name, err)
-		} else {
-			t.Log(err)
-		}
-	}
-	if got, want := testkit.OfPlan(t, base.Hold(time.Minute).MaxHold(time.Hour).Plan("pro", core.Limit{Events: 20}), "pro").String(), `in_flight "exports" 20 hold 1m max hold 1h plan "pro"`; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
-// Events keep their places when the limit shrinks.
-func TestInFlight_Replace(t *testing.T) {
-	eachStore(t, func(t *testing.T, s core.Store) {
-		l := testkit.Limiter(t, s, core.InFlight("exports", 3))
-		held := []*core.Reservation{reserve(t, l, "k"), reserve(t, l, "k"), reserve(t, l, "k")}
-		testkit.Must(t, l.Replace(core.InFlight("exports", 1)))
-		for i, r := range held {
-			time.Sleep(time.Hour)
-			if d := reserve(t, l, "k").Decision(); d.Allowed || isLost(r) {
-				t.Fatalf("%d events have ended: got %v, lost %t", i, d, isLost(r))
-			}
-			testkit.Must(t, r.Release(t.Context()))
-		}
-		r := reserve(t, l, "k")
-		if !r.Decision().Allowed {
-			t.Errorf("got %v", r.Decision())
-		}
-		testkit.Must(t, r.Release(t.Context()))
-	})
-}
-
-// 64 goroutines never run more than n events at the same time.
-func TestInFlight_Concurrent(t *testing.T) {
-	for name, open := range stores {
-		t.Run(name, func(t *testing.T) {
-			const n = 5
-			l := testkit.Limiter(t, open(), core.InFlight("exports", n))
-			var running, most atomic.Int64
-			var wg sync.WaitGroup
-			for range 64 {
-				wg.Go(func() {
-					for range 50 {
-						r, err := l.Acquire(t.Context(), "k")
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						now := running.Add(1)
-						for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
-						}
-						runtime.Gosched()
-						running.Add(-1)
-						if err := r.Release(t.Context()); err != nil {
-							t.Error(err)
-						}
-					}
-				})
-			}
-			wg.Wait()
-			if most.Load() != n || left(t, l, "k") != n {
-				t.Errorf("got %d at the same time, and %d places left at the end", most.Load(), left(t, l, "k"))
-			}
-		})
 	}
 }
