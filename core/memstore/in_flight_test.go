@@ -169,136 +169,87 @@ func TestStore_Take_lapsedPlaces(t *testing.T) {
 	}
 }
 
-// Random places of many keys, in a store that is full at times, are counted exactly, and the weights
-// are right.
+// Random events of many keys, in a store that is full at times, are counted exactly, also those of at most a cost, and the
+// weights are right. An undo of a part frees all of an event.
 func TestStore_Take_randomPlaces(t *testing.T) {
-	type place struct {
-		key string
-		m   driver.Receipt
-	}
-	for seed := range uint64(4) {
-		rng := rand.New(rand.NewPCG(seed, 30))
-		s := newTestStore(1)
-		rule := inFlight(t, 3).Lasting
-		fill := s.limiter(core.SlidingLog("fill", core.PerHour(100)))
-		taken := make(map[string]int)
-		var held []place
-		for step := range 5000 {
-			s.now += rng.Int64N(1_000_000)
-			switch n := rng.IntN(6); {
-			case n == 0:
-				allowN(t, fill, strconv.Itoa(rng.IntN(2000)), 1+rng.IntN(50))
-			case n < 4:
-				key := strconv.Itoa(rng.IntN(400))
-				v, m := s.take(t, rule, key)
-				if v.Allowed != (taken[key] < 3) {
-					t.Fatalf("step %d: %d places of key %s are taken, and got %+v", step, taken[key], key, v)
-				}
-				if v.Allowed {
-					taken[key]++
-					held = append(held, place{key, m})
-				}
-			case len(held) > 0:
-				i := rng.IntN(len(held))
-				p := held[i]
-				if rng.IntN(3) == 0 {
-					if v := s.adjust(t, rule, p.key, driver.Renew, p.m); !v.Found {
-						t.Fatalf("step %d: got %+v of a place that is taken", step, v)
-					}
-					continue
-				}
-				taken[p.key]--
-				if v := s.adjust(t, rule, p.key, driver.Undo, p.m); v.Remaining != 3-taken[p.key] {
-					t.Fatalf("step %d: got %+v, expected %d places taken", step, v, taken[p.key])
-				}
-				held[i] = held[len(held)-1]
-				held = held[:len(held)-1]
-			}
-		}
-		for _, p := range held {
-			s.adjust(t, rule, p.key, driver.Undo, p.m)
-		}
-		if n := s.placeKeys(); n > 0 || s.Stats().Overflowed == 0 {
-			t.Errorf("all places are free: got %d keys with places in a store with %+v, expected none, and a store that was full", n, s.Stats())
-		}
-		s.checkWeights(t)
-	}
-}
-
-// Random events by cost of many keys, in a store that is full at times, are counted exactly, also those of at most a
-// cost, and the weights are right. An undo of a part frees all of an event.
-func TestStore_Take_randomByCost(t *testing.T) {
-	const places = 50
 	type event struct {
 		key  string
 		cost int
 		m    driver.Receipt
 	}
-	for seed := range uint64(4) {
-		rng := rand.New(rand.NewPCG(seed, 31))
-		s := newTestStore(1)
-		rule := byCost(t, places).Lasting
-		fill := s.limiter(core.SlidingLog("fill", core.PerHour(100)))
-		taken := make(map[string]int)
-		var held []event
-		denied, reduced := 0, 0
-		for step := range 5000 {
-			s.now += rng.Int64N(1_000_000)
-			switch n := rng.IntN(6); {
-			case n == 0:
-				allowN(t, fill, strconv.Itoa(rng.IntN(2000)), 1+rng.IntN(50))
-			case n < 4:
-				key, atMost := strconv.Itoa(rng.IntN(300)), rng.IntN(3) == 0
-				charges := []driver.Charge{{Key: key, Rule: rule, Cost: 1 + rng.IntN(40), AtMost: atMost}}
-				want := charges[0].Cost
-				if atMost {
-					want = min(want, places-taken[key])
-				}
-				if err := s.Take(t.Context(), charges); err != nil {
-					t.Fatal(err)
-				}
-				c := charges[0]
-				if fits := want > 0 && want <= places-taken[key]; c.Verdict.Allowed != fits || fits && c.Cost != want {
-					t.Fatalf("step %d: %d places of key %s are taken, and got the cost %d and %+v", step, taken[key], key, c.Cost, c.Verdict)
-				}
-				if !c.Verdict.Allowed {
-					denied++
-					continue
-				}
-				if taken[key] += c.Cost; c.Verdict.Remaining != places-taken[key] {
-					t.Fatalf("step %d: got %+v, expected %d places taken", step, c.Verdict, taken[key])
-				}
-				if atMost && taken[key] == places {
-					reduced++
-				}
-				held = append(held, event{key, c.Cost, c.Receipt})
-			case len(held) > 0:
-				i := rng.IntN(len(held))
-				e := held[i]
-				if rng.IntN(3) == 0 {
-					if v := s.adjust(t, rule, e.key, driver.Renew, e.m); !v.Found {
-						t.Fatalf("step %d: got %+v of an event that has its places", step, v)
+	for name, c := range map[string]struct {
+		rule            *driver.Compiled
+		keys, cost      int // cost is the largest
+		denied, reduced int // the least number of denials, and of keys filled by AtMost
+	}{"one place": {inFlight(t, 3).Lasting, 400, 1, 50, 0}, "by cost": {byCost(t, 50).Lasting, 300, 40, 50, 10}} {
+		t.Run(name, func(t *testing.T) {
+			rule, places := c.rule, c.rule.Events
+			for seed := range uint64(4) {
+				rng := rand.New(rand.NewPCG(seed, 30))
+				s := newTestStore(1)
+				fill := s.limiter(core.SlidingLog("fill", core.PerHour(100)))
+				taken := make(map[string]int)
+				var held []event
+				denied, reduced := 0, 0
+				for step := range 5000 {
+					s.now += rng.Int64N(1_000_000)
+					switch n := rng.IntN(6); {
+					case n == 0:
+						allowN(t, fill, strconv.Itoa(rng.IntN(2000)), 1+rng.IntN(50))
+					case n < 4:
+						key, atMost := strconv.Itoa(rng.IntN(c.keys)), rule.ByCost && rng.IntN(3) == 0
+						charges := []driver.Charge{{Key: key, Rule: rule, Cost: 1 + rng.IntN(c.cost), AtMost: atMost}}
+						want := charges[0].Cost
+						if atMost {
+							want = min(want, places-taken[key])
+						}
+						if err := s.Take(t.Context(), charges); err != nil {
+							t.Fatal(err)
+						}
+						got := charges[0]
+						if fits := want > 0 && want <= places-taken[key]; got.Verdict.Allowed != fits || fits && got.Cost != want {
+							t.Fatalf("step %d: %d places of key %s are taken, and got the cost %d and %+v", step, taken[key], key, got.Cost, got.Verdict)
+						}
+						if !got.Verdict.Allowed {
+							denied++
+							continue
+						}
+						if taken[key] += got.Cost; got.Verdict.Remaining != places-taken[key] {
+							t.Fatalf("step %d: got %+v, expected %d places taken", step, got.Verdict, taken[key])
+						}
+						if atMost && taken[key] == places {
+							reduced++
+						}
+						held = append(held, event{key, got.Cost, got.Receipt})
+					case len(held) > 0:
+						i := rng.IntN(len(held))
+						e := held[i]
+						if rng.IntN(3) == 0 {
+							if v := s.adjust(t, rule, e.key, driver.Renew, e.m); !v.Found {
+								t.Fatalf("step %d: got %+v of an event that has its places", step, v)
+							}
+							continue
+						}
+						taken[e.key] -= e.cost
+						if v := s.adjust(t, rule, e.key, driver.Undo, e.m); v.Remaining != places-taken[e.key] {
+							t.Fatalf("step %d: got %+v, expected %d places taken", step, v, taken[e.key])
+						}
+						held[i] = held[len(held)-1]
+						held = held[:len(held)-1]
 					}
-					continue
 				}
-				taken[e.key] -= e.cost
-				if v := s.adjust(t, rule, e.key, driver.Undo, e.m); v.Remaining != places-taken[e.key] {
-					t.Fatalf("step %d: got %+v, expected %d places taken", step, v, taken[e.key])
+				for _, e := range held {
+					s.adjust(t, rule, e.key, driver.Undo, e.m)
 				}
-				held[i] = held[len(held)-1]
-				held = held[:len(held)-1]
+				if n := s.placeKeys(); n > 0 || s.Stats().Overflowed == 0 {
+					t.Errorf("all places are free: got %d keys with places in a store with %+v, expected none, and a store that was full", n, s.Stats())
+				}
+				if denied < c.denied || reduced < c.reduced {
+					t.Errorf("got %d denials and %d keys filled by AtMost, expected %d and %d", denied, reduced, c.denied, c.reduced)
+				}
+				s.checkWeights(t)
 			}
-		}
-		for _, e := range held {
-			s.adjust(t, rule, e.key, driver.Undo, e.m)
-		}
-		if n := s.placeKeys(); n > 0 || s.Stats().Overflowed == 0 {
-			t.Errorf("all places are free: got %d keys with places in a store with %+v, expected none, and a store that was full", n, s.Stats())
-		}
-		if denied < 50 || reduced < 10 {
-			t.Errorf("got %d denials and %d keys filled by AtMost, expected 50 and 10", denied, reduced)
-		}
-		s.checkWeights(t)
+		})
 	}
 }
 
