@@ -18,55 +18,75 @@ import (
 	"github.com/weir-go/weir/internal/testkit"
 )
 
-// A place whose caller does not learn it, because the reply is lost, is freed long before it lapses.
+// The places of an event whose caller does not learn them, because the reply is lost, are freed long before they lapse,
+// also if it is not known how many were taken.
 func TestFreer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	eachLoss(t, func(t *testing.T, closeAfter time.Duration, opts []redisstore.Option) {
-		own := prefix()
-		rules := []*driver.Compiled{inFlight(t, "lost", 3, time.Hour, 0), inFlight(t, "also", 5, 2*time.Hour, 0)}
-		f := newFlight(t, server.Client(), rules[0])
-		healthy := newStore(f.rdb, append(opts, own)...)
-		proxy := redistest.NewProxy(t, server.Addr)
-		proxy.DropReplies(closeAfter, "evalsha", "eval")
-		lossy := newStore(server.Client(func(o *redis.Options) { o.Addr, o.ReadTimeout = proxy.Addr, replyTimeout }), append(opts, own)...)
-		f.Store, f.key = healthy, healthy.StateKey("k", rules[0])
-		held := f.take()
-		spend := func(s *redisstore.Store) error {
-			var charges []driver.Charge
-			for _, rule := range rules {
-				charges = append(charges, driver.Charge{Key: "k", Rule: rule, Op: driver.Spend, Cost: 1})
-			}
-			return s.Take(t.Context(), charges)
-		}
-		for range 2 {
-			eventually(t, func() error { // on a busy machine, a call may end before it was sent
-				if err := spend(lossy); !errors.Is(err, core.ErrUnavailable) {
-					t.Fatalf("got error %v, expected core.ErrUnavailable", err)
+		for name, c := range map[string]struct {
+			rules  []*driver.Compiled
+			costs  []int
+			atMost bool
+		}{
+			"one place": {[]*driver.Compiled{inFlight(t, "lost", 3, time.Hour, 0), inFlight(t, "also", 5, 2*time.Hour, 0)}, []int{1, 1}, false},
+			"by cost": {[]*driver.Compiled{
+				byCost(t, "lost", 100, time.Hour, 0), byCost(t, "also", 5000, 2*time.Hour, 0), inFlight(t, "one", 9, time.Hour, 0),
+			}, []int{20, 4096, 1}, false},
+			"at most, all":    {[]*driver.Compiled{byCost(t, "lost", 100, time.Hour, 0)}, []int{40}, true},
+			"at most, a part": {[]*driver.Compiled{byCost(t, "lost", 100, time.Hour, 0)}, []int{4000}, true},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				own := prefix()
+				f := newFlight(t, server.Client(), c.rules[0])
+				healthy := newStore(f.rdb, append(opts, own)...)
+				proxy := redistest.NewProxy(t, server.Addr)
+				proxy.DropReplies(closeAfter, "evalsha", "eval")
+				lossy := newStore(server.Client(func(o *redis.Options) { o.Addr, o.ReadTimeout = proxy.Addr, replyTimeout }), append(opts, own)...)
+				f.Store = healthy
+				spend := func(s *redisstore.Store) ([]driver.Charge, error) {
+					var charges []driver.Charge
+					for i, rule := range c.rules {
+						charges = append(charges, driver.Charge{Key: "k", Rule: rule, Cost: c.costs[i], AtMost: c.atMost})
+					}
+					return charges, s.Take(t.Context(), charges)
 				}
-				if len(f.places()) < 2 {
-					return errors.New("no place was taken")
+				of := func(rule *driver.Compiled) { f.rule, f.key = rule, healthy.StateKey("k", rule) }
+				charges, err := spend(healthy) // the server knows the scripts then
+				testkit.Must(t, err)
+				for _, c := range charges {
+					of(c.Rule)
+					f.do(driver.Undo, c.Receipt)
 				}
-				return nil
+				of(c.rules[0])
+				held := f.take()
+				for range 2 {
+					eventually(t, func() error { // on a busy machine, a call may end before it was sent
+						if _, err := spend(lossy); !errors.Is(err, core.ErrUnavailable) {
+							t.Fatalf("got error %v, expected core.ErrUnavailable", err)
+						}
+						if len(f.places()) < 2 {
+							return errors.New("no place was taken")
+						}
+						return nil
+					})
+				}
+				proxy.Pass()
+				for i, rule := range c.rules {
+					of(rule)
+					eventually(t, func() error {
+						if n, want := len(f.places()), []int{1, 0, 0}[i]; n != want {
+							return fmt.Errorf("%d events have places of %v, want %d", n, rule, want)
+						}
+						return nil
+					})
+				}
+				of(c.rules[0])
+				if v := f.do(driver.Renew, held).Verdict; !v.Found {
+					t.Errorf("the renewal of the place of another caller: got %+v, expected found", v)
+				}
 			})
-		}
-		proxy.Pass()
-		eventually(t, func() error {
-			if n := len(f.places()); n != 1 {
-				return fmt.Errorf("%d places are taken, want 1", n)
-			}
-			return nil
-		})
-		f.rule, f.key = rules[1], healthy.StateKey("k", rules[1])
-		eventually(t, func() error {
-			if n := len(f.places()); n != 0 {
-				return fmt.Errorf("%d places of the second rule are taken, want 0", n)
-			}
-			return nil
-		})
-		f.rule = rules[0]
-		if v := f.do(driver.Renew, held).Verdict; !v.Found {
-			t.Errorf("the renewal of the place of another caller: got %+v, expected found", v)
 		}
 	})
 }

@@ -50,59 +50,67 @@ func (s *renewals) await(t testing.TB, n int64) {
 func TestInFlight_clockSteps(t *testing.T) {
 	t.Parallel()
 	const (
-		places = 3
+		events = 3
 		lease  = 3 * time.Second // renewed every second, by the clock of this process
 	)
 	rdb := redistest.Shared(t).Client()
-	var clock storetest.Clock
-	own, now := prefix(), redisstore.Clock(func() string { return strconv.FormatInt(clock.Micros(), 10) })
-	s := &renewals{Store: newStore(rdb, own, now)}
-	rule := core.InFlight("steps", places).Hold(lease)
-	holders, others := testkit.Limiter(t, s, rule), testkit.Limiter(t, newStore(rdb, own, now), rule)
-	reserve := func(l *core.Limiter) (held []*core.Reservation) {
-		t.Helper()
-		for range places {
-			clock.Advance(time.Millisecond)
-			r := testkit.Reserve(t, l, "k", 1)
-			if !r.Decision().Allowed {
-				t.Fatalf("the decision is %+v, want an admission", r.Decision())
+	for name, cost := range map[string]int{"one place": 1, "by cost": 7} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var clock storetest.Clock
+			own, now := prefix(), redisstore.Clock(func() string { return strconv.FormatInt(clock.Micros(), 10) })
+			s := &renewals{Store: newStore(rdb, own, now)}
+			rule := core.InFlight("steps", events*cost).Hold(lease)
+			if cost > 1 {
+				rule = rule.ByCost()
 			}
-			held = append(held, r)
-		}
-		return held
-	}
-	held := reserve(holders)
-	for _, step := range []time.Duration{-time.Hour, lease - time.Millisecond, -lease, -24 * time.Hour} {
-		clock.Advance(step)
-		if testkit.Peek(t, others, "k").Allowed {
-			t.Fatalf("after a step of %v, another event would be admitted", step)
-		}
-		s.await(t, 2*places) // all of them at least once
-		for i, r := range held {
-			select {
-			case <-r.Lost():
-				t.Fatalf("after a step of %v, the place of event %d is lost", step, i)
-			default:
+			holders, others := testkit.Limiter(t, s, rule), testkit.Limiter(t, newStore(rdb, own, now), rule)
+			reserve := func(l *core.Limiter) (held []*core.Reservation) {
+				t.Helper()
+				for range events {
+					clock.Advance(time.Millisecond)
+					r := testkit.Reserve(t, l, "k", cost)
+					if !r.Decision().Allowed {
+						t.Fatalf("the decision is %+v, want an admission", r.Decision())
+					}
+					held = append(held, r)
+				}
+				return held
 			}
-		}
-	}
-	clock.Advance(lease)
-	after := reserve(others)
-	for i, r := range held {
-		select {
-		case <-r.Lost():
-		case <-time.After(waitLimit):
-			t.Fatalf("event %d was not told that its place is lost", i)
-		}
-		testkit.Must(t, r.Release(t.Context()))
-	}
-	if used := testkit.Used(t, others, "k")[0]; used != places {
-		t.Errorf("%d places are taken, want %d", used, places)
-	}
-	for _, r := range after {
-		testkit.Must(t, r.Release(t.Context()))
-	}
-	if used := testkit.Used(t, others, "k")[0]; used != 0 {
-		t.Errorf("%d places are taken, want none", used)
+			held := reserve(holders)
+			for _, step := range []time.Duration{-time.Hour, lease - time.Millisecond, -lease, -24 * time.Hour} {
+				clock.Advance(step)
+				if testkit.Peek(t, others, "k").Allowed {
+					t.Fatalf("after a step of %v, another event would be admitted", step)
+				}
+				s.await(t, 2*events) // all of them at least once
+				for i, r := range held {
+					select {
+					case <-r.Lost():
+						t.Fatalf("after a step of %v, the place of event %d is lost", step, i)
+					default:
+					}
+				}
+			}
+			clock.Advance(lease)
+			after := reserve(others)
+			for i, r := range held {
+				select {
+				case <-r.Lost():
+				case <-time.After(waitLimit):
+					t.Fatalf("event %d was not told that its place is lost", i)
+				}
+				testkit.Must(t, r.Release(t.Context()))
+			}
+			if used := testkit.Used(t, others, "k")[0]; used != events*cost {
+				t.Errorf("%d places are taken, want %d", used, events*cost)
+			}
+			for _, r := range after {
+				testkit.Must(t, r.Release(t.Context()))
+			}
+			if used := testkit.Used(t, others, "k")[0]; used != 0 {
+				t.Errorf("%d places are taken, want none", used)
+			}
+		})
 	}
 }

@@ -2,7 +2,6 @@ package redisstore_test
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -214,98 +213,47 @@ func TestInFlight_noMemory(t *testing.T) {
 	}
 }
 
-// changeWithoutReply renews and then undoes the place of held through lossy, which loses replies, and repeats both
-// through the Store of f. renewed places remain after the renewal, and undone after the undo.
-func (f *flight) changeWithoutReply(lossy driver.Store, held driver.Receipt, renewed, undone int) {
-	f.t.Helper()
-	healthy := f.Store
-	f.do(driver.Renew, held) // Redis knows the script: a reply that asks for it would be lost, too
-	for _, c := range []struct {
-		op   driver.Op
-		want int
-	}{{driver.Renew, renewed}, {driver.Undo, undone}} {
-		before := f.places()
-		eventually(f.t, func() error { // on a busy machine, a call may end before it was sent
-			f.Store = lossy
-			if c, err := f.try(c.op, held); !errors.Is(err, core.ErrUnavailable) {
-				f.t.Fatalf("the charge is %+v, %v, want core.ErrUnavailable", c.Verdict, err)
-			}
-			if f.Store = healthy; maps.Equal(before, f.places()) {
-				return errors.New("the places are as before")
-			}
-			return nil
-		})
-		if v := f.do(c.op, held).Verdict; v.Remaining != c.want || v.Found != (c.op == driver.Renew) {
-			f.t.Errorf("op %d, repeated, has the verdict %+v, want %d places that remain", c.op, v, c.want)
-		}
-	}
-}
-
-// An undo or a renewal whose reply is lost has its effect, and can be repeated. The places of an event whose caller
-// does not learn them are freed long before they lapse, whatever they cost.
+// An undo or a renewal whose reply is lost has its effect, and can be repeated.
 func TestInFlight_lostReply(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	eachLoss(t, func(t *testing.T, closeAfter time.Duration, opts []redisstore.Option) {
-		own := prefix()
-		rules := []*driver.Compiled{
-			byCost(t, "lost", 100, time.Hour, 0), byCost(t, "also", 5000, 2*time.Hour, 0), inFlight(t, "one", 9, time.Hour, 0),
-		}
-		f := newFlight(t, server.Client(), rules[0]).costs(30)
-		healthy := newStore(f.rdb, append(opts, own)...)
-		proxy := redistest.NewProxy(t, server.Addr)
-		proxy.DropReplies(closeAfter, "evalsha", "eval")
-		rdb := server.Client(func(o *redis.Options) { o.Addr, o.ReadTimeout = proxy.Addr, replyTimeout })
-		lossy := newStore(rdb, append(opts, own)...)
-		f.Store, f.key = healthy, healthy.StateKey("k", rules[0])
-		event := func() (charges []driver.Charge) {
-			for i, rule := range rules {
-				charges = append(charges, driver.Charge{Key: "k", Rule: rule, Cost: []int{20, 4096, 1}[i]})
+		for _, f := range []*flight{
+			newFlight(t, server.Client(), inFlight(t, "one", 9, time.Hour, 0)),
+			newFlight(t, server.Client(), byCost(t, "lost", 100, time.Hour, 0)).costs(30),
+		} {
+			own := prefix()
+			healthy := newStore(f.rdb, append(opts, own)...)
+			proxy := redistest.NewProxy(t, server.Addr)
+			proxy.DropReplies(closeAfter, "evalsha", "eval")
+			rdb := server.Client(func(o *redis.Options) { o.Addr, o.ReadTimeout = proxy.Addr, replyTimeout })
+			lossy := newStore(rdb, append(opts, own)...)
+			f.Store, f.key = healthy, healthy.StateKey("k", f.rule)
+			held, other := f.take(), f.take()
+			f.do(driver.Undo, f.take()) // Redis knows the scripts: a reply that asks for one would be lost, too
+			f.do(driver.Renew, held)
+			for _, c := range []struct {
+				op   driver.Op
+				want int // the places that remain
+			}{{driver.Renew, f.rule.Events - 2*f.cost}, {driver.Undo, f.rule.Events - f.cost}} {
+				before := f.places()
+				eventually(t, func() error { // on a busy machine, a call may end before it was sent
+					f.Store = lossy
+					if c, err := f.try(c.op, held); !errors.Is(err, core.ErrUnavailable) {
+						t.Fatalf("the charge is %+v, %v, want core.ErrUnavailable", c.Verdict, err)
+					}
+					if f.Store = healthy; maps.Equal(before, f.places()) {
+						return errors.New("the places are as before")
+					}
+					return nil
+				})
+				if v := f.do(c.op, held).Verdict; v.Remaining != c.want || v.Found != (c.op == driver.Renew) {
+					t.Errorf("op %d of %v, repeated, has the verdict %+v, want %d places that remain", c.op, f.rule, v, c.want)
+				}
 			}
-			return charges
-		}
-		atMost := driver.Charge{Key: "k", Rule: rules[0], Cost: 40, AtMost: true}
-		for _, charges := range [][]driver.Charge{event(), {atMost}} { // the server knows the scripts then
-			testkit.Must(t, healthy.Take(t.Context(), charges))
-			for _, c := range charges {
-				f.rule = c.Rule
-				f.costs(1).do(driver.Undo, c.Receipt)
+			if v := f.do(driver.Renew, other).Verdict; !v.Found || f.sum(f.places()) != f.cost {
+				t.Errorf("the renewal of the other event of %v has the verdict %+v, want found", f.rule, v)
 			}
-		}
-		f.rule = rules[0]
-		held, other := f.take(), f.costs(12).take()
-		f.changeWithoutReply(lossy, held, 58, 88)
-		for range 2 {
-			eventually(t, func() error {
-				if err := lossy.Take(t.Context(), event()); !errors.Is(err, core.ErrUnavailable) {
-					t.Fatalf("got error %v, expected core.ErrUnavailable", err)
-				}
-				if f.sum(f.places()) == 12 {
-					return errors.New("no place was taken")
-				}
-				return nil
-			})
-		}
-		// All of at most 40 are taken.
-		if err := lossy.Take(t.Context(), []driver.Charge{atMost}); !errors.Is(err, core.ErrUnavailable) {
-			t.Fatalf("got error %v, expected core.ErrUnavailable", err)
-		}
-		proxy.Pass()
-		for i, rule := range rules {
-			f.rule, f.key = rule, healthy.StateKey("k", rule)
-			eventually(t, func() error {
-				if n := len(f.places()); n != []int{1, 0, 0}[i] {
-					return fmt.Errorf("%d events of %v, want the other one", n, rule)
-				}
-				return nil
-			})
-		}
-		f.rule, f.key = rules[0], healthy.StateKey("k", rules[0])
-		if sum := f.sum(f.places()); sum != 12 {
-			t.Errorf("the events have %d places, want 12", sum)
-		}
-		if v := f.do(driver.Renew, other).Verdict; !v.Found {
-			t.Errorf("the renewal of the other event has the verdict %+v, want found", v)
 		}
 	})
 }

@@ -283,39 +283,44 @@ func TestInFlight_numbers(t *testing.T) {
 // place that has lapsed is not renewed.
 func TestInFlight_repeated(t *testing.T) {
 	t.Parallel()
-	f := newFlight(t, redistest.Shared(t).Client(), inFlight(t, "repeated", 3, time.Minute, 0))
-	first, second := f.take(), f.take()
-	if second.At == first.At {
-		t.Errorf("the numbers are %d and %d, want different ones", first.At, second.At)
-	}
-	renewed := func(m driver.Receipt, want bool) {
-		t.Helper()
-		for range 2 {
-			if v := f.do(driver.Renew, m).Verdict; v.Found != want || !v.Allowed {
-				t.Errorf("the renewal has the verdict %+v, want found %t", v, want)
+	rdb := redistest.Shared(t).Client()
+	for _, f := range []*flight{
+		newFlight(t, rdb, inFlight(t, "repeated", 3, time.Minute, 0)),
+		newFlight(t, rdb, byCost(t, "repeated", 30, time.Minute, 0)).costs(10),
+	} {
+		first, second := f.take(), f.take()
+		if second.At == first.At {
+			t.Errorf("the numbers are %d and %d, want different ones", first.At, second.At)
+		}
+		renewed := func(m driver.Receipt, want bool) {
+			t.Helper()
+			for range 2 {
+				if v := f.do(driver.Renew, m).Verdict; v.Found != want || !v.Allowed {
+					t.Errorf("the renewal has the verdict %+v, want found %t", v, want)
+				}
 			}
 		}
-	}
-	f.Advance(40 * time.Second)
-	renewed(first, true)
-	f.Advance(30 * time.Second) // after the end of second
-	renewed(second, false)
-	renewed(driver.Receipt{}, false)
-	renewed(first, true)
-	third := f.take()
-	for range 2 {
-		if v := f.do(driver.Undo, first).Verdict; v.Remaining != 2 || v.Found {
-			t.Errorf("the undo has the verdict %+v, want 2 places that remain", v)
+		f.Advance(40 * time.Second)
+		renewed(first, true)
+		f.Advance(30 * time.Second) // after the end of second
+		renewed(second, false)
+		renewed(driver.Receipt{}, false)
+		renewed(first, true)
+		third := f.take()
+		for range 2 {
+			if v := f.do(driver.Undo, first).Verdict; v.Remaining != 2*f.cost || v.Found {
+				t.Errorf("the undo has the verdict %+v, want places of 2 events that remain", v)
+			}
 		}
-	}
-	renewed(first, false)
-	f.do(driver.Undo, driver.Receipt{})
-	if places := f.places(); len(places) != 1 || places[strconv.FormatInt(third.At, 10)] == 0 {
-		t.Errorf("the places are %v, want that of %d", places, third.At)
-	}
-	f.do(driver.Undo, third)
-	if n := f.rdb.Exists(t.Context(), f.key).Val(); n != 0 {
-		t.Error("the key exists without places")
+		renewed(first, false)
+		f.do(driver.Undo, driver.Receipt{})
+		if places := f.places(); len(places) != 1 || places[strconv.FormatInt(third.At, 10)] == 0 {
+			t.Errorf("the places are %v, want that of %d", places, third.At)
+		}
+		f.do(driver.Undo, driver.Receipt{At: third.At &^ (1<<20 - 1)}) // as if the cost were not known
+		if n := f.rdb.Exists(t.Context(), f.key).Val(); n != 0 {
+			t.Error("the key exists without places")
+		}
 	}
 }
 
@@ -332,33 +337,35 @@ func TestInFlight_stepBack(t *testing.T) {
 			f.do(driver.Undo, driver.Receipt{})
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			f := newFlight(t, rdb, inFlight(t, "back", 200, time.Minute, 0))
-			var held driver.Receipt
-			for range 200 {
-				f.Advance(time.Millisecond)
-				held = f.take()
-			}
-			f.Advance(-time.Hour)
-			write(f, held)
-			if ttl := f.rdb.PTTL(t.Context(), f.key).Val(); ttl <= 0 {
-				t.Errorf("the TTL of the key is %v, want one", ttl)
-			}
-			for number, at := range f.places() {
-				if int64(at) != f.Now().UnixMicro() {
-					t.Fatalf("the place %s was renewed at %v, want %d", number, at, f.Now().UnixMicro())
+		for _, rule := range []*driver.Compiled{inFlight(t, "back", 200, time.Minute, 0), byCost(t, "back", 1400, time.Minute, 0)} {
+			t.Run(fmt.Sprintf("%s, by cost %t", name, rule.ByCost), func(t *testing.T) {
+				f := newFlight(t, rdb, rule).costs(rule.Events / 200)
+				var held driver.Receipt
+				for range 200 {
+					f.Advance(time.Millisecond)
+					held = f.take()
 				}
-			}
-			f.Advance(time.Minute - time.Microsecond)
-			v := f.do(driver.Peek, driver.Receipt{}).Verdict
-			if denied := name != "undo"; v.Allowed == denied || denied && v.RetryAfter != time.Microsecond || v.ResetAfter != time.Microsecond {
-				t.Errorf("the verdict is %+v, want a denial for a microsecond unless a place was freed", v)
-			}
-			f.Advance(time.Microsecond)
-			if v := f.do(driver.Peek, driver.Receipt{}).Verdict; v.Remaining != 200 {
-				t.Errorf("the verdict is %+v, want 200 that remain", v)
-			}
-		})
+				f.Advance(-time.Hour)
+				write(f, held)
+				if ttl := f.rdb.PTTL(t.Context(), f.key).Val(); ttl <= 0 {
+					t.Errorf("the TTL of the key is %v, want one", ttl)
+				}
+				for number, at := range f.places() {
+					if int64(at) != f.Now().UnixMicro() {
+						t.Fatalf("the place %s was renewed at %v, want %d", number, at, f.Now().UnixMicro())
+					}
+				}
+				f.Advance(time.Minute - time.Microsecond)
+				v := f.do(driver.Peek, driver.Receipt{}).Verdict
+				if denied := name != "undo"; v.Allowed == denied || denied && v.RetryAfter != time.Microsecond || v.ResetAfter != time.Microsecond {
+					t.Errorf("the verdict is %+v, want a denial for a microsecond unless a place was freed", v)
+				}
+				f.Advance(time.Microsecond)
+				if v := f.do(driver.Peek, driver.Receipt{}).Verdict; v.Remaining != rule.Events {
+					t.Errorf("the verdict is %+v, want all places", v)
+				}
+			})
+		}
 	}
 }
 
