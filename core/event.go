@@ -168,7 +168,10 @@ func (e *event) carry(ctx context.Context) error {
 	for i := range lines {
 		l := &lines[i]
 		limiter := asks[l.ask].limiter
-		for f := limiter.former.Load(); f != nil && l.charge >= 0; f = f.earlier {
+		for _, f := range slices.Backward(limiter.replaced()) {
+			if l.charge < 0 {
+				break
+			}
 			if err := f.carry(ctx, limiter.store, limiter.current.Load(), l.rule, &e.charges()[l.charge]); err != nil {
 				return err
 			}

@@ -14,10 +14,9 @@ import (
 // A former holds the rules before a [ReplaceAll], for as long as the part in use of their buckets counts for the
 // buckets of another length that replace them: until one of both would be full again.
 type former struct {
-	rules   *ruleSet
-	at      time.Time // when they were replaced
-	lasts   time.Duration
-	earlier *former // replaced before, or nil
+	rules *ruleSet
+	at    time.Time // when they were replaced
+	lasts time.Duration
 
 	// seen has the hashes of buckets that have been looked at, each at the place that it chooses. One whose place
 	// another one has got is looked at again.
@@ -27,27 +26,36 @@ type former struct {
 // seed is that of the hashes in former.seen.
 var seed = maphash.MakeSeed()
 
-// newFormer returns the formers of a Limiter whose rules change from old to rules. earlier are the present
-// ones.
-func newFormer(old, rules *ruleSet, earlier *former) *former {
-	for earlier != nil && earlier.isOver() {
-		earlier = earlier.earlier
-	}
-	if !slices.ContainsFunc(old.rules, func(o Rule) bool {
+// maxFormers bounds the memory of a Limiter whose rules are replaced often: a former takes 32 KiB.
+const maxFormers = 4
+
+// newFormers returns the formers of a Limiter whose rules change from old to rules, or nil if there are none. earlier
+// are the present ones.
+func newFormers(old, rules *ruleSet, earlier []*former) *[]*former {
+	all := slices.DeleteFunc(slices.Clone(earlier), func(f *former) bool { return time.Since(f.at) >= f.lasts })
+	if slices.ContainsFunc(old.rules, func(o Rule) bool {
 		i := rules.find(o)
-		return i >= 0 && o.Algorithm().IsBucket() && rules.rules[i].d != o.d
+		return i >= 0 && o.Algorithm().IsBucket() && rules.rules[i].d.otherLength(o.d)
 	}) {
-		return earlier
+		f := &former{rules: old, at: time.Now()}
+		for _, r := range old.states() {
+			f.lasts = max(f.lasts, fullTime(r.d.compiled))
+		}
+		all = append(all, f)
 	}
-	return &former{rules: old, at: time.Now(), lasts: min(old.longestBucket(), rules.longestBucket()), earlier: earlier}
+	if len(all) == 0 {
+		return nil
+	}
+	all = all[max(0, len(all)-maxFormers):]
+	return &all
 }
 
-// longestBucket returns the time after which every bucket of s is full.
-func (s *ruleSet) longestBucket() (longest time.Duration) {
-	for _, r := range s.states() {
-		longest = max(longest, fullTime(r.d.compiled)) // zero for other rules
+// otherLength reports whether buckets of d and o, two definitions of one name, may have different lengths.
+func (d *definition) otherLength(o *definition) bool {
+	if d.compiled == nil || o.compiled == nil || d.compiled.ID != o.compiled.ID {
+		return d != o
 	}
-	return longest
+	return !slices.Equal(d.spec.Plans, o.spec.Plans)
 }
 
 // fullTime returns the time in which the bucket of c fills up, at least a microsecond, and zero for other rules.
@@ -58,13 +66,11 @@ func fullTime(c *driver.Compiled) time.Duration {
 	return max(1, time.Duration(c.Constants.Full.Micros)) * time.Microsecond
 }
 
-func (f *former) isOver() bool { return time.Since(f.at) >= f.lasts }
-
 // carry takes from the bucket of c, the charge of rule, the part in use of the bucket before the change, if that
 // has another length and the bucket of c is unused. present are the rules after the change: the buckets of a plan
 // follow those of the same plan, and a rule of a variant has not been replaced.
 func (f *former) carry(ctx context.Context, store Store, present *ruleSet, rule Rule, c *driver.Charge) error {
-	if !c.Rule.Algorithm.IsBucket() || f.isOver() {
+	if !c.Rule.Algorithm.IsBucket() || time.Since(f.at) >= min(f.lasts, fullTime(c.Rule)) {
 		return nil
 	}
 	old, own := f.rules.ofSameName(rule), present.ofSameName(rule)

@@ -42,7 +42,7 @@ func replaceAll(rules map[*Limiter][]Rule, then func()) error {
 	}
 	defer replacing.Write()()
 	for l, s := range sets {
-		l.former.Store(newFormer(l.current.Load(), s, l.former.Load()))
+		l.formers.Store(newFormers(l.current.Load(), s, l.replaced()))
 		close(l.current.Swap(s).replaced)
 	}
 	then()

@@ -17,7 +17,7 @@ type shared struct {
 	steady   bool             // likewise
 	now      func() time.Time // the clock for the calendar of quotas
 	current  atomic.Pointer[ruleSet]
-	former   atomic.Pointer[former] // the rules before the latest calls of ReplaceAll, or nil
+	formers  atomic.Pointer[[]*former] // of the latest calls of ReplaceAll, or nil
 	waiters  waiters.List[view]
 }
 
@@ -56,7 +56,7 @@ func (v *view) states() (rules []Rule) {
 	for _, r := range v.current.Load().states() {
 		rules = addState(rules, r)
 	}
-	for f := v.former.Load(); f != nil && !f.isOver(); f = f.earlier { // an event would carry them
+	for _, f := range v.replaced() { // the buckets from which those of v begin
 		for _, r := range f.rules.states() {
 			if r.Algorithm().IsBucket() && v.current.Load().find(r) >= 0 {
 				rules = addState(rules, r)
@@ -64,4 +64,12 @@ func (v *view) states() (rules []Rule) {
 		}
 	}
 	return rules
+}
+
+// replaced returns the rules before the latest calls of ReplaceAll, the latest last.
+func (s *shared) replaced() []*former {
+	if formers := s.formers.Load(); formers != nil {
+		return *formers
+	}
+	return nil
 }
