@@ -145,7 +145,7 @@ var faults = []fault{
 	},
 	{
 		"a message that comes again wakes a caller", "core/redisstore/listeners.go",
-		"if home != nil && home != from {", "if false {", "core/redisstore ^TestListeners_hear$",
+		"if home != nil && home != from {", "if from == nil {", "core/redisstore ^TestListeners_hear$",
 	},
 	{
 		"Redis wakes a caller more than once", "core/redisstore/lua/queues.lua",

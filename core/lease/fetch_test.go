@@ -370,6 +370,7 @@ func TestFetch_GoroutinesWhileStoreHangs(t *testing.T) {
 			if took := time.Since(begun); took > 0 {
 				x.Errorf("%s: expected decisions that do not wait, got %v", rule.Name(), took)
 			}
+			synctest.Wait()
 			x.expect(1, 72, x.goroutines()-before, "goroutines when blocks are spent")
 		})
 	}

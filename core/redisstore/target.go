@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ func (t *target) check(ctx context.Context) {
 	reply, err := t.command(ctx, t.rdb, "info")
 	text, _ := reply.(string)
 	fields := parseInfo(text)
-	if fields["redis_mode"] == "sentinel" {
+	if cmp.Or(fields["redis_mode"], fields["server_mode"]) == "sentinel" { // Valkey has the second one
 		t.add(Finding{"client", ResultFailed, "the address is that of a Sentinel", "use redis.NewFailoverClient, or the URL redis://HOST:PORT?master_name=NAME"})
 		return
 	}
