@@ -325,6 +325,13 @@ func TestPause_Views(t *testing.T) {
 			}
 		}
 		pause(t, base, "k", time.Minute)
+		d, err := core.AllowTogether(t.Context(), core.Ask{Limiter: base, Key: "k"}, core.Ask{Limiter: views["another limiter"], Key: "k"})
+		testkit.Must(t, err)
+		for _, s := range []core.State{d.State(0), d.State(2)} {
+			if s.Allowed || s.Limit() != core.Blocked || s.RetryAfter != time.Minute {
+				t.Errorf("two asks with pauses of one name: got %+v", s)
+			}
+		}
 		testkit.Must(t, base.Replace(core.FixedWindow("other", core.PerHour(5)), core.Pause("pause")))
 		if d := testkit.Peek(t, base, "k"); d.RetryAfter != time.Minute {
 			t.Errorf("after Replace: got %v", d)

@@ -93,7 +93,7 @@ var faults = []fault{
 	},
 	{
 		"a second ask about a pause says that its limit is Unlimited", "core/event.go",
-		"case !v.Allowed && rule.isPause():", "case !v.Allowed && rule.isPause() && v.Rule == rule.d.compiled:", "core/storetest ^TestRun_",
+		"case !v.Allowed && rule.isPause():", "case !v.Allowed && rule.isPause() && v.Rule == rule.d.compiled:", "core ^TestPause_Views$",
 	},
 	{
 		"a denial by a pause in memory is that of one cost", "core/denycache/entry.go",
@@ -145,7 +145,7 @@ var faults = []fault{
 	},
 	{
 		"a message that comes again wakes a caller", "core/redisstore/listeners.go",
-		"if home != nil && home != from {", "if from == nil {", "core/redisstore ^TestListeners_hear$",
+		"if home != nil && home != from {", "if home != nil && from == nil {", "core/redisstore ^TestListeners_hear$",
 	},
 	{
 		"Redis wakes a caller more than once", "core/redisstore/lua/queues.lua",
