@@ -99,7 +99,7 @@ func TestFreer_UndoBeforeTake(t *testing.T) {
 		t.Run(mode.name, func(t *testing.T) {
 			admin, rdb := server.Client(), server.Client(func(o *redis.Options) { o.ReadTimeout = replyTimeout })
 			f := newFlight(t, admin, inFlight(t, "late", 50, time.Hour, 0))
-			patient := newStore(rdb, append(mode.opts, redisstore.Timeout(waitLimit))...)
+			patient := newStore(admin, append(mode.opts, redisstore.Timeout(waitLimit))...)
 			f.Store, f.key = patient, patient.StateKey("k", f.rule)
 			f.do(driver.Undo, f.do(driver.Spend, driver.Receipt{}).Receipt) // loads the scripts
 			f.Store = newStore(rdb, append(mode.opts, redisstore.Timeout(short))...)

@@ -119,7 +119,7 @@ func TestProxy_DropRepliesOfCommand(t *testing.T) {
 	s := Shared(t)
 	p := NewProxy(t, s.Addr)
 	rdb := s.Client(func(o *redis.Options) {
-		o.Addr, o.ReadTimeout, o.MaxRetries = p.Addr, 50*time.Millisecond, 1
+		o.Addr, o.ReadTimeout, o.MaxRetries = p.Addr, 500*time.Millisecond, 1
 	})
 	key := Prefix(t)
 	p.DropReplies(0, "INCR")
