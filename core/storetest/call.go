@@ -54,7 +54,11 @@ func (c call) String() string {
 func (c call) atMost() call {
 	first, next := c.charges[0], call{now: c.now}
 	for i, o := range c.charges {
-		next.add(oracle.Charge{Key: first.Key, Rule: o.Rule, Cost: first.Cost, AtMost: true, Receipt: o.Receipt}, c.receipts[i])
+		receipt := c.receipts[i]
+		if receipt == nil { // of a Peek, which becomes a Spend
+			o.Receipt, receipt = new(oracle.Receipt), new(driver.Receipt)
+		}
+		next.add(oracle.Charge{Key: first.Key, Rule: o.Rule, Cost: first.Cost, AtMost: true, Receipt: o.Receipt}, receipt)
 	}
 	return next
 }
