@@ -167,11 +167,11 @@ func (e *event) carry(ctx context.Context) error {
 	asks, lines := e.asks(), e.lines()
 	for i := range lines {
 		l := &lines[i]
+		if l.charge < 0 {
+			continue
+		}
 		limiter := asks[l.ask].limiter
 		for _, f := range slices.Backward(limiter.replaced()) {
-			if l.charge < 0 {
-				break
-			}
 			if err := f.carry(ctx, limiter.store, limiter.current.Load(), l.rule, &e.charges()[l.charge]); err != nil {
 				return err
 			}

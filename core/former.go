@@ -32,7 +32,7 @@ const maxFormers = 4
 // newFormers returns the formers of a Limiter whose rules change from old to rules, or nil if there are none. earlier
 // are the present ones.
 func newFormers(old, rules *ruleSet, earlier []*former) *[]*former {
-	all := slices.DeleteFunc(slices.Clone(earlier), func(f *former) bool { return time.Since(f.at) >= f.lasts })
+	all := slices.DeleteFunc(slices.Clone(earlier), (*former).isOver)
 	if slices.ContainsFunc(old.rules, func(o Rule) bool {
 		i := rules.find(o)
 		return i >= 0 && o.Algorithm().IsBucket() && rules.rules[i].d.otherLength(o.d)
@@ -49,6 +49,8 @@ func newFormers(old, rules *ruleSet, earlier []*former) *[]*former {
 	all = all[max(0, len(all)-maxFormers):]
 	return &all
 }
+
+func (f *former) isOver() bool { return time.Since(f.at) >= f.lasts }
 
 // otherLength reports whether buckets of d and o, two definitions of one name, may have different lengths.
 func (d *definition) otherLength(o *definition) bool {

@@ -183,8 +183,9 @@ func (l *Limiter) ReserveAtMost(ctx context.Context, key string, n int) (*Reserv
 // of the states may have been reset.
 //
 // States of another length (see [Rule]) stay if only a [Limiter.Variant] has used them, or rules that
-// [Limiter.Replace] has removed, except for buckets from which new ones still begin. To reset those of a Variant, call Reset of the Variant. To reset a
-// caller of a middleware, pass the text that its keyfunc.Func returns.
+// [Limiter.Replace] has removed, except for buckets from which new ones still begin. To reset those of a
+// Variant, call Reset of the Variant. To reset a caller of a middleware, pass the text that its keyfunc.Func
+// returns.
 func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error) {
 	c, _, err := l.chosen(ctx, key, "")
 	if err != nil {

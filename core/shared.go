@@ -66,10 +66,16 @@ func (v *view) states() (rules []Rule) {
 	return rules
 }
 
-// replaced returns the rules before the latest calls of ReplaceAll, the latest last.
+// replaced returns the rules before the latest calls of ReplaceAll, the latest last. It forgets them when all are over, so
+// that later decisions do not read the time.
 func (s *shared) replaced() []*former {
-	if formers := s.formers.Load(); formers != nil {
-		return *formers
+	formers := s.formers.Load()
+	switch {
+	case formers == nil:
+		return nil
+	case !slices.ContainsFunc(*formers, func(f *former) bool { return !f.isOver() }):
+		s.formers.CompareAndSwap(formers, nil)
+		return nil
 	}
-	return nil
+	return *formers
 }
