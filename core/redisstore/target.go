@@ -187,18 +187,21 @@ func (t *target) key(suffix string) string {
 // freshConnections is the number of new connections that checkClient opens: a proxy may lead each to another server.
 const freshConnections = 3
 
-// checkClient writes keys in many slots, and reads them on other connections.
+// checkClient writes keys in many slots, reads them on the same connection, which a proxy may divide among servers, and then on
+// others.
 func (t *target) checkClient(ctx context.Context, fields info) Finding {
 	const name = "client"
 	if t.single == nil {
 		return Finding{Check: name, Result: ResultOK, Detail: fmt.Sprintf("%T", t.universal)}
 	}
-	keys, err := within(ctx, t.timeout, func(ctx context.Context) ([]any, error) { return writeTestKeys(ctx, t.single, t.config.prefix) })
+	one := freshClient(t.single)
+	defer func() { _ = one.Close() }()
+	keys, err := within(ctx, t.timeout, func(ctx context.Context) ([]any, error) { return writeTestKeys(ctx, one, t.config.prefix) })
 	defer t.deleteKeys(ctx, keys)
 	if err != nil {
 		return t.failed(ctx, name, err, checkAgain)
 	}
-	n, err := within(ctx, t.timeout, func(ctx context.Context) (int, error) { return countTestKeys(ctx, t.single, keys) })
+	n, err := within(ctx, t.timeout, func(ctx context.Context) (int, error) { return countTestKeys(ctx, one, keys) })
 	crossSlot := err != nil && redis.HasErrorPrefix(err, "CROSSSLOT")
 	switch {
 	case err != nil && !crossSlot:
