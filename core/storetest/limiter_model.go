@@ -174,6 +174,9 @@ func decide(o *oracle.Oracle, now int64, reserved bool, asks ...modelAsk) *model
 		}
 		for i, c := range charges {
 			if d.charges[i].Cost, d.charges[i].Verdict = c.Cost, c.Verdict; c.Op == oracle.Spend && c.Verdict.Allowed {
+				if d.charges[i].rule.isInFlight() && c.Receipt.At != 0 {
+					numberPlace(o, now, &c)
+				}
 				d.charges[i].parts = []oracle.Charge{c}
 			}
 		}
