@@ -27,7 +27,9 @@ func (h runOn) ProcessHook(redis.ProcessHook) redis.ProcessHook { return h.rdb.P
 
 func (h runOn) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		pipe := h.rdb.Pipeline()
+		conn := h.rdb.Conn() // since v9.23, a Client has other connections for pipelines, beside those of PoolSize
+		defer func() { _ = conn.Close() }()
+		pipe := conn.Pipeline()
 		for _, cmd := range cmds {
 			_ = pipe.Process(ctx, cmd)
 		}

@@ -194,10 +194,10 @@ func (t *target) checkClient(ctx context.Context, fields info) Finding {
 	if t.single == nil {
 		return Finding{Check: name, Result: ResultOK, Detail: fmt.Sprintf("%T", t.universal)}
 	}
-	one := freshClient(t.single)
+	one := t.single.Conn()
 	defer func() { _ = one.Close() }()
 	keys, err := within(ctx, t.timeout, func(ctx context.Context) ([]any, error) { return writeTestKeys(ctx, one, t.config.prefix) })
-	defer t.deleteKeys(ctx, keys)
+	defer t.deleteKeys(ctx, one, keys)
 	if err != nil {
 		return t.failed(ctx, name, err, checkAgain)
 	}
@@ -230,9 +230,9 @@ func (t *target) checkClient(ctx context.Context, fields info) Finding {
 }
 
 // deleteKeys deletes keys one by one. They expire otherwise.
-func (t *target) deleteKeys(ctx context.Context, keys []any) {
+func (t *target) deleteKeys(ctx context.Context, conn *redis.Conn, keys []any) {
 	_, _ = within(ctx, t.timeout, func(ctx context.Context) ([]redis.Cmder, error) {
-		pipe := t.single.Pipeline()
+		pipe := conn.Pipeline()
 		for _, key := range keys {
 			pipe.Do(ctx, "del", key)
 		}
