@@ -2,10 +2,16 @@ package core_test
 
 import (
 	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // clockReaders are the files of the library that read the clock of the process, and the reason. No State of a Store with a
@@ -106,3 +112,25 @@ func TestClockReaders(t *testing.T) {
 
 // testPackages are directories of packages for tests.
 var testPackages = []string{"testkit", "apptest", "frameworks", "storetest", "redistest", "gatetest"}
+
+// eachFile calls f with each Go file of the library that is no test, and with its path in the repository.
+func eachFile(t *testing.T, f func(path string, file *ast.File)) {
+	t.Helper()
+	testkit.Must(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		name := d.Name()
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && len(name) > 2 && strings.ContainsAny(name[:1], "._"):
+			return filepath.SkipDir
+		case !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		f(filepath.ToSlash(strings.TrimPrefix(path, "../")), file)
+		return nil
+	}))
+}

@@ -98,9 +98,9 @@ func (d Decision) String() string {
 		switch l := s.Limit(); {
 		case s.Unknown:
 			b.WriteString("unknown")
-		case s.Rule.isPause() && l == Unlimited:
+		case s.Rule.Kind().Closes && l == Unlimited:
 			b.WriteString("open")
-		case s.Rule.isPause() && !s.isBlocked():
+		case s.Rule.Kind().Closes && !s.isBlocked():
 			b.WriteString("closed")
 		case !l.counts():
 			b.WriteString(l.String())

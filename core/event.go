@@ -116,7 +116,7 @@ func (e *event) decide(ctx context.Context, asks []Ask, reserved bool) error {
 		}
 		e.more.beginHold(asks[0].Limiter.shared)
 		for i := range charges {
-			if c := &charges[i]; c.Rule.Algorithm == driver.InFlight && !c.Rule.Shadow {
+			if c := &charges[i]; c.Rule.Kind().Holds && !c.Rule.Shadow {
 				c.Receipt = e.more.queue
 			}
 		}
@@ -202,7 +202,8 @@ func (e *event) add(ctx context.Context, a *Ask, rules []Rule, op driver.Op, end
 	}
 	e.nCharges = 1
 	l.rule, l.ask, l.charge = rule, 0, 0
-	if a.fill(&e.charge[0], rule, op); rule.d.spec.Algorithm >= driver.InFlight {
+	a.fill(&e.charge[0], rule, op)
+	if k := rule.d.compiled.Kind(); k.Holds || k.Calendar {
 		e.fillOther(ctx, &e.charge[0], a, rule)
 	}
 }
@@ -240,7 +241,8 @@ func (e *event) append(ctx context.Context, a *Ask, rules []Rule, op driver.Op, 
 		at := len(m.charges)
 		m.charges = append(m.charges, driver.Charge{})
 		c := &m.charges[at]
-		if a.fill(c, rule, op); rule.d.spec.Algorithm >= driver.InFlight {
+		a.fill(c, rule, op)
+		if k := rule.d.compiled.Kind(); k.Holds || k.Calendar {
 			e.fillOther(ctx, c, a, rule)
 		}
 		for i := range before {
@@ -314,10 +316,10 @@ func (a *Ask) fill(c *driver.Charge, rule Rule, op driver.Op) {
 
 // fillOther is the rest of fill for an in-flight rule or a quota, so that the compiler can inline fill. A pause has none.
 func (e *event) fillOther(ctx context.Context, c *driver.Charge, a *Ask, rule Rule) {
-	switch c.Rule.Algorithm {
-	case driver.Quota:
+	switch k := c.Rule.Kind(); {
+	case k.Calendar:
 		c.Rule = rule.d.during(ctx, a.Limiter.now(), a.Key)
-	case driver.InFlight:
+	case k.Holds:
 		if !c.Rule.ByCost {
 			c.Cost = 1
 		}
@@ -350,7 +352,7 @@ func join(c, other *driver.Charge) {
 }
 
 // takesOne reports whether the rule of c is in flight, and an event takes one place, whatever it costs.
-func takesOne(c driver.Charge) bool { return c.Rule.Algorithm == driver.InFlight && !c.Rule.ByCost }
+func takesOne(c driver.Charge) bool { return c.Rule.Kind().Holds && !c.Rule.ByCost }
 
 // saturated returns a + b, or the largest int.
 func saturated(a, b int) int {
@@ -386,7 +388,7 @@ func (e *event) conclude(d *Decision, reserved bool) {
 			v = &driver.Verdict{RetryAfter: ends, ResetAfter: ends, Window: ends}
 		default:
 			switch v = &charges[l.charge].Verdict; {
-			case !v.Allowed && rule.isPause():
+			case !v.Allowed && rule.Kind().Closes:
 				rule = rule.closed()
 			case v.Rule != nil && v.Rule != rule.d.compiled:
 				rule = rule.ruleOf(v.Rule)
@@ -403,7 +405,7 @@ func (e *event) conclude(d *Decision, reserved bool) {
 			d.state(i).period = v.Period
 		}
 		retryAfter := v.RetryAfter
-		if !v.Allowed && v.RetryAfter != Never && rule.d.spec.Algorithm == driver.InFlight && l.charge >= 0 {
+		if !v.Allowed && v.RetryAfter != Never && l.charge >= 0 && rule.Kind().Holds {
 			d.state(i).Estimate = true
 			if retryAfter = 0; !l.rule.d.spec.Shadow {
 				estimate = max(estimate, v.RetryAfter)

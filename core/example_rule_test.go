@@ -120,5 +120,5 @@ func ExampleRuleError() {
 	fmt.Println(err, errors.Is(err, core.ErrInvalidRule))
 	// Output:
 	// day burst
-	// weir: rule "day": burst has a meaning for buckets only: leave it zero true
+	// weir: rule "day": burst has no meaning for sliding_window true
 }

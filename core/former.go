@@ -35,7 +35,7 @@ func newFormers(old, rules *ruleSet, earlier []*former) *[]*former {
 	all := slices.DeleteFunc(slices.Clone(earlier), (*former).isOver)
 	if slices.ContainsFunc(old.rules, func(o Rule) bool {
 		i := rules.find(o)
-		return i >= 0 && o.Algorithm().IsBucket() && rules.rules[i].d.otherLength(o.d)
+		return i >= 0 && o.Kind().Refills && rules.rules[i].d.otherLength(o.d)
 	}) {
 		f := &former{rules: old, at: time.Now()}
 		for _, r := range old.states() {
@@ -62,7 +62,7 @@ func (d *definition) otherLength(o *definition) bool {
 
 // fullTime returns the time in which the bucket of c fills up, at least a microsecond, and zero for other rules.
 func fullTime(c *driver.Compiled) time.Duration {
-	if !c.Algorithm.IsBucket() {
+	if !c.Kind().Refills {
 		return 0
 	}
 	return max(1, time.Duration(c.Constants.Full.Micros)) * time.Microsecond
@@ -72,7 +72,7 @@ func fullTime(c *driver.Compiled) time.Duration {
 // has another length and the bucket of c is unused. present are the rules after the change: the buckets of a plan
 // follow those of the same plan, and a rule of a variant has not been replaced.
 func (f *former) carry(ctx context.Context, store Store, present *ruleSet, rule Rule, c *driver.Charge) error {
-	if !c.Rule.Algorithm.IsBucket() || time.Since(f.at) >= min(f.lasts, fullTime(c.Rule)) {
+	if !c.Rule.Kind().Refills || time.Since(f.at) >= min(f.lasts, fullTime(c.Rule)) {
 		return nil
 	}
 	old, own := f.rules.ofSameName(rule), present.ofSameName(rule)

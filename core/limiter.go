@@ -193,7 +193,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error)
 	}
 	for rules := range slices.Chunk(c.states(), maxResets) {
 		var held []*hold.Hold
-		if l.local && slices.ContainsFunc(rules, Rule.isInFlight) {
+		if l.local && slices.ContainsFunc(rules, holds) {
 			held = hold.Held(l.store, key, ids(rules))
 		}
 		some, err := adjust(ctx, driver.Reset, Ask{Limiter: l, Key: key, Cost: 1}, rules)
@@ -259,7 +259,7 @@ func (l *Limiter) Pause(ctx context.Context, key string, d time.Duration) error 
 		return invalidAsk(fmt.Sprintf("a pause of %v, outside 0 to 366 days", d))
 	}
 	rules := l.current.Load().rules
-	i := slices.IndexFunc(rules, Rule.isPause)
+	i := slices.IndexFunc(rules, closes)
 	if i < 0 || rules[i].d.compiled == nil {
 		return invalidAsk("the limiter has no Pause rule, or its limit is Blocked")
 	}
@@ -284,10 +284,10 @@ func (l *Limiter) adjust(ctx context.Context, key string, op driver.Op, n int) e
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(rules, Rule.isInFlight) {
+	if slices.ContainsFunc(rules, holds) {
 		return errNoHolder
 	}
-	if i := slices.IndexFunc(rules, Rule.isPause); i >= 0 { // which has no cost
+	if i := slices.IndexFunc(rules, closes); i >= 0 { // which has no cost
 		rules = slices.Delete(slices.Clone(rules), i, i+1)
 	}
 	_, err = adjust(ctx, op, Ask{Limiter: l, Key: key, Cost: n}, rules)

@@ -58,7 +58,7 @@ func (r Rule) off() Rule {
 // paused reports whether a pause denies d.
 func (d *Decision) paused() bool {
 	for _, s := range d.States() {
-		if !s.Allowed && s.Rule.isPause() && !s.Rule.IsShadow() {
+		if !s.Allowed && s.Rule.Kind().Closes && !s.Rule.IsShadow() {
 			return true
 		}
 	}

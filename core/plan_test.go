@@ -139,13 +139,13 @@ func TestNew_InvalidPlans(t *testing.T) {
 		`plan "p": limit has no number of events`:                                       bucket.Plan("p", core.Unlimited.WithBurst(5)),
 		`plan "p": events is -2, not positive`:                                          bucket.Plan("ok", good).Plan("p", core.PerMinute(-2)),
 		`plan "p": limit reaches over more than 100 years`:                              bucket.Plan("p", core.Per(1, 366*24*time.Hour).WithBurst(101)),
-		`plan "p": burst has a meaning for buckets`:                                     window.Plan("p", good.WithBurst(5)),
+		`plan "p": burst has no meaning for`:                                            window.Plan("p", good.WithBurst(5)),
 		`plan "` + long + `" is not a name of at most 64 characters of printable ASCII`: bucket.Plan(long, good),
 		`plan "é" is not a name of at most 64 characters of printable ASCII`:            bucket.Plan("é", core.Blocked),
-		`limit is zero`:                              core.TokenBucket("r", core.Limit{}).Plan("", good),
-		`sub-windows have a meaning`:                 core.TokenBucket("r", core.Unlimited).SubWindows(5).Plan("p", good),
-		`soft is 2000 percent, outside 0 to 1000`:    core.TokenBucket("r", core.Blocked).Soft(2000),
-		`elastic has no signal: the function is nil`: core.TokenBucket("r", core.Unlimited).Elastic(nil, 2),
+		`limit is zero`: core.TokenBucket("r", core.Limit{}).Plan("", good),
+		`sub-windows has no meaning for token_bucket`: core.TokenBucket("r", core.Unlimited).SubWindows(5).Plan("p", good),
+		`soft is 2000 percent, outside 0 to 1000`:     core.TokenBucket("r", core.Blocked).Soft(2000),
+		`elastic has no signal: the function is nil`:  core.TokenBucket("r", core.Unlimited).Elastic(nil, 2),
 	} {
 		_, err := core.New(memstore.New(), r)
 		var rule *core.RuleError
@@ -403,7 +403,7 @@ func TestRule_Plan_Reserve(t *testing.T) {
 				testkit.Admit(t, l.Plan("sheddable"), "k", 1)
 			}
 			want := 2
-			if a.Rule("r", core.PerMinute(10)).Algorithm().IsBucket() {
+			if a.Rule("r", core.PerMinute(10)).Kind().Refills {
 				want = 0
 			}
 			if d := testkit.Allow(t, l.Plan("sheddable"), "k"); d.Allowed {

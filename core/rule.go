@@ -139,15 +139,18 @@ func (r Rule) ruleOf(c *driver.Compiled) Rule {
 	return Rule{known}
 }
 
-func (r Rule) isInFlight() bool { return r.Algorithm() == driver.InFlight }
-func (r Rule) isPause() bool    { return r.Algorithm() == driver.Pause }
+// Kind returns what r is to its callers: facts about its algorithm. That of an invalid rule has none.
+func (r Rule) Kind() *driver.Kind { return r.def().spec.kind() }
+
+func holds(r Rule) bool  { return r.Kind().Holds }
+func closes(r Rule) bool { return r.Kind().Closes }
 
 // Spec returns the description of r. Its Plans are a copy. For a Rule of a [State], the Limit is the one
 // that was in force. If it is that of a plan, Plans contains only this plan. If Spare had changed it, Spare
 // and UpTo are zero.
 func (r Rule) Spec() Spec {
 	s := r.completeSpec()
-	if r.isPause() && s.Limit == Unlimited {
+	if r.Kind().Closes && s.Limit == Unlimited {
 		s.Limit = Limit{}
 	}
 	return s

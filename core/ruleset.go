@@ -45,7 +45,7 @@ func newRuleSet(rules []Rule) (*ruleSet, error) {
 			if other.Name() == r.Name() {
 				return nil, d.spec.invalid("name", "is given to two rules of one limiter")
 			}
-			if r.isPause() && other.isPause() {
+			if r.Kind().Closes && other.Kind().Closes {
 				return nil, d.spec.invalid("algorithm", "is that of a second pause in one limiter")
 			}
 		}

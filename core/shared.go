@@ -58,7 +58,7 @@ func (v *view) states() (rules []Rule) {
 	}
 	for _, f := range v.replaced() { // the buckets from which those of v begin
 		for _, r := range f.rules.states() {
-			if r.Algorithm().IsBucket() && v.current.Load().find(r) >= 0 {
+			if r.Kind().Refills && v.current.Load().find(r) >= 0 {
 				rules = addState(rules, r)
 			}
 		}

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/period"
 )
 
 // A Spec describes a [Rule]: [NewRule] makes the rule, and [Rule.Spec] returns its Spec. The constructors,
@@ -179,16 +177,22 @@ const (
 
 // complete replaces the fields of s that have another default than zero.
 func (s *Spec) complete() {
-	switch s.Algorithm {
-	case driver.SlidingWindow:
+	k := s.kind()
+	if slices.Contains(k.Properties, "sub-windows") {
 		s.SubWindows = cmp.Or(s.SubWindows, defaultSubWindows)
-	case driver.InFlight:
-		s.Hold = cmp.Or(s.Hold, defaultHold)
-	case driver.Pause:
-		if s.Limit == (Limit{}) {
-			s.Limit = Unlimited
-		}
 	}
+	if slices.Contains(k.Properties, "hold") {
+		s.Hold = cmp.Or(s.Hold, defaultHold)
+	}
+	if k.Closes && s.Limit == (Limit{}) {
+		s.Limit = Unlimited
+	}
+}
+
+// kind is [Rule.Kind] for the rule of s.
+func (s *Spec) kind() *driver.Kind {
+	d := driver.Definition{Algorithm: s.Algorithm, FromFirst: s.FromFirst}
+	return d.Kind()
 }
 
 // indexOf returns the index of a plan, or -1.
@@ -210,17 +214,22 @@ func (s *Spec) check() error {
 	if err := cmp.Or(s.checkText("label", s.Label), s.checkText("unit", s.Unit)); err != nil {
 		return err
 	}
-	switch {
-	case s.MaxHold < 0:
+	if s.MaxHold < 0 {
 		return s.invalid("max hold", fmt.Sprintf("is %v, negative", s.MaxHold))
-	case s.MaxHold > 0 && s.Algorithm != driver.InFlight:
-		return s.invalid("max hold", "has a meaning for events at the same time only")
-	case s.Location != nil && s.Algorithm != driver.Quota:
-		return s.invalid("location", "has a meaning for quotas only")
-	case s.Anchor != nil && s.Algorithm != driver.Quota:
-		return s.invalid("anchor", "has a meaning for quotas only")
 	}
-	return nil
+	return s.kind().Check(s.Name, func(property string) bool {
+		switch property {
+		case "max hold":
+			return s.MaxHold > 0
+		case "location":
+			return s.Location != nil
+		case "anchor":
+			return s.Anchor != nil
+		case "elastic":
+			return s.isElastic()
+		}
+		return false
+	})
 }
 
 // checkText returns an error if text is not empty and could not be the name of a rule.
@@ -246,13 +255,11 @@ func (s *Spec) isElastic() bool { return s.Spare != nil || s.UpTo != 0 }
 func (s *Spec) checkElastic() error {
 	switch {
 	case !s.isElastic():
-	case s.Algorithm == driver.Pause:
-		return s.invalid("elastic", "has no meaning for a pause")
 	case s.Spare == nil:
 		return s.invalid("elastic", "has no signal: the function is nil")
-	case s.Algorithm == driver.InFlight && !(s.UpTo > 0 && s.UpTo <= 1): // NaN is neither
+	case s.kind().Holds && !(s.UpTo > 0 && s.UpTo <= 1): // NaN is neither
 		return s.invalid("elastic", fmt.Sprintf("is up to %v, not above 0 and up to 1", s.UpTo))
-	case s.Algorithm != driver.InFlight && !(s.UpTo >= 1 && s.UpTo <= maxElastic):
+	case !s.kind().Holds && !(s.UpTo >= 1 && s.UpTo <= maxElastic):
 		return s.invalid("elastic", fmt.Sprintf("is up to %v, outside 1 to %d", s.UpTo, maxElastic))
 	}
 	return nil
@@ -269,7 +276,7 @@ func (s *Spec) definition(p *Plan) (d driver.Definition) {
 	d.FromFirst, d.ByCost, d.SubWindows, d.Hold = s.FromFirst, s.ByCost, s.SubWindows, s.Hold
 	d.Soft, d.Headroom = s.Soft, p.Headroom
 	d.Shadow, d.UpTo, d.Text = s.Shadow, s.UpTo, ""
-	if s.Algorithm == driver.Pause && *l == Unlimited {
+	if *l == Unlimited && s.kind().Closes {
 		d.Always = 0
 	}
 	return d
@@ -277,50 +284,4 @@ func (s *Spec) definition(p *Plan) (d driver.Definition) {
 
 func limitOf(d *driver.Definition) Limit {
 	return Limit{Events: d.Events, Per: d.Per, Calendar: d.Calendar, Burst: d.Burst, always: d.Always}
-}
-
-// text describes s with the limit of p for logs.
-func (s *Spec) text(p *Plan) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s %q", s.Algorithm, s.Name)
-	if s.Algorithm != driver.Pause || p.Limit != Unlimited {
-		b.WriteString(" " + p.Limit.String())
-	}
-	if s.FromFirst {
-		b.WriteString(" from the first event")
-	}
-	if s.Algorithm == driver.SlidingWindow && s.SubWindows != defaultSubWindows {
-		fmt.Fprintf(&b, " in %d sub-windows", s.SubWindows)
-	}
-	if s.ByCost {
-		b.WriteString(" by cost")
-	}
-	if s.Algorithm == driver.InFlight && s.Hold != defaultHold {
-		b.WriteString(" hold " + period.Duration(s.Hold))
-	}
-	if s.Location != nil {
-		b.WriteString(" in " + s.Location.String())
-	}
-	if s.Anchor != nil {
-		b.WriteString(" anchored")
-	}
-	if s.MaxHold > 0 && s.MaxHold < Never {
-		b.WriteString(" max hold " + period.Duration(s.MaxHold))
-	}
-	if s.Soft > 0 {
-		fmt.Fprintf(&b, " soft %v%%", s.Soft)
-	}
-	if p.Headroom > 0 {
-		fmt.Fprintf(&b, " headroom %v%%", p.Headroom)
-	}
-	if s.UpTo != 0 {
-		fmt.Fprintf(&b, " elastic up to %v", s.UpTo)
-	}
-	if s.Shadow {
-		b.WriteString(" shadow")
-	}
-	if p.Name != "" {
-		fmt.Fprintf(&b, " plan %q", p.Name)
-	}
-	return b.String()
 }

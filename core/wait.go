@@ -220,12 +220,12 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 // rules, and held says whether the caller frees the places that it takes.
 func (a *Ask) waits(rules []Rule, ends time.Duration, held bool) (waits, estimates bool, err error) {
 	for _, r := range rules {
-		estimates = estimates || !r.isInFlight()
+		estimates = estimates || !r.Kind().Holds
 		switch c := r.d.compiled; {
-		case r.isInFlight() && !held:
+		case r.Kind().Holds && !held:
 			return false, false, errNoHolder
 		case r.d.spec.Shadow:
-		case r.isInFlight() && c != nil && !c.ByCost:
+		case r.Kind().Holds && c != nil && !c.ByCost:
 			waits = true
 		case c != nil:
 			waits = true
@@ -266,7 +266,7 @@ func (l *Limiter) leaveQueue(ctx context.Context, key string, rules []Rule, id i
 	var charges []driver.Charge
 	for _, r := range rules {
 		c := r.d.compiled
-		if c == nil || !r.isInFlight() || r.d.spec.Shadow {
+		if c == nil || !r.Kind().Holds || r.d.spec.Shadow {
 			continue
 		}
 		if l.local {
@@ -281,7 +281,7 @@ func (l *Limiter) leaveQueue(ctx context.Context, key string, rules []Rule, id i
 
 // pausedNow reports whether a pause of rules has begun since a decision.
 func (l *Limiter) pausedNow(ctx context.Context, key string, rules []Rule) bool {
-	if !slices.ContainsFunc(rules, Rule.isPause) {
+	if !slices.ContainsFunc(rules, closes) {
 		return false
 	}
 	d, err := AllowTogether(ctx, Ask{Limiter: l, Key: key, Peek: true, attempt: always})
@@ -326,7 +326,7 @@ func tooLate(ctx context.Context, d Decision, ahead, n int) error {
 			continue
 		}
 		switch blocked := s.Rule.Limit() == Blocked; {
-		case s.Rule.isInFlight() && !blocked && s.RetryAfter != Never: // it is not known
+		case s.Rule.Kind().Holds && !blocked && s.RetryAfter != Never: // it is not known
 		case blocked && s.RetryAfter != Never: // the block ends
 			wait = max(wait, s.RetryAfter)
 		case blocked:
@@ -355,7 +355,7 @@ func (d *Decision) fillsUp(n int) (longest time.Duration) {
 		l, capacity := s.Rule.Limit(), s.Rule.d.compiled.Constants.Capacity
 		switch {
 		case s.Allowed || s.Rule.IsShadow():
-		case s.Rule.isInFlight() || s.Rule.isPause() || l == Blocked || int64(n) > capacity:
+		case s.Rule.Kind().Holds || s.Rule.Kind().Closes || l == Blocked || int64(n) > capacity:
 			return Never
 		default:
 			longest = max(longest, after(0, capacity, l))
@@ -373,8 +373,8 @@ func (s *State) soonest(ahead, n int64) time.Duration {
 	if total < 0 {
 		return Never
 	}
-	switch {
-	case s.Rule.Algorithm() == driver.LeakyBucket:
+	switch k := s.Rule.Kind(); {
+	case k.Delays:
 		// An event that fits into the queue after RetryAfter is still delayed there.
 		wait := after(s.ResetAfter, ahead, l)
 		if !s.Allowed && total <= capacity {
@@ -383,18 +383,18 @@ func (s *State) soonest(ahead, n int64) time.Duration {
 		return wait
 	case s.Allowed:
 		return 0
-	case s.Rule.Algorithm() == driver.Quota:
+	case k.Calendar:
 		return s.Window
 	case total <= capacity:
 		return s.RetryAfter
-	case s.Rule.Algorithm() == driver.TokenBucket:
+	case k.Refills:
 		return after(s.ResetAfter, total-capacity, l)
 	}
 	// Beyond one window, event number i is admitted one period after event number i-capacity.
 	remaining := int64(s.Remaining) + s.Rule.d.compiled.Constants.Extra
 	whole := (total - 1) / capacity
 	first := s.Window
-	if s.Rule.Algorithm() == driver.FixedWindow {
+	if s.Rule.Kind().Windows {
 		whole = max(0, total-remaining-1) / capacity
 	} else if total-whole*capacity <= remaining {
 		first = 0

@@ -9,7 +9,6 @@ import (
 
 	"github.com/weir-go/weir/cmd/weir/internal/simulate"
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/rules"
 )
 
@@ -76,7 +75,7 @@ func newScenario(config *rules.Config, policy string) (*scenario, error) {
 			for _, plan := range plansOf(r) {
 				s.plans[p][plan] = true
 			}
-			if r.Algorithm == driver.Pause {
+			if core.NewRule(r.Spec).Kind().Closes {
 				s.pauses = append(s.pauses, name+"."+r.Name)
 			}
 		}
@@ -98,10 +97,10 @@ func withoutInFlight(c *rules.Config) (changed *rules.Config, left []string) {
 		p.Rules, p.Keys = slices.Clone(p.Rules), maps.Clone(p.Keys)
 		for i := range p.Rules {
 			r := &p.Rules[i]
-			if r.Candidate != nil && r.Candidate.Algorithm == driver.InFlight {
+			if r.Candidate != nil && core.NewRule(r.Candidate.Spec).Kind().Holds {
 				r.Candidate, left = nil, append(left, name+"."+r.Name+" (candidate)")
 			}
-			if r.Algorithm != driver.InFlight {
+			if !core.NewRule(r.Spec).Kind().Holds {
 				continue
 			}
 			left = append(left, name+"."+r.Name)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/cmd/weir/internal/simulate"
-	"github.com/weir-go/weir/core/driver"
 )
 
 // A simulated is the report of weir simulate.
@@ -164,7 +163,7 @@ func newSimulatedPolicy(p *simulate.Policy, deniedKeys int, name func(string) st
 		}
 		rule := simulatedRule{Name: at, Algorithm: r.Rule.Algorithm().String(), Limit: r.Rule.Limit().String(), Shadow: r.Rule.IsShadow(),
 			Admitted: r.Admitted, Denied: r.Denied, Delayed: r.Delayed, Delay: quantilesOf(&r.Delay, 1e6), Queue: quantilesOf(&r.Queue, 1)}
-		if a := r.Rule.Algorithm(); a == driver.InFlight || a == driver.Pause { // see withoutInFlight
+		if k := r.Rule.Kind(); k.Holds || k.Closes { // see withoutInFlight
 			rule.Limit = "not simulated"
 		}
 		if w := r.Worst; w.Admitted > 0 {

@@ -155,7 +155,7 @@ func (s *subject) cells(d core.Decision, state core.State) map[string]string {
 	if state.Estimate {
 		set("when an event ends", "NEXT")
 	}
-	if state.Rule.Algorithm() == core.AlgorithmInFlight && state.Used() > 0 {
+	if state.Rule.Kind().Holds && state.Used() > 0 {
 		set("when all end", "UNUSED")
 	}
 	if l := state.Limit(); l == core.Unlimited || l == core.Blocked {
@@ -178,7 +178,7 @@ func (s *subject) cells(d core.Decision, state core.State) map[string]string {
 
 // paused reports whether a state of d is that of a pause that has begun.
 func paused(d core.Decision, s core.State) bool {
-	return s.Rule.Algorithm() == core.AlgorithmPause && s.Limit() == core.Blocked && !d.Blocked()
+	return s.Rule.Kind().Closes && s.Limit() == core.Blocked && !d.Blocked()
 }
 
 // ruleOf returns the name of the rule of a state in its policy. A candidate is called NAME.candidate.
@@ -203,36 +203,23 @@ func (s *subject) sourceOf(state core.State, rule string) string {
 	}
 }
 
-// inForce returns the text of the limit that was in force, of a rule with a unit: "none" for a pause.
+// inForce returns the text of the limit that was in force, of a rule with a unit: "none" for a pause. It has the begin of a
+// window, the cost of places, the time zone of a quota, the headroom of the plan, and the unit.
 func inForce(s core.State, unit string) string {
-	of, headroom := s.Rule.Spec(), 0.0
-	if of.Limit == (core.Limit{}) {
+	of, l, plan := s.Rule.Spec(), s.Limit(), core.Plan{}
+	switch {
+	case of.Limit == (core.Limit{}):
 		return "none"
+	case l == core.Unlimited || l == core.Blocked:
+		return l.String()
+	case s.Rule.PlanName() != "" && len(of.Plans) > 0: // only that plan, or none if it is unknown
+		plan = of.Plans[0]
 	}
-	if s.Rule.PlanName() != "" && len(of.Plans) > 0 { // only that plan, or none if it is unknown
-		headroom = of.Plans[0].Headroom
-	}
-	return limitText(s.Limit(), of, cmp.Or(of.Location, time.UTC).String(), headroom, unit)
-}
-
-// limitText returns the text of a limit of a rule, whether its window begins with the first event or its events take
-// places by cost, the time zone of a quota, the headroom of its plan, and the unit of its rule, unless they are empty.
-func limitText(l core.Limit, of core.Spec, zone string, headroom float64, unit string) string {
 	text := l.String()
-	if l == core.Unlimited || l == core.Blocked {
-		return text
-	}
-	if of.FromFirst {
-		text += " from the first event"
-	}
-	if of.ByCost {
-		text += " by cost"
-	}
-	if l.Calendar != 0 {
-		text += " in " + zone
-	}
-	if headroom > 0 {
-		text += fmt.Sprintf(" headroom %v%%", headroom)
+	for _, p := range of.Properties(plan) {
+		if slices.Contains([]string{"from first", "by cost", "location", "headroom"}, p.Name) {
+			text += " " + p.Text
+		}
 	}
 	if unit != "" {
 		text += " (" + unit + ")"

@@ -127,7 +127,7 @@ func credit(ctx context.Context, l *core.Limiter, key string, args []string) err
 		return fmt.Errorf("the number of events is not 1 or more: %q", args[0])
 	}
 	for _, r := range l.Rules() {
-		if r.Algorithm() == core.AlgorithmInFlight {
+		if r.Kind().Holds {
 			return fmt.Errorf("the rule %s counts running events, which end by themselves: name another one with -rule, or use reset", cmp.Or(r.Spec().Label, r.Name()))
 		}
 	}

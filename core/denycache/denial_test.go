@@ -326,7 +326,7 @@ func TestStore_Take_neverUntilRemainingChanges(t *testing.T) {
 		f.hit(l, "k", 7)
 		f.advance(max(first.State(0).Window, first.State(0).ResetAfter))
 		ask := f.miss
-		if r.Algorithm().IsBucket() {
+		if r.Kind().Refills {
 			ask = f.hit
 		}
 		if got := ask(l, "k", 7).State(0).Remaining; got != 6 {

@@ -17,30 +17,9 @@ const (
 	Pause
 )
 
-var algorithmNames = [...]string{
-	"none",
-	TokenBucket:   "token_bucket",
-	SlidingLog:    "sliding_log",
-	LeakyBucket:   "leaky_bucket",
-	FixedWindow:   "fixed_window",
-	SlidingWindow: "sliding_window",
-	InFlight:      "in_flight",
-	Quota:         "quota",
-	Pause:         "pause",
-}
-
 // String returns "token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window",
 // "in_flight", "quota", "pause", or "none" for an invalid Algorithm.
-func (a Algorithm) String() string {
-	if int(a) < len(algorithmNames) {
-		return algorithmNames[a]
-	}
-	return algorithmNames[0]
-}
-
-// IsBucket reports whether the algorithm has a bucket, which refills or drains at a rate. The other
-// algorithms count events in a window, or at the same time, or count none.
-func (a Algorithm) IsBucket() bool { return a == TokenBucket || a == LeakyBucket }
+func (a Algorithm) String() string { return a.kind().Name }
 
 // unknown returns the text of the panic in a switch that has no case for the algorithm.
 func (a Algorithm) unknown() string { return fmt.Sprintf("weir: no algorithm has the number %d", a) }
@@ -151,8 +130,8 @@ func (c *Compiled) verdict(v *Verdict, r *Reading, cost, maxDelay int64, spent b
 // newEngine returns the engine of a valid d. extra is the number of events that a soft limit adds.
 func newEngine(d *Definition, extra int64) engine {
 	period, capacity := d.Per.Microseconds(), int64(d.capacity())+extra
-	if d.Algorithm.IsBucket() {
-		return newBucket(int64(d.Events), period, capacity, extra, d.Algorithm == LeakyBucket)
+	if k := d.Kind(); k.Refills {
+		return newBucket(int64(d.Events), period, capacity, extra, k.Delays)
 	}
 	if left := d.left(); left > 0 {
 		capacity, extra = left, 0

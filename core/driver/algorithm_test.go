@@ -54,8 +54,5 @@ func TestAlgorithm_String(t *testing.T) {
 		if got := Algorithm(a).String(); got != want {
 			t.Errorf("%d: got %s, expected %s", a, got, want)
 		}
-		if got := Algorithm(a).IsBucket(); got != (want == "token_bucket" || want == "leaky_bucket") {
-			t.Errorf("%s: got %v of IsBucket", want, got)
-		}
 	}
 }

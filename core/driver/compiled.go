@@ -97,7 +97,7 @@ func (c *Compiled) Divide(n int) *Compiled {
 		return latest.part
 	}
 	part := c.Definition.divide(n)
-	if part != nil && c.Algorithm == Quota {
+	if part != nil && c.Kind().Calendar {
 		part = part.During(c.Constants.Periods)
 	}
 	d := division{n, cmp.Or(part, c)}

@@ -211,7 +211,7 @@ func TestCompiled_String(t *testing.T) {
 func TestCompiled_Price(t *testing.T) {
 	for _, c := range rules(t) {
 		d, k := c.Definition, c.Constants
-		if !d.Algorithm.IsBucket() {
+		if !d.Kind().Refills {
 			continue
 		}
 		for _, n := range []int64{0, 1, 2, 3, 10, k.Capacity, k.Capacity + 1, 1_000_000, 1<<48 - 1, 1 << 48, math.MaxInt64} {
@@ -233,7 +233,7 @@ func TestCompiled_Price(t *testing.T) {
 func TestCompiled_Constants_OneEvent(t *testing.T) {
 	for _, c := range rules(t) {
 		slack := c.Constants.Full.Micros - c.Constants.Headroom.Micros - c.Constants.Unit.Micros
-		if !c.Algorithm.IsBucket() {
+		if !c.Kind().Refills {
 			if slack != 0 {
 				t.Errorf("%+v: got %d, expected 0", c.Definition, slack)
 			}

@@ -88,25 +88,22 @@ const (
 func (d Definition) Check() error {
 	if d.Always != 0 && d.Events == 0 && d.Per == 0 && d.Calendar == 0 && d.Burst == 0 {
 		d.Always, d.Events = 0, 1
-		switch d.Algorithm {
-		case InFlight:
-		case Pause:
+		switch k := d.Kind(); {
+		case k.Holds:
+		case k.Closes:
 			d.Events = 0
-		case Quota:
+		case k.Calendar:
 			d.Calendar = Day
 		default:
 			d.Per = time.Second
 		}
 	}
-	if err := d.fault(); err != nil {
-		return err
-	}
-	return nil
+	return d.fault()
 }
 
 // Compile returns the compiled rule, or a *[RuleError] if d is invalid.
 func (d Definition) Compile() (*Compiled, error) {
-	if d.Like != nil && d.Like.Algorithm.IsBucket() {
+	if d.Like != nil && d.Like.Kind().Refills {
 		d.inherited = d.Like.fillTime()
 	}
 	if err := d.fault(); err != nil {
@@ -152,8 +149,8 @@ func (d Definition) compile() *Compiled {
 }
 
 // fault returns the reason why d cannot be compiled, or nil.
-func (d *Definition) fault() *RuleError {
-	if d.Algorithm == 0 || int(d.Algorithm) >= len(algorithmNames) {
+func (d *Definition) fault() error {
+	if d.Algorithm == 0 || d.Algorithm >= fromFirst {
 		return d.invalid("algorithm", "is none")
 	}
 	if err := d.check(); err != nil {
@@ -164,11 +161,11 @@ func (d *Definition) fault() *RuleError {
 	switch {
 	case max(int64(d.Events), capacity) > maxCount || capacity+extra > maxCount:
 		return d.invalid("limit", tooMany)
-	case d.Algorithm == InFlight && !d.ByCost && capacity+extra > maxPlaces:
+	case d.Kind().Holds && !d.ByCost && capacity+extra > maxPlaces:
 		return d.invalid("limit", tooFull)
 	case d.ByCost && capacity+extra > maxWeight:
 		return d.invalid("limit", tooWide)
-	case d.Algorithm.IsBucket() && exceeds(capacity+extra, d.Per.Microseconds(), int64(d.Events), horizon):
+	case d.Kind().Refills && exceeds(capacity+extra, d.Per.Microseconds(), int64(d.Events), horizon):
 		return d.invalid("limit", tooLong)
 	}
 	return nil
@@ -180,7 +177,7 @@ func (d Definition) divide(n int) *Compiled {
 	least := d
 	least.Text, least.Events, least.Burst, least.Like = "", max(1, d.Events/n), 0, nil
 	exact := least
-	if d.Algorithm.IsBucket() {
+	if d.Kind().Refills {
 		least.inherited = d.fillTime()
 		exact = least
 		least.Burst = 1
@@ -208,7 +205,7 @@ func (d Definition) String() string {
 	if d.Text != "" {
 		return d.Text
 	}
-	if d.Algorithm == Pause {
+	if d.Kind().Closes {
 		return fmt.Sprintf("%s %q", d.Algorithm, d.Name)
 	}
 	per := (d.Per + d.Hold).String()
@@ -239,8 +236,8 @@ func (d *Definition) left() int64 {
 }
 
 // check returns an error if a field of d other than Algorithm is invalid.
-func (d *Definition) check() *RuleError {
-	switch n, counts := d.SubWindows, d.Algorithm != Pause; {
+func (d *Definition) check() error {
+	switch {
 	case d.Name == "":
 		return d.invalid("name", "is empty")
 	case len(d.Name) > maxName:
@@ -251,29 +248,23 @@ func (d *Definition) check() *RuleError {
 		return d.invalid("plan", fmt.Sprintf("%q is not a name of at most %d characters of printable ASCII", d.Plan, maxName))
 	case d.Always != 0:
 		return d.invalid("limit", "has no number of events")
-	case !counts && d.Plan != "":
-		return d.invalid("plan", "has no meaning for a pause")
-	case !counts && (d.Events != 0 || d.Per != 0 || d.Burst != 0 || d.Calendar != 0):
-		return d.invalid("limit", "has no meaning for a pause: leave it zero")
-	case !counts && d.Soft != 0:
-		return d.invalid("soft", "has no meaning for a pause")
-	case !counts && d.Headroom != 0:
-		return d.invalid("headroom", "has no meaning for a pause")
-	case counts && d.Events == 0 && d.Per == 0 && d.Burst == 0 && d.Calendar == 0:
+	}
+	k := d.Kind()
+	if err := k.Check(d.Name, d.has); err != nil {
+		return err
+	}
+	switch {
+	case k.has(hasLimit) && d.Events == 0 && d.Per == 0 && d.Burst == 0 && d.Calendar == 0:
 		return d.invalid("limit", "is zero")
-	case counts && d.Events <= 0:
+	case k.has(hasLimit) && d.Events <= 0:
 		return d.invalid("events", fmt.Sprintf("is %d, not positive", d.Events))
-	case d.Algorithm == InFlight && (d.Per != 0 || d.Calendar != 0):
-		return d.invalid("per", "has no meaning for events at the same time: leave it zero")
-	case d.Algorithm == InFlight && (d.Hold < minHold || d.Hold > maxHold || d.Hold%time.Microsecond != 0):
+	case k.has(hasHold) && (d.Hold < minHold || d.Hold > maxHold || d.Hold%time.Microsecond != 0):
 		return d.invalid("hold", fmt.Sprintf("is %v, not whole microseconds from %v to %v", d.Hold, minHold, maxHold))
-	case d.Algorithm != InFlight && d.Hold != 0:
-		return d.invalid("hold", "has a meaning for events at the same time only")
-	case d.Algorithm == Quota && (d.Per != 0 || !d.Calendar.isValid()):
+	case k.Calendar && (d.Per != 0 || !d.Calendar.isValid()):
 		return d.invalid("per", "is no period of the calendar: use a limit per day, week or month")
-	case d.Algorithm != Quota && d.Calendar != 0:
+	case !k.Calendar && d.Calendar != 0:
 		return d.invalid("per", "is a period of the calendar, which only a quota has: use a fixed span, such as 24h, 7d or 30d")
-	case counts && d.Algorithm != InFlight && d.Algorithm != Quota && d.Per <= 0:
+	case k.has(hasPer) && !k.Calendar && d.Per <= 0:
 		return d.invalid("per", fmt.Sprintf("is %v, not positive", d.Per))
 	case d.Per%time.Microsecond != 0:
 		return d.invalid("per", "is not a whole number of microseconds")
@@ -281,16 +272,8 @@ func (d *Definition) check() *RuleError {
 		return d.invalid("per", tooLong)
 	case d.Burst < 0:
 		return d.invalid("burst", fmt.Sprintf("is %d, negative", d.Burst))
-	case !d.Algorithm.IsBucket() && d.capacity() != d.Events:
-		return d.invalid("burst", "has a meaning for buckets only: leave it zero")
-	case d.FromFirst && d.Algorithm != FixedWindow:
-		return d.invalid("from first", "has a meaning for a fixed window only")
-	case d.ByCost && d.Algorithm != InFlight:
-		return d.invalid("by cost", "has a meaning for events at the same time only")
-	case n != 0 && d.Algorithm != SlidingWindow:
-		return d.invalid("sub-windows", "have a meaning for a sliding window only")
-	case d.Algorithm == SlidingWindow && (n < 1 || n > maxSubWindows):
-		return d.invalid("sub-windows", fmt.Sprintf("are %d, outside 1 to %d", max(0, n), maxSubWindows))
+	case k.has(hasSubWindows) && (d.SubWindows < 1 || d.SubWindows > maxSubWindows):
+		return d.invalid("sub-windows", fmt.Sprintf("are %d, outside 1 to %d", max(0, d.SubWindows), maxSubWindows))
 	case !(d.Headroom >= 0 && d.Headroom <= maxHeadroom): // NaN is neither
 		return d.invalid("headroom", fmt.Sprintf("is %v percent, outside 0 to %d", d.Headroom, maxHeadroom))
 	case !(d.Soft >= 0 && d.Soft <= maxPercent):
@@ -299,9 +282,36 @@ func (d *Definition) check() *RuleError {
 	return nil
 }
 
+// has reports whether d has a property that not all rules have.
+func (d *Definition) has(property string) bool {
+	switch property {
+	case hasPlan:
+		return d.Plan != ""
+	case hasLimit:
+		return d.Events != 0 || d.Per != 0 || d.Burst != 0 || d.Calendar != 0
+	case hasPer:
+		return d.Per != 0 || d.Calendar != 0
+	case hasBurst:
+		return d.Burst > 0 && d.Burst != d.Events
+	case hasSoft:
+		return d.Soft != 0
+	case hasHeadroom:
+		return d.Headroom != 0
+	case hasFromFirst:
+		return d.FromFirst
+	case hasSubWindows:
+		return d.SubWindows != 0
+	case hasHold:
+		return d.Hold != 0
+	case hasByCost:
+		return d.ByCost
+	}
+	return false
+}
+
 func unprintable(c rune) bool { return c < 0x20 || c > 0x7e }
 
-func (d *Definition) invalid(field, reason string) *RuleError {
+func (d *Definition) invalid(field, reason string) error {
 	return &RuleError{Rule: d.Name, Field: field, Reason: reason, Category: ErrInvalidRule}
 }
 

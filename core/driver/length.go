@@ -24,9 +24,9 @@ func (d *Definition) length() string {
 	switch {
 	case d.FromFirst:
 		return durationText(us) + "/first"
-	case d.Algorithm == SlidingWindow:
+	case d.SubWindows != 0:
 		return durationText(us) + "/" + strconv.Itoa(d.SubWindows)
-	case !d.Algorithm.IsBucket():
+	case !d.Kind().Refills:
 		return durationText(us)
 	case d.inherited.den == 0 && d.fault() != nil:
 		return ""

@@ -185,7 +185,7 @@ func TestQuota_ExpiresAt(t *testing.T) {
 func TestQuota_StatesOfOthers(t *testing.T) {
 	all := rules(t)
 	all = slices.DeleteFunc(all, func(c *driver.Compiled) bool {
-		return !c.Algorithm.IsBucket() && c.Algorithm != driver.FixedWindow && c.Algorithm != driver.Quota
+		return !c.Kind().Refills && c.Algorithm != driver.FixedWindow && c.Algorithm != driver.Quota
 	})
 	for _, from := range all {
 		for _, to := range all {

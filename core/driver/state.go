@@ -65,10 +65,10 @@ func (r *Reading) inUse() bool { return r.Count > 0 || r.Used != Span{} }
 // Receipt returns the receipt of a Spend or Debit of c at now with a cost, given the Reading before the charge. It is
 // zero for a Pause, which has nothing to undo.
 func (c *Compiled) Receipt(r *Reading, now, cost int64) Receipt {
-	switch c.Algorithm {
-	case InFlight:
+	switch k := c.Kind(); {
+	case k.Holds:
 		now = numberOf(now+r.Phase, cost)
-	case Pause:
+	case k.Closes:
 		return Receipt{}
 	}
 	return Receipt{At: now, Used: r.Used}

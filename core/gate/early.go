@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/internal/requestbody"
 )
 
@@ -230,7 +229,7 @@ func deniesOnly(d *core.Decision, is func(ask int) bool) bool {
 // therefore all see it.
 func hasQueue(known []core.Ask) bool {
 	return slices.ContainsFunc(known, func(a core.Ask) bool {
-		return slices.ContainsFunc(a.Limiter.Rules(), func(r core.Rule) bool { return r.Algorithm() == driver.LeakyBucket })
+		return slices.ContainsFunc(a.Limiter.Rules(), func(r core.Rule) bool { return r.Kind().Delays })
 	})
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/memo"
 )
 
@@ -49,8 +48,8 @@ func newPolicy(rule core.Rule) *policy {
 	name := appendString(nil, p.client)
 	p.name = string(name)
 	p.limit = p.name + ";r="
-	p.places = rule.Algorithm() == driver.InFlight && rule.Limit() != core.Blocked
-	p.quota = rule.Algorithm() == driver.Quota
+	p.places = rule.Kind().Holds && rule.Limit() != core.Blocked
+	p.quota = rule.Kind().Calendar
 	member := append(name, ";q="...)
 	member = appendInteger(member, int64(rule.Capacity()))
 	unit := p.unit
@@ -105,7 +104,7 @@ func fillTime(rule core.Rule) time.Duration {
 	if l.Per == 0 { // Unlimited, Blocked, InFlight or Quota
 		return 0
 	}
-	if !rule.Algorithm().IsBucket() {
+	if !rule.Kind().Refills {
 		return l.Per
 	}
 	hi, lo := bits.Mul64(uint64(rule.Capacity()), uint64(l.Per))

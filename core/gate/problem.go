@@ -74,7 +74,7 @@ func (p *policy) describe(retry, end int64) string {
 		return string(appendRetry(appendTime(append(b, " until "...), end), retry))
 	}
 	n := l.Events
-	if !rule.Algorithm().IsBucket() { // a plan may leave a part of the limit
+	if !rule.Kind().Refills { // a plan may leave a part of the limit
 		n = rule.Capacity()
 	}
 	b = strconv.AppendInt(b, int64(n), 10)

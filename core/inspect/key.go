@@ -16,7 +16,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/rules"
 	"github.com/weir-go/weir/internal/similar"
 )
@@ -189,7 +188,7 @@ func (all *limitsOfKey) decide(d core.Decision, g *group) {
 	all.Allowed, all.Decision = d.Allowed, decisionOf(d)
 	for _, s := range d.States() {
 		r := stateOf(s, g)
-		if s.Rule.Algorithm() == driver.Pause && s.Limit() == core.Blocked && !d.Blocked() {
+		if s.Rule.Kind().Closes && s.Limit() == core.Blocked && !d.Blocked() {
 			if r.Limit = "paused"; r.Denies {
 				all.pause = s.Rule.Spec().Label
 				all.Decision = "Paused by the rule " + r.Rule + ": every event is denied for " + text(s.RetryAfter) + "."
@@ -230,7 +229,7 @@ func (h *Handler) addCommands(all *limitsOfKey, g *group, key string, o rules.Ov
 	}
 	if all.Error == "" && !all.Allowed && all.pause == "" && !d.Blocked() {
 		effect := "Let the key in: forget its events"
-		if slices.ContainsFunc(g.limiter.Rules(), func(r core.Rule) bool { return r.Algorithm() == driver.InFlight }) {
+		if slices.ContainsFunc(g.limiter.Rules(), func(r core.Rule) bool { return r.Kind().Holds }) {
 			effect += "; those that run lose their places"
 		}
 		add(effect, "reset", g.policy, key)
@@ -270,7 +269,7 @@ func special(c rune) bool {
 // the first one that denies, or else the first one; none if a pause is the only rule. d is the decision about the key.
 func (g *group) example(d core.Decision) (name string, limit core.Limit) {
 	for _, r := range g.config.Rules {
-		if r.Algorithm == driver.Pause {
+		if core.NewRule(r.Spec).Kind().Closes {
 			continue
 		}
 		s, ok := d.StateOf(g.policy + "." + r.Name)
@@ -347,7 +346,7 @@ func stateOf(s core.State, g *group) state {
 		r.RetryAfter, r.ResetAfter = "unknown", ""
 	case l != core.Blocked && l != core.Unlimited:
 		r.Used, r.Left = strconv.Itoa(s.Used()), strconv.Itoa(s.Remaining)
-		if s.Rule.Algorithm() != driver.InFlight {
+		if !s.Rule.Kind().Holds {
 			break
 		}
 		r.Lease = s.Rule.Spec().Hold.String()

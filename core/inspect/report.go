@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -267,46 +266,38 @@ func limitInForce(s core.State) string {
 
 // limitOfPlan returns the limit of p, a plan of s, with the begin of a window, the cost of places, the time zone of a quota and the headroom.
 func limitOfPlan(s core.Spec, p core.Plan) string {
-	if p.Limit == (core.Limit{}) { // of a pause
-		return "none"
-	}
-	text := p.Limit.String()
 	if p.Limit == core.Unlimited || p.Limit == core.Blocked {
-		return text
+		return p.Limit.String()
 	}
-	if s.FromFirst {
-		text += " from the first event"
-	}
-	if s.ByCost {
-		text += " by cost"
-	}
-	if s.Algorithm == core.AlgorithmQuota {
-		text += " in " + cmp.Or(s.Location, time.UTC).String()
-	}
-	if p.Headroom > 0 {
-		text += fmt.Sprintf(" headroom %v%%", p.Headroom)
-	}
-	return text
+	return limitWith(s, p, func(of core.Property) bool {
+		return slices.Contains([]string{"from first", "by cost", "location", "headroom"}, of.Name)
+	})
 }
 
-// limitOf returns the limit of r and its modifiers, with the lease of an in-flight rule and the time zone
-// of a quota, and without the modifier of a shadow rule.
+// limitOf returns the limit of r and its properties, with the lease of an in-flight rule and the time zone of a quota.
 func limitOf(r core.Rule) string {
-	if r.Algorithm() == driver.Pause {
-		s := r.Spec()
-		return limitOfPlan(s, core.Plan{Limit: s.Limit})
+	s := r.Spec()
+	return limitWith(s, core.Plan{Limit: s.Limit}, func(of core.Property) bool {
+		switch of.Name {
+		case "hold", "location":
+			return true
+		case "shadow", "unit":
+			return false
+		}
+		return !of.Default
+	})
+}
+
+// limitWith returns the limit of p, a plan of s, and the properties that belong to the text.
+func limitWith(s core.Spec, p core.Plan, belongs func(core.Property) bool) string {
+	text := p.Limit.String()
+	if p.Limit == (core.Limit{}) { // of a pause
+		text = "none"
 	}
-	text := strings.TrimPrefix(r.String(), fmt.Sprintf("%s %q ", r.Algorithm(), r.Name()))
-	limit := r.Limit().String()
-	if r.Spec().ByCost {
-		limit += " by cost"
+	for _, of := range s.Properties(p) {
+		if belongs(of) {
+			text += " " + of.Text
+		}
 	}
-	switch {
-	case r.Algorithm() == driver.InFlight && !strings.HasPrefix(text, limit+" hold "):
-		text = limit + " hold " + r.Spec().Hold.String() + strings.TrimPrefix(text, limit)
-	case r.Algorithm() == driver.Quota && !strings.HasPrefix(text, limit+" in "):
-		text = limit + " in UTC" + strings.TrimPrefix(text, limit)
-	}
-	text = strings.Replace(text, fmt.Sprint(" max hold ", core.Never), "", 1) // no bound
-	return strings.TrimSuffix(text, " shadow")
+	return text
 }

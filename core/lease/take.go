@@ -102,8 +102,8 @@ const maxKeyLength = 256
 
 // leasable reports whether c may be decided in this process. newUnits excludes a few more rules.
 func leasable(c *driver.Charge) bool {
-	r, a := c.Rule, c.Rule.Algorithm
-	return (a == driver.TokenBucket || a == driver.FixedWindow) && r.Constants.Capacity >= minCapacity &&
+	r := c.Rule
+	return r.Kind().Leases && r.Constants.Capacity >= minCapacity &&
 		!r.Shadow && r.Constants.Extra == 0 && r.Headroom == 0 && len(c.Key) <= maxKeyLength
 }
 

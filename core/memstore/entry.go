@@ -26,7 +26,7 @@ func (e *entry) idle(s *shard, now int64) bool {
 // returns that of the wall clock if it is earlier, so no present period counts as expired. The option Clock replaces
 // both.
 func (e *entry) time(s *shard, now int64) int64 {
-	if e.rule.Algorithm == driver.Quota && !s.clocked {
+	if e.rule.Kind().Calendar && !s.clocked {
 		now = min(now, time.Now().UnixMicro())
 	}
 	return now
@@ -39,11 +39,12 @@ func (e *entry) fillRatio(s *shard, now int64) uint64 {
 	if e.idle(s, now) {
 		return 0
 	}
-	if a := e.rule.Algorithm; a.IsBucket() || a == driver.InFlight || a == driver.Pause {
+	k := e.rule.Kind()
+	if k.Refills || k.Holds || k.Closes {
 		return exhausted
 	}
 	count := (&driver.Charge{Rule: e.rule, Cost: 1}).Read(e.state, e.time(s, now)).Count
-	if isLog := e.state.Size() > 0; isLog && count > 2 {
+	if !k.Windows && count > 2 {
 		return exhausted
 	}
 	return ratio(uint64(count), uint64(e.rule.Constants.Capacity))

@@ -15,13 +15,14 @@ import (
 type algorithm struct {
 	library  library
 	version  string // of the state format; part of every key; must change when the format changes
-	queue    bool   // an admitted event is delayed until its departure
 	readings int    // how many integers a script reports, up to maxReadings; 0 in an unused entry
 
 	// light is the time that Redis needs, in a script of many decisions, to spend or peek up to lightCost
 	// events. heavy is the time for other ops and more events, which may read the whole state: that of a
 	// debit, credit or undo with a few hundred events.
 	light, heavy time.Duration
+
+	probe driver.Algorithm // that of probes: its rules have short periods, and need the same permissions; 0 for its own
 
 	// arguments returns the script arguments of a charge without a MaxDelay.
 	arguments func(r *driver.Compiled, cost int64) []any
@@ -63,13 +64,13 @@ const (
 
 var algorithms = [...]algorithm{
 	driver.TokenBucket:   {library: bucket, version: "t2", readings: 2, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: bucketArguments, read: readBucket},
-	driver.LeakyBucket:   {library: bucket, version: "q2", queue: true, readings: 2, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: bucketArguments, read: readBucket},
+	driver.LeakyBucket:   {library: bucket, version: "q2", readings: 2, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: bucketArguments, read: readBucket},
 	driver.FixedWindow:   {library: quota, version: "f3", readings: 3, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: fixedWindowArguments, read: readQuota},
 	driver.SlidingWindow: {library: slidingWindow, version: "c3", readings: 5, light: 7 * time.Microsecond, heavy: 30 * time.Microsecond, arguments: slidingWindowArguments, read: readSlidingWindow},
 	driver.SlidingLog:    {library: slidingLog, version: "l4", readings: 4, light: 7 * time.Microsecond, heavy: 30 * time.Microsecond, arguments: slidingLogArguments, read: readSlidingLog},
-	driver.InFlight:      {library: inFlight, version: "i3", readings: 4, light: 7 * time.Microsecond, heavy: 14 * time.Microsecond, arguments: inFlightArguments, read: readInFlight},
-	driver.Quota:         {library: quota, version: "d1", readings: 3, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: quotaArguments, read: readQuota},
-	driver.Pause:         {library: pause, version: "p1", readings: 1, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: pauseArguments, read: readPause},
+	driver.InFlight:      {library: inFlight, version: "i3", readings: 4, light: 7 * time.Microsecond, heavy: 14 * time.Microsecond, probe: driver.SlidingLog, arguments: inFlightArguments, read: readInFlight},
+	driver.Quota:         {library: quota, version: "d1", readings: 3, probe: driver.FixedWindow, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: quotaArguments, read: readQuota},
+	driver.Pause:         {library: pause, version: "p1", readings: 1, probe: driver.FixedWindow, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: pauseArguments, read: readPause},
 }
 
 // fromFirst encodes a fixed window from the first event, which is a quota without periods in Lua.
@@ -94,7 +95,7 @@ func bucketArguments(r *driver.Compiled, cost int64) []any {
 	k := &r.Constants
 	span := price(k, cost)
 	delay := integer(-1)
-	if k.Algorithm == driver.LeakyBucket {
+	if r.Kind().Delays {
 		delay = integer(maxInteger)
 	}
 	full, headroom := k.Full.Micros, k.Headroom != driver.Span{}

@@ -29,10 +29,10 @@ func opArgument(c *driver.Charge) any {
 // exactly. Spends and Peeks of all costs above the capacity are denied alike. With AtMost, it is the unit
 // of which scripts take several. For the debit of a pause, it is the length.
 func costArgument(c *driver.Charge) int64 {
-	switch {
-	case c.Rule.Algorithm == driver.Pause && c.Op == driver.Debit:
+	switch closes := c.Rule.Kind().Closes; {
+	case closes && c.Op == driver.Debit:
 		return min(c.MaxDelay.Microseconds(), maxPause)
-	case c.AtMost, c.Rule.Algorithm == driver.Pause:
+	case c.AtMost, closes:
 		return 1
 	case c.Op.Asks():
 		return min(int64(c.Cost), c.Rule.Constants.Capacity+1)
@@ -65,11 +65,12 @@ const receiptAge = 3
 // since the charge, a fraction >= denominator becomes 0, and the undo frees slightly less. A zero
 // Receipt is sent as the receipt of a charge so long ago that the undo frees nothing, and the
 // renewal finds no place. The receipt of a place is its number.
-func receiptArguments(m driver.Receipt, k *driver.Constants) []any {
+func receiptArguments(m driver.Receipt, r *driver.Compiled) []any {
+	k := &r.Constants
 	if m.At == 0 {
 		m.At = -maxInteger
 	}
-	if k.Algorithm == driver.InFlight {
+	if r.Kind().Holds {
 		return []any{integer(m.At)}
 	}
 	if m.Used.Frac >= k.Denominator {
@@ -91,7 +92,7 @@ const maxCached = 4096
 
 // of returns the arguments of c without its MaxDelay. The caller must not change them.
 func (a *argumentCache) of(c *driver.Charge) []any {
-	if cost := costArgument(c); cost != 1 || c.Rule.Algorithm == driver.Quota {
+	if cost := costArgument(c); cost != 1 || c.Rule.Kind().Calendar {
 		return arguments(c.Rule, cost)
 	}
 	return a.rules.Get(c.Rule, func(r *driver.Compiled) []any { return arguments(r, 1) })

@@ -42,7 +42,7 @@ func (c *call) add(charge driver.Charge, key string, place int) {
 // queues reports whether c spends from leaky buckets.
 func (c *call) queues() bool {
 	return slices.ContainsFunc(c.charges, func(c driver.Charge) bool {
-		return c.Op == driver.Spend && algorithmOf(&c.Rule.Definition).queue
+		return c.Op == driver.Spend && c.Rule.Kind().Delays
 	})
 }
 
@@ -92,7 +92,7 @@ func (c *call) answer(admitted bool) error {
 	for i := range c.charges {
 		charge, r := &c.charges[i], &c.readings[i]
 		switch {
-		case charge.Op == driver.Reset, charge.Op == driver.Debit && charge.Rule.Algorithm.IsBucket():
+		case charge.Op == driver.Reset, charge.Op == driver.Debit && charge.Rule.Kind().Refills:
 			// r is the Reading before the op. The verdict of a Reset says whether anything was in
 			// use, and the receipt of a Debit says how much of the bucket was in use.
 			charge.Apply(driver.State{Time: c.time + r.Used.Micros, Amount: r.Used.Frac, Debt: c.time}, r, c.time)

@@ -51,12 +51,8 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 // of the states of a probe is the window of half a second plus one sub-window, so at most about a second.
 func probeRule(r *driver.Compiled) (*driver.Compiled, error) {
 	d := r.Definition
-	algorithmOf(&d) // panics if there is none
-	switch d.Algorithm {
-	case driver.InFlight:
-		d.Algorithm, d.Hold, d.ByCost = driver.SlidingLog, 0, false
-	case driver.Quota, driver.Pause:
-		d.Algorithm = driver.FixedWindow
+	if a := algorithmOf(&d).probe; a != 0 {
+		d.Algorithm, d.Hold, d.ByCost = a, 0, false
 	}
 	d.Events, d.Burst, d.Per, d.Calendar, d.SubWindows, d.Shadow = 1_000_000, 0, time.Second/2, 0, min(d.SubWindows, 1), false
 	d.Like = nil

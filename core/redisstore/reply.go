@@ -44,7 +44,7 @@ func (c *call) decode(time any, reply []any) error {
 		if !ok {
 			return errReply
 		}
-		if c.charges[i].Op == driver.Spend && rule.Algorithm == driver.InFlight {
+		if c.charges[i].Op == driver.Spend && rule.Kind().Holds {
 			r.Phase += c.number - c.time
 		}
 		c.readings = append(c.readings, r)

@@ -27,14 +27,20 @@ var algorithmNames = func() map[string]core.Algorithm {
 	return names
 }()
 
-func isPause(r Rule) bool { return r.Algorithm == driver.Pause }
+// kind returns what r is to its callers.
+func (r *Rule) kind() *driver.Kind {
+	return core.NewRule(core.Spec{Algorithm: r.Algorithm, FromFirst: r.FromFirst}).Kind()
+}
+
+// allows reports whether a property of [driver.Kind.Properties] has a meaning for r.
+func (r *Rule) allows(property string) bool { return slices.Contains(r.kind().Properties, property) }
 
 // spec returns r, without its candidate, as a rule that is called name on a store.
 func (r *Rule) spec(name string) core.Spec {
 	s := r.Spec
 	s.Name, s.Plans = name, slices.Clone(s.Plans)
 	if r.Timezone != "" {
-		s.Location, _ = location(r.Timezone) // see timezoneFault
+		s.Location, _ = location(r.Timezone) // see fault
 	}
 	for i := range s.Plans {
 		s.Plans[i].Headroom = r.Headroom[s.Plans[i].Name]
@@ -68,25 +74,28 @@ func invalid(rule, field, reason string) *core.RuleError {
 	return &core.RuleError{Rule: rule, Field: field, Reason: reason, Category: core.ErrInvalidRule}
 }
 
-// fault returns the reason why the algorithm of r cannot have its time zone, a period, a limit or its candidate, and
-// the field, or empty texts.
+// fault returns the reason why r cannot have its limit, time zone, period or candidate, and the field, or empty texts.
 func (r *Rule) fault() (field, reason string) {
-	if reason := timezoneFault(r.Algorithm, r.Timezone); reason != "" {
-		return "timezone", reason
+	k := r.kind()
+	var e *core.RuleError
+	if err := k.Check(r.Name, func(property string) bool {
+		return property == "timezone" && r.Timezone != "" || property == "limit" && r.Limit != core.Limit{} || property == "candidate" && r.Candidate != nil
+	}); errors.As(err, &e) {
+		return e.Field, e.Reason
 	}
-	if reason := periodFault(r.Algorithm, r.Limit); reason != "" {
+	if r.Timezone != "" {
+		if _, err := location(r.Timezone); err != nil {
+			return "timezone", err.Error()
+		}
+	}
+	if reason := periodFault(k, r.Limit); reason != "" {
 		return "limit", reason
 	}
-	switch {
-	case isPause(*r) && r.Limit != (core.Limit{}):
-		return "limit", "has no meaning for a pause: leave it out"
-	case isPause(*r) && r.Candidate != nil:
-		return "candidate", "has no meaning for a pause"
-	case r.Candidate != nil && isPause(*r.Candidate):
+	if r.Candidate != nil && r.Candidate.kind().Closes {
 		return "candidate", "cannot be a pause"
 	}
 	for _, p := range r.Plans {
-		if reason := periodFault(r.Algorithm, p.Limit); reason != "" {
+		if reason := periodFault(k, p.Limit); reason != "" {
 			return "plan", fmt.Sprintf("%q: limit %s", p.Name, reason)
 		}
 	}
@@ -96,24 +105,24 @@ func (r *Rule) fault() (field, reason string) {
 // spans are the fixed spans to write for periods of the calendar.
 var spans = map[core.Calendar]time.Duration{core.Day: 24 * time.Hour, core.Week: 7 * 24 * time.Hour, core.Month: 30 * 24 * time.Hour}
 
-// periodFault returns the reason why an algorithm cannot have the period of l, or an empty text. A limit
-// has no period if the algorithm counts events at the same time, and one of the calendar for a quota.
-func periodFault(a driver.Algorithm, l core.Limit) string {
+// periodFault returns the reason why rules of a kind cannot have the period of l, or an empty text. A limit
+// has no period if they count events at the same time, and one of the calendar for a quota.
+func periodFault(k *driver.Kind, l core.Limit) string {
 	span, isCalendar := spans[l.Calendar]
 	switch {
-	case l.Events <= 0: // Unlimited, Blocked or invalid
-	case a == driver.InFlight && (l.Per != 0 || isCalendar):
-		return fmt.Sprintf("%v has a period, and %v counts events at the same time: write %d", l, a, l.Events)
-	case a == driver.InFlight || a == driver.Quota && isCalendar:
-	case a == driver.Quota && l.Per == 0:
+	case l.Events <= 0 || k.Closes: // Unlimited, Blocked or invalid
+	case k.Holds && (l.Per != 0 || isCalendar):
+		return fmt.Sprintf("%v has a period, and %v counts events at the same time: write %d", l, k.Name, l.Events)
+	case k.Holds || k.Calendar && isCalendar:
+	case k.Calendar && l.Per == 0:
 		return fmt.Sprintf("%v has no period, unlike %v/day and %v/month", l, l, l)
-	case a == driver.Quota:
+	case k.Calendar:
 		for calendar, span := range spans {
 			if l.Per == span {
-				return fmt.Sprintf("%v has a fixed period, and %v counts by the calendar: write %v", l, a, core.Limit{Events: l.Events, Calendar: calendar})
+				return fmt.Sprintf("%v has a fixed period, and %v counts by the calendar: write %v", l, k.Name, core.Limit{Events: l.Events, Calendar: calendar})
 			}
 		}
-		return fmt.Sprintf("%v has a fixed period, and %v counts by the calendar: write %d per day, week or month, such as %[3]d/day", l, a, l.Events)
+		return fmt.Sprintf("%v has a fixed period, and %v counts by the calendar: write %d per day, week or month, such as %[3]d/day", l, k.Name, l.Events)
 	case l.Per == 0 && !isCalendar:
 		return fmt.Sprintf("%v has no period, unlike %v/s and %v/h", l, l, l)
 	case isCalendar:

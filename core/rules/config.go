@@ -52,7 +52,7 @@ func (p *Policy) rate() float64 {
 	rate := math.Inf(1)
 	for _, r := range p.Rules {
 		switch l := r.Limit; {
-		case p.Disabled || p.Enforce == 0 || r.Shadow || l == core.Unlimited || isPause(r):
+		case p.Disabled || p.Enforce == 0 || r.Shadow || l == core.Unlimited || r.kind().Closes:
 		case l == core.Blocked || l.Per == 0 && l.Calendar == 0:
 			return 0
 		default:

@@ -75,7 +75,7 @@ func (d *decoder) policy(name string, v value) Policy {
 		if _, exists := known.rules[r.Name]; exists && r.Name != "" {
 			d.fail(element, "another rule of the policy is called %q", r.Name)
 		}
-		if isPause(r) && slices.ContainsFunc(p.Rules, isPause) {
+		if r.kind().Closes && slices.ContainsFunc(p.Rules, func(o Rule) bool { return o.kind().Closes }) {
 			d.fail(element, "another rule of the policy is a pause")
 		}
 		if known.rules[r.Name] = nil; ok {
@@ -102,11 +102,15 @@ type knownNames struct {
 	plans map[string]bool
 }
 
+// anyRule is a valid rule.
+var anyRule = Rule{Spec: core.Spec{Algorithm: driver.TokenBucket, Limit: core.Unlimited}}
+
 // plan reports an error if v is not the name of a plan of the policy.
 func (d *decoder) plan(v value, known knownNames) {
 	switch {
 	case known.rules == nil:
-		r := Rule{Spec: core.Spec{Algorithm: driver.TokenBucket, Limit: core.Unlimited, Plans: []core.Plan{{Name: v.node.Value, Limit: core.Unlimited}}}}
+		r := anyRule
+		r.Plans = []core.Plan{{Name: v.node.Value, Limit: core.Unlimited}}
 		d.reject(v, r.check("rule"))
 	case len(known.plans) == 0:
 		d.fail(v, "the policy has no plans")
@@ -249,15 +253,15 @@ func (d *decoder) check(name string, v value, f map[string]value, r *Rule) {
 	}
 	// Package core reports one error, so this checks each field in a rule that is valid otherwise.
 	before := len(d.errors)
-	valid := Rule{Spec: core.Spec{Algorithm: r.Algorithm, ByCost: r.ByCost && r.Algorithm == driver.InFlight}} // bounds the limits
-	if !isPause(valid) {
+	valid := Rule{Spec: core.Spec{Algorithm: r.Algorithm, ByCost: r.ByCost && r.allows("by cost")}} // bounds the limits
+	if !r.kind().Closes {
 		valid.Limit = core.Unlimited
 	}
 	if err := valid.check(name); err != nil {
 		d.fail(v, "%q is its name on a store: %s %s", name, err.Field, err.Reason)
 	}
 	for _, checked := range slices.Concat(sharedFields, ownFields) {
-		if checked.text != nil && f[checked.name].node != nil {
+		if checked.single && f[checked.name].node != nil {
 			one := valid
 			checked.decode(new(decoder), f[checked.name], &one)
 			d.reject(f[checked.name], one.check("rule"))

@@ -167,7 +167,7 @@ func states(r *Rule, l core.Limit) any {
 	if l == core.Unlimited || l == core.Blocked {
 		return nil
 	}
-	if s.Algorithm.IsBucket() {
+	if r.kind().Refills {
 		l.Per = 0
 	}
 	return [...]any{s.Algorithm, l.Per, l.Calendar, s.SubWindows, s.FromFirst, s.Hold}
@@ -175,20 +175,16 @@ func states(r *Rule, l core.Limit) any {
 
 // text describes the rule without its plans and candidate: "sliding_log 500/h soft 10% unit tokens".
 func (r Rule) text() string {
-	text, others := r.Algorithm.String(), ""
+	text := r.Algorithm.String()
 	if r.Limit != (core.Limit{}) {
 		text += " " + r.Limit.String()
 	}
-	for i := range fields {
-		switch f := &fields[i]; {
-		case f.text == nil:
-		case f.only != 0: // before those of all algorithms
-			text += f.text(&r)
-		default:
-			others += f.text(&r)
+	for _, p := range core.NewRule(r.spec(r.Name)).Spec().Properties(core.Plan{}) {
+		if !p.Default {
+			text += " " + p.Text
 		}
 	}
-	return text + others
+	return text
 }
 
 // text describes the override: "plan gold, second 5/s, until 2027-01-01T00:00:00Z".

@@ -10,7 +10,6 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/period"
 )
 
@@ -18,35 +17,33 @@ import (
 type field struct {
 	name     string // in a file
 	required bool
-	shared   bool           // a candidate has the field, too
-	only     core.Algorithm // the one that has the field; 0 if all have it
-	unless   core.Algorithm // the one that does not have the field, which is required of all others; 0 if there is none
-	still    bool           // Diff leaves the field out where the algorithm changes
-	subject  string         // of Diff, after the name of the rule
-	words    string         // in the description of a rule, with a % for the value
+	shared   bool   // a candidate has the field, too
+	property string // in the words of [driver.Kind.Properties]; empty if the field has a meaning for all rules, or for all but pauses
+	still    bool   // Diff leaves the field out where the algorithm changes
+	subject  string // of Diff, after the name of the rule
+	single   bool   // it has one value
 
 	decode func(d *decoder, v value, r *Rule) bool  // false ends the decoding of r
 	node   func(r *Rule) *yaml.Node                 // nil if the field is absent
 	diff   func(d *differ, what string, a, b *Rule) // nil if there is no difference to report
-	text   func(r *Rule) string                     // empty for the default; nil for a field with several values
 }
 
 // fields has the fields in the order of Format. A candidate, which has fields itself, is none of them.
 var fields = []field{
 	single(field{name: "name", required: true}, codec[string]{decode: (*decoder).name, text: strings.Clone}, func(r *Rule) *string { return &r.Name }),
 	single(field{name: "algorithm", required: true, shared: true, subject: " algorithm"}, algorithmCodec, func(r *Rule) *core.Algorithm { return &r.Algorithm }),
-	single(field{name: "limit", required: true, shared: true, unless: driver.Pause}, limitCodec, func(r *Rule) *core.Limit { return &r.Limit }),
+	single(field{name: "limit", required: true, shared: true, property: "limit"}, limitCodec, func(r *Rule) *core.Limit { return &r.Limit }),
 	{name: "plans", decode: (*decoder).plans, node: plansNode, diff: (*differ).plans},
 	{name: "headroom", decode: (*decoder).headroom, node: headroomNode, diff: (*differ).headroom},
-	single(field{name: "soft", shared: true, subject: " soft", words: " soft %"}, percentCodec, func(r *Rule) *float64 { return &r.Soft }),
-	single(field{name: "from_first", shared: true, only: driver.FixedWindow, still: true, subject: " from first", words: " from the first event"}, yesCodec, func(r *Rule) *bool { return &r.FromFirst }),
-	single(field{name: "sub_windows", shared: true, only: driver.SlidingWindow, still: true, subject: " sub-windows", words: " in % sub-windows"}, countCodec, func(r *Rule) *int { return &r.SubWindows }),
-	single(field{name: "by_cost", shared: true, only: driver.InFlight, subject: " by cost", words: " by cost"}, yesCodec, func(r *Rule) *bool { return &r.ByCost }),
-	single(field{name: "hold", shared: true, only: driver.InFlight, subject: " hold", words: " hold %"}, durationCodec, func(r *Rule) *time.Duration { return &r.Hold }),
-	single(field{name: "max_hold", shared: true, only: driver.InFlight, subject: " max hold", words: " max hold %"}, durationCodec, func(r *Rule) *time.Duration { return &r.MaxHold }),
-	single(field{name: "timezone", shared: true, only: driver.Quota, subject: " timezone", words: " in %"}, wordCodec("UTC"), func(r *Rule) *string { return &r.Timezone }),
-	single(field{name: "mode", subject: " mode", words: " %"}, modeCodec, func(r *Rule) *bool { return &r.Shadow }),
-	single(field{name: "unit", subject: " unit", words: " unit %"}, wordCodec("requests"), func(r *Rule) *string { return &r.Unit }),
+	single(field{name: "soft", shared: true, subject: " soft"}, percentCodec, func(r *Rule) *float64 { return &r.Soft }),
+	single(field{name: "from_first", shared: true, property: "from first", still: true, subject: " from first"}, yesCodec, func(r *Rule) *bool { return &r.FromFirst }),
+	single(field{name: "sub_windows", shared: true, property: "sub-windows", still: true, subject: " sub-windows"}, countCodec, func(r *Rule) *int { return &r.SubWindows }),
+	single(field{name: "by_cost", shared: true, property: "by cost", subject: " by cost"}, yesCodec, func(r *Rule) *bool { return &r.ByCost }),
+	single(field{name: "hold", shared: true, property: "hold", subject: " hold"}, durationCodec, func(r *Rule) *time.Duration { return &r.Hold }),
+	single(field{name: "max_hold", shared: true, property: "max hold", subject: " max hold"}, durationCodec, func(r *Rule) *time.Duration { return &r.MaxHold }),
+	single(field{name: "timezone", shared: true, property: "timezone", subject: " timezone"}, wordCodec("UTC"), func(r *Rule) *string { return &r.Timezone }),
+	single(field{name: "mode", subject: " mode"}, modeCodec, func(r *Rule) *bool { return &r.Shadow }),
+	single(field{name: "unit", subject: " unit"}, wordCodec("requests"), func(r *Rule) *string { return &r.Unit }),
 }
 
 var sharedFields, ownFields = fieldsWith(true), fieldsWith(false)
@@ -66,7 +63,8 @@ func namesOf(fields []field) (names []string) {
 // single returns f with its functions, for a field with one value, which at returns. A zero value is absent
 // unless f is required in rules and candidates.
 func single[T comparable](f field, k codec[T], at func(*Rule) *T) field {
-	preset := *at(&Rule{Spec: core.NewRule(core.Spec{Algorithm: f.only}).Spec()})
+	preset := *at(&Rule{Spec: core.NewRule(core.Spec{Algorithm: f.algorithm()}).Spec()})
+	f.single = true
 	f.decode = func(d *decoder, v value, r *Rule) bool {
 		if v.node != nil || !f.isAbsent(r) {
 			k.decode(d, v, at(r))
@@ -85,22 +83,26 @@ func single[T comparable](f field, k codec[T], at func(*Rule) *T) field {
 		}
 	}
 	f.diff = func(d *differ, what string, a, b *Rule) {
-		if f.only == 0 || f.only == b.Algorithm && (f.only == a.Algorithm || !f.still) {
+		if f.required || f.has(b) && (f.has(a) || !f.still) {
 			before, after := cmp.Or(*at(a), preset), cmp.Or(*at(b), preset)
 			change(d, what+f.subject, &before, &after, k.text)
 		}
 	}
-	f.text = func(r *Rule) string {
-		if v := cmp.Or(*at(r), preset); v != preset && (f.only == 0 || f.only == r.Algorithm) {
-			return strings.Replace(f.words, "%", k.text(v), 1)
-		}
-		return ""
-	}
 	return f
 }
 
-// isAbsent reports whether f has no meaning for the algorithm of r, although it is required of all others.
-func (f *field) isAbsent(r *Rule) bool { return f.unless != 0 && f.unless == r.Algorithm }
+// has reports whether f has a meaning for r.
+func (f *field) has(r *Rule) bool { return f.property == "" || r.allows(f.property) }
+
+// algorithm returns the first one that has f.
+func (f *field) algorithm() (a core.Algorithm) {
+	for a = 1; !f.has(&Rule{Spec: core.Spec{Algorithm: a}}); a++ {
+	}
+	return a
+}
+
+// isAbsent reports whether f has no meaning for r, although it is required of all others.
+func (f *field) isAbsent(r *Rule) bool { return f.required && r.Algorithm != 0 && !f.has(r) }
 
 // A codec reads and writes the values of fields of one type.
 type codec[T comparable] struct {

@@ -28,7 +28,7 @@ func TestFields_Spec(t *testing.T) {
 		}
 		var known, described bool
 		for _, f := range fields {
-			r, before := changed(f.only), &Rule{Spec: core.Spec{Algorithm: f.only}}
+			r, before := changed(f.algorithm()), &Rule{Spec: core.Spec{Algorithm: f.algorithm()}}
 			known = known || f.node(r) != nil && f.node(before) == nil || property.Name == "Limit" && f.name == "limit"
 			var d differ
 			if f.diff != nil {

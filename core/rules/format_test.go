@@ -113,7 +113,7 @@ func TestConfig_FormatInvalid(t *testing.T) {
 		"zero":         {Config{}, "config:1:1: the file has no policies"},
 		"zero rule":    {Config{Policies: map[string]Policy{"a": {Rules: []Rule{{Spec: core.Spec{Name: "r"}}}}}}, `"none" is no algorithm`},
 		"timezone":     {Config{Policies: map[string]Policy{"a": {Rules: []Rule{{Spec: core.Spec{Name: "r", Algorithm: driver.Quota, Limit: core.Daily(1)}, Timezone: "Local"}}}}}, `"Local" differs`},
-		"limit":        {Config{Policies: map[string]Policy{"a": {Rules: []Rule{{Spec: core.Spec{Name: "p", Algorithm: driver.Pause, Limit: core.Unlimited}}}}}}, "limit has no meaning for a pause"},
+		"limit":        {Config{Policies: map[string]Policy{"a": {Rules: []Rule{{Spec: core.Spec{Name: "p", Algorithm: driver.Pause, Limit: core.Unlimited}}}}}}, "limit has no meaning for pause"},
 		"invalid key":  {Config{Policies: map[string]Policy{"a": {Rules: rules, Keys: map[string]Override{"\xff": {Limits: map[string]core.Limit{"r": core.PerSecond(1)}}}}}}, "a key must be a text"},
 		"unknown rule": {Config{Policies: map[string]Policy{"a": {Rules: rules, Keys: map[string]Override{"k": {Limits: map[string]core.Limit{"s": core.PerSecond(1)}}}}}}, `no rule "s"`},
 	} {

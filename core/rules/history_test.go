@@ -201,7 +201,7 @@ func (h history) limit(a driver.Algorithm) core.Limit {
 		}
 		return draw(h, core.Daily, core.Weekly, core.Monthly)(n)
 	}
-	if a.IsBucket() { // of one length: another one begins in use, see core.Limiter.Replace
+	if core.NewRule(core.Spec{Algorithm: a}).Kind().Refills { // of one length: another one begins in use, see core.Limiter.Replace
 		return core.Per(draw(h, 1, 2, 3, 7, 20), map[bool]time.Duration{false: 10 * time.Second, true: 1000 * time.Hour}[h.real])
 	}
 	if h.real { // nothing is restored during the test
@@ -219,7 +219,7 @@ func (h history) rule(name string) rules.Rule {
 	}
 	r.Limit = h.limit(r.Algorithm)
 	switch {
-	case r.Algorithm.IsBucket():
+	case core.NewRule(r.Spec).Kind().Refills:
 		r.Soft = 0
 	case r.Algorithm == driver.SlidingWindow:
 		r.SubWindows = draw(h, 0, 5)

@@ -87,7 +87,7 @@ func TestSet_Apply_Timezone(t *testing.T) {
 	}
 	c := parse(t, "api: {rules: [{name: r, algorithm: sliding_log, limit: 5/d, candidate: {algorithm: sliding_log, limit: 5/d}}]}")
 	c.Policies["api"].Rules[0].Candidate.Timezone = "UTC"
-	if err := s.Apply(c); err == nil || !strings.Contains(err.Error(), "timezone has a meaning for a quota only") {
+	if err := s.Apply(c); err == nil || !strings.Contains(err.Error(), "timezone has no meaning for sliding_log") {
 		t.Errorf("got error %v", err)
 	}
 	want(t, "after errors", limiter(t, s, "api"), "k", `quota "api.r" 5/day in Asia/Tokyo`)

@@ -85,7 +85,7 @@ func TestSchema_Fields(t *testing.T) {
 		}
 	}
 	required := func(all []field) []string {
-		return namesOf(slices.DeleteFunc(slices.Clone(all), func(f field) bool { return !f.required || f.unless != 0 }))
+		return namesOf(slices.DeleteFunc(slices.Clone(all), func(f field) bool { return !f.required || f.property != "" }))
 	}
 	for name, test := range map[string]struct{ got, want []string }{
 		"required":  {s.Defs["rule"].Required, required(fields)},

@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 )
 
 // locations has the locations that were loaded, by name.
@@ -27,18 +24,4 @@ func location(name string) (*time.Location, error) {
 	}
 	locations.Store(name, l)
 	return l, nil
-}
-
-// timezoneFault returns the reason why an algorithm cannot have a time zone, or an empty text.
-func timezoneFault(a core.Algorithm, name string) string {
-	if name == "" {
-		return ""
-	}
-	if a != driver.Quota {
-		return "has a meaning for a quota only"
-	}
-	if _, err := location(name); err != nil {
-		return err.Error()
-	}
-	return ""
 }

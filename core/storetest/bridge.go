@@ -12,7 +12,7 @@ import (
 // driverAlgorithms holds all algorithms by name, and algorithmNames their names in order.
 var driverAlgorithms, algorithmNames = func() (byName map[string]driver.Algorithm, names []string) {
 	byName = make(map[string]driver.Algorithm)
-	for a := driver.TokenBucket; a.String() != driver.Algorithm(0).String(); a++ {
+	for a := driver.Algorithm(1); a.String() != driver.Algorithm(0).String(); a++ {
 		byName[a.String()], names = a, append(names, a.String())
 	}
 	return byName, names
@@ -24,11 +24,17 @@ var driverOps = [...]driver.Op{
 	oracle.Renew: driver.Renew,
 }
 
-func isBucketRule(r *oracle.Rule) bool   { return driverAlgorithms[r.Algorithm].IsBucket() }
-func isInFlightRule(r *oracle.Rule) bool { return driverAlgorithms[r.Algorithm] == driver.InFlight }
+// driverKind returns the Kind of r in package driver.
+func driverKind(r *oracle.Rule) *driver.Kind {
+	d := driver.Definition{Algorithm: driverAlgorithms[r.Algorithm], FromFirst: r.FromFirst}
+	return d.Kind()
+}
+
+func isBucketRule(r *oracle.Rule) bool   { return driverKind(r).Refills }
+func isInFlightRule(r *oracle.Rule) bool { return driverKind(r).Holds }
 func takesOnePlace(r *oracle.Rule) bool  { return isInFlightRule(r) && !r.ByCost }
-func isQuotaRule(r *oracle.Rule) bool    { return driverAlgorithms[r.Algorithm] == driver.Quota }
-func isPauseRule(r *oracle.Rule) bool    { return driverAlgorithms[r.Algorithm] == driver.Pause }
+func isQuotaRule(r *oracle.Rule) bool    { return driverKind(r).Calendar }
+func isPauseRule(r *oracle.Rule) bool    { return driverKind(r).Closes }
 
 // fromFirst is the name of the fixed window with FromFirst in testkit.Algorithms.
 const fromFirst = "fixed_window_from_first"

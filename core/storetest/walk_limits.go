@@ -26,7 +26,7 @@ func (w *walk) limits(name string) (all []*oracle.Rule) {
 	inFlight := w.places || isInFlightRule(&first)
 	switch {
 	case inFlight:
-		first.Algorithm, first.Per = driver.InFlight.String(), pick[int64](w, 1_000_000, 1_000_001, 30_000_000, 3_600_000_000, 86_400_000_000)
+		first.Algorithm, first.Per = "in_flight", pick[int64](w, 1_000_000, 1_000_001, 30_000_000, 3_600_000_000, 86_400_000_000)
 		first.ByCost = w.one(2)
 	case isQuotaRule(&first):
 		w.setUnit(&first)
@@ -84,12 +84,12 @@ func (w *walk) limits(name string) (all []*oracle.Rule) {
 
 // limitNames returns the algorithms that have limits.
 func limitNames() []string {
-	return slices.DeleteFunc(slices.Clone(algorithmNames), func(name string) bool { return name == driver.Pause.String() })
+	return slices.DeleteFunc(slices.Clone(algorithmNames), func(name string) bool { return name == "pause" })
 }
 
 // pause returns the only limit of a pause.
 func (w *walk) pause(name string) []*oracle.Rule {
-	r := &oracle.Rule{Name: name, Algorithm: driver.Pause.String(), Per: w.rules[0][0].Per, Shadow: w.one(5)}
+	r := &oracle.Rule{Name: name, Algorithm: "pause", Per: w.rules[0][0].Per, Shadow: w.one(5)}
 	if !w.compile(r, "", 0, 0) {
 		panic("storetest: not a pause")
 	}

@@ -68,7 +68,7 @@ func (t *Transport) check() error {
 		return fmt.Errorf("%w: MaxWait, Longest and Retries must not be negative", errTransport)
 	}
 	for _, r := range t.Limiter.Rules() {
-		if r.Algorithm() == core.AlgorithmPause {
+		if r.Kind().Closes {
 			return nil
 		}
 	}

@@ -14,7 +14,7 @@ import (
 func response(s core.State) string {
 	l, capacity := s.Limit(), s.Rule.Capacity()
 	fill := l.Per // the time in which the capacity is restored
-	if s.Rule.Algorithm().IsBucket() {
+	if s.Rule.Kind().Refills {
 		fill = time.Duration((int64(capacity)*int64(l.Per) + int64(l.Events) - 1) / int64(l.Events))
 	}
 	window, plural, burst := "", "s", ""

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 )
 
 // A Policy is a limiter, with counts of its decisions.
@@ -96,7 +95,7 @@ func (r *Rule) count(c *Client, e *Event, d *core.Decision, s *core.State) {
 	if !d.Allowed {
 		return
 	}
-	if r.Rule.Algorithm() == driver.LeakyBucket {
+	if r.Rule.Kind().Delays {
 		r.Queue.Add(int64(s.Used()))
 		if s.Delay > 0 {
 			r.Delayed++

@@ -343,7 +343,7 @@ func (s *server) adjust(reply []any, charges []*charge, now int64) []any {
 		if s.paused != nil && c.Rule.Algorithm == driver.Pause {
 			s.paused.adjusted(c, now, c.Read(c.state, now).Used.Micros)
 		}
-		if c.Op != driver.Reset && (c.Op != driver.Debit || !c.Rule.Algorithm.IsBucket()) {
+		if c.Op != driver.Reset && (c.Op != driver.Debit || !c.Rule.Kind().Refills) {
 			after := c.Charge
 			after.Op, after.Cost = driver.Peek, 1
 			r = after.Read(c.state, now)
@@ -368,7 +368,7 @@ func (s *server) adjust(reply []any, charges []*charge, now int64) []any {
 // inUse returns the usage according to a reading, in events or microseconds. Callers who wait use nothing.
 func inUse(c *charge, r *driver.Reading, now int64) int64 {
 	switch {
-	case c.Rule.Algorithm.IsBucket():
+	case c.Rule.Kind().Refills:
 		return r.Used.Micros
 	case c.Rule.Algorithm == driver.InFlight && c.state.Debt > 0: // as the first caller reads it
 		first := driver.Charge{Rule: c.Rule, Op: driver.Spend, Receipt: driver.Waiter{Queue: 1, Age: time.Duration(now) * time.Microsecond}.Receipt()}

@@ -1,0 +1,104 @@
+package driver
+
+import "slices"
+
+// A Kind is what the rules of an algorithm are to the rest of a program: it has one row for each algorithm, and one for
+// fixed windows that begin with the first event. [Definition.Kind] returns it. The fields must not be changed. Those of an
+// invalid Definition are zero, except for Name.
+type Kind struct {
+	Name string // see Algorithm.String
+
+	// Properties are the properties of a rule that have a meaning for it, apart from those that all rules have: see
+	// [Kind.Check].
+	Properties []string
+
+	// Facts about the rules. A rule with none of Windows, Refills, Holds and Closes keeps the times of its events, each of
+	// which expires on its own.
+
+	Refills  bool // a bucket: the part in use goes back at a constant rate, so that its Verdict at any time can be computed
+	Delays   bool // an admitted event may have a Delay, and MaxDelay has a meaning
+	Windows  bool // all events expire together, at the end of a window
+	Calendar bool // the windows are periods of the calendar: see [Compiled.During]
+	Holds    bool // an event takes places until it ends: it needs a Reservation, and has no Debit or Credit
+	Closes   bool // the rule is open, or closed for a time by a Debit: it has no limit, and events take nothing
+	Covers   bool // a denial of one cost is one of every larger cost, with the same RetryAfter unless that can be computed
+	Leases   bool // a process may take many events from the Store at once, and hand them out later
+}
+
+// The properties of rules that not all of them have, as they are called in a [RuleError]. The last ones are those that
+// package driver does not know.
+const (
+	hasPlan       = "plan"
+	hasLimit      = "limit"
+	hasPer        = "per"
+	hasBurst      = "burst"
+	hasSoft       = "soft"
+	hasHeadroom   = "headroom"
+	hasFromFirst  = "from first"
+	hasSubWindows = "sub-windows"
+	hasHold       = "hold"
+	hasByCost     = "by cost"
+
+	hasMaxHold   = "max hold"
+	hasLocation  = "location"
+	hasAnchor    = "anchor"
+	hasTimezone  = "timezone"
+	hasElastic   = "elastic"
+	hasCandidate = "candidate"
+)
+
+var properties = []string{
+	hasPlan, hasLimit, hasPer, hasBurst, hasSoft, hasHeadroom, hasFromFirst, hasSubWindows, hasHold, hasByCost,
+	hasMaxHold, hasLocation, hasAnchor, hasTimezone, hasElastic, hasCandidate,
+}
+
+// limited are the properties of all rules with a limit.
+var limited = []string{hasPlan, hasLimit, hasSoft, hasHeadroom, hasElastic, hasCandidate}
+
+func and(more ...string) []string { return slices.Concat(limited, more) }
+
+// fromFirst is the index of the row of fixed windows that begin with the first event.
+const fromFirst = Pause + 1
+
+var kinds = [...]Kind{
+	{Name: "none"},
+	TokenBucket:   {Name: "token_bucket", Properties: and(hasPer, hasBurst), Refills: true, Covers: true, Leases: true},
+	SlidingLog:    {Name: "sliding_log", Properties: and(hasPer)},
+	LeakyBucket:   {Name: "leaky_bucket", Properties: and(hasPer, hasBurst), Refills: true, Covers: true, Delays: true},
+	FixedWindow:   {Name: "fixed_window", Properties: and(hasPer, hasFromFirst), Windows: true, Covers: true, Leases: true},
+	SlidingWindow: {Name: "sliding_window", Properties: and(hasPer, hasSubWindows)},
+	InFlight:      {Name: "in_flight", Properties: and(hasHold, hasByCost, hasMaxHold), Holds: true},
+	Quota:         {Name: "quota", Properties: and(hasPer, hasLocation, hasAnchor, hasTimezone), Windows: true, Covers: true, Calendar: true},
+	Pause:         {Name: "pause", Closes: true, Covers: true},
+	fromFirst:     {Name: "fixed_window", Properties: and(hasPer, hasFromFirst), Windows: true, Covers: true, Leases: true},
+}
+
+// Kind returns the row of d in the table of kinds.
+func (d *Definition) Kind() *Kind {
+	if d.FromFirst && d.Algorithm == FixedWindow {
+		return &kinds[fromFirst]
+	}
+	return d.Algorithm.kind()
+}
+
+func (a Algorithm) kind() *Kind {
+	if a >= fromFirst {
+		a = 0
+	}
+	return &kinds[a]
+}
+
+// Check returns a *[RuleError] if a rule with a name has a property that has no meaning for rules of k. has reports of each
+// property whether the rule has it. In the words of messages, they are "plan", "limit", "per" (a period), "burst" (other than
+// the number of events), "soft", "headroom", "from first", "sub-windows", "hold", "by cost", and those that stores need not
+// know: "max hold", "location", "anchor", "timezone", "elastic" and "candidate".
+func (k *Kind) Check(rule string, has func(property string) bool) error {
+	for _, p := range properties {
+		if has(p) && !k.has(p) {
+			return &RuleError{Rule: rule, Field: p, Reason: "has no meaning for " + k.Name, Category: ErrInvalidRule}
+		}
+	}
+	return nil
+}
+
+func (k *Kind) has(property string) bool { return slices.Contains(k.Properties, property) }
