@@ -93,7 +93,7 @@ var faults = []fault{
 	},
 	{
 		"a second ask about a pause says that its limit is Unlimited", "core/event.go",
-		"case !v.Allowed && rule.isPause():", "case !v.Allowed && rule.isPause() && v.Rule == rule.d.compiled:", "core ^TestPause_Views$",
+		"case !v.Allowed && rule.Kind().Closes:", "case !v.Allowed && rule.Kind().Closes && v.Rule == rule.d.compiled:", "core ^TestPause_Views$",
 	},
 	{
 		"a denial by a pause in memory is that of one cost", "core/denycache/entry.go",
