@@ -35,13 +35,11 @@ type event struct {
 type line struct {
 	rule   Rule
 	ask    int32
-	charge int32 // the index of the charge; noCharge or endingBlock for a limit that is never charged
+	charge int32         // the index of the charge; noCharge for a limit that is never charged
+	ends   time.Duration // of a rule that is Blocked, until the block ends; 0 if it does not end
 }
 
-const (
-	noCharge    = -1 // of Unlimited, and of Blocked without an end
-	endingBlock = -2 // of Blocked, which ends with the choice of the ask: see event.ends
-)
+const noCharge = -1
 
 // asked is the part of an Ask that a Reservation needs.
 type asked struct {
@@ -117,7 +115,7 @@ func (e *event) decide(ctx context.Context, asks []Ask, reserved bool) error {
 		e.more.beginHold(asks[0].Limiter.shared)
 		for i := range charges {
 			if c := &charges[i]; c.Rule.Kind().Holds && !c.Rule.Shadow {
-				c.Receipt = e.more.queue
+				c.Waiter = e.more.waiter
 			}
 		}
 		// If the end of ctx ended the call, the Store might take places that no caller knows: see Reserve.
@@ -135,17 +133,26 @@ func (e *event) decide(ctx context.Context, asks []Ask, reserved bool) error {
 	if err := e.carry(ctx); err != nil {
 		return err
 	}
-	return asks[0].Limiter.store.Take(ctx, charges)
+	err := asks[0].Limiter.store.Take(ctx, charges)
+	if e.takes {
+		for i := range charges {
+			charges[i].Waiter = nil // the charges of a Reservation are those of places
+		}
+	}
+	return err
 }
 
 // adjust fills e, which is new or was freed, with an op of [driver.Store.Adjust] for rules, and calls the
-// Store. found is the result of a Reset.
-func (e *event) adjust(ctx context.Context, op driver.Op, a *Ask, rules []Rule) (found bool, err error) {
+// Store. pause is the length that a Debit of a [Pause] sets, the only one of rules. found is the result of a Reset.
+func (e *event) adjust(ctx context.Context, op driver.Op, a *Ask, rules []Rule, pause time.Duration) (found bool, err error) {
 	if err := a.check(); err != nil {
 		return false, err
 	}
 	e.add(ctx, a, rules, op, 0)
 	charges := e.charges()
+	if pause > 0 {
+		charges[0].Pause = pause
+	}
 	if err := ctx.Err(); err != nil || len(charges) == 0 {
 		return false, err
 	}
@@ -192,8 +199,7 @@ func (e *event) add(ctx context.Context, a *Ask, rules []Rule, op driver.Op, end
 	e.nLines, e.nCharges = 1, 0
 	e.ask[0].limiter, e.ask[0].cost = a.Limiter.shared, a.charged()
 	if rule.d.compiled == nil {
-		*l = line{rule: rule, charge: a.noChargeOf(rule, ends)}
-		e.charge[0].Verdict.RetryAfter = ends // see event.ends
+		*l = line{rule: rule, charge: noCharge, ends: a.blockEnds(rule, ends)}
 		e.blocked = blocks(rule)
 		return
 	}
@@ -201,7 +207,7 @@ func (e *event) add(ctx context.Context, a *Ask, rules []Rule, op driver.Op, end
 		rule = rule.d.elastic.rule(rule)
 	}
 	e.nCharges = 1
-	l.rule, l.ask, l.charge = rule, 0, 0
+	l.rule, l.ask, l.charge, l.ends = rule, 0, 0, 0
 	a.fill(&e.charge[0], rule, op)
 	if k := rule.d.compiled.Kind(); k.Holds || k.Calendar {
 		e.fillOther(ctx, &e.charge[0], a, rule)
@@ -218,7 +224,7 @@ func (e *event) begin() {
 	if m.lines == nil {
 		m.lines, m.charges, m.asks = m.room.lines[:0], m.room.charges[:0], m.room.asks[:0]
 	}
-	m.lines, m.charges, m.asks, m.ends, e.several = m.lines[:0], m.charges[:0], m.asks[:0], m.ends[:0], true
+	m.lines, m.charges, m.asks, e.several = m.lines[:0], m.charges[:0], m.asks[:0], true
 }
 
 // append adds a line for each rule of a, to an event of several lines.
@@ -226,12 +232,9 @@ func (e *event) append(ctx context.Context, a *Ask, rules []Rule, op driver.Op, 
 	m := e.more
 	ask, before := int32(len(m.asks)), len(m.charges) // no two rules of a have the same name
 	m.asks = append(m.asks, asked{a.Limiter.shared, a.charged()})
-	if ends > 0 {
-		m.ends = append(append(m.ends, make([]time.Duration, int(ask)-len(m.ends))...), ends)
-	}
 	for _, rule := range rules {
 		if rule.d.compiled == nil {
-			m.lines = append(m.lines, line{rule, ask, a.noChargeOf(rule, ends)})
+			m.lines = append(m.lines, line{rule, ask, noCharge, a.blockEnds(rule, ends)})
 			e.blocked = e.blocked || blocks(rule)
 			continue
 		}
@@ -256,17 +259,8 @@ func (e *event) append(ctx context.Context, a *Ask, rules []Rule, op driver.Op, 
 			m.charges, at = m.charges[:at], i
 			break
 		}
-		m.lines = append(m.lines, line{rule, ask, int32(at)})
+		m.lines = append(m.lines, line{rule, ask, int32(at), 0})
 	}
-}
-
-// ends returns the time until the block of l ends, whose charge is endingBlock. If l is the only line
-// of e, that time is in the room for its charge, so that events are no larger.
-func (e *event) ends(l *line) time.Duration {
-	if e.several {
-		return e.more.ends[l.ask]
-	}
-	return e.charge[0].Verdict.RetryAfter
 }
 
 // charged returns the cost that a charges: zero for a Peek.
@@ -280,21 +274,21 @@ func (a *Ask) charged() int {
 // blocks reports whether r, whose limit is never charged, denies all events.
 func blocks(r Rule) bool { return r.Limit() == Blocked && !r.d.spec.Shadow }
 
-// noChargeOf returns noCharge or endingBlock for a line of a, whose rule r is never charged. ends is that
-// of the choice of r. A block does not end with the choice if r would be blocked without the choice, too.
-func (a *Ask) noChargeOf(r Rule, ends time.Duration) int32 {
+// blockEnds returns the time until the block of r ends, a rule of a that is never charged, or 0 if r is not blocked or has no
+// end. ends is that of the choice of r. A block does not end with the choice if r would be blocked without the choice, too.
+func (a *Ask) blockEnds(r Rule, ends time.Duration) time.Duration {
 	if ends <= 0 || ends == Never || r.Limit() != Blocked {
-		return noCharge
+		return 0
 	}
 	own := a.Limiter.view
 	s := own.ruleSet()
 	if i := s.find(r); i >= 0 {
 		rules, _ := s.of(cmp.Or(a.Plan, own.plan))
 		if o := rules[i]; o.Limit() == Blocked && (r.d.spec.Shadow || !o.d.spec.Shadow) {
-			return noCharge
+			return 0
 		}
 	}
-	return endingBlock
+	return ends
 }
 
 // fill makes c the charge of a to rule. The op of c is op, or Peek if a.Peek is set. c may have been used
@@ -310,7 +304,9 @@ func (a *Ask) fill(c *driver.Charge, rule Rule, op driver.Op) {
 	c.AtMost = a.atMost
 	c.Cost = max(a.Cost, 1)
 	c.MaxDelay = a.MaxDelay
+	c.Pause = 0
 	c.Receipt = driver.Receipt{}
+	c.Waiter = nil
 	c.Verdict = driver.Verdict{} // a Store may set single fields
 }
 
@@ -380,12 +376,11 @@ func (e *event) conclude(d *Decision, reserved bool) {
 		l := &lines[i]
 		var v *driver.Verdict
 		rule := l.rule
-		switch l.charge {
-		case noCharge:
+		switch {
+		case l.ends > 0:
+			v = &driver.Verdict{RetryAfter: l.ends, ResetAfter: l.ends, Window: l.ends}
+		case l.charge == noCharge:
 			v = uncharged(rule)
-		case endingBlock:
-			ends := e.ends(l)
-			v = &driver.Verdict{RetryAfter: ends, ResetAfter: ends, Window: ends}
 		default:
 			switch v = &charges[l.charge].Verdict; {
 			case !v.Allowed && rule.Kind().Closes:

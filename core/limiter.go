@@ -196,7 +196,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error)
 		if l.local && slices.ContainsFunc(rules, holds) {
 			held = hold.Held(l.store, key, ids(rules))
 		}
-		some, err := adjust(ctx, driver.Reset, Ask{Limiter: l, Key: key, Cost: 1}, rules)
+		some, err := adjust(ctx, driver.Reset, Ask{Limiter: l, Key: key, Cost: 1}, rules, 0)
 		if err != nil {
 			return false, err
 		}
@@ -268,7 +268,7 @@ func (l *Limiter) Pause(ctx context.Context, key string, d time.Duration) error 
 		op = driver.Reset
 	}
 	length := (d + time.Microsecond - 1).Truncate(time.Microsecond)
-	_, err := adjust(ctx, op, Ask{Limiter: l, Key: key, MaxDelay: length}, rules[i:i+1])
+	_, err := adjust(ctx, op, Ask{Limiter: l, Key: key}, rules[i:i+1], length)
 	if d == 0 {
 		l.waiters.Wake(key)
 	}
@@ -290,13 +290,13 @@ func (l *Limiter) adjust(ctx context.Context, key string, op driver.Op, n int) e
 	if i := slices.IndexFunc(rules, closes); i >= 0 { // which has no cost
 		rules = slices.Delete(slices.Clone(rules), i, i+1)
 	}
-	_, err = adjust(ctx, op, Ask{Limiter: l, Key: key, Cost: n}, rules)
+	_, err = adjust(ctx, op, Ask{Limiter: l, Key: key, Cost: n}, rules, 0)
 	return err
 }
 
 // adjust applies op with the key and cost of a to rules. found is the result of a Reset.
-func adjust(ctx context.Context, op driver.Op, a Ask, rules []Rule) (found bool, err error) {
+func adjust(ctx context.Context, op driver.Op, a Ask, rules []Rule, pause time.Duration) (found bool, err error) {
 	e := events.Get().(*event)
 	defer e.free()
-	return e.adjust(ctx, op, &a, rules)
+	return e.adjust(ctx, op, &a, rules, pause)
 }

@@ -13,13 +13,12 @@ type more struct {
 	lines   []line
 	charges []driver.Charge
 	asks    []asked
-	ends    []time.Duration // for each ask, that of its choice; shorter if the other choices have no end
 
-	rest  []State        // of a Reservation: the States of all lines but the first, once they are made
-	later []raises       // of a Reservation, for each charge; nil until the cost is raised
-	holds *hold.Holds    // of a Reservation: its places; nil if it has none
-	begun time.Duration  // when its decision was sent, if it has places
-	queue driver.Receipt // of a caller who waits for places: see driver.Waiter; or zero
+	rest   []State        // of a Reservation: the States of all lines but the first, once they are made
+	later  []raises       // of a Reservation, for each charge; nil until the cost is raised
+	holds  *hold.Holds    // of a Reservation: its places; nil if it has none
+	begun  time.Duration  // when its decision was sent, if it has places
+	waiter *driver.Waiter // the caller who waits for places, or nil
 
 	room struct { // so that an event of two rules takes one allocation
 		lines   [2]line

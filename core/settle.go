@@ -127,7 +127,7 @@ func (e *event) settle(ctx context.Context, total func(i, before int) int, begin
 func (e *event) keepPlaces(undos []driver.Charge) {
 	for i := range undos {
 		u := &undos[i]
-		if !u.Rule.Kind().Holds || u.Verdict.Rule != nil {
+		if !u.Rule.Kind().Holds || u.Verdict.Done {
 			continue
 		}
 		for j := range e.charges() {

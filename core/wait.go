@@ -153,7 +153,7 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 		if queues {
 			age, later, next := l.waiters.Age(key, w)
 			behind = later >= 0
-			r.more = &more{queue: driver.Waiter{Queue: w.Queue.ID, Age: age, Behind: later, Next: next, Known: known}.Receipt()}
+			r.more = &more{waiter: &driver.Waiter{Queue: w.Queue.ID, Age: age, Behind: later, Next: next, Known: known}}
 			known = true
 		}
 		d, err := r.Reserve(ctx, a)
@@ -236,7 +236,7 @@ func (a *Ask) waits(rules []Rule, ends time.Duration, held bool) (waits, estimat
 				return false, false, ErrNeverAdmitted
 			}
 		case r.Limit() != Blocked:
-		case a.noChargeOf(r, ends) == endingBlock:
+		case a.blockEnds(r, ends) > 0:
 			waits = true
 		default:
 			return false, false, ErrNeverAdmitted
@@ -272,7 +272,7 @@ func (l *Limiter) leaveQueue(ctx context.Context, key string, rules []Rule, id i
 		if l.local {
 			c = c.Lasting
 		}
-		charges = append(charges, driver.Charge{Key: key, Rule: c, Op: driver.Undo, Cost: 1, Receipt: driver.Waiter{Queue: id}.Receipt()})
+		charges = append(charges, driver.Charge{Key: key, Rule: c, Op: driver.Undo, Cost: 1, Waiter: &driver.Waiter{Queue: id}})
 	}
 	if len(charges) > 0 {
 		_ = l.store.Adjust(context.WithoutCancel(ctx), charges) // after an error, the Store forgets the queue by itself

@@ -55,7 +55,7 @@ func newDenial(c *driver.Charge, sent, maxAge int64) (d denial, ok bool) {
 			return d, false
 		}
 		d.cost, d.maxDelay = 1, driver.Never
-		v.Allowed, v.RetryAfter, v.Delay = false, v.Window, 0
+		v.Allowed, v.RetryAfter, v.Delay, v.Done = false, v.Window, 0, false
 	}
 	if c.Rule.Kind().Closes {
 		d.cost = 1 // denies all costs alike

@@ -52,7 +52,7 @@ func (c *Compiled) read(r *Reading, s State, now, cost int64) {
 	case *log:
 		e.read(r, s, now, cost)
 	case *places:
-		e.read(r, s, now, cost, Receipt{})
+		e.read(r, s, now, cost, nil)
 	case *quota:
 		e.read(r, s, now)
 	case pause:

@@ -64,7 +64,7 @@ func TestCharge_AllocationsPause(t *testing.T) {
 	thousand := func() {
 		for i := range 1000 {
 			if now++; i%10 == 0 {
-				k.do(driver.Charge{Op: driver.Debit, Cost: 1, MaxDelay: 5 * time.Microsecond}, now)
+				k.do(driver.Charge{Op: driver.Debit, Cost: 1, Pause: 5 * time.Microsecond}, now)
 			}
 			if v, _ := k.spend(1, now); v.Allowed {
 				admitted++

@@ -19,7 +19,7 @@ const (
 	// only events at the newest 1000 times in the log. Older events stay. A pause does not change.
 	Credit
 	// Debit takes Cost whether it fits or not. A bucket goes into debt if necessary, and repays the
-	// debt at its rate. Windows and logs count the cost until it expires. A pause lasts for MaxDelay from now, or
+	// debt at its rate. Windows and logs count the cost until it expires. A pause lasts for Pause from now, or
 	// until its present end if that is later.
 	Debit
 	// Undo frees up to Cost units that still count, of the Spend or Debit that wrote the Receipt. If
@@ -44,12 +44,16 @@ type Charge struct {
 	Cost   int // at least 1; ignored by Reset; 1 for an in-flight rule without ByCost
 
 	// If a leaky bucket would delay a Spend or Peek for longer than MaxDelay, the charge is denied.
-	// MaxDelay is rounded down to microseconds. Zero means no bound. For the Debit of a pause, it is the
-	// length of the pause, up to 366 days: Cost is an int, which may have 32 bits.
+	// MaxDelay is rounded down to microseconds. Zero means no bound.
 	MaxDelay time.Duration
-	// A Spend or Debit that takes something sets Receipt, which must be zero before (a pause takes nothing), or that of
-	// a [Waiter], and is zero after a denial. An Undo and a Renew read it.
+	// Pause is the length that the Debit of a pause sets, in whole microseconds, up to 366 days.
+	Pause time.Duration
+	// A Spend or Debit that takes something sets Receipt, which must be zero before (a pause takes nothing). An Undo and a
+	// Renew read it.
 	Receipt Receipt
+	// Waiter is the caller of a Spend who waits for places, or nil. An Undo with a Waiter removes its queue, and frees
+	// nothing. Other ops have none.
+	Waiter *Waiter
 
 	// Verdict is the result. For an op of Adjust, it is the result that a Peek of cost 1 would have
 	// after the op, except that Allowed is true and RetryAfter zero.
@@ -58,8 +62,7 @@ type Charge struct {
 
 // A Receipt identifies a charge for an Undo or a Renew. It contains the time of the charge or, for an
 // in-flight rule, the number of the place, and for a bucket the part that was in use before the charge.
-// The zero Receipt undoes nothing. [Compiled.Receipt] makes one. A number below zero is that of a
-// [Waiter].
+// The zero Receipt undoes nothing. [Compiled.Receipt] makes one.
 type Receipt struct {
 	At     int64 // by the clock of the Store, in microseconds; the numbers of places are such times, too
 	Used   Span
@@ -98,7 +101,7 @@ func (c *Charge) Read(s State, now int64) (r Reading) {
 
 func (c *Charge) read(r *Reading, s State, now int64) {
 	if p := c.waits(); p != nil {
-		p.read(r, s, now, int64(c.Cost), c.Receipt)
+		p.read(r, s, now, int64(c.Cost), c.Waiter)
 	} else {
 		c.Rule.read(r, s, now, c.asked())
 	}
@@ -106,7 +109,7 @@ func (c *Charge) read(r *Reading, s State, now int64) {
 
 // waits returns the engine of c if c is the Spend of a Waiter, and nil otherwise.
 func (c *Charge) waits() *places {
-	if c.Receipt.At >= 0 || c.Op != Spend {
+	if c.Waiter == nil || c.Op != Spend {
 		return nil
 	}
 	p, _ := c.Rule.engine.(*places)
@@ -125,13 +128,12 @@ func (c *Charge) Fits(r *Reading) bool { return c.Rule.fits(r, int64(c.Cost), c.
 // Receipt and, with AtMost, the Cost to its first value, read again and repeat.
 func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State, changed bool) {
 	if p := c.waits(); p != nil {
-		fits, m := c.Fits(r), c.Receipt
+		fits, w := c.Fits(r), *c.Waiter
 		if !c.Rule.ByCost {
-			m.Age = 1<<1 | m.Age&1 // the next event takes one place, too
+			w.Next = 1
 		}
-		c.Receipt = Receipt{}
 		s, changed = c.commit(s, r, now, admitted)
-		s, waits := p.wait(s, now, int64(c.Cost), m, fits || int64(c.Cost) > p.events, admitted && fits)
+		s, waits := p.wait(s, now, int64(c.Cost), &w, fits || int64(c.Cost) > p.events, admitted && fits)
 		return s, changed || waits
 	}
 	return c.commit(s, r, now, admitted)
@@ -172,7 +174,7 @@ func (c *Charge) Decide(s State, now int64) (_ State, changed bool) {
 func (c *Charge) Apply(s State, r *Reading, now int64) State {
 	e, cost := c.Rule.engine, int64(c.Cost)
 	if c.Rule.Kind().Closes {
-		cost = c.MaxDelay.Microseconds()
+		cost = c.Pause.Microseconds()
 	}
 	switch c.Op {
 	case Reset:
@@ -188,6 +190,10 @@ func (c *Charge) Apply(s State, r *Reading, now int64) State {
 	case Credit:
 		s = e.credit(s, *r, now, cost)
 	case Undo:
+		if p, ok := e.(*places); ok && c.Waiter != nil {
+			s = p.leave(s, now, c.Waiter.Queue)
+			break
+		}
 		s = e.undo(s, *r, now, cost, c.Receipt)
 	case Renew:
 		found := false
@@ -212,6 +218,6 @@ func (c *Charge) answerAt(s State, now int64) {
 func (c *Charge) Answer(r *Reading, admitted bool) {
 	c.Rule.verdict(&c.Verdict, r, c.asked(), c.maxDelay(), admitted && c.Op == Spend)
 	if !c.Op.Asks() {
-		c.Verdict.Allowed, c.Verdict.RetryAfter, c.Verdict.Soft = true, 0, false
+		c.Verdict.Allowed, c.Verdict.RetryAfter, c.Verdict.Soft, c.Verdict.Done = true, 0, false, true
 	}
 }

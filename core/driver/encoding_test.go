@@ -221,7 +221,7 @@ func hold(t *testing.T, c *driver.Compiled, b []byte, now int64, cost int) {
 			_ = k.state.UnmarshalBinary(b) // once more: an op may change the memory of a State
 			charge := driver.Charge{Op: op, Cost: cost, Receipt: driver.Receipt{At: max(1, at-now%7), Used: r.Used}}
 			if op == driver.Debit {
-				charge.MaxDelay = time.Duration(min(int64(cost), driver.Horizon)) * time.Microsecond // the length of a pause, which may be too long
+				charge.Pause = time.Duration(min(int64(cost), driver.Horizon)) * time.Microsecond // the length of a pause, which may be too long
 			}
 			v := k.do(charge, at)
 			limit, longest := c.Constants.Capacity-c.Constants.Extra, 2*time.Duration(driver.Horizon)*time.Microsecond

@@ -78,13 +78,13 @@ func total(taken []run) (sum int64) {
 	return sum
 }
 
-// read sets r for a charge with cost. m is the Receipt of a caller who waits, or zero.
-func (p *places) read(r *Reading, s State, now, cost int64, m Receipt) {
+// read sets r for a charge with cost. w is the caller who waits, or nil.
+func (p *places) read(r *Reading, s State, now, cost int64, w *Waiter) {
 	taken := p.taken(s, now)
 	count := total(taken)
 	needed, expires := count, int64(0)
 	if s.Debt > 0 { // as in a State of callers who wait
-		needed, expires = p.ahead(s, now, count, m)
+		needed, expires = p.ahead(s, now, count, w)
 	}
 	if needed == 0 {
 		return
@@ -163,16 +163,8 @@ func putRuns(s State, queues, taken []run) State {
 	return s
 }
 
-// undo frees the place of m, or removes the queue of m.
+// undo frees the place of m.
 func (p *places) undo(s State, _ Reading, now, _ int64, m Receipt) State {
-	if m.At < 0 {
-		s = putPlaces(s, p.corrected(s, now))
-		all, found := leave(queues(s, now), -m.At)
-		if found {
-			s = p.wake(putQueues(s, all), now)
-		}
-		return s
-	}
 	s, found := p.remove(s, now, m)
 	if found {
 		s = p.wake(s, now)

@@ -173,7 +173,7 @@ func testPlaces(t *testing.T, rule *driver.Compiled, steps []placeStep) {
 			charge.Receipt = receipts[s.place]
 		}
 		want := driver.Verdict{
-			Rule: rule, Allowed: s.allowed, Found: s.found, Remaining: s.left, RetryAfter: s.retry * time.Millisecond,
+			Rule: rule, Done: !s.op.Asks(), Allowed: s.allowed, Found: s.found, Remaining: s.left, RetryAfter: s.retry * time.Millisecond,
 			ResetAfter: s.reset * time.Millisecond, Window: s.span * time.Millisecond,
 		}
 		if s.retry == driver.Never/time.Millisecond {

@@ -90,13 +90,13 @@ func TestPause(t *testing.T) {
 			k := key{rule: compile(t, driver.Definition{Algorithm: driver.Pause})}
 			for i, s := range c.steps {
 				now, paused := start+s.at*1_000_000, k.state != (driver.State{})
-				charge := driver.Charge{Op: s.op, Cost: s.cost, MaxDelay: s.length}
+				charge := driver.Charge{Op: s.op, Cost: s.cost, Pause: s.length}
 				if s.op == undo {
 					charge.Receipt = driver.Receipt{At: now}
 				}
 				receipt := charge.Receipt
 				got, rest := k.charge(&charge, now), time.Duration(s.rest)*time.Second
-				want := driver.Verdict{Rule: k.rule, Allowed: true, Remaining: math.MaxInt, Found: s.op == reset && paused}
+				want := driver.Verdict{Rule: k.rule, Done: !s.op.Asks(), Allowed: true, Remaining: math.MaxInt, Found: s.op == reset && paused}
 				if rest > 0 {
 					want.Remaining, want.ResetAfter, want.Window = 0, rest, rest
 					if s.op.Asks() {
@@ -132,7 +132,7 @@ func TestDefinition_Check_Pause(t *testing.T) {
 
 // Commit changes the State of a pause if the clock has stepped back and the charge does not fit, and then only.
 func TestPause_Commit(t *testing.T) {
-	c := driver.Charge{Rule: compile(t, driver.Definition{Algorithm: driver.Pause}), Op: driver.Debit, Cost: 1, MaxDelay: time.Minute}
+	c := driver.Charge{Rule: compile(t, driver.Definition{Algorithm: driver.Pause}), Op: driver.Debit, Cost: 1, Pause: time.Minute}
 	paused := (&key{rule: c.Rule}).apply(c, start)
 	for _, row := range []struct {
 		name    string
@@ -170,7 +170,7 @@ func TestReduce_Pause(t *testing.T) {
 	pause := compile(t, driver.Definition{Name: "pause", Algorithm: driver.Pause})
 	shadow := compile(t, driver.Definition{Name: "shadow", Algorithm: driver.Pause, Shadow: true})
 	window := rule(t, driver.FixedWindow, 10, 1_000_000)
-	debit := driver.Charge{Op: driver.Debit, Cost: 1, MaxDelay: time.Second}
+	debit := driver.Charge{Op: driver.Debit, Cost: 1, Pause: time.Second}
 	for _, row := range []struct {
 		name   string
 		rules  []*driver.Compiled

@@ -117,7 +117,7 @@ func TestQuota(t *testing.T) {
 				got := k.charge(&charge, now)
 				receipts = append(receipts, charge.Receipt)
 				want := driver.Verdict{
-					Rule: k.rule, Allowed: s.allowed, Soft: s.soft, Found: s.op == reset && inUse, Period: int32(s.period * 3600), Remaining: s.left,
+					Rule: k.rule, Done: !s.op.Asks(), Allowed: s.allowed, Soft: s.soft, Found: s.op == reset && inUse, Period: int32(s.period * 3600), Remaining: s.left,
 					RetryAfter: retry, ResetAfter: time.Duration(s.reset) * time.Hour, Window: got.Window,
 				}
 				if s.reset > 0 {

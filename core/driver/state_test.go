@@ -110,7 +110,7 @@ func (s *sequence) next() driver.Charge {
 		c.Op = driver.Renew
 	}
 	if s.rule.Algorithm == driver.Pause && c.Op == driver.Debit {
-		c.MaxDelay = time.Duration(s.rng.Int64N(2*span(s.rule))) * time.Microsecond
+		c.Pause = time.Duration(s.rng.Int64N(2*span(s.rule))) * time.Microsecond
 	}
 	if c.Receipt = (driver.Receipt{}); c.Op >= driver.Undo && len(s.receipts) > 0 {
 		c.Receipt = s.receipts[s.rng.IntN(len(s.receipts))]

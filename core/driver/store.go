@@ -30,8 +30,9 @@ type Store interface {
 	Take(ctx context.Context, charges []Charge) error
 
 	// Adjust applies every Debit, Credit, Undo, Renew and Reset, none of which can be denied, and sets all
-	// Verdicts. After an error, any number of them may have been applied, each at most once. A Verdict with
-	// a Rule is then that of a charge that was; the other Verdicts, and their Receipts, are undefined.
+	// Verdicts. After an error, any number of them may have been applied, each at most once. A Verdict that is
+	// Done is then that of a charge that was; the other Verdicts, and their Receipts, are undefined. Before the call, no
+	// Verdict is Done.
 	Adjust(ctx context.Context, charges []Charge) error
 }
 

@@ -4,10 +4,12 @@ import "time"
 
 // A Verdict is the result of one charge. Package core copies it into a core.State.
 type Verdict struct {
-	// Rule is the rule that decided: the rule of the charge, or a fraction of it
-	// ([Compiled.Divide]). A Store sets it when it has executed the op. After an error of Adjust, it tells
-	// the charges that were executed from those of which that is not known, and of which Rule is nil.
+	// Rule is the rule that decided: the rule of the charge, or a fraction of it ([Compiled.Divide]).
 	Rule *Compiled
+
+	// Done says that an op of Adjust was executed. After an error, it tells these charges from those of which that is not
+	// known. It is false for a Spend and a Peek.
+	Done bool
 
 	Allowed    bool          // by this rule, regardless of the other rules
 	Unknown    bool          // not evaluated, because another rule denied: Allowed is set, Rule may be nil, the rest is zero

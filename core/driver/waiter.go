@@ -9,13 +9,13 @@ import (
 )
 
 // A Waiter is a caller who waits for places of in-flight rules. The callers of one Limiter and key in a process are a
-// queue, of which only the first one asks. Its Spends have the Receipt of its Waiter.
+// queue, of which only the first one asks. Its Spends have its Waiter.
 //
 // If the places that are free do not suffice, the State keeps the queue for 2 s, or until its next Spend. Places that the
 // queues in front of a Spend need are not free for it: those whose callers came before, or all if the Spend has no
 // Waiter. A queue needs no places beyond the limit of its caller. Callers therefore get places in the order of arrival,
 // also if they need different numbers of them. An admitted Spend leaves the next caller of its queue in the State. An Undo
-// with the Receipt removes the queue. A State keeps at most 64 queues, those that came first. A charge of a shadow rule or
+// with the Waiter removes the queue. A State keeps at most 64 queues, those that came first. A charge of a shadow rule or
 // with AtMost has no Waiter.
 type Waiter struct {
 	Queue  int64         // identifies the queue: 1 to 2^53-2
@@ -23,19 +23,6 @@ type Waiter struct {
 	Behind time.Duration // how much later the next caller of the queue came; below 0 if there is none
 	Next   int           // the cost of the next caller
 	Known  bool          // the caller has asked before, or was the next one: its arrival in the State counts if it is earlier
-}
-
-// Receipt returns w as the Receipt of a Spend, or of an Undo that removes the queue of w.
-func (w Waiter) Receipt() Receipt {
-	behind := int64(-1)
-	if w.Behind >= 0 {
-		behind = w.Behind.Microseconds()
-	}
-	next := int64(w.Next) << 1
-	if w.Known {
-		next |= 1
-	}
-	return Receipt{At: -w.Queue, Used: Span{w.Age.Microseconds(), behind}, Age: next}
 }
 
 const (
@@ -98,41 +85,44 @@ func putQueues(s State, all []queued) State {
 // and places that q cannot get are free for them.
 func (q queued) needed(taken int64) int64 { return max(taken, min(taken+q.cost, q.limit)) }
 
-// ahead returns taken and the places that the queues of s need in front of the caller whose Spend has the Receipt m, and
+// ahead returns taken and the places that the queues of s need in front of w, or in front of a caller who does not wait, and
 // the time until the last of these queues expires.
-func (p *places) ahead(s State, now, taken int64, m Receipt) (needed, expires int64) {
+func (p *places) ahead(s State, now, taken int64, w *Waiter) (needed, expires int64) {
 	all := queues(s, now)
-	own := p.queued(all, m, now, 0)
+	var own queued
+	if w != nil {
+		own = p.queued(all, w, now, 0)
+	}
 	for _, q := range all {
-		if m.At == 0 || q.queue != own.queue && q.compare(own) < 0 {
+		if w == nil || q.queue != own.queue && q.compare(own) < 0 {
 			taken, expires = q.needed(taken), max(expires, q.expires-now)
 		}
 	}
 	return taken, expires
 }
 
-// queued returns the caller with the Receipt m, whose event costs cost. all may have its queue: if that is the caller, the
+// queued returns the caller w, whose event costs cost. all may have its queue: if that is the caller, the
 // earlier arrival counts, because the time until an ask arrives differs from one to the next.
-func (p *places) queued(all []queued, m Receipt, now, cost int64) queued {
-	own := queued{max(0, now-m.Used.Micros), -m.At, now + queueLease, cost, p.events, false}
+func (p *places) queued(all []queued, w *Waiter, now, cost int64) queued {
+	own := queued{max(0, now-w.Age.Microseconds()), w.Queue, now + queueLease, cost, p.events, false}
 	i := slices.IndexFunc(all, func(q queued) bool { return q.queue == own.queue })
-	if i >= 0 && m.Age&1 == 1 {
+	if i >= 0 && w.Known {
 		own.came = min(own.came, all[i].came)
 	}
 	return own
 }
 
-// wait changes the queue of the caller with the Receipt m in s, after a decision about its Spend with cost. fits says
+// wait changes the queue of w in s, after a decision about its Spend with cost. fits says
 // whether the places sufficed or never will, and spent whether they were taken.
-func (p *places) wait(s State, now, cost int64, m Receipt, fits, spent bool) (_ State, changed bool) {
+func (p *places) wait(s State, now, cost int64, w *Waiter, fits, spent bool) (_ State, changed bool) {
 	all := queues(s, now)
-	own, behind := p.queued(all, m, now, cost), m.Used.Frac
+	own := p.queued(all, w, now, cost)
 	if spent {
-		own.came, own.cost = min(own.came+behind, now), max(m.Age>>1, 1)
+		own.came, own.cost = min(own.came+w.Behind.Microseconds(), now), max(int64(w.Next), 1)
 	}
 	all, left := leave(all, own.queue)
 	i, _ := slices.BinarySearchFunc(all, own, queued.compare)
-	waits := !fits || spent && behind >= 0
+	waits := !fits || spent && w.Behind >= 0
 	if waits = waits && own.cost <= p.events && i < maxQueues; waits {
 		all = slices.Insert(all, i, own)
 		all = all[:min(len(all), maxQueues)]
@@ -143,6 +133,15 @@ func (p *places) wait(s State, now, cost int64, m Receipt, fits, spent bool) (_ 
 		return s, false
 	}
 	return p.wake(putQueues(s, all), now), true
+}
+
+// leave removes a queue.
+func (p *places) leave(s State, now, queue int64) State {
+	s = putPlaces(s, p.corrected(s, now))
+	if all, found := leave(queues(s, now), queue); found {
+		s = p.wake(putQueues(s, all), now)
+	}
+	return s
 }
 
 // leave returns all without the queue with an ID, and whether it was there.

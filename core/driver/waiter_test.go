@@ -19,8 +19,8 @@ func queuesOf(t *testing.T, rule *driver.Compiled, taken, queues int, now int64)
 		}
 	}
 	for i := range queues {
-		w := driver.Waiter{Queue: int64(i) + 1, Age: time.Duration(queues-i) * time.Microsecond, Behind: -1}
-		c := driver.Charge{Key: "k", Rule: rule, Cost: 1, Receipt: w.Receipt()}
+		w := &driver.Waiter{Queue: int64(i) + 1, Age: time.Duration(queues-i) * time.Microsecond, Behind: -1}
+		c := driver.Charge{Key: "k", Rule: rule, Cost: 1, Waiter: w}
 		if s, _ = c.Decide(s, now); c.Verdict.Allowed || c.Receipt != (driver.Receipt{}) {
 			t.Fatalf("queue %d: got %+v with the Receipt %+v", i, c.Verdict, c.Receipt)
 		}
@@ -70,7 +70,7 @@ func TestState_Queues_Invalid(t *testing.T) {
 		}
 	}
 	for _, other := range []driver.State{{Time: 1, Amount: 2, Debt: 3}, {Time: -1, Debt: 9}} {
-		c := driver.Charge{Key: "k", Rule: rule, Cost: 1, Receipt: driver.Waiter{Queue: 1, Behind: -1}.Receipt()}
+		c := driver.Charge{Key: "k", Rule: rule, Cost: 1, Waiter: &driver.Waiter{Queue: 1, Behind: -1}}
 		if s, _ := c.Decide(other, 1_700_000_000_000_000); !c.Verdict.Allowed || c.Verdict.Remaining != 2 {
 			t.Errorf("%+v: got %+v and %+v", other, c.Verdict, s)
 		}
@@ -90,7 +90,7 @@ func TestWaiter_OtherLimits(t *testing.T) {
 		receipts = append(receipts, c.Receipt)
 	}
 	ask := func(rule *driver.Compiled, queue int64) bool {
-		c := driver.Charge{Key: "k", Rule: rule, Cost: 1, Receipt: driver.Waiter{Queue: queue, Age: time.Second, Behind: -1, Known: true}.Receipt()}
+		c := driver.Charge{Key: "k", Rule: rule, Cost: 1, Waiter: &driver.Waiter{Queue: queue, Age: time.Second, Behind: -1, Known: true}}
 		s, _ = c.Decide(s, now)
 		return c.Verdict.Allowed
 	}
@@ -119,18 +119,18 @@ func TestWaiter_Woken(t *testing.T) {
 		rule := compile(t, driver.Definition{Algorithm: driver.InFlight, Name: "places", Events: 4, Hold: time.Minute, ByCost: byCost})
 		now := int64(1_700_000_000_000_000)
 		var s driver.State
-		decide := func(m driver.Receipt) driver.Charge {
-			c := driver.Charge{Key: "k", Rule: rule, Cost: 1, Receipt: m}
+		decide := func(w *driver.Waiter) driver.Charge {
+			c := driver.Charge{Key: "k", Rule: rule, Cost: 1, Waiter: w}
 			s, _ = c.Decide(s, now)
 			return c
 		}
 		var receipts []driver.Receipt
 		for range 4 {
-			receipts = append(receipts, decide(driver.Receipt{}).Receipt)
+			receipts = append(receipts, decide(nil).Receipt)
 		}
 		var list waiters.List[int]
 		w := list.Join("k", 1, 0, 1)
-		waiter := driver.Waiter{Queue: w.Queue.ID, Behind: 0, Next: 1}.Receipt()
+		waiter := &driver.Waiter{Queue: w.Queue.ID, Behind: 0, Next: 1}
 		woken := func() int { return len(w.Freed()) }
 		free := func() {
 			c := driver.Charge{Key: "k", Rule: rule, Op: driver.Undo, Cost: 1, Receipt: receipts[0]}

@@ -80,7 +80,7 @@ func onlyPrimary(charges []driver.Charge) bool {
 // other store decides; or the Undo of a [driver.Waiter], which either may know.
 func belongsToBoth(c *driver.Charge) bool {
 	return c.Op == driver.Reset || c.Op == driver.Debit && c.Rule.Kind().Closes ||
-		c.Op == driver.Undo && c.Receipt.At < 0
+		c.Op == driver.Undo && c.Waiter != nil
 }
 
 // readsReceipt reports whether c belongs to the store that wrote its receipt.

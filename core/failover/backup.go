@@ -85,8 +85,8 @@ func (b *backup) do(ctx context.Context, do verb, charges []driver.Charge) error
 			slog.Warn("weir: FailClosedFor or FailOpenFor name rules that do not exist", slog.String("error", err.Error()))
 		}
 	})
-	for i := range charges { // the primary may have written receipts before it failed; that of a Waiter is below zero
-		if c := &charges[i]; leavesReceipt(c) && c.Receipt.At > 0 {
+	for i := range charges { // the primary may have written receipts before it failed
+		if c := &charges[i]; leavesReceipt(c) {
 			c.Receipt = driver.Receipt{}
 		}
 	}

@@ -235,18 +235,17 @@ func TestStore_Adjust_byCost(t *testing.T) {
 func TestStore_Adjust_waiter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFlight(t, memstore.New())
-		waiter := driver.Waiter{Queue: 1, Behind: -1}.Receipt()
+		waiter := &driver.Waiter{Queue: 1, Behind: -1}
 		waits := func() {
 			t.Helper()
-			charges := []driver.Charge{{Key: "k", Rule: f.rule, Cost: 1, Receipt: waiter}}
+			charges := []driver.Charge{{Key: "k", Rule: f.rule, Cost: 1, Waiter: waiter}}
 			if err := f.Take(t.Context(), charges); err != nil || charges[0].Verdict.Allowed {
 				t.Errorf("the caller who waits got %+v, %v", charges[0].Verdict, err)
 			}
 		}
 		leaves := func() {
 			t.Helper()
-			_, err := f.do(driver.Undo, waiter)
-			testkit.Must(t, err)
+			testkit.Must(t, f.Adjust(t.Context(), []driver.Charge{{Key: "k", Rule: f.rule, Op: driver.Undo, Cost: 1, Waiter: waiter}}))
 		}
 		var held [4]driver.Receipt
 		for i := range held {

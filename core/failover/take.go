@@ -77,7 +77,7 @@ func (s *Store) assess(ctx context.Context, begun time.Duration, charges []drive
 }
 
 // applied reports whether c, of an Adjust that returned an error, was executed.
-func applied(c driver.Charge) bool { return !c.Op.Asks() && c.Verdict.Rule != nil }
+func applied(c driver.Charge) bool { return c.Verdict.Done }
 
 // isFailure reports whether err is a failure of the store. Errors about the call are not failures,
 // because clients may cause them. Unknown errors are failures, because a store may return network

@@ -27,7 +27,7 @@ func (s *Store) passed(c *driver.Charge, heard int64, err error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	sh.forward(heard)
-	applied := err == nil || c.Verdict.Rule != nil
+	applied := err == nil || c.Verdict.Done
 	for e := sh.entries[hash]; e != nil; e = e.next {
 		switch {
 		case !e.is(c):

@@ -31,7 +31,7 @@ func opArgument(c *driver.Charge) any {
 func costArgument(c *driver.Charge) int64 {
 	switch closes := c.Rule.Kind().Closes; {
 	case closes && c.Op == driver.Debit:
-		return min(c.MaxDelay.Microseconds(), maxPause)
+		return min(c.Pause.Microseconds(), maxPause)
 	case c.AtMost, closes:
 		return 1
 	case c.Op.Asks():
@@ -42,35 +42,42 @@ func costArgument(c *driver.Charge) int64 {
 	return min(int64(c.Cost), maxCount+1) // more than any rule can count
 }
 
-// waits reports whether c has the Receipt of a [driver.Waiter].
-func waits(c *driver.Charge) bool { return c.Op == driver.Spend && c.Receipt.At < 0 }
+// waits reports whether c is the Spend of a [driver.Waiter].
+func waits(c *driver.Charge) bool { return c.Op == driver.Spend && c.Waiter != nil }
 
-// waiterArguments returns the arguments of the Receipt of c, that of a [driver.Waiter].
+// waiterArguments returns the arguments of the [driver.Waiter] of c. The cost of the next caller is below zero if the
+// caller is known, and the time until it came is -1 if there is none.
 func waiterArguments(c *driver.Charge) []any {
-	m, next := c.Receipt, int64(1)
+	w, next, behind := c.Waiter, int64(1), int64(-1)
 	if c.Rule.ByCost {
-		next = min(max(m.Age>>1, 1), 1<<costBits-1)
+		next = min(max(int64(w.Next), 1), 1<<costBits-1)
 	}
-	if m.Age&1 == 1 { // see driver.Waiter.Known
+	if w.Known {
 		next = -next
 	}
-	return []any{integer(-m.At), integer(m.Used.Frac), integer(next), integer(m.Used.Micros)}
+	if w.Behind >= 0 {
+		behind = w.Behind.Microseconds()
+	}
+	return []any{integer(w.Queue), integer(behind), integer(next), integer(w.Age.Microseconds())}
 }
 
 // receiptAge is the index of the age in the arguments of a receipt, except for that of a place, and in those of a
 // waiter.
 const receiptAge = 3
 
-// receiptArguments returns the arguments of m, the receipt of an undo or a renewal. If the rate was changed
+// receiptArguments returns the arguments of the receipt of c, an undo or a renewal. If the rate was changed
 // since the charge, a fraction >= denominator becomes 0, and the undo frees slightly less. A zero
 // Receipt is sent as the receipt of a charge so long ago that the undo frees nothing, and the
-// renewal finds no place. The receipt of a place is its number.
-func receiptArguments(m driver.Receipt, r *driver.Compiled) []any {
-	k := &r.Constants
-	if m.At == 0 {
+// renewal finds no place. The receipt of a place is its number, and that of a queue its number below zero.
+func receiptArguments(c *driver.Charge) []any {
+	m, k := c.Receipt, &c.Rule.Constants
+	switch {
+	case c.Waiter != nil:
+		m.At = -c.Waiter.Queue
+	case m.At <= 0:
 		m.At = -maxInteger
 	}
-	if r.Kind().Holds {
+	if c.Rule.Kind().Holds {
 		return []any{integer(m.At)}
 	}
 	if m.Used.Frac >= k.Denominator {

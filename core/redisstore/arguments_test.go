@@ -52,11 +52,11 @@ func TestPauseArguments(t *testing.T) {
 		{driver.Charge{Op: driver.Undo, Cost: 1000}, "[1]"},
 		{driver.Charge{Op: driver.Reset}, "[1]"},
 		{driver.Charge{Op: driver.Debit, Cost: 1000}, "[0]"},
-		{driver.Charge{Op: driver.Debit, Cost: 1, MaxDelay: time.Microsecond}, "[1]"},
-		{driver.Charge{Op: driver.Debit, Cost: 1, MaxDelay: 2 * time.Microsecond}, "[2]"},
-		{driver.Charge{Op: driver.Debit, Cost: 1, MaxDelay: 90*time.Second + 999}, "[90000000]"},
-		{driver.Charge{Op: driver.Debit, Cost: 1, MaxDelay: 366 * 24 * time.Hour}, "[31622400000000]"},
-		{driver.Charge{Op: driver.Debit, Cost: 1, MaxDelay: math.MaxInt64}, "[31622400000000]"},
+		{driver.Charge{Op: driver.Debit, Cost: 1, Pause: time.Microsecond}, "[1]"},
+		{driver.Charge{Op: driver.Debit, Cost: 1, Pause: 2 * time.Microsecond}, "[2]"},
+		{driver.Charge{Op: driver.Debit, Cost: 1, Pause: 90*time.Second + 999}, "[90000000]"},
+		{driver.Charge{Op: driver.Debit, Cost: 1, Pause: 366 * 24 * time.Hour}, "[31622400000000]"},
+		{driver.Charge{Op: driver.Debit, Cost: 1, Pause: math.MaxInt64}, "[31622400000000]"},
 	} {
 		c.charge.Key, c.charge.Rule = "k", rule
 		if got := fmt.Sprint(e.arguments.of(&c.charge)); got != c.want {

@@ -67,7 +67,7 @@ func (c *call) undo() *call {
 		if charge.Op != driver.Spend || charge.Rule.Shadow && !charge.Fits(&c.readings[i]) {
 			continue
 		}
-		charge.Op, charge.Receipt = driver.Undo, charge.Rule.Receipt(&c.readings[i], c.time, int64(charge.Cost))
+		charge.Op, charge.Waiter, charge.Receipt = driver.Undo, nil, charge.Rule.Receipt(&c.readings[i], c.time, int64(charge.Cost))
 		undo.add(charge, c.keys[i], i)
 	}
 	return undo
@@ -105,8 +105,6 @@ func (c *call) answer(admitted bool) error {
 			takes := charge.Op == driver.Spend || charge.Op == driver.Debit
 			if takes && admitted && charge.Verdict.Allowed {
 				charge.Receipt = charge.Rule.Receipt(r, c.time, int64(charge.Cost))
-			} else if waits(charge) {
-				charge.Receipt = driver.Receipt{}
 			}
 		}
 		fit = fit && (charge.Verdict.Allowed || charge.Rule.Shadow)

@@ -29,7 +29,7 @@ type freer struct {
 	over    bool        // no place is taken, or all were found
 }
 
-// An undo removes a place or, if the Receipt is that of a [driver.Waiter], a queue.
+// An undo removes a place or, with a [driver.Waiter], a queue.
 type undo struct {
 	charge driver.Charge
 	key    string // in Redis
@@ -56,8 +56,8 @@ func (f *freer) add(charge *driver.Charge, key string) {
 	u := undo{driver.Charge{Key: charge.Key, Rule: charge.Rule, Op: driver.Undo, Cost: charge.Cost}, key}
 	f.undos = append(f.undos, u)
 	if waits(charge) {
-		f.queue = -charge.Receipt.At
-		u.charge.Receipt = driver.Waiter{Queue: f.queue}.Receipt()
+		f.queue = charge.Waiter.Queue
+		u.charge.Waiter = &driver.Waiter{Queue: f.queue}
 		f.undos = append(f.undos, u)
 	}
 	f.atMost = charge.AtMost
@@ -195,4 +195,4 @@ func (c *call) found(u *undo) bool {
 }
 
 // isQueue reports whether the undo of a charge removes a queue, and not a place.
-func isQueue(charge *driver.Charge) bool { return charge.Receipt.At < 0 }
+func isQueue(charge *driver.Charge) bool { return charge.Waiter != nil }

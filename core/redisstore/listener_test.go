@@ -292,17 +292,22 @@ func TestAcquire_messages(t *testing.T) {
 			held = append(held, do(driver.Spend, driver.Receipt{}).Receipt)
 		}
 		queue := int64(process*waiters.PerProcess + 7)
-		first := driver.Waiter{Queue: queue, Behind: 0, Next: 1}.Receipt()
-		do(driver.Spend, first)
+		waits := func(w driver.Waiter) driver.Charge {
+			charges := []driver.Charge{{Key: "k", Rule: rule, Cost: 1, Waiter: &w}}
+			testkit.Must(t, storetest.Do(t.Context(), s, charges))
+			return charges[0]
+		}
+		first := driver.Waiter{Queue: queue, Behind: 0, Next: 1}
+		waits(first)
 		for _, m := range held[:3] {
 			do(driver.Undo, m)
 		}
-		if c := do(driver.Spend, first); !c.Verdict.Allowed { // the next caller is woken
+		if c := waits(first); !c.Verdict.Allowed { // the next caller is woken
 			t.Errorf("by cost %t: got %+v", byCost, c.Verdict)
 		}
-		do(driver.Spend, driver.Waiter{Queue: queue, Behind: -1}.Receipt())
+		waits(driver.Waiter{Queue: queue, Behind: -1})
 		do(driver.Spend, driver.Receipt{})
-		do(driver.Spend, first)
+		waits(first)
 		do(driver.Reset, driver.Receipt{}) // all places are free
 		testkit.Must(t, rdb.Publish(t.Context(), fmt.Sprintf("test:wake:%d", process), "end").Err())
 		var got []string

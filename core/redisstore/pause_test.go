@@ -175,7 +175,7 @@ func TestPause_corruptState(t *testing.T) {
 					t.Errorf("%d states were counted as corrupt before a debit, want 0", n)
 				}
 				write()
-				if v := do(driver.Charge{Op: driver.Debit, MaxDelay: time.Minute}).Verdict; v.ResetAfter != time.Minute {
+				if v := do(driver.Charge{Op: driver.Debit, Pause: time.Minute}).Verdict; v.ResetAfter != time.Minute {
 					t.Errorf("after a debit, the verdict is %+v, want a minute", v)
 				}
 				if v := do(driver.Charge{}).Verdict; v.Allowed || v.RetryAfter != time.Minute {
@@ -201,7 +201,7 @@ func TestPause_wrongReply(t *testing.T) {
 					s := newStore(rdb, mode.opts...)
 					rule := testkit.Compiled(core.Pause("r"))
 					do := func(op driver.Op, d time.Duration) (driver.Verdict, error) {
-						charges := []driver.Charge{{Key: "k", Rule: rule, Op: op, Cost: 1, MaxDelay: d}}
+						charges := []driver.Charge{{Key: "k", Rule: rule, Op: op, Cost: 1, Pause: d}}
 						err := storetest.Do(t.Context(), s, charges)
 						return charges[0].Verdict, err
 					}

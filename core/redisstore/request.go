@@ -88,10 +88,10 @@ func (e *executor) newRequest(c *call) *request {
 			args.maxDelay = charge.MaxDelay.Microseconds()
 		}
 		if waits(charge) {
-			args.receipt, args.age = waiterArguments(charge), charge.Receipt.Used.Micros
+			args.receipt, args.age = waiterArguments(charge), charge.Waiter.Age.Microseconds()
 		}
 		if charge.Op == driver.Undo || charge.Op == driver.Renew {
-			args.receipt = receiptArguments(charge.Receipt, charge.Rule)
+			args.receipt = receiptArguments(charge)
 			if len(args.receipt) > receiptAge {
 				args.age = charge.Receipt.Age
 			}

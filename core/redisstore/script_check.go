@@ -86,7 +86,7 @@ func (t *target) runSteps(ctx context.Context, l library) error {
 		case driver.Undo, driver.Renew:
 			c.Receipt = receipts[s.of]
 		case driver.Debit:
-			c.MaxDelay = checkPeriod
+			c.Pause = checkPeriod
 		}
 		if err := t.do(ctx, &c); err != nil {
 			return err

@@ -267,11 +267,9 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	if i < 0 {
 		return s.decide(ctx, charges)
 	}
-	c := &charges[i]
-	queue := -c.Receipt.At
-	err := s.decide(ctx, charges)
+	c, err := &charges[i], s.decide(ctx, charges)
 	if err == nil && !c.Verdict.Allowed {
-		s.listeners.listen(s.router.keys.probe(s.router.keys.tag(c.Key), c.Rule), queue)
+		s.listeners.listen(s.router.keys.probe(s.router.keys.tag(c.Key), c.Rule), c.Waiter.Queue)
 	}
 	return err
 }

@@ -141,7 +141,7 @@ func (c catalog) charge(o *oracle.Charge, now int64, receipt *driver.Receipt) dr
 		rule = rule.During(own.periods(now))
 	}
 	return driver.Charge{
-		Key: o.Key, Rule: rule, Op: driverOps[o.Op], AtMost: o.AtMost, Cost: int(o.Cost), MaxDelay: o.MaxDelay, Receipt: *receipt,
+		Key: o.Key, Rule: rule, Op: driverOps[o.Op], AtMost: o.AtMost, Cost: int(o.Cost), MaxDelay: o.MaxDelay, Pause: o.Pause, Receipt: *receipt, Waiter: waiterOf(o.Waiter),
 	}
 }
 
@@ -155,7 +155,7 @@ func (c catalog) verdict(o *oracle.Charge) driver.Verdict {
 	}
 	v := o.Verdict
 	return driver.Verdict{
-		Rule: c[o.Rule], Allowed: v.Allowed, Soft: v.Soft, Found: v.Found, Remaining: int(most(v.Remaining)),
+		Rule: c[o.Rule], Allowed: v.Allowed, Soft: v.Soft, Found: v.Found, Done: !driverOps[o.Op].Asks(), Remaining: int(most(v.Remaining)),
 		Period:     int32(v.Period / 1_000_000),
 		RetryAfter: span(v.RetryAfter), ResetAfter: span(v.ResetAfter), Window: span(v.Window), Delay: span(v.Delay),
 	}

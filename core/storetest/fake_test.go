@@ -206,8 +206,8 @@ func TestFake_InvalidCharge(t *testing.T) {
 		"places at most":    {take, []driver.Charge{{Key: "k", Rule: inFlight, Cost: 1, AtMost: true}}},
 		"negative delay":    {take, []driver.Charge{{Key: "k", Rule: rule, Cost: 1, MaxDelay: -1}}},
 		"renew of a pause":  {adjust, []driver.Charge{{Key: "k", Rule: pause, Cost: 1, Op: driver.Renew}}},
-		"a pause too long":  {adjust, []driver.Charge{{Key: "k", Rule: pause, Cost: 1, Op: driver.Debit, MaxDelay: 366*24*time.Hour + 1}}},
-		"a pause below 0":   {adjust, []driver.Charge{{Key: "k", Rule: pause, Cost: 1, Op: driver.Debit, MaxDelay: -1}}},
+		"a pause too long":  {adjust, []driver.Charge{{Key: "k", Rule: pause, Cost: 1, Op: driver.Debit, Pause: 366*24*time.Hour + 1}}},
+		"a pause below 0":   {adjust, []driver.Charge{{Key: "k", Rule: pause, Cost: 1, Op: driver.Debit, Pause: -1}}},
 		"same key and rule": {take, []driver.Charge{{Key: "k", Rule: rule, Cost: 1}, {Key: "k", Rule: rule, Cost: 1}}},
 	} {
 		if err := c.call(new(storetest.Fake), t.Context(), c.charges); !errors.Is(err, driver.ErrInvalidCharge) {

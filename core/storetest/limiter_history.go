@@ -384,7 +384,7 @@ func (h *limiterHistory) pause() {
 	h.must(err)
 	r := v.of.rules[i].under("", core.Limit{})
 	c := []oracle.Charge{r.charge(key, oracle.Debit)}
-	c[0].MaxDelay = d
+	c[0].Pause = d
 	if d == 0 {
 		c[0].Op = oracle.Reset
 	}

@@ -50,7 +50,7 @@ func (p pauseKey) call(charges ...driver.Charge) []driver.Charge {
 // expect fails unless got is the Verdict of a key that is paused for rest, or not at all.
 func (p pauseKey) expect(got driver.Charge, rest time.Duration) {
 	p.Helper()
-	want := driver.Verdict{Rule: got.Rule, Allowed: true, Remaining: math.MaxInt, Found: got.Verdict.Found && got.Op == driver.Reset}
+	want := driver.Verdict{Rule: got.Rule, Done: !got.Op.Asks(), Allowed: true, Remaining: math.MaxInt, Found: got.Verdict.Found && got.Op == driver.Reset}
 	if rest > 0 {
 		want.Remaining, want.ResetAfter, want.Window = 0, rest, rest
 		if got.Op.Asks() {
@@ -85,7 +85,7 @@ func (p pauseKey) pausedFor(rest time.Duration) {
 func (p pauseKey) debit(d, rest time.Duration) {
 	p.Helper()
 	c := p.charge(driver.Debit, 1)
-	c.MaxDelay = d
+	c.Pause = d
 	p.expect(p.call(c)[0], rest)
 	p.pausedFor(rest)
 }
@@ -186,7 +186,7 @@ func onlyResetEndsPause(s *subject) {
 		var charges []driver.Charge
 		for i, d := range lengths {
 			c := all[i].charge(op, 1)
-			c.MaxDelay = d
+			c.Pause = d
 			charges = append(charges, c)
 		}
 		for _, c := range p.call(charges...) {
@@ -366,14 +366,14 @@ func concurrentPauses(s *subject) {
 		wg.Go(func() {
 			for j := range 25 {
 				c := p.charge(driver.Debit, 1)
-				c.MaxDelay = time.Duration(1+(i*25+j*7)%400) * time.Second
+				c.Pause = time.Duration(1+(i*25+j*7)%400) * time.Second
 				err := p.Store.Adjust(context.Background(), []driver.Charge{c})
 				ask := []driver.Charge{p.charge(driver.Spend, 1)}
 				if err == nil {
 					err = p.Store.Take(context.Background(), ask)
 				}
-				if v := ask[0].Verdict; err == nil && (v.Allowed || v.RetryAfter < c.MaxDelay) {
-					err = fmt.Errorf("after a pause of %v: got %+v", c.MaxDelay, v)
+				if v := ask[0].Verdict; err == nil && (v.Allowed || v.RetryAfter < c.Pause) {
+					err = fmt.Errorf("after a pause of %v: got %+v", c.Pause, v)
 				}
 				if err != nil {
 					failed.Store(&err)

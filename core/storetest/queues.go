@@ -21,15 +21,17 @@ func (p places) waits(queue int64, ago time.Duration) waiting {
 	return waiting{p, queue, p.Now().Add(-ago)}
 }
 
-// receipt returns the Receipt of w, whose next caller came so much later and needs next places.
-func (w waiting) receipt(behind time.Duration, next int) driver.Receipt {
-	return driver.Waiter{Queue: w.queue, Age: w.Now().Sub(w.came), Behind: behind, Next: next}.Receipt()
+// spend returns the Spend of w, whose next caller came so much later and needs next places.
+func (w waiting) spend(behind time.Duration, next int) driver.Charge {
+	c := w.charge(driver.Spend, driver.Receipt{})
+	c.Waiter = &driver.Waiter{Queue: w.queue, Age: w.Now().Sub(w.came), Behind: behind, Next: next}
+	return c
 }
 
 // asks returns the Spend of w, which has a Receipt if it is admitted, and else is to be repeated.
 func (w waiting) asks(behind time.Duration, next int) driver.Charge {
 	w.Helper()
-	c := w.call(w.charge(driver.Spend, w.receipt(behind, next)))[0]
+	c := w.call(w.spend(behind, next))[0]
 	if v := c.Verdict; v.Allowed != (v.RetryAfter == 0) || v.Allowed != (c.Receipt.At > 0) || !v.Allowed && c.Receipt.At != 0 {
 		w.fail("queue %d: got %+v with the Receipt %+v", w.queue, v, c.Receipt)
 	}
@@ -58,7 +60,9 @@ func (w waiting) gets(behind time.Duration, next int) driver.Receipt {
 // leaves removes the queue of w.
 func (w waiting) leaves() {
 	w.Helper()
-	w.do(driver.Undo, w.receipt(-1, 0))
+	c := w.spend(-1, 0)
+	c.Op = driver.Undo
+	w.call(c)
 }
 
 func orderOfQueues(s *subject) {
@@ -155,7 +159,7 @@ func queuesAndOtherRules(s *subject, a algorithm) {
 		rate.do(driver.Debit, driver.Receipt{})
 		w := p.waits(1, 0)
 		both := func() driver.Charge {
-			return p.call(p.charge(driver.Spend, w.receipt(time.Nanosecond, 1)), rate.charge(driver.Spend, driver.Receipt{}))[0]
+			return p.call(w.spend(time.Nanosecond, 1), rate.charge(driver.Spend, driver.Receipt{}))[0]
 		}
 		if c := both(); !c.Verdict.Allowed || c.Receipt != (driver.Receipt{}) {
 			s.fail("a denial by %v: got %+v", rate.rule, c)
@@ -176,7 +180,7 @@ func removedQueues(s *subject) {
 			w.queued()
 			p.do(driver.Undo, held)
 			other.leaves()
-			p.renew(w.receipt(-1, 0), false, 0)
+			p.renew(driver.Receipt{At: -w.queue}, false, 0)
 			other.queued()
 			other.leaves()
 			p.deny(queueLease)
@@ -186,7 +190,8 @@ func removedQueues(s *subject) {
 				}
 			}
 			for range 2 {
-				p.free(w.receipt(0, 1), p.rule.Events)
+				w.leaves()
+				p.left(p.rule.Events)
 			}
 		}
 	})
@@ -257,7 +262,9 @@ func agesOfWaiters(s *subject) {
 	s.eachPlaces("age", 1, unchanged, func(p places) {
 		held := p.full(1)[0]
 		ask := func(queue int64, age, behind time.Duration) driver.Charge {
-			return p.call(p.charge(driver.Spend, driver.Waiter{Queue: queue, Age: age, Behind: behind, Next: p.cost}.Receipt()))[0]
+			c := p.charge(driver.Spend, driver.Receipt{})
+			c.Waiter = &driver.Waiter{Queue: queue, Age: age, Behind: behind, Next: p.cost}
+			return p.call(c)[0]
 		}
 		ask(2, driver.Never, -1)
 		ask(1, driver.Never-time.Hour, -1) // both came at the time 0
@@ -318,8 +325,9 @@ func knownWaiters(s *subject) {
 	s.eachPlaces("known", 1, unchanged, func(p places) {
 		held := p.full(1)[0]
 		ask := func(age time.Duration, known bool) driver.Verdict {
-			m := driver.Waiter{Queue: 1, Age: age, Behind: -1, Known: known}.Receipt()
-			return p.call(p.charge(driver.Spend, m))[0].Verdict
+			c := p.charge(driver.Spend, driver.Receipt{})
+			c.Waiter = &driver.Waiter{Queue: 1, Age: age, Behind: -1, Known: known}
+			return p.call(c)[0].Verdict
 		}
 		other := p.waits(2, time.Second)
 		ask(2*time.Second, false)

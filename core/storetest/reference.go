@@ -99,8 +99,8 @@ func check(charges []driver.Charge, asks bool) error {
 			return fmt.Errorf("%w: charge %d violates the conditions of AtMost", driver.ErrInvalidCharge, i)
 		case c.MaxDelay < 0:
 			return fmt.Errorf("%w: charge %d has a negative MaxDelay", driver.ErrInvalidCharge, i)
-		case c.Rule.Kind().Closes && c.Op == driver.Debit && c.MaxDelay > longestPause:
-			return fmt.Errorf("%w: charge %d pauses for %v", driver.ErrInvalidCharge, i, c.MaxDelay)
+		case c.Pause < 0 || c.Pause > longestPause:
+			return fmt.Errorf("%w: charge %d pauses for %v", driver.ErrInvalidCharge, i, c.Pause)
 		}
 		for j := range charges[:i] {
 			if charges[j].Key == c.Key && charges[j].Rule.ID == c.Rule.ID {

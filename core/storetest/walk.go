@@ -310,7 +310,7 @@ func (w *walk) undo() (oracle.Charge, *driver.Receipt) {
 	}
 	h := &w.held[at]
 	c, m, own := h.charge, h.receipt, h.own
-	c.Op, c.Cost, c.AtMost, c.Waiter, c.MaxDelay, c.Verdict = oracle.Undo, h.cost, false, nil, 0, oracle.Verdict{}
+	c.Op, c.Cost, c.AtMost, c.Waiter, c.MaxDelay, c.Pause, c.Verdict = oracle.Undo, h.cost, false, nil, 0, 0, oracle.Verdict{}
 	if c.Cost > 1 && w.one(3) {
 		c.Cost = 1 + w.rng.Int64N(c.Cost)
 		w.occurred["undo of a part"]++
@@ -370,7 +370,7 @@ func (w *walk) answer(c call) (ok bool) {
 	if first.Op == oracle.Debit && before.ResetAfter > 0 && isPauseRule(first.Rule) {
 		if after.ResetAfter > before.ResetAfter {
 			w.occurred["pause made longer"]++
-		} else if first.MaxDelay > 0 {
+		} else if first.Pause > 0 {
 			w.occurred["pause not made shorter"]++
 		}
 	}
@@ -454,7 +454,7 @@ func (w *walk) rememberPause(c *oracle.Charge, together bool) {
 		"not paused":               c.Op == oracle.Spend && v.Allowed,
 		"not paused: at most":      c.AtMost && v.Allowed && c.Cost > 1,
 		"pause of nothing":         c.Op == oracle.Debit && !closed,
-		"longest pause":            c.Op == oracle.Debit && c.MaxDelay == longestPause,
+		"longest pause":            c.Op == oracle.Debit && c.Pause == longestPause,
 		"credit of a pause":        c.Op == oracle.Credit && closed,
 		"undo of a pause":          c.Op == oracle.Undo && closed,
 		"pause ended":              c.Op == oracle.Reset && v.Found,

@@ -104,7 +104,7 @@ func (w *walk) pauses(r *oracle.Rule) oracle.Charge {
 	us := pick(w, 0, 1, w.wait-1, w.wait, w.wait+1, w.rng.Int64N(per), w.rng.Int64N(per), w.rng.Int64N(per), w.rng.Int64N(2*per), longestPause.Microseconds())
 	switch c.Op = pick(w, oracle.Credit, oracle.Debit, oracle.Debit, oracle.Debit, oracle.Debit, oracle.Reset, oracle.Undo); c.Op {
 	case oracle.Debit:
-		c.MaxDelay = time.Duration(min(max(0, us), longestPause.Microseconds())) * time.Microsecond
+		c.Pause = time.Duration(min(max(0, us), longestPause.Microseconds())) * time.Microsecond
 	case oracle.Undo:
 		c.Receipt = &oracle.Receipt{At: pick(w, 0, w.now, w.now-1)}
 	}

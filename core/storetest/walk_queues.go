@@ -14,10 +14,13 @@ const queueLease = 2 * time.Second
 // queueIDs are the queues of callers who wait, of different processes.
 var queueIDs = []int64{1, 2, 3, 1<<22 - 1, 1 << 22, 7<<22 + 5, 1<<53 - 2}
 
-// receiptOf returns the Receipt of a Waiter of the oracle.
-func receiptOf(o *oracle.Waiter) driver.Receipt {
+// waiterOf returns a Waiter of the oracle, or nil, as that of a store.
+func waiterOf(o *oracle.Waiter) *driver.Waiter {
+	if o == nil {
+		return nil
+	}
 	behind := time.Duration(o.Behind) * time.Microsecond
-	return driver.Waiter{Queue: o.Queue, Age: time.Duration(o.Age) * time.Microsecond, Behind: behind, Next: int(o.Next), Known: o.Known}.Receipt()
+	return &driver.Waiter{Queue: o.Queue, Age: time.Duration(o.Age) * time.Microsecond, Behind: behind, Next: int(o.Next), Known: o.Known}
 }
 
 // lease returns a time around that after which a State forgets a queue.
@@ -43,12 +46,12 @@ func (w *walk) queue(c *call) {
 	}
 	for i := range c.charges {
 		if o := &c.charges[i]; o.Op == oracle.Spend && isInFlightRule(o.Rule) && !o.Rule.Shadow {
-			o.Waiter, *c.receipts[i] = waiter, receiptOf(waiter)
+			o.Waiter = waiter
 		}
 	}
 }
 
-// leave returns an Undo that removes a queue, or a Renew with its Receipt, which has no effect.
+// leave returns an Undo that removes a queue, or a Renew of its number below zero, which has no effect.
 func (w *walk) leave(c oracle.Charge) (oracle.Charge, *driver.Receipt) {
 	queue := pick(w, queueIDs...)
 	if c.Receipt = (&oracle.Receipt{At: -queue}); c.Op == oracle.Undo {

@@ -205,7 +205,7 @@ func (r *renewer) renew(q *renewals, batch []*Hold, charges []driver.Charge, now
 	all := true
 	for i, h := range batch {
 		h.calling = false
-		applied := returned != nil && (err == nil || returned[i].Verdict.Rule != nil)
+		applied := returned != nil && (err == nil || returned[i].Verdict.Done)
 		switch {
 		case h.ended && !h.frees:
 			continue

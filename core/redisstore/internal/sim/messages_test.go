@@ -59,13 +59,13 @@ func (s *server) queueOf(id int64) int64 {
 
 func (q *queue) name() string { return strconv.FormatInt(q.id, 10) }
 
-// waiter returns the Receipt of a caller with the arguments of op wait.
-func (s *server) waiter(args []string) driver.Receipt {
-	w := driver.Waiter{Queue: s.queueOf(integer(args[0])), Age: time.Duration(integer(args[3])) * time.Microsecond, Behind: -1, Next: int(max(integer(args[2]), -integer(args[2]))), Known: integer(args[2]) < 0}
+// waiter returns the caller with the arguments of op wait.
+func (s *server) waiter(args []string) *driver.Waiter {
+	w := &driver.Waiter{Queue: s.queueOf(integer(args[0])), Age: time.Duration(integer(args[3])) * time.Microsecond, Behind: -1, Next: int(max(integer(args[2]), -integer(args[2]))), Known: integer(args[2]) < 0}
 	if behind := integer(args[1]); behind >= 0 {
 		w.Behind = time.Duration(behind) * time.Microsecond
 	}
-	return w.Receipt()
+	return w
 }
 
 func (m *messages) subscribe(c *conn) {

@@ -110,24 +110,24 @@ func (p *pauses) adjusted(c *charge, now, left int64) {
 	case c.Op == driver.Reset:
 		k.end, k.reset = 0, time.Now()
 		k.redis.set(time.Time{})
-	case c.Op != driver.Debit || c.MaxDelay == 0: // of Limiter.Debit, Credit and refunds
+	case c.Op != driver.Debit || c.Pause == 0: // of Limiter.Debit, Credit and refunds
 		if want := max(0, k.end-now); left != want && !unclear {
 			p.s.violate(pauseUnchanged, "%s is paused for %d us after op %d, want %d us", k.name, left, c.Op, want)
 		}
 	default:
-		call := k.calls[c.MaxDelay.Microseconds()]
+		call := k.calls[c.Pause.Microseconds()]
 		switch {
 		case call == nil:
-			p.s.violate(pauseLength, "Redis has paused %s for %v, which nobody asked for", k.name, c.MaxDelay)
+			p.s.violate(pauseLength, "Redis has paused %s for %v, which nobody asked for", k.name, c.Pause)
 			return
 		case call.executed:
-			p.s.violate(pauseLength, "Redis has paused %s twice for one call, for %v", k.name, c.MaxDelay)
+			p.s.violate(pauseLength, "Redis has paused %s twice for one call, for %v", k.name, c.Pause)
 		case call.away:
-			p.s.violate(pauseInOutage, "Redis has paused %s for %v after a call while it was away", k.name, c.MaxDelay)
+			p.s.violate(pauseInOutage, "Redis has paused %s for %v after a call while it was away", k.name, c.Pause)
 		}
 		call.executed = true
-		k.end = max(min(k.end, now+longestPause.Microseconds()), now+c.MaxDelay.Microseconds())
-		k.redis.set(later(k.redis.end(), time.Now().Add(c.MaxDelay)))
+		k.end = max(min(k.end, now+longestPause.Microseconds()), now+c.Pause.Microseconds())
+		k.redis.set(later(k.redis.end(), time.Now().Add(c.Pause)))
 	}
 }
 

@@ -172,7 +172,7 @@ func (s *server) decode(v verb, keys, args []string) (charges []*charge, err err
 				c.AtMost, c.Cost = true, int(most)
 			}
 			if c.Rule.Algorithm == driver.Pause && c.Op == driver.Debit {
-				c.MaxDelay = time.Duration(integer(rest[0])) * time.Microsecond
+				c.Pause = time.Duration(integer(rest[0])) * time.Microsecond
 			}
 			if c.Rule.Algorithm == driver.LeakyBucket {
 				if delay := integer(rest[3]); delay < 1<<53-1 {
@@ -182,12 +182,12 @@ func (s *server) decode(v verb, keys, args []string) (charges []*charge, err err
 		}
 		rest = rest[size:]
 		if op == "wait" {
-			c.Receipt, rest = s.waiter(rest), rest[4:]
+			c.Waiter, rest = s.waiter(rest), rest[4:]
 		}
 		if c.Op == driver.Undo || c.Op == driver.Renew {
 			if c.Receipt.At = integer(rest[0]); library == "in_flight" {
 				if c.number = c.Receipt.At; c.number < 0 {
-					c.Receipt = driver.Waiter{Queue: s.queueOf(-c.number)}.Receipt()
+					c.Receipt, c.Waiter = driver.Receipt{}, &driver.Waiter{Queue: s.queueOf(-c.number)}
 				} else {
 					c.Receipt.At = s.w.placeOf(key, c.number)
 				}
@@ -272,17 +272,17 @@ func (s *server) chosen(c *charge, number int64) {
 }
 
 func (s *server) commit(c *charge, r *driver.Reading, now int64, admitted bool) {
-	m, queues, fits := c.Receipt, c.state.Debt, c.Fits(r)
+	w, queues, fits := c.Waiter, c.state.Debt, c.Fits(r)
 	state, changed := c.Commit(c.state, r, now, admitted)
-	if m.At < 0 && s.noMemory && state.Debt > queues { // the caller waits without a place in the order
-		leaves := driver.Charge{Rule: c.Rule, Op: driver.Undo, Receipt: m}
+	if w != nil && s.noMemory && state.Debt > queues { // the caller waits without a place in the order
+		leaves := driver.Charge{Rule: c.Rule, Op: driver.Undo, Waiter: w}
 		state, fits = leaves.Apply(state, r, now), true
 	}
 	if changed {
 		s.save(c, state)
 	}
-	if s.changedPlaces(c, now); m.At < 0 && !fits {
-		s.w.messages.hears(s, -m.At)
+	if s.changedPlaces(c, now); w != nil && !fits {
+		s.w.messages.hears(s, w.Queue)
 	}
 	if changed && c.Receipt.At != 0 {
 		s.spends[spendName(tagOf(c.key), c.Rule.StateName)] += c.Cost
@@ -371,7 +371,7 @@ func inUse(c *charge, r *driver.Reading, now int64) int64 {
 	case c.Rule.Kind().Refills:
 		return r.Used.Micros
 	case c.Rule.Algorithm == driver.InFlight && c.state.Debt > 0: // as the first caller reads it
-		first := driver.Charge{Rule: c.Rule, Op: driver.Spend, Receipt: driver.Waiter{Queue: 1, Age: time.Duration(now) * time.Microsecond}.Receipt()}
+		first := driver.Charge{Rule: c.Rule, Op: driver.Spend, Waiter: &driver.Waiter{Queue: 1, Age: time.Duration(now) * time.Microsecond}}
 		return first.Read(c.state, now).Count
 	}
 	return r.Count

@@ -123,7 +123,7 @@ const (
 	Peek             // takes nothing, but denies the call if Cost does not fit
 	Reset            // forgets the state
 	Credit           // frees Cost, or as much of it as is in use
-	Debit            // takes Cost even if it does not fit; pauses a key for MaxDelay
+	Debit            // takes Cost even if it does not fit; pauses a key for Pause
 	Undo             // frees Cost of the charge that wrote Receipt, or as much of it as still counts
 	Renew            // makes the place of the charge that wrote Receipt lapse Per from now, if it has not lapsed
 )
@@ -143,6 +143,7 @@ type Charge struct {
 	// microseconds. A charge with a longer delay is denied. Zero accepts any delay. For the Debit of a pause, it is
 	// the length of the pause, up to 366 days.
 	MaxDelay time.Duration
+	Pause    time.Duration // the length that the Debit of a pause sets
 	// Receipt, if not nil, is written by an admitted Spend and by a Debit, and read by an Undo and a Renew.
 	Receipt *Receipt
 	// Waiter, if not nil, is the caller of a Spend who waits for places, or the one that an Undo removes from the line.
@@ -368,7 +369,7 @@ func (o *Oracle) Adjust(now int64, charges []Charge) {
 // debited returns the cost of c, a Debit, or the length of a pause in microseconds.
 func (c *Charge) debited() int64 {
 	if c.Rule.Algorithm == "pause" {
-		return c.MaxDelay.Microseconds()
+		return c.Pause.Microseconds()
 	}
 	return c.Cost
 }
