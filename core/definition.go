@@ -150,7 +150,7 @@ func (d *definition) part(n int) Limit {
 		return d.plan.Limit
 	}
 	l := limitOf(&c.Definition)
-	if d.compiled.Kind().Refills {
+	if d.compiled.Kind.Refills {
 		l.part = &c.Definition
 	}
 	return l

@@ -28,7 +28,7 @@ type elastic struct {
 func newElastic(d *definition, c *driver.Compiled) (*elastic, error) {
 	s, p := *d.spec, d.plan
 	s.Spare, s.UpTo = nil, 0
-	e := &elastic{spare: d.spec.Spare, shrinks: c.Kind().Holds}
+	e := &elastic{spare: d.spec.Spare, shrinks: c.Kind.Holds}
 	for i := range e.rules {
 		p.Limit = d.plan.Limit.times(1 + (d.spec.UpTo-1)*float64(i+1)/elasticSteps)
 		of := s.definition(&p)

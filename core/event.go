@@ -114,7 +114,7 @@ func (e *event) decide(ctx context.Context, asks []Ask, reserved bool) error {
 		}
 		e.more.beginHold(asks[0].Limiter.shared)
 		for i := range charges {
-			if c := &charges[i]; c.Rule.Kind().Holds && !c.Rule.Shadow {
+			if c := &charges[i]; c.Rule.Kind.Holds && !c.Rule.Shadow {
 				c.Waiter = e.more.waiter
 			}
 		}
@@ -209,7 +209,7 @@ func (e *event) add(ctx context.Context, a *Ask, rules []Rule, op driver.Op, end
 	e.nCharges = 1
 	l.rule, l.ask, l.charge, l.ends = rule, 0, 0, 0
 	a.fill(&e.charge[0], rule, op)
-	if k := rule.d.compiled.Kind(); k.Holds || k.Calendar {
+	if k := rule.d.compiled.Kind; k.Holds || k.Calendar {
 		e.fillOther(ctx, &e.charge[0], a, rule)
 	}
 }
@@ -245,7 +245,7 @@ func (e *event) append(ctx context.Context, a *Ask, rules []Rule, op driver.Op, 
 		m.charges = append(m.charges, driver.Charge{})
 		c := &m.charges[at]
 		a.fill(c, rule, op)
-		if k := rule.d.compiled.Kind(); k.Holds || k.Calendar {
+		if k := rule.d.compiled.Kind; k.Holds || k.Calendar {
 			e.fillOther(ctx, c, a, rule)
 		}
 		for i := range before {
@@ -312,7 +312,7 @@ func (a *Ask) fill(c *driver.Charge, rule Rule, op driver.Op) {
 
 // fillOther is the rest of fill for an in-flight rule or a quota, so that the compiler can inline fill. A pause has none.
 func (e *event) fillOther(ctx context.Context, c *driver.Charge, a *Ask, rule Rule) {
-	switch k := c.Rule.Kind(); {
+	switch k := c.Rule.Kind; {
 	case k.Calendar:
 		c.Rule = rule.d.during(ctx, a.Limiter.now(), a.Key)
 	case k.Holds:
@@ -348,7 +348,7 @@ func join(c, other *driver.Charge) {
 }
 
 // takesOne reports whether the rule of c is in flight, and an event takes one place, whatever it costs.
-func takesOne(c driver.Charge) bool { return c.Rule.Kind().Holds && !c.Rule.ByCost }
+func takesOne(c driver.Charge) bool { return c.Rule.Kind.Holds && !c.Rule.ByCost }
 
 // saturated returns a + b, or the largest int.
 func saturated(a, b int) int {

@@ -62,7 +62,7 @@ func (d *definition) otherLength(o *definition) bool {
 
 // fullTime returns the time in which the bucket of c fills up, at least a microsecond, and zero for other rules.
 func fullTime(c *driver.Compiled) time.Duration {
-	if !c.Kind().Refills {
+	if !c.Kind.Refills {
 		return 0
 	}
 	return max(1, time.Duration(c.Constants.Full.Micros)) * time.Microsecond
@@ -72,7 +72,7 @@ func fullTime(c *driver.Compiled) time.Duration {
 // has another length and the bucket of c is unused. present are the rules after the change: the buckets of a plan
 // follow those of the same plan, and a rule of a variant has not been replaced.
 func (f *former) carry(ctx context.Context, store Store, present *ruleSet, rule Rule, c *driver.Charge) error {
-	if !c.Rule.Kind().Refills || time.Since(f.at) >= min(f.lasts, fullTime(c.Rule)) {
+	if !c.Rule.Kind.Refills || time.Since(f.at) >= min(f.lasts, fullTime(c.Rule)) {
 		return nil
 	}
 	old, own := f.rules.ofSameName(rule), present.ofSameName(rule)

@@ -100,7 +100,7 @@ func (r *Reservation) Release(ctx context.Context) error {
 // release is Release with the mutex.
 func (r *Reservation) release(ctx context.Context) error {
 	total := func(i, before int) int {
-		if r.charges()[i].Rule.Kind().Holds {
+		if r.charges()[i].Rule.Kind.Holds {
 			return 0
 		}
 		return before
@@ -114,7 +114,7 @@ func (r *Reservation) hold(ctx context.Context) {
 	var places []*hold.Hold
 	for i := range r.charges() {
 		c := &r.charges()[i]
-		if !c.Rule.Kind().Holds || c.Cost == 0 { // a shadow that does not fit
+		if !c.Rule.Kind.Holds || c.Cost == 0 { // a shadow that does not fit
 			continue
 		}
 		ends := time.Duration(driver.Never)
@@ -147,7 +147,7 @@ func (r *Reservation) end(free func() error) error {
 func (r *Reservation) repeat() {
 	for i := range r.charges() {
 		c := &r.charges()[i]
-		if c.Cost == 0 || !c.Rule.Kind().Holds {
+		if c.Cost == 0 || !c.Rule.Kind.Holds {
 			continue
 		}
 		r.more.holds.Free(c)
@@ -236,8 +236,8 @@ func (r *Reservation) settleAsks(ctx context.Context, cost int, ends bool, is fu
 			}
 		}
 		switch {
-		case !found, c.Rule.Shadow && !c.Verdict.Allowed && before == 0, c.Rule.Kind().Holds && !ends,
-			c.Rule.Kind().Closes:
+		case !found, c.Rule.Shadow && !c.Verdict.Allowed && before == 0, c.Rule.Kind.Holds && !ends,
+			c.Rule.Kind.Closes:
 			return before
 		}
 		return sum
@@ -320,7 +320,7 @@ func (r *Reservation) leaveQueue(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	total := func(i, before int) int {
-		if r.charges()[i].Rule.Kind().Delays {
+		if r.charges()[i].Rule.Kind.Delays {
 			return 0
 		}
 		return before

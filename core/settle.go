@@ -47,7 +47,7 @@ func (e *event) reserve(allowed bool) {
 			c.Cost = 0
 			continue
 		}
-		if now == 0 && (!e.asks()[0].limiter.steady || c.Rule.Kind().Calendar) {
+		if now == 0 && (!e.asks()[0].limiter.steady || c.Rule.Kind.Calendar) {
 			now = hold.Now()
 		}
 		c.Receipt.Age = int64(now)
@@ -127,7 +127,7 @@ func (e *event) settle(ctx context.Context, total func(i, before int) int, begin
 func (e *event) keepPlaces(undos []driver.Charge) {
 	for i := range undos {
 		u := &undos[i]
-		if !u.Rule.Kind().Holds || u.Verdict.Done {
+		if !u.Rule.Kind.Holds || u.Verdict.Done {
 			continue
 		}
 		for j := range e.charges() {
@@ -164,7 +164,7 @@ func (e *event) debits(ctx context.Context, changes []change) (charges []driver.
 		if c.cost > 0 {
 			of := &e.charges()[c.i]
 			rule := of.Rule
-			if rule.Kind().Calendar { // another period may have begun
+			if rule.Kind.Calendar { // another period may have begun
 				line := slices.IndexFunc(e.lines(), func(l line) bool { return int(l.charge) == c.i })
 				l := &e.lines()[line]
 				rule = l.rule.d.during(ctx, e.asks()[l.ask].limiter.now(), of.Key)

@@ -45,7 +45,7 @@ type denial struct {
 // shorter by a microsecond, because the Store's clock counts whole microseconds. A denial of an in-flight
 // rule is none, because it ends when an event ends.
 func newDenial(c *driver.Charge, sent, maxAge int64) (d denial, ok bool) {
-	if c.Rule.Kind().Holds {
+	if c.Rule.Kind.Holds {
 		return d, false
 	}
 	d = denial{rule: c.Rule, cost: int64(c.Cost), maxDelay: maxDelay(c), verdict: c.Verdict}
@@ -57,14 +57,14 @@ func newDenial(c *driver.Charge, sent, maxAge int64) (d denial, ok bool) {
 		d.cost, d.maxDelay = 1, driver.Never
 		v.Allowed, v.RetryAfter, v.Delay, v.Done = false, v.Window, 0, false
 	}
-	if c.Rule.Kind().Closes {
+	if c.Rule.Kind.Closes {
 		d.cost = 1 // denies all costs alike
 	}
 	lasts := v.RetryAfter
 	if lasts == driver.Never {
 		// One denial covers all costs above the capacity. Otherwise, clients could fill the entry.
 		d.cost, d.maxDelay = v.Rule.Constants.Capacity+1, driver.Never
-		if !v.Rule.Kind().Refills {
+		if !v.Rule.Kind.Refills {
 			lasts = v.Window // until then, Remaining is the same
 		}
 	} else if d.cost > v.Rule.Constants.Capacity {
@@ -77,7 +77,7 @@ func newDenial(c *driver.Charge, sent, maxAge int64) (d denial, ok bool) {
 // maxDelay returns the longest time for which the event of c may be held, in microseconds. Only
 // a leaky bucket holds events.
 func maxDelay(c *driver.Charge) int64 {
-	if !c.Rule.Kind().Delays || c.MaxDelay == 0 {
+	if !c.Rule.Kind.Delays || c.MaxDelay == 0 {
 		return driver.Never
 	}
 	return c.MaxDelay.Microseconds()
@@ -89,7 +89,7 @@ func (d *denial) covers(rule *driver.Compiled, cost, maxDelay int64) bool {
 	if cost < d.cost || maxDelay > d.maxDelay || d.rule.Constants != rule.Constants {
 		return false
 	}
-	return cost == d.cost || rule.Kind().Covers || d.verdict.RetryAfter == driver.Never
+	return cost == d.cost || rule.Kind.Covers || d.verdict.RetryAfter == driver.Never
 }
 
 // verdictAt returns the Verdict at now for c, which d covers. The times in the Verdict are too long
@@ -98,7 +98,7 @@ func (d *denial) verdictAt(c *driver.Charge, now int64) driver.Verdict {
 	v, rule := d.verdict, d.verdict.Rule
 	since := time.Duration(now - d.heard).Truncate(time.Microsecond)
 	v.ResetAfter = max(0, v.ResetAfter-since)
-	if rule.Kind().Refills {
+	if rule.Kind.Refills {
 		used := driver.Span{Micros: v.ResetAfter.Microseconds()} // rounded up, which may hide a token
 		denied := driver.Charge{Rule: rule, Cost: c.Cost, MaxDelay: c.MaxDelay}
 		denied.Answer(&driver.Reading{Used: used}, false)

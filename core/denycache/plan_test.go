@@ -165,7 +165,7 @@ type admission struct{ at, cost, capacity int64 }
 // admit adds an event, and reports an error if the bound does not hold.
 func (l *length) admit(t testing.TB, rule *driver.Compiled, now, cost int64) {
 	k := rule.Constants
-	if rule.Kind().Refills {
+	if rule.Kind.Refills {
 		l.used = max(0, l.used-(now-l.last)) + cost*k.Unit.Micros
 		if l.last = now; l.used > k.Full.Micros {
 			t.Fatalf("got %v in use of %v", time.Duration(l.used)*1000, time.Duration(k.Full.Micros)*1000)

@@ -75,7 +75,7 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 			p.adjustments++
 			s.adjusted(p.key).Add(1)
 			s.entries.Invalidate(p.key)
-			if done && c.Rule.Kind().Closes && c.Op == driver.Debit {
+			if done && c.Rule.Kind.Closes && c.Op == driver.Debit {
 				s.learn(c, *p, sent)
 			}
 		}

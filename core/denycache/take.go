@@ -7,6 +7,7 @@ import (
 	"github.com/maypok86/otter/v2"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/atmost"
 )
 
 // A part describes one charge of a decision.
@@ -26,7 +27,7 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 		parts = append(parts, part{key: keyOf(&charges[i])})
 	}
 	most := charges[0].Cost
-	driver.SetCost(charges, 1) // a cached denial of 1 denies all
+	atmost.SetCost(charges, 1) // a cached denial of 1 denies all
 	denied, ended := s.lookup(charges, parts)
 	if !denied && ended >= 0 {
 		key := parts[ended].key
@@ -44,7 +45,7 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 		s.hits.Add(1)
 		return nil
 	}
-	driver.SetCost(charges, most)
+	atmost.SetCost(charges, most)
 	return s.ask(ctx, charges, parts)
 }
 

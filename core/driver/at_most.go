@@ -14,15 +14,8 @@ func Reduce(charges []Charge, read func(i int) Reading) {
 			cost = min(cost, c.Rule.room(&r))
 		}
 	}
-	SetCost(charges, int(max(cost, 1)))
-}
-
-// SetCost sets the Cost of charges with AtMost to cost.
-func SetCost(charges []Charge, cost int) {
 	for i := range charges {
-		if c := &charges[i]; c.AtMost {
-			c.Cost = cost
-		}
+		charges[i].Cost = int(max(cost, 1))
 	}
 }
 

@@ -150,7 +150,7 @@ func (c *Charge) commit(s State, r *Reading, now int64, admitted bool) (_ State,
 	default:
 		return s, false
 	}
-	if c.Op == Peek || c.Rule.Kind().Closes {
+	if c.Op == Peek || c.Rule.Kind.Closes {
 		return s, false
 	}
 	c.Receipt = c.Rule.Receipt(r, now, int64(c.Cost))
@@ -173,7 +173,7 @@ func (c *Charge) Decide(s State, now int64) (_ State, changed bool) {
 // now. Apply returns the new State, which may be s. If it cannot be stored, see Commit.
 func (c *Charge) Apply(s State, r *Reading, now int64) State {
 	e, cost := c.Rule.engine, int64(c.Cost)
-	if c.Rule.Kind().Closes {
+	if c.Rule.Kind.Closes {
 		cost = c.Pause.Microseconds()
 	}
 	switch c.Op {

@@ -9,6 +9,7 @@ import (
 // fields must not be changed, and it must not be copied.
 type Compiled struct {
 	Definition
+	Kind      *Kind     // that of the Definition
 	Constants Constants // Rules with one ID and equal Constants admit the same events
 
 	// StateName is the name of the rule's States, which no other rule of the same Algorithm has: the
@@ -65,7 +66,7 @@ func newCompiled(d Definition, e engine) *Compiled {
 	k.Algorithm = d.Algorithm
 	name := d.length() + ":" + d.Name
 	c := &Compiled{
-		Definition: d, Constants: k, StateName: name, ID: stateID(d.Algorithm, name), engine: e,
+		Definition: d, Kind: d.Kind(), Constants: k, StateName: name, ID: stateID(d.Algorithm, name), engine: e,
 	}
 	if p, ok := e.(*places); ok && !p.lasting {
 		lasting := *p
@@ -97,7 +98,7 @@ func (c *Compiled) Divide(n int) *Compiled {
 		return latest.part
 	}
 	part := c.Definition.divide(n)
-	if part != nil && c.Kind().Calendar {
+	if part != nil && c.Kind.Calendar {
 		part = part.During(c.Constants.Periods)
 	}
 	d := division{n, cmp.Or(part, c)}

@@ -233,7 +233,7 @@ func TestCompiled_Price(t *testing.T) {
 func TestCompiled_Constants_OneEvent(t *testing.T) {
 	for _, c := range rules(t) {
 		slack := c.Constants.Full.Micros - c.Constants.Headroom.Micros - c.Constants.Unit.Micros
-		if !c.Kind().Refills {
+		if !c.Kind.Refills {
 			if slack != 0 {
 				t.Errorf("%+v: got %d, expected 0", c.Definition, slack)
 			}

@@ -103,7 +103,7 @@ func (d Definition) Check() error {
 
 // Compile returns the compiled rule, or a *[RuleError] if d is invalid.
 func (d Definition) Compile() (*Compiled, error) {
-	if d.Like != nil && d.Like.Kind().Refills {
+	if d.Like != nil && d.Like.Kind.Refills {
 		d.inherited = d.Like.fillTime()
 	}
 	if err := d.fault(); err != nil {

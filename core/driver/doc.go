@@ -39,7 +39,7 @@
 //     and without a change there is no second step. If rows are locked, lock them in the order of the primary key.
 //
 // If a row has other bytes, nothing is written, and the store begins again with the charges as they were: with
-// the Receipt of a Spend or Debit, and with AtMost the Cost of the call ([SetCost]). Otherwise an event that is
+// the Receipt of a Spend or Debit, and with AtMost the Cost of the call. Otherwise an event that is
 // denied at the second attempt would keep the Receipt of the first one. The store may give up after some attempts;
 // the conformance suite makes 64 calls at a time for one key. After an error of Adjust, Verdict.Rule must be nil
 // for a charge that was not written. If it is not known whether the transaction was committed, the store must not

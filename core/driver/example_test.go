@@ -120,7 +120,7 @@ func ExampleReading() {
 
 		c := driver.Charge{Key: "alice", Rule: rule, Cost: 50}
 		r := c.Read(state, noon+5*second)
-		if rule.Kind().Refills {
+		if rule.Kind.Refills {
 			fmt.Println(r.Used.Micros/second, "s until the bucket is full; 50 events fit:", c.Fits(&r))
 		} else {
 			fmt.Println(r.Count, "events count; 50 more fit:", c.Fits(&r), "- in", r.Retry/second, "s")

@@ -57,9 +57,12 @@ func parts(s State) (queues, places []run) {
 	if s.log == nil || s.Time != placesMark {
 		return nil, nil
 	}
-	all, n := *s.log, s.Debt*2
+	all, n := *s.log, queueCount(s)*2
 	return all[:n], all[n:]
 }
+
+// queueCount returns the number of queues in s.
+func queueCount(s State) int64 { return s.Debt }
 
 // numberOf returns the number of places that are taken at a time with a cost. It has the lowest 43 bits of the time, which
 // return after 101 days.
@@ -83,14 +86,14 @@ func (p *places) read(r *Reading, s State, now, cost int64, w *Waiter) {
 	taken := p.taken(s, now)
 	count := total(taken)
 	needed, expires := count, int64(0)
-	if s.Debt > 0 { // as in a State of callers who wait
+	if queueCount(s) > 0 { // as in a State of callers who wait
 		needed, expires = p.ahead(s, now, count, w)
 	}
 	if needed == 0 {
 		return
 	}
-	for hasNumber(taken, numberOf(now+r.Phase, cost)) {
-		r.Phase++
+	for hasNumber(taken, numberOf(now+r.Number, cost)) {
+		r.Number++
 	}
 	rest := func(i int) int64 {
 		if p.lasting {
@@ -114,7 +117,7 @@ func (p *places) read(r *Reading, s State, now, cost int64, w *Waiter) {
 	}
 	switch len(taken) {
 	case maxPlaces - 1:
-		r.Left = 1
+		r.Single = true
 	case maxPlaces:
 		r.Count, r.Retry = max(r.Count, p.events), max(r.Retry, rest(0), expires)
 	}
@@ -127,7 +130,7 @@ func hasNumber(places []run, number int64) bool {
 func (p *places) fits(r *Reading, cost int64) bool { return r.Count <= p.events-cost }
 
 func (p *places) spend(s State, r *Reading, now, cost int64) State {
-	return putPlaces(s, append(p.corrected(s, now), run{now, numberOf(now+r.Phase, cost)}))
+	return putPlaces(s, append(p.corrected(s, now), run{now, numberOf(now+r.Number, cost)}))
 }
 
 // corrected returns the places of s that have not lapsed, none of which was renewed after now.
@@ -227,7 +230,7 @@ func (p *places) verdict(v *Verdict, r *Reading, cost int64, spent bool) {
 		v.ResetAfter = duration(p.hold)
 	}
 	v.remain(p.events-p.extra-count, cost, spent)
-	if v.Allowed && spent && r.Left == 1 {
+	if v.Allowed && spent && r.Single {
 		v.Remaining = 0
 	}
 	switch {

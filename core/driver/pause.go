@@ -15,12 +15,16 @@ type pause struct{}
 
 func (pause) constants() Constants { return Constants{Capacity: Never, Denominator: 1} }
 
-func (pause) read(r *Reading, s State, now int64) {
-	if r.moved = s.Debt > now; r.moved {
-		now = s.Debt
+func (p pause) read(r *Reading, s State, now int64) {
+	written, end := p.parts(s)
+	if r.moved = written > now; r.moved {
+		now = written
 	}
-	r.Used.Micros = min(max(0, s.Time-now), maxPause)
+	r.Used.Micros = min(max(0, end-now), maxPause)
 }
+
+// parts returns when s was written, and the end of its pause.
+func (pause) parts(s State) (written, end int64) { return s.Debt, s.Time }
 
 func (pause) fits(r *Reading) bool { return r.Used.Micros == 0 }
 

@@ -39,7 +39,7 @@ func (q *quota) present(now int64) (start, end int64) {
 func (c *Compiled) During(p Periods) *Compiled {
 	q := *c.engine.(*quota)
 	q.periods = p
-	d := &Compiled{Definition: c.Definition, Constants: c.Constants, StateName: c.StateName, ID: c.ID, engine: &q}
+	d := &Compiled{Definition: c.Definition, Kind: c.Kind, Constants: c.Constants, StateName: c.StateName, ID: c.ID, engine: &q}
 	d.Constants.Periods = p
 	return d
 }
@@ -64,14 +64,15 @@ func (q *quota) constants() Constants {
 
 func (q *quota) read(r *Reading, s State, now int64) {
 	start, end := q.present(now)
-	switch left := s.Time - now; {
+	stored, ends, count := q.parts(s)
+	switch left := ends - now; {
 	case left <= 0:
-	case left <= q.period && s.Debt < s.Time:
-		start, end, r.Count = s.Debt, s.Time, s.Amount
+	case left <= q.period && stored < ends:
+		start, end, r.Count = stored, ends, count
 	default:
-		r.Count, r.moved = s.Amount, s.Amount > 0
+		r.Count, r.moved = count, count > 0
 	}
-	r.Left, r.Phase = end-now, end-start
+	r.Left, r.Length = end-now, end-start
 }
 
 func (q *quota) spend(r *Reading, now, cost int64) State { return q.at(r, r.Count+cost, now) }
@@ -85,7 +86,7 @@ func (q *quota) credit(_ State, r Reading, now, n int64) State { return q.at(&r,
 // undo forgets n events of the charge of m, unless their period is over or the clock has stepped back
 // since.
 func (q *quota) undo(s State, r Reading, now, n int64, m Receipt) State {
-	if m.At == 0 || m.stepped(now) || m.At < now+r.Left-r.Phase {
+	if m.At == 0 || m.stepped(now) || m.At < now+r.Left-r.Length {
 		return s
 	}
 	return q.at(&r, r.Count-n, now)
@@ -99,19 +100,22 @@ func (q *quota) at(r *Reading, count, now int64) State {
 	if count <= 0 {
 		return State{}
 	}
-	return State{Time: now + r.Left, Amount: count, Debt: max(0, now+r.Left-r.Phase)}
+	return State{Time: now + r.Left, Amount: count, Debt: max(0, now+r.Left-r.Length)}
 }
 
+// parts returns the period of s, and its events.
+func (q *quota) parts(s State) (start, end, count int64) { return s.Debt, s.Time, s.Amount }
+
 func (q *quota) expiresAt(s State) int64 {
-	if s.Amount == 0 {
-		return 0
+	if _, end, count := q.parts(s); count > 0 {
+		return end
 	}
-	return s.Time
+	return 0
 }
 
 func (q *quota) verdict(v *Verdict, r *Reading, cost int64, spent bool) {
 	q.window.verdict(v, r, cost, spent)
 	if q.periods != (Periods{}) {
-		v.Period = int32(min(r.Phase/1e6, 1<<31-1))
+		v.Period = int32(min(r.Length/1e6, 1<<31-1))
 	}
 }

@@ -139,7 +139,7 @@ func TestPeriods_Present(t *testing.T) {
 		{0, 10, 10}, {9, 1, 10}, {10, 7, 7}, {16, 1, 7}, {17, 7, 7}, {23, 1, 7}, {24, 7, 7}, {17 + 7_000_003, 4, 7},
 		{-1, 1, 10}, {-10, 10, 10}, {-11, 1, 10}, {-1_000_007, 7, 10},
 	} {
-		if r := read(rule, driver.State{}, start+c.now, 1); r.Left != c.left || r.Phase != c.length {
+		if r := read(rule, driver.State{}, start+c.now, 1); r.Left != c.left || r.Length != c.length {
 			t.Errorf("at %d: got %+v, expected %d of %d left", c.now, r, c.left, c.length)
 		}
 	}
@@ -185,7 +185,7 @@ func TestQuota_ExpiresAt(t *testing.T) {
 func TestQuota_StatesOfOthers(t *testing.T) {
 	all := rules(t)
 	all = slices.DeleteFunc(all, func(c *driver.Compiled) bool {
-		return !c.Kind().Refills && c.Algorithm != driver.FixedWindow && c.Algorithm != driver.Quota
+		return !c.Kind.Refills && c.Algorithm != driver.FixedWindow && c.Algorithm != driver.Quota
 	})
 	for _, from := range all {
 		for _, to := range all {

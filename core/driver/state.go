@@ -39,22 +39,22 @@ func (s State) Coarsen() State {
 }
 
 // A Reading describes a [State] at a given time, before a charge with a given cost. A [Verdict]
-// follows from it. Spans are in microseconds. For an unused key, only Left and Phase are set.
+// follows from it. Spans are in microseconds. For an unused key, only Left, Length and Phase are set.
 type Reading struct {
 	Used Span // bucket: the part that is in use, more than the capacity if it is in debt; pause: until its end
 
-	Count int64 // window or log: the events that count; in flight: the places that are taken, or all if there can be no other event
-	// FixedWindow and Quota: until the window or period ends, at least 1. In flight by cost: 1 if there can be one more
-	// event only.
-	Left int64
+	Count  int64 // window or log: the events that count; in flight: the places that are taken, or all if there can be no other event
+	Left   int64 // FixedWindow and Quota: until the window or period ends, at least 1
+	Length int64 // Quota: of the period
 
 	// Log, sliding window or places; meaningless while Count is zero.
 	First, Last int64 // until the first and the last event that counts leave the window; Last: until the last place lapses
 	Retry       int64 // until the cost fits; zero if it fits now or can never fit
 
-	// SlidingWindow: until the last microsecond of the current sub-window. InFlight: until the number of
-	// the next place. Quota: the length of the period.
-	Phase int64
+	Phase int64 // SlidingWindow: until the last microsecond of the current sub-window
+
+	Number int64 // InFlight: until the time in the number of the next place
+	Single bool  // InFlight: there can be one more event only
 
 	moved bool // the clock has stepped back: the State must be stored even if nothing is charged
 }
@@ -65,9 +65,9 @@ func (r *Reading) inUse() bool { return r.Count > 0 || r.Used != Span{} }
 // Receipt returns the receipt of a Spend or Debit of c at now with a cost, given the Reading before the charge. It is
 // zero for a Pause, which has nothing to undo.
 func (c *Compiled) Receipt(r *Reading, now, cost int64) Receipt {
-	switch k := c.Kind(); {
+	switch k := c.Kind; {
 	case k.Holds:
-		now = numberOf(now+r.Phase, cost)
+		now = numberOf(now+r.Number, cost)
 	case k.Closes:
 		return Receipt{}
 	}

@@ -198,7 +198,7 @@ func TestState_Size_AfterEventsLeft(t *testing.T) {
 
 func TestState_Coarsen_Others(t *testing.T) {
 	for _, c := range rules(t) {
-		if k := (key{rule: c}); !c.Kind().Refills && c.Algorithm != driver.FixedWindow && c.Algorithm != driver.Quota {
+		if k := (key{rule: c}); !c.Kind.Refills && c.Algorithm != driver.FixedWindow && c.Algorithm != driver.Quota {
 			continue
 		} else if k.spend(1, start); k.state.Coarsen() != k.state || k.state.Size() != 0 {
 			t.Errorf("%v: got %+v of %d bytes expected %+v without memory", c, k.state.Coarsen(), k.state.Size(), k.state)

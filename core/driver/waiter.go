@@ -129,7 +129,7 @@ func (p *places) wait(s State, now, cost int64, w *Waiter, fits, spent bool) (_ 
 		if !spent && p.lasting {
 			waiters.Hear(own.queue)
 		}
-	} else if !left && len(all) == int(s.Debt) {
+	} else if !left && len(all) == int(queueCount(s)) {
 		return s, false
 	}
 	return p.wake(putQueues(s, all), now), true

@@ -79,7 +79,7 @@ func onlyPrimary(charges []driver.Charge) bool {
 // belongsToBoth reports whether c goes to both stores: a Reset; the Debit of a pause, which also holds while the
 // other store decides; or the Undo of a [driver.Waiter], which either may know.
 func belongsToBoth(c *driver.Charge) bool {
-	return c.Op == driver.Reset || c.Op == driver.Debit && c.Rule.Kind().Closes ||
+	return c.Op == driver.Reset || c.Op == driver.Debit && c.Rule.Kind.Closes ||
 		c.Op == driver.Undo && c.Waiter != nil
 }
 

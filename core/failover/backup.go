@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/atmost"
 )
 
 // A backup executes the charges that the primary cannot execute. The charges of a rule go to the
@@ -117,7 +118,7 @@ func (b *backup) do(ctx context.Context, do verb, charges []driver.Charge) error
 		return failed
 	}
 	stored.copyTo(charges)
-	driver.SetCost(charges, stored.charges[0].Cost)
+	atmost.SetCost(charges, stored.charges[0].Cost)
 	return cmp.Or(failed, err)
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/atmost"
 	"github.com/weir-go/weir/core/internal/call"
 )
 
@@ -21,7 +22,7 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	most := charges[0].Cost
 	failed, err := s.callPrimary(ctx, begun, driver.Store.Take, charges)
 	if failed {
-		driver.SetCost(charges, most) // the primary may have reduced it before it failed
+		atmost.SetCost(charges, most) // the primary may have reduced it before it failed
 		return s.callBackup(ctx, driver.Store.Take, charges)
 	}
 	return err

@@ -103,7 +103,7 @@ const maxKeyLength = 256
 // leasable reports whether c may be decided in this process. newUnits excludes a few more rules.
 func leasable(c *driver.Charge) bool {
 	r := c.Rule
-	return r.Kind().Leases && r.Constants.Capacity >= minCapacity &&
+	return r.Kind.Leases && r.Constants.Capacity >= minCapacity &&
 		!r.Shadow && r.Constants.Extra == 0 && r.Headroom == 0 && len(c.Key) <= maxKeyLength
 }
 

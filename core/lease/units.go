@@ -45,7 +45,7 @@ const (
 func newUnits(r *driver.Compiled, lifetime time.Duration) (u units, ok bool) {
 	u.rule, u.lifetime = r, int64(lifetime)
 	k := r.Constants
-	if !r.Kind().Refills {
+	if !r.Kind.Refills {
 		u.unit, u.full = 1, k.Capacity
 		return u, k.Period >= 2*minLifetime
 	}

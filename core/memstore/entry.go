@@ -26,7 +26,7 @@ func (e *entry) idle(s *shard, now int64) bool {
 // returns that of the wall clock if it is earlier, so no present period counts as expired. The option Clock replaces
 // both.
 func (e *entry) time(s *shard, now int64) int64 {
-	if e.rule.Kind().Calendar && !s.clocked {
+	if e.rule.Kind.Calendar && !s.clocked {
 		now = min(now, time.Now().UnixMicro())
 	}
 	return now
@@ -39,7 +39,7 @@ func (e *entry) fillRatio(s *shard, now int64) uint64 {
 	if e.idle(s, now) {
 		return 0
 	}
-	k := e.rule.Kind()
+	k := e.rule.Kind
 	if k.Refills || k.Holds || k.Closes {
 		return exhausted
 	}

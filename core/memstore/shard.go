@@ -80,7 +80,7 @@ func (s *shard) take(c *driver.Charge, key uint64, now, wall int64, clock func()
 // load returns the State of h under rule, and the hash under which it is stored, or 0 if there is
 // none. If b is not nil, it holds the State, until another state is stored in the shard.
 func (s *shard) load(h hashes, rule *driver.Compiled, now int64) (state driver.State, at uint64, b *bucket) {
-	if !rule.Kind().Refills {
+	if !rule.Kind.Refills {
 		if e, at := find(s, &s.entries, h, now); e != nil {
 			return e.state, at, nil
 		}
@@ -100,7 +100,7 @@ func (s *shard) load(h hashes, rule *driver.Compiled, now int64) (state driver.S
 // save stores state, which belongs to rule. It replaces the State that load found: at is the hash
 // of that State, and size its Size. Another charge of the decision may have evicted that State.
 func (s *shard) save(h hashes, at uint64, rule *driver.Compiled, state driver.State, size int, now int64) {
-	if rule.Kind().Refills {
+	if rule.Kind.Refills {
 		s.saveBucket(h, at, rule, state, now)
 	} else {
 		s.saveEntry(h, at, rule, state, size, now)
@@ -149,7 +149,7 @@ func (s *shard) saveEntry(h hashes, at uint64, rule *driver.Compiled, state driv
 	e := s.entries.find(at)
 	switch {
 	case e != nil:
-	case rule.Kind().Holds: // an overflow bucket could not free its places
+	case rule.Kind.Holds: // an overflow bucket could not free its places
 		s.makeRoom(entryWeight+state.Size(), 0, now)
 		e, at, size = insert(s, &s.entries, h.own, now), h.own, 0
 	default:

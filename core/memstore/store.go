@@ -139,7 +139,7 @@ func (s *Store) now() int64 {
 // wall returns the time of the wall clock for a quota, whose periods are those of the calendar, and 0 for
 // other charges.
 func (s *Store) wall(c *driver.Charge) int64 {
-	if !c.Rule.Kind().Calendar {
+	if !c.Rule.Kind.Calendar {
 		return 0
 	}
 	return s.wallTime()

@@ -95,7 +95,7 @@ func bucketArguments(r *driver.Compiled, cost int64) []any {
 	k := &r.Constants
 	span := price(k, cost)
 	delay := integer(-1)
-	if r.Kind().Delays {
+	if r.Kind.Delays {
 		delay = integer(maxInteger)
 	}
 	full, headroom := k.Full.Micros, k.Headroom != driver.Span{}
@@ -171,12 +171,15 @@ func inFlightArguments(r *driver.Compiled, cost int64) []any {
 	return []any{integer(cost), integer(k.Capacity), integer(k.Period)}
 }
 
-// readInFlight returns a Reading whose Phase says, for a Renew and an Undo, whether the places were taken, and for a Spend
-// how many numbers were in the way; and whose Left says that there can be one more event only.
+// readInFlight reads, in its last number, how many numbers were in the way of that of the next place, and two flags: there
+// can be one more event only; and, of a Renew and an Undo, the places were taken (see foundPlaces).
 func readInFlight(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {
-	r := driver.Reading{Count: n[0], Last: n[1], Retry: n[2], Phase: n[3]&1 + n[3]>>2, Left: n[3] >> 1 & 1}
+	r := driver.Reading{Count: n[0], Last: n[1], Retry: n[2], Number: n[3] >> 2, Single: n[3]>>1&1 == 1}
 	return r, r.Last <= k.Period && r.Retry <= k.Period && n[3] <= 4*maxPlaces && n[3]&3 <= 2
 }
+
+// foundPlaces reports whether a Renew or an Undo has found its places, or a queue.
+func foundPlaces(r *driver.Compiled, n [maxReadings]int64) bool { return r.Kind.Holds && n[3]&1 == 1 }
 
 func quotaArguments(r *driver.Compiled, cost int64) []any {
 	k := r.Constants
@@ -186,8 +189,8 @@ func quotaArguments(r *driver.Compiled, cost int64) []any {
 
 // readQuota accepts a period that begins later than now, because the clock may have stepped back.
 func readQuota(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {
-	r := driver.Reading{Count: n[0], Left: n[1], Phase: n[2]}
-	return r, r.Count <= maxCount && 1 <= r.Left && r.Left <= k.Period && 1 <= r.Phase && r.Phase <= k.Period
+	r := driver.Reading{Count: n[0], Left: n[1], Length: n[2]}
+	return r, r.Count <= maxCount && 1 <= r.Left && r.Left <= k.Period && 1 <= r.Length && r.Length <= k.Period
 }
 
 // pauseArguments returns the length that a debit sets.

@@ -29,7 +29,7 @@ func opArgument(c *driver.Charge) any {
 // exactly. Spends and Peeks of all costs above the capacity are denied alike. With AtMost, it is the unit
 // of which scripts take several. For the debit of a pause, it is the length.
 func costArgument(c *driver.Charge) int64 {
-	switch closes := c.Rule.Kind().Closes; {
+	switch closes := c.Rule.Kind.Closes; {
 	case closes && c.Op == driver.Debit:
 		return min(c.Pause.Microseconds(), maxPause)
 	case c.AtMost, closes:
@@ -77,7 +77,7 @@ func receiptArguments(c *driver.Charge) []any {
 	case m.At <= 0:
 		m.At = -maxInteger
 	}
-	if c.Rule.Kind().Holds {
+	if c.Rule.Kind.Holds {
 		return []any{integer(m.At)}
 	}
 	if m.Used.Frac >= k.Denominator {
@@ -99,7 +99,7 @@ const maxCached = 4096
 
 // of returns the arguments of c without its MaxDelay. The caller must not change them.
 func (a *argumentCache) of(c *driver.Charge) []any {
-	if cost := costArgument(c); cost != 1 || c.Rule.Kind().Calendar {
+	if cost := costArgument(c); cost != 1 || c.Rule.Kind.Calendar {
 		return arguments(c.Rule, cost)
 	}
 	return a.rules.Get(c.Rule, func(r *driver.Compiled) []any { return arguments(r, 1) })

@@ -19,6 +19,7 @@ type call struct {
 
 	admitted bool
 	readings []driver.Reading // of the charges
+	found    []bool           // whether a Renew or an Undo has found its places, or a queue
 	number   int64            // of the places that the charges have taken
 	time     int64            // of the server
 	waited   time.Duration    // by which the MaxDelay of the charges has shrunk
@@ -31,7 +32,7 @@ var calls = sync.Pool{New: func() any { return new(call) }}
 // free ends the use of c.
 func (c *call) free() {
 	clear(c.keys)
-	*c = call{keys: c.keys[:0], readings: c.readings[:0]}
+	*c = call{keys: c.keys[:0], readings: c.readings[:0], found: c.found[:0]}
 	calls.Put(c)
 }
 
@@ -42,7 +43,7 @@ func (c *call) add(charge driver.Charge, key string, place int) {
 // queues reports whether c spends from leaky buckets.
 func (c *call) queues() bool {
 	return slices.ContainsFunc(c.charges, func(c driver.Charge) bool {
-		return c.Op == driver.Spend && c.Rule.Kind().Delays
+		return c.Op == driver.Spend && c.Rule.Kind.Delays
 	})
 }
 
@@ -92,7 +93,7 @@ func (c *call) answer(admitted bool) error {
 	for i := range c.charges {
 		charge, r := &c.charges[i], &c.readings[i]
 		switch {
-		case charge.Op == driver.Reset, charge.Op == driver.Debit && charge.Rule.Kind().Refills:
+		case charge.Op == driver.Reset, charge.Op == driver.Debit && charge.Rule.Kind.Refills:
 			// r is the Reading before the op. The verdict of a Reset says whether anything was in
 			// use, and the receipt of a Debit says how much of the bucket was in use.
 			charge.Apply(driver.State{Time: c.time + r.Used.Micros, Amount: r.Used.Frac, Debt: c.time}, r, c.time)
@@ -101,7 +102,7 @@ func (c *call) answer(admitted bool) error {
 			charge.MaxDelay = c.maxDelay(i)
 			charge.Answer(r, admitted)
 			charge.MaxDelay = asked
-			charge.Verdict.Found = charge.Op == driver.Renew && r.Phase > 0
+			charge.Verdict.Found = charge.Op == driver.Renew && c.found[i]
 			takes := charge.Op == driver.Spend || charge.Op == driver.Debit
 			if takes && admitted && charge.Verdict.Allowed {
 				charge.Receipt = charge.Rule.Receipt(r, c.time, int64(charge.Cost))

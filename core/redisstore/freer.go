@@ -170,7 +170,7 @@ func (f *freer) try() {
 	f.calling = false
 	past := time.Since(f.begun)
 	f.undos = slices.DeleteFunc(f.undos, func(u undo) bool {
-		return c.found(&u) || isQueue(&u.charge) && past >= queueLease
+		return c.finds(&u) || isQueue(&u.charge) && past >= queueLease
 	})
 	f.over = f.over || len(f.undos) == 0 || past >= f.hold || past >= lastCall && c.err == nil
 	switch {
@@ -184,10 +184,10 @@ func (f *freer) try() {
 	}
 }
 
-// found reports whether c has found the place or the queue of u.
-func (c *call) found(u *undo) bool {
+// finds reports whether c has found the place or the queue of u.
+func (c *call) finds(u *undo) bool {
 	for i := range c.readings {
-		if c.err == nil && c.keys[i] == u.key && isQueue(&c.charges[i]) == isQueue(&u.charge) && c.readings[i].Phase > 0 {
+		if c.err == nil && c.keys[i] == u.key && isQueue(&c.charges[i]) == isQueue(&u.charge) && c.found[i] {
 			return true
 		}
 	}

@@ -30,7 +30,7 @@ func (c *call) decode(time any, reply []any) error {
 		reply = reply[1:]
 		return n
 	}
-	c.readings = c.readings[:0]
+	c.readings, c.found = c.readings[:0], c.found[:0]
 	for i := range c.charges {
 		rule := c.charges[i].Rule
 		a := algorithmOf(&rule.Definition)
@@ -44,10 +44,10 @@ func (c *call) decode(time any, reply []any) error {
 		if !ok {
 			return errReply
 		}
-		if c.charges[i].Op == driver.Spend && rule.Kind().Holds {
-			r.Phase += c.number - c.time
+		if c.charges[i].Op == driver.Spend && rule.Kind.Holds {
+			r.Number += c.number - c.time
 		}
-		c.readings = append(c.readings, r)
+		c.readings, c.found = append(c.readings, r), append(c.found, foundPlaces(rule, reported))
 	}
 	if len(reply) > 0 {
 		return errReply

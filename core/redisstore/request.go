@@ -84,7 +84,7 @@ func (e *executor) newRequest(c *call) *request {
 		charge := &c.charges[i]
 		a := algorithmOf(&charge.Rule.Definition)
 		args := chargeArguments{library: a.library, op: opArgument(charge), algorithm: e.arguments.of(charge), maxDelay: driver.Never}
-		if charge.Rule.Kind().Delays && charge.Op.Asks() && charge.MaxDelay > 0 {
+		if charge.Rule.Kind.Delays && charge.Op.Asks() && charge.MaxDelay > 0 {
 			args.maxDelay = charge.MaxDelay.Microseconds()
 		}
 		if waits(charge) {
@@ -100,7 +100,7 @@ func (e *executor) newRequest(c *call) *request {
 		r.set |= 1 << a.library
 		r.undoes = r.undoes || charge.Op == driver.Undo && !c.repeated
 		r.urgent = r.urgent || charge.Op == driver.Undo || charge.Op == driver.Renew
-		if charge.Op == driver.Spend && charge.Rule.Kind().Holds {
+		if charge.Op == driver.Spend && charge.Rule.Kind.Holds {
 			if r.places == nil {
 				r.places = newFreer(e)
 			}

@@ -103,7 +103,7 @@ func randomCharge(rng *rand.Rand, r *driver.Compiled, now int64) driver.Charge {
 	case 4:
 		c.Op = driver.Undo
 		c.Receipt = driver.Receipt{At: now - rng.Int64N(5_000_000), Age: rng.Int64N(2) * rng.Int64N(5_000_000)}
-		if r.Kind().Refills {
+		if r.Kind.Refills {
 			c.Receipt.Used = driver.Span{Micros: rng.Int64N(r.Constants.Full.Micros + 1), Frac: rng.Int64N(r.Constants.Denominator)}
 		}
 	case 5, 6, 7:

@@ -40,7 +40,7 @@ func (p pauseKey) call(charges ...driver.Charge) []driver.Charge {
 		p.fail("op %d: %v", charges[0].Op, err)
 	}
 	for _, c := range charges {
-		if c.Rule.Kind().Closes && c.Op != driver.Undo && c.Receipt != (driver.Receipt{}) {
+		if c.Rule.Kind.Closes && c.Op != driver.Undo && c.Receipt != (driver.Receipt{}) {
 			p.fail("op %d: got the Receipt %+v", c.Op, c.Receipt)
 		}
 	}

@@ -92,7 +92,7 @@ func check(charges []driver.Charge, asks bool) error {
 			return fmt.Errorf("%w: charge %d has the cost %d", driver.ErrInvalidCharge, i, c.Cost)
 		case c.Op.Asks() != asks || c.Op > driver.Renew || !hasOp(c.Rule, c.Op):
 			return fmt.Errorf("%w: charge %d has op %d", driver.ErrInvalidCharge, i, c.Op)
-		case c.Rule.Kind().Holds && !c.Rule.ByCost && (c.AtMost || c.Cost > 1):
+		case c.Rule.Kind.Holds && !c.Rule.ByCost && (c.AtMost || c.Cost > 1):
 			return fmt.Errorf("%w: charge %d takes more than one place", driver.ErrInvalidCharge, i)
 		case c.AtMost && (c.Op != driver.Spend || c.MaxDelay != 0), c.AtMost != charges[0].AtMost,
 			c.AtMost && (c.Key != charges[0].Key || c.Cost != charges[0].Cost):
@@ -115,9 +115,9 @@ func check(charges []driver.Charge, asks bool) error {
 func hasOp(r *driver.Compiled, op driver.Op) bool {
 	switch op {
 	case driver.Debit, driver.Credit:
-		return !r.Kind().Holds
+		return !r.Kind.Holds
 	case driver.Renew:
-		return r.Kind().Holds
+		return r.Kind.Holds
 	}
 	return true
 }

@@ -79,7 +79,7 @@ func (r *refunds) undone(s *server, c *charge, before, after int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	charged, ok := r.charged[refundID(s, c, c.Receipt.At)]
-	if !ok || c.Rule.Algorithm == driver.InFlight || c.Rule.Kind().Refills {
+	if !ok || c.Rule.Algorithm == driver.InFlight || c.Rule.Kind.Refills {
 		return
 	}
 	var back time.Duration

@@ -343,7 +343,7 @@ func (s *server) adjust(reply []any, charges []*charge, now int64) []any {
 		if s.paused != nil && c.Rule.Algorithm == driver.Pause {
 			s.paused.adjusted(c, now, c.Read(c.state, now).Used.Micros)
 		}
-		if c.Op != driver.Reset && (c.Op != driver.Debit || !c.Rule.Kind().Refills) {
+		if c.Op != driver.Reset && (c.Op != driver.Debit || !c.Rule.Kind.Refills) {
 			after := c.Charge
 			after.Op, after.Cost = driver.Peek, 1
 			r = after.Read(c.state, now)
@@ -368,7 +368,7 @@ func (s *server) adjust(reply []any, charges []*charge, now int64) []any {
 // inUse returns the usage according to a reading, in events or microseconds. Callers who wait use nothing.
 func inUse(c *charge, r *driver.Reading, now int64) int64 {
 	switch {
-	case c.Rule.Kind().Refills:
+	case c.Rule.Kind.Refills:
 		return r.Used.Micros
 	case c.Rule.Algorithm == driver.InFlight && c.state.Debt > 0: // as the first caller reads it
 		first := driver.Charge{Rule: c.Rule, Op: driver.Spend, Waiter: &driver.Waiter{Queue: 1, Age: time.Duration(now) * time.Microsecond}}
@@ -406,10 +406,10 @@ func (c *charge) report(reply []any, r *driver.Reading, done bool) []any {
 			reply = append(reply, r.Used.Frac)
 		}
 	case driver.FixedWindow:
-		if r.Phase == 0 {
-			r.Phase = c.Rule.Constants.Period
+		if r.Length == 0 {
+			r.Length = c.Rule.Constants.Period
 		}
-		reply = append(reply, r.Count, r.Left, r.Phase)
+		reply = append(reply, r.Count, r.Left, r.Length)
 	case driver.SlidingWindow:
 		if r.Count == 0 {
 			*r = driver.Reading{Phase: r.Phase}
@@ -424,12 +424,12 @@ func (c *charge) report(reply []any, r *driver.Reading, done bool) []any {
 		phase := int64(0)
 		if done && c.Op != driver.Spend {
 			phase = 1
-		} else if r.Left == 1 {
+		} else if r.Single {
 			phase = 2
 		}
 		reply = append(reply, r.Count, r.Last, r.Retry, phase)
 	case driver.Quota:
-		reply = append(reply, r.Count, r.Left, r.Phase)
+		reply = append(reply, r.Count, r.Left, r.Length)
 	case driver.Pause:
 		reply = append(reply, r.Used.Micros)
 	}
