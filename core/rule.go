@@ -139,7 +139,7 @@ func (r Rule) ruleOf(c *driver.Compiled) Rule {
 	return Rule{known}
 }
 
-// Kind returns what r is to its callers: facts about its algorithm. That of an invalid rule has none.
+// Kind returns the facts about the algorithm of r. The Kind of an invalid rule has none.
 func (r Rule) Kind() *driver.Kind { return r.def().spec.kind() }
 
 func holds(r Rule) bool  { return r.Kind().Holds }

@@ -113,11 +113,11 @@ var faults = []fault{
 	},
 	{
 		"the next caller of a queue comes to the end of the line", "core/driver/waiter.go",
-		"waits := !fits || spent && behind >= 0", "waits := !fits", "core/memstore ^TestConformance$/^NextOfQueue$",
+		"waits := !fits || spent && w.Behind >= 0", "waits := !fits", "core/memstore ^TestConformance$/^NextOfQueue$",
 	},
 	{
 		"a caller who asks again has come later", "core/driver/waiter.go",
-		"i >= 0 && m.Age&1 == 1", "i >= len(all)", "core/memstore ^TestConformance$/^KnownWaiters$",
+		"i >= 0 && w.Known", "i >= len(all)", "core/memstore ^TestConformance$/^KnownWaiters$",
 	},
 	{
 		"the callers of a process that was killed stay in line", "core/driver/waiter.go",
@@ -133,7 +133,7 @@ var faults = []fault{
 	},
 	{
 		"a caller who gives up in an outage stays in line", "core/failover/adjust.go",
-		"c.Op == driver.Undo && c.Receipt.At < 0", "false", "core/failover ^TestStore_Adjust_waiter$",
+		"c.Op == driver.Undo && c.Waiter != nil", "false", "core/failover ^TestStore_Adjust_waiter$",
 	},
 	{
 		"Redis wakes no caller", "core/redisstore/lua/queues.lua",
@@ -157,7 +157,7 @@ var faults = []fault{
 	},
 	{
 		"an event has the number of another one", "core/redisstore/algorithm.go",
-		"n[3]&1 + n[3]>>2", "n[3]&1", "core/redisstore ^TestInFlight_numbers$",
+		"Number: n[3] >> 2", "Number: 0", "core/redisstore ^TestInFlight_numbers$",
 	},
 	{
 		"a cost above a part of a limit never fits", "core/failover/backup.go",

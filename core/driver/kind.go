@@ -2,8 +2,8 @@ package driver
 
 import "slices"
 
-// A Kind is what the rules of an algorithm are to the rest of a program: it has one row for each algorithm, and one for
-// fixed windows that begin with the first event. [Definition.Kind] returns it. The fields must not be changed. Those of an
+// A Kind contains the facts about a rule that its callers ask for. There is one for each algorithm, and one for fixed
+// windows that begin with the first event. [Definition.Kind] returns it. The fields must not be changed. Those of an
 // invalid Definition are zero, except for Name.
 type Kind struct {
 	Name string // see Algorithm.String

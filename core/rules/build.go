@@ -27,7 +27,7 @@ var algorithmNames = func() map[string]core.Algorithm {
 	return names
 }()
 
-// kind returns what r is to its callers.
+// kind returns the facts about the algorithm of r.
 func (r *Rule) kind() *driver.Kind {
 	return core.NewRule(core.Spec{Algorithm: r.Algorithm, FromFirst: r.FromFirst}).Kind()
 }
