@@ -1,6 +1,8 @@
 package driver
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -53,6 +55,27 @@ func TestAlgorithm_String(t *testing.T) {
 	for a, want := range []string{"none", "token_bucket", "sliding_log", "leaky_bucket", "fixed_window", "sliding_window", "in_flight", "quota", "pause", "none"} {
 		if got := Algorithm(a).String(); got != want {
 			t.Errorf("%d: got %s, expected %s", a, got, want)
+		}
+	}
+}
+
+// Every property of a kind is one that Check knows, and reports for rules that do not have it.
+func TestKind_Check(t *testing.T) {
+	for a := range kinds {
+		k := &kinds[a]
+		for _, p := range k.Properties {
+			if !slices.Contains(properties[:], p) {
+				t.Errorf("%s: no property is called %q", k.Name, p)
+			}
+		}
+		for _, p := range properties {
+			want := ""
+			if !slices.Contains(k.Properties, p) {
+				want = fmt.Sprintf("weir: rule %q: %s has no meaning for %s", "r", p, k.Name)
+			}
+			if err := k.Check("r", func(of string) bool { return of == p }); (err != nil) != (want != "") || err != nil && err.Error() != want {
+				t.Errorf("%s with %s: got error %v, want %q", k.Name, p, err, want)
+			}
 		}
 	}
 }

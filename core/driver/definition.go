@@ -254,17 +254,17 @@ func (d *Definition) check() error {
 		return err
 	}
 	switch {
-	case k.has(hasLimit) && d.Events == 0 && d.Per == 0 && d.Burst == 0 && d.Calendar == 0:
+	case k.has("limit") && d.Events == 0 && d.Per == 0 && d.Burst == 0 && d.Calendar == 0:
 		return d.invalid("limit", "is zero")
-	case k.has(hasLimit) && d.Events <= 0:
+	case k.has("limit") && d.Events <= 0:
 		return d.invalid("events", fmt.Sprintf("is %d, not positive", d.Events))
-	case k.has(hasHold) && (d.Hold < minHold || d.Hold > maxHold || d.Hold%time.Microsecond != 0):
+	case k.has("hold") && (d.Hold < minHold || d.Hold > maxHold || d.Hold%time.Microsecond != 0):
 		return d.invalid("hold", fmt.Sprintf("is %v, not whole microseconds from %v to %v", d.Hold, minHold, maxHold))
 	case k.Calendar && (d.Per != 0 || !d.Calendar.isValid()):
 		return d.invalid("per", "is no period of the calendar: use a limit per day, week or month")
 	case !k.Calendar && d.Calendar != 0:
 		return d.invalid("per", "is a period of the calendar, which only a quota has: use a fixed span, such as 24h, 7d or 30d")
-	case k.has(hasPer) && !k.Calendar && d.Per <= 0:
+	case k.has("per") && !k.Calendar && d.Per <= 0:
 		return d.invalid("per", fmt.Sprintf("is %v, not positive", d.Per))
 	case d.Per%time.Microsecond != 0:
 		return d.invalid("per", "is not a whole number of microseconds")
@@ -272,7 +272,7 @@ func (d *Definition) check() error {
 		return d.invalid("per", tooLong)
 	case d.Burst < 0:
 		return d.invalid("burst", fmt.Sprintf("is %d, negative", d.Burst))
-	case k.has(hasSubWindows) && (d.SubWindows < 1 || d.SubWindows > maxSubWindows):
+	case k.has("sub-windows") && (d.SubWindows < 1 || d.SubWindows > maxSubWindows):
 		return d.invalid("sub-windows", fmt.Sprintf("are %d, outside 1 to %d", max(0, d.SubWindows), maxSubWindows))
 	case !(d.Headroom >= 0 && d.Headroom <= maxHeadroom): // NaN is neither
 		return d.invalid("headroom", fmt.Sprintf("is %v percent, outside 0 to %d", d.Headroom, maxHeadroom))
@@ -285,25 +285,25 @@ func (d *Definition) check() error {
 // has reports whether d has a property that not all rules have.
 func (d *Definition) has(property string) bool {
 	switch property {
-	case hasPlan:
+	case "plan":
 		return d.Plan != ""
-	case hasLimit:
+	case "limit":
 		return d.Events != 0 || d.Per != 0 || d.Burst != 0 || d.Calendar != 0
-	case hasPer:
+	case "per":
 		return d.Per != 0 || d.Calendar != 0
-	case hasBurst:
+	case "burst":
 		return d.Burst > 0 && d.Burst != d.Events
-	case hasSoft:
+	case "soft":
 		return d.Soft != 0
-	case hasHeadroom:
+	case "headroom":
 		return d.Headroom != 0
-	case hasFromFirst:
+	case "from first":
 		return d.FromFirst
-	case hasSubWindows:
+	case "sub-windows":
 		return d.SubWindows != 0
-	case hasHold:
+	case "hold":
 		return d.Hold != 0
-	case hasByCost:
+	case "by cost":
 		return d.ByCost
 	}
 	return false

@@ -25,35 +25,15 @@ type Kind struct {
 	Leases   bool // a process may take many events from the Store at once, and hand them out later
 }
 
-// The properties of rules that not all of them have, as they are called in a [RuleError]. The last ones are those that
-// package driver does not know.
-const (
-	hasPlan       = "plan"
-	hasLimit      = "limit"
-	hasPer        = "per"
-	hasBurst      = "burst"
-	hasSoft       = "soft"
-	hasHeadroom   = "headroom"
-	hasFromFirst  = "from first"
-	hasSubWindows = "sub-windows"
-	hasHold       = "hold"
-	hasByCost     = "by cost"
-
-	hasMaxHold   = "max hold"
-	hasLocation  = "location"
-	hasAnchor    = "anchor"
-	hasTimezone  = "timezone"
-	hasElastic   = "elastic"
-	hasCandidate = "candidate"
-)
-
-var properties = []string{
-	hasPlan, hasLimit, hasPer, hasBurst, hasSoft, hasHeadroom, hasFromFirst, hasSubWindows, hasHold, hasByCost,
-	hasMaxHold, hasLocation, hasAnchor, hasTimezone, hasElastic, hasCandidate,
+// properties are the properties that not all rules have, as they are called in a [RuleError], in the order of checks. Package
+// driver does not know the last ones.
+var properties = [...]string{
+	"plan", "limit", "per", "burst", "soft", "headroom", "from first", "sub-windows", "hold", "by cost",
+	"max hold", "location", "anchor", "timezone", "elastic", "candidate",
 }
 
 // limited are the properties of all rules with a limit.
-var limited = []string{hasPlan, hasLimit, hasSoft, hasHeadroom, hasElastic, hasCandidate}
+var limited = []string{"plan", "limit", "soft", "headroom", "elastic", "candidate"}
 
 func and(more ...string) []string { return slices.Concat(limited, more) }
 
@@ -62,15 +42,15 @@ const fromFirst = Pause + 1
 
 var kinds = [...]Kind{
 	{Name: "none"},
-	TokenBucket:   {Name: "token_bucket", Properties: and(hasPer, hasBurst), Refills: true, Covers: true, Leases: true},
-	SlidingLog:    {Name: "sliding_log", Properties: and(hasPer)},
-	LeakyBucket:   {Name: "leaky_bucket", Properties: and(hasPer, hasBurst), Refills: true, Covers: true, Delays: true},
-	FixedWindow:   {Name: "fixed_window", Properties: and(hasPer, hasFromFirst), Windows: true, Covers: true, Leases: true},
-	SlidingWindow: {Name: "sliding_window", Properties: and(hasPer, hasSubWindows)},
-	InFlight:      {Name: "in_flight", Properties: and(hasHold, hasByCost, hasMaxHold), Holds: true},
-	Quota:         {Name: "quota", Properties: and(hasPer, hasLocation, hasAnchor, hasTimezone), Windows: true, Covers: true, Calendar: true},
+	TokenBucket:   {Name: "token_bucket", Properties: and("per", "burst"), Refills: true, Covers: true, Leases: true},
+	SlidingLog:    {Name: "sliding_log", Properties: and("per")},
+	LeakyBucket:   {Name: "leaky_bucket", Properties: and("per", "burst"), Refills: true, Covers: true, Delays: true},
+	FixedWindow:   {Name: "fixed_window", Properties: and("per", "from first"), Windows: true, Covers: true, Leases: true},
+	SlidingWindow: {Name: "sliding_window", Properties: and("per", "sub-windows")},
+	InFlight:      {Name: "in_flight", Properties: and("hold", "by cost", "max hold"), Holds: true},
+	Quota:         {Name: "quota", Properties: and("per", "location", "anchor", "timezone"), Windows: true, Covers: true, Calendar: true},
 	Pause:         {Name: "pause", Closes: true, Covers: true},
-	fromFirst:     {Name: "fixed_window", Properties: and(hasPer, hasFromFirst), Windows: true, Covers: true, Leases: true},
+	fromFirst:     {Name: "fixed_window", Properties: and("per", "from first"), Windows: true, Covers: true, Leases: true},
 }
 
 // Kind returns the row of d in the table of kinds.
