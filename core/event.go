@@ -21,13 +21,13 @@ type event struct {
 	line     [1]line
 	charge   [1]driver.Charge
 	ask      [1]asked
-	more     *more // nil unless needed
-	several  bool  // the lines, charges and asks are those of more
-	blocked  bool  // the limit of an enforced rule is Blocked: the Store is not asked
-	denied   bool  // of a Reservation: nothing is charged
-	takes    bool  // a charge takes a place of an in-flight rule
-	nLines   int8  // the number of lines and asks in the event itself: 0 or 1
-	nCharges int8  // the number of charges there: 0 or 1
+	more     *spill // nil unless needed
+	several  bool   // the lines, charges and asks are those of more
+	blocked  bool   // the limit of an enforced rule is Blocked: the Store is not asked
+	denied   bool   // of a Reservation: nothing is charged
+	takes    bool   // a charge takes a place of an in-flight rule
+	nLines   int8   // the number of lines and asks in the event itself: 0 or 1
+	nCharges int8   // the number of charges there: 0 or 1
 }
 
 // A line is one rule of one ask. Lines with the same rule and key have one charge, because a call of a
@@ -110,7 +110,7 @@ func (e *event) decide(ctx context.Context, asks []Ask, reserved bool) error {
 			return errNoHolder
 		}
 		if e.more == nil {
-			e.more = new(more)
+			e.more = new(spill)
 		}
 		e.more.beginHold(asks[0].Limiter.shared)
 		for i := range charges {
@@ -218,7 +218,7 @@ func (e *event) add(ctx context.Context, a *Ask, rules []Rule, op driver.Op, end
 func (e *event) begin() {
 	m := e.more
 	if m == nil {
-		m = new(more)
+		m = new(spill)
 		e.more = m
 	}
 	if m.lines == nil {

@@ -212,7 +212,7 @@ func (p *raise) age() int64 {
 // raise adds p to the i-th charge, and forgets the oldest charge if there are too many.
 func (e *event) raise(i int, p raise) *raise {
 	if e.more == nil {
-		e.more = new(more)
+		e.more = new(spill)
 	}
 	m := e.more
 	if m.later == nil {

@@ -153,7 +153,7 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 		if queues {
 			age, later, next := l.waiters.Age(key, w)
 			behind = later >= 0
-			r.more = &more{waiter: &driver.Waiter{Queue: w.Queue.ID, Age: age, Behind: later, Next: next, Known: known}}
+			r.more = &spill{waiter: &driver.Waiter{Queue: w.Queue.ID, Age: age, Behind: later, Next: next, Known: known}}
 			known = true
 		}
 		d, err := r.Reserve(ctx, a)

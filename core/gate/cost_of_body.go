@@ -130,7 +130,7 @@ type askOfBody struct {
 
 // addCosts adds the costs of the body to the known asks. One of 0 is a Peek. A function that several asks have
 // is called once.
-func (w *early) addCosts(ctx context.Context) (err error) {
+func (w *steps) addCosts(ctx context.Context) (err error) {
 	for i := range w.ofBody {
 		a := &w.ofBody[i]
 		if j := slices.IndexFunc(w.ofBody[:i], func(o askOfBody) bool { return o.cost == a.cost }); j >= 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// decide calls the key functions of the gate, and charges the keys in one decision, or as [early] describes.
+// decide calls the key functions of the gate, and charges the keys in one decision, or as [steps] describes.
 // first is the limiter of the first key function, and all that of all routes for the same key, or nil. decide
 // sets e.Decision, or returns the Rejection of a request about which none could be made, or neither for a
 // request that is let through undecided. A denied request has no Rejection yet: see apply.
@@ -43,7 +43,7 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 			exhausted = exhausted || len(known) > 1 && len(g.asks) > 1 && g.exhausted.has(all, known[1].Key)
 		}
 		if err != nil || g.readsBody || exhausted {
-			return decideEarly(ctx, rec, h, r, e, cost, known, i, all, err)
+			return decideSteps(ctx, rec, h, r, e, cost, known, i, all, err)
 		}
 		if len(known) > 1 {
 			known = distinct(known)

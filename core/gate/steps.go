@@ -10,14 +10,14 @@ import (
 	"github.com/weir-go/weir/internal/requestbody"
 )
 
-// An early is a decision about a request in more than one step: because a key is exhausted, because a key function
+// Steps are those of a decision about a request in more than one: because a key is exhausted, because a key function
 // has failed, or because the cost is in the body (see [CostOfBody]).
 //
 // If a known key is exhausted, the known keys are charged before the next key function runs, so that no
 // token is verified for a request that these keys deny. When all keys are known, these charges are
 // refunded, and the gate decides about all keys together. Before it reads the body, it asks about all keys without
 // a charge. If the cost of the body alone is denied, the other keys are charged: see chargeForBody.
-type early struct {
+type steps struct {
 	rec   *record // of the next charge, and of the decision about all keys
 	h     http.Header
 	r     *http.Request
@@ -28,17 +28,17 @@ type early struct {
 
 	ofBody []askOfBody
 
-	charges []earlyCharge
+	charges []stepCharge
 	charged int   // the number of known keys that these have charged
 	failed  error // of the Store, after which nothing more is charged
 }
 
-// decideEarly is the rest of the method decide of rec after the key function of the i-th ask, the last of
+// decideSteps is the rest of the method decide of rec after the key function of the i-th ask, the last of
 // known, or of that of all routes for the same key. all is as for decide. err is the error of this function; if
-// it is nil, its key is exhausted or the gate reads the body. The early has copies of known and e, because with
+// it is nil, its key is exhausted or the gate reads the body. The steps have copies of known and e, because with
 // pointers to them every request would allocate them.
-func decideEarly(ctx context.Context, rec *record, h http.Header, r *http.Request, e *Event, cost int, known []core.Ask, i int, all *core.Limiter, err error) (last *record, rejection *Rejection) {
-	w := early{rec: rec, h: h, r: r, known: slices.Clone(known), i: i, all: all}
+func decideSteps(ctx context.Context, rec *record, h http.Header, r *http.Request, e *Event, cost int, known []core.Ask, i int, all *core.Limiter, err error) (last *record, rejection *Rejection) {
+	w := steps{rec: rec, h: h, r: r, known: slices.Clone(known), i: i, all: all}
 	if err != nil {
 		last, rejection = w.withoutKey(err)
 	} else {
@@ -48,14 +48,14 @@ func decideEarly(ctx context.Context, rec *record, h http.Header, r *http.Reques
 	return last, rejection
 }
 
-// An earlyCharge is the charge of some of the known keys, the last of which is exhausted.
-type earlyCharge struct {
+// A stepCharge is the charge of some of the known keys, the last of which is exhausted.
+type stepCharge struct {
 	rec      *record
 	from, to int // the indexes of the keys
 }
 
 // decide decides about the request after the last key function, which has found a key.
-func (w *early) decide(ctx context.Context, cost int) (last *record, rejection *Rejection) {
+func (w *steps) decide(ctx context.Context, cost int) (last *record, rejection *Rejection) {
 	g := w.rec.gate
 	reading := false
 	defer func() {
@@ -116,7 +116,7 @@ func (w *early) decide(ctx context.Context, cost int) (last *record, rejection *
 // chargeForBody charges a request whose body was read, and whose cost is denied, to the keys without a cost of the
 // body, at least 1 each, unless one of them denies the request, too. They bound how often a client makes the gate read
 // a body for nothing. The charge ignores the end of the request's context. An error is logged.
-func (w *early) chargeForBody() {
+func (w *steps) chargeForBody() {
 	g, d := w.rec.gate, w.e.Decision
 	isOfBody := func(i int) bool {
 		return slices.ContainsFunc(w.ofBody, func(a askOfBody) bool { return a.at == i })
@@ -147,7 +147,7 @@ func (w *early) chargeForBody() {
 
 // add completes the last n known asks, which are those of the last key function: of all routes, too, if it is the
 // first one. It reports whether the key is exhausted, and something follows that a denial would save.
-func (w *early) add(n int) (exhausted bool) {
+func (w *steps) add(n int) (exhausted bool) {
 	g, added := w.rec.gate, slices.Clone(w.known[len(w.known)-n:])
 	w.known = distinct(w.known)
 	for i := range added {
@@ -162,7 +162,7 @@ func (w *early) add(n int) (exhausted bool) {
 
 // ask charges the known keys, or only asks about them, unless the Store has failed. done reports that they are
 // denied, or that the request has ended, with a Rejection.
-func (w *early) ask(peek bool) (rejection *Rejection, done bool) {
+func (w *steps) ask(peek bool) (rejection *Rejection, done bool) {
 	switch {
 	case w.failed != nil || len(w.known) == w.charged || w.charge(peek):
 		return nil, false
@@ -176,7 +176,7 @@ func (w *early) ask(peek bool) (rejection *Rejection, done bool) {
 
 // charge charges the known keys that are not charged yet, or with peek only asks about them. It reports false if
 // they are denied, or if the Store fails: the other charges are refunded then.
-func (w *early) charge(peek bool) (admitted bool) {
+func (w *steps) charge(peek bool) (admitted bool) {
 	known := w.known[w.charged:]
 	peek = peek || hasQueue(known)
 	w.failed = w.chargeEach(w.r.Context(), w.rec, known, func(a *core.Ask) {
@@ -191,7 +191,7 @@ func (w *early) charge(peek bool) (admitted bool) {
 		w.rec.reservation = core.Reservation{}
 		return true
 	default:
-		w.charges = append(w.charges, earlyCharge{w.rec, w.charged, len(w.known)})
+		w.charges = append(w.charges, stepCharge{w.rec, w.charged, len(w.known)})
 		w.charged, w.rec = len(w.known), newRecord(w.r, w.rec.gate)
 		return true
 	}
@@ -204,7 +204,7 @@ func (w *early) charge(peek bool) (admitted bool) {
 
 // chargeEach charges known with rec, each at least 1: a cost of zero must not make a request free if it has no
 // other key. If mark is not nil, it changes the copies of known that are charged.
-func (w *early) chargeEach(ctx context.Context, rec *record, known []core.Ask, mark func(*core.Ask)) error {
+func (w *steps) chargeEach(ctx context.Context, rec *record, known []core.Ask, mark func(*core.Ask)) error {
 	charged := slices.Clone(known)
 	for i := range charged {
 		if charged[i].Peek = false; mark != nil {
@@ -234,7 +234,7 @@ func hasQueue(known []core.Ask) bool {
 }
 
 // refund refunds the charges. An error is logged.
-func (w *early) refund() {
+func (w *steps) refund() {
 	for _, c := range w.charges {
 		ctx := c.rec.detached()
 		if err := c.rec.reservation.Refund(ctx); err != nil {
@@ -245,7 +245,7 @@ func (w *early) refund() {
 
 // withoutKey charges and rejects a request for whose last known ask a key function has returned err, or a Cost
 // function a negative cost, or whose body has no cost.
-func (w *early) withoutKey(err error) (*record, *Rejection) {
+func (w *steps) withoutKey(err error) (*record, *Rejection) {
 	g, d := w.rec.gate, &w.e.Decision
 	if errors.Is(err, core.ErrNegativeCost) && !isCostError(err) { // that of a Cost function, which is no work
 		w.refund()
@@ -287,7 +287,7 @@ func (w *early) withoutKey(err error) (*record, *Rejection) {
 // request, the known keys are charged nevertheless,
 // because the key function has run. The charge ignores the end of the request's context; otherwise a
 // client could avoid it by hanging up.
-func (w *early) chargeWithoutKey(missing error) error {
+func (w *steps) chargeWithoutKey(missing error) error {
 	ctx, known := w.rec.detached(), w.known[w.charged:]
 	all := known
 	if !isCostError(missing) {

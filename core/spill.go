@@ -7,9 +7,9 @@ import (
 	"github.com/weir-go/weir/core/internal/hold"
 )
 
-// more holds the lines of an event with several rules, and the parts of an event that few Reservations
+// A spill holds the parts of an event that do not fit in it: the lines if it has several, and the parts that few Reservations
 // have.
-type more struct {
+type spill struct {
 	lines   []line
 	charges []driver.Charge
 	asks    []asked
@@ -30,7 +30,7 @@ type more struct {
 
 // beginHold notes that a decision about places is sent to the Store of l, after it has freed the places
 // there that no reservation has any more.
-func (m *more) beginHold(l *shared) {
+func (m *spill) beginHold(l *shared) {
 	m.begun = hold.Now()
 	if l.local {
 		hold.Sweep(l.store)
@@ -39,7 +39,7 @@ func (m *more) beginHold(l *shared) {
 
 // states returns room for n States, or, if known, the States of an earlier call with reserved.
 // Decisions that were returned share them, so they must not change.
-func (m *more) states(n int, reserved bool) (s []State, known bool) {
+func (m *spill) states(n int, reserved bool) (s []State, known bool) {
 	switch {
 	case !reserved:
 		return make([]State, n), false
