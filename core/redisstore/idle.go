@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -83,6 +84,9 @@ func freshClient(rdb *redis.Client) *redis.Client {
 	opts.PoolSize, opts.MinIdleConns, opts.MaxRetries, opts.DialerRetries = 1, 0, -1, 1
 	opts.ContextTimeoutEnabled, opts.Limiter = true, nil
 	opts.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	if pipelines := reflect.ValueOf(&opts).Elem().FieldByName("PipelinePoolSize"); pipelines.IsValid() {
+		pipelines.SetInt(-1) // since v9.23, pipelines have other connections
+	}
 	return redis.NewClient(&opts)
 }
 

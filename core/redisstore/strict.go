@@ -27,9 +27,7 @@ func (h runOn) ProcessHook(redis.ProcessHook) redis.ProcessHook { return h.rdb.P
 
 func (h runOn) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		conn := h.rdb.Conn() // since v9.23, a Client has other connections for pipelines, beside those of PoolSize
-		defer func() { _ = conn.Close() }()
-		pipe := conn.Pipeline()
+		pipe := h.rdb.Pipeline()
 		for _, cmd := range cmds {
 			_ = pipe.Process(ctx, cmd)
 		}

@@ -194,7 +194,7 @@ func (t *target) checkClient(ctx context.Context, fields info) Finding {
 	if t.single == nil {
 		return Finding{Check: name, Result: ResultOK, Detail: fmt.Sprintf("%T", t.universal)}
 	}
-	one := t.single.Conn()
+	one := freshClient(t.single)
 	defer func() { _ = one.Close() }()
 	keys, err := within(ctx, t.timeout, func(ctx context.Context) ([]any, error) { return writeTestKeys(ctx, one, t.config.prefix) })
 	defer t.deleteKeys(ctx, one, keys)
@@ -230,9 +230,9 @@ func (t *target) checkClient(ctx context.Context, fields info) Finding {
 }
 
 // deleteKeys deletes keys one by one. They expire otherwise.
-func (t *target) deleteKeys(ctx context.Context, conn *redis.Conn, keys []any) {
+func (t *target) deleteKeys(ctx context.Context, rdb *redis.Client, keys []any) {
 	_, _ = within(ctx, t.timeout, func(ctx context.Context) ([]redis.Cmder, error) {
-		pipe := conn.Pipeline()
+		pipe := rdb.Pipeline()
 		for _, key := range keys {
 			pipe.Do(ctx, "del", key)
 		}

@@ -41,7 +41,7 @@ func (w *wholeness) proved() bool {
 	return w.whole.Load()
 }
 
-// test writes some keys one by one, and reads them in a script on the same connection. Behind a proxy for several servers,
+// test writes some keys one by one, and reads them in a script. Behind a proxy for several servers,
 // some of these keys are on another server than the script. A negative result is final: if tests
 // were repeated, all keys would happen to be on one server in one of them. A positive result is valid
 // until the client opens a connection, which may lead to another server. A test that fails is repeated
@@ -54,12 +54,10 @@ func (w *wholeness) test() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), testInterval)
 	defer cancel()
-	conn := w.rdb.Conn()
-	defer func() { _ = conn.Close() }()
-	keys, err := writeTestKeys(ctx, conn, w.prefix)
+	keys, err := writeTestKeys(ctx, w.rdb, w.prefix)
 	if err == nil {
 		var n int
-		if n, err = countTestKeys(ctx, conn, keys); err == nil && n == testKeys {
+		if n, err = countTestKeys(ctx, w.rdb, keys); err == nil && n == testKeys {
 			w.opened.Store(opened)
 			w.whole.Store(w.next.Load() != math.MaxInt64) // a script may have been rejected meanwhile
 			return
