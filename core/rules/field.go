@@ -94,11 +94,17 @@ func single[T comparable](f field, k codec[T], at func(*Rule) *T) field {
 // has reports whether f has a meaning for r.
 func (f *field) has(r *Rule) bool { return f.property == "" || r.allows(f.property) }
 
-// algorithm returns the first one that has f.
-func (f *field) algorithm() (a core.Algorithm) {
-	for a = 1; !f.has(&Rule{Spec: core.Spec{Algorithm: a}}); a++ {
+// algorithm returns one that has f, or 0 if all have it.
+func (f *field) algorithm() core.Algorithm {
+	if f.property == "" {
+		return 0
 	}
-	return a
+	for _, a := range algorithmNames {
+		if f.has(&Rule{Spec: core.Spec{Algorithm: a}}) {
+			return a
+		}
+	}
+	panic("weir: no algorithm has the field " + f.name)
 }
 
 // isAbsent reports whether f has no meaning for r, although it is required of all others.
