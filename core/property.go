@@ -15,12 +15,16 @@ type Property struct {
 	Name    string // "from first", "sub-windows", "by cost", "hold", "location", "anchor", "max hold", "soft", "headroom", "elastic", "shadow", "unit" or "plan"
 	Text    string // such as "from the first event" or "soft 10%"
 	Default bool   // the rule has it if nothing is said about it
+	OfLimit bool   // says how the limit counts, and belongs to a text about the limit alone
 }
 
 // Properties describes s, that of a rule, with the limit of p, one of its plans, or of the zero Plan. The texts, in their order
 // and with spaces between them, follow the limit in [Rule.String].
 func (s Spec) Properties(p Plan) (all []Property) {
-	add := func(name, text string, isDefault bool) { all = append(all, Property{name, text, isDefault}) }
+	add := func(name, text string, isDefault bool) {
+		ofLimit := slices.Contains([]string{"from first", "by cost", "location", "headroom"}, name)
+		all = append(all, Property{name, text, isDefault, ofLimit})
+	}
 	properties := s.kind().Properties
 	if s.FromFirst {
 		add("from first", "from the first event", false)

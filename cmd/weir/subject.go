@@ -203,8 +203,8 @@ func (s *subject) sourceOf(state core.State, rule string) string {
 	}
 }
 
-// inForce returns the text of the limit that was in force, of a rule with a unit: "none" for a pause. It has the begin of a
-// window, the cost of places, the time zone of a quota, the headroom of the plan, and the unit.
+// inForce returns the text of the limit that was in force, of a rule with a unit: "none" for a pause. It says how the limit
+// counts.
 func inForce(s core.State, unit string) string {
 	of, l, plan := s.Rule.Spec(), s.Limit(), core.Plan{}
 	switch {
@@ -217,7 +217,7 @@ func inForce(s core.State, unit string) string {
 	}
 	text := l.String()
 	for _, p := range of.Properties(plan) {
-		if slices.Contains([]string{"from first", "by cost", "location", "headroom"}, p.Name) {
+		if p.OfLimit {
 			text += " " + p.Text
 		}
 	}

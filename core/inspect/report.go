@@ -264,14 +264,12 @@ func limitInForce(s core.State) string {
 	return limitOfPlan(of, p)
 }
 
-// limitOfPlan returns the limit of p, a plan of s, with the begin of a window, the cost of places, the time zone of a quota and the headroom.
+// limitOfPlan returns the limit of p, a plan of s, and how it counts, such as the time zone of a quota and the headroom.
 func limitOfPlan(s core.Spec, p core.Plan) string {
 	if p.Limit == core.Unlimited || p.Limit == core.Blocked {
 		return p.Limit.String()
 	}
-	return limitWith(s, p, func(of core.Property) bool {
-		return slices.Contains([]string{"from first", "by cost", "location", "headroom"}, of.Name)
-	})
+	return limitWith(s, p, func(of core.Property) bool { return of.OfLimit })
 }
 
 // limitOf returns the limit of r and its properties, with the lease of an in-flight rule and the time zone of a quota.

@@ -50,11 +50,8 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 // processes, and a quota or pause has no short period. A log and a fixed window need the same permissions. The TTL
 // of the states of a probe is the window of half a second plus one sub-window, so at most about a second.
 func probeRule(r *driver.Compiled) (*driver.Compiled, error) {
-	d := r.Definition
-	if a := algorithmOf(&d).probe; a != 0 {
-		d.Algorithm, d.Hold, d.ByCost = a, 0, false
-	}
-	d.Events, d.Burst, d.Per, d.Calendar, d.SubWindows, d.Shadow = 1_000_000, 0, time.Second/2, 0, min(d.SubWindows, 1), false
-	d.Like = nil
-	return d.Compile()
+	return driver.Definition{
+		Name: r.Name, Algorithm: cmp.Or(algorithmOf(&r.Definition).probe, r.Algorithm), FromFirst: r.FromFirst,
+		Events: 1_000_000, Per: time.Second / 2, SubWindows: min(r.SubWindows, 1),
+	}.Compile()
 }
