@@ -203,8 +203,8 @@ func (r Rule) Capacity() int {
 	case Blocked:
 		return 0
 	default:
-		if d.plan.Headroom > 0 && d.compiled != nil {
-			return int(d.compiled.Constants.Capacity)
+		if c := d.compiled; c != nil {
+			return int(c.Constants.Capacity - c.Constants.Extra)
 		}
 		return cmp.Or(l.Burst, l.Events)
 	}

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -76,6 +77,32 @@ func TestKind_Check(t *testing.T) {
 			if err := k.Check("r", func(of string) bool { return of == p }); (err != nil) != (want != "") || err != nil && err.Error() != want {
 				t.Errorf("%s with %s: got error %v, want %q", k.Name, p, err, want)
 			}
+		}
+	}
+}
+
+// Every field of a Definition is a property that Check knows, or has a meaning for all rules.
+func TestDefinition_Properties(t *testing.T) {
+	all := []string{"Name", "Algorithm", "Always", "Shadow", "UpTo", "Like", "Text", "inherited"}
+	for field := range reflect.TypeFor[Definition]().Fields() {
+		var d Definition
+		if slices.Contains(all, field.Name) {
+			continue
+		}
+		switch v := reflect.ValueOf(&d).Elem().FieldByIndex(field.Index); v.Kind() {
+		case reflect.Bool:
+			v.SetBool(true)
+		case reflect.String:
+			v.SetString("x")
+		case reflect.Float64:
+			v.SetFloat(1)
+		case reflect.Uint8:
+			v.SetUint(1)
+		default:
+			v.SetInt(1)
+		}
+		if !slices.ContainsFunc(properties[:], d.has) {
+			t.Errorf("%s is no property in Definition.has", field.Name)
 		}
 	}
 }

@@ -31,7 +31,7 @@ var (
 // A RuleError describes a field of a rule that is invalid or in conflict.
 type RuleError struct {
 	Rule     string // the rule's name
-	Field    string // "name", "limit", "events", "per", "burst", "sub-windows", "plan", "soft", "elastic", "algorithm" or "rules"
+	Field    string // a property of [Kind.Check], or "name", "algorithm", "events" or "rules"
 	Reason   string
 	Category error // ErrInvalidRule or ErrRuleConflict
 }
