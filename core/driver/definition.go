@@ -150,7 +150,7 @@ func (d Definition) compile() *Compiled {
 
 // fault returns the reason why d cannot be compiled, or nil.
 func (d *Definition) fault() error {
-	if d.Algorithm == 0 || d.Algorithm >= fromFirst {
+	if d.Algorithm == 0 || int(d.Algorithm) >= len(kinds) {
 		return d.invalid("algorithm", "is none")
 	}
 	if err := d.check(); err != nil {

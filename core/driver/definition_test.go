@@ -43,7 +43,7 @@ func TestDefinition_Compile_Faults(t *testing.T) {
 	}
 	rows := []row{
 		{0, func(*driver.Definition) {}, "algorithm", "is none"},
-		{driver.Pause + 1, func(*driver.Definition) {}, "algorithm", "is none"},
+		{255, func(*driver.Definition) {}, "algorithm", "is none"},
 		{bucket, func(d *driver.Definition) { d.Name = "" }, "name", "is empty"},
 		{log, func(d *driver.Definition) { d.Name = strings.Repeat("x", 65) }, "name", "is 65 bytes long, more than 64"},
 		{bucket, func(d *driver.Definition) { d.Name = "a\x1f" }, "name", "is not printable ASCII, so it cannot be sent in a RateLimit field"},

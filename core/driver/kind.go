@@ -37,9 +37,6 @@ var limited = []string{"plan", "limit", "soft", "headroom", "elastic", "candidat
 
 func and(more ...string) []string { return slices.Concat(limited, more) }
 
-// fromFirst is the index of the row of fixed windows that begin with the first event.
-const fromFirst = Pause + 1
-
 var kinds = [...]Kind{
 	{Name: "none"},
 	TokenBucket:   {Name: "token_bucket", Properties: and("per", "burst"), Refills: true, Covers: true, Leases: true},
@@ -50,19 +47,21 @@ var kinds = [...]Kind{
 	InFlight:      {Name: "in_flight", Properties: and("hold", "by cost", "max hold"), Holds: true},
 	Quota:         {Name: "quota", Properties: and("per", "location", "anchor", "timezone"), Windows: true, Covers: true, Calendar: true},
 	Pause:         {Name: "pause", Closes: true, Covers: true},
-	fromFirst:     {Name: "fixed_window", Properties: and("per", "from first"), Windows: true, Covers: true, Leases: true},
 }
+
+// fromFirst is the row of fixed windows that begin with the first event.
+var fromFirst = kinds[FixedWindow]
 
 // Kind returns the row of d in the table of kinds.
 func (d *Definition) Kind() *Kind {
 	if d.FromFirst && d.Algorithm == FixedWindow {
-		return &kinds[fromFirst]
+		return &fromFirst
 	}
 	return d.Algorithm.kind()
 }
 
 func (a Algorithm) kind() *Kind {
-	if a >= fromFirst {
+	if int(a) >= len(kinds) {
 		a = 0
 	}
 	return &kinds[a]
