@@ -191,7 +191,7 @@ func (s *Spec) complete() {
 
 // kind is [Rule.Kind] for the rule of s.
 func (s *Spec) kind() *driver.Kind {
-	d := driver.Definition{Algorithm: s.Algorithm, FromFirst: s.FromFirst}
+	d := driver.Definition{Algorithm: s.Algorithm}
 	return d.Kind()
 }
 

@@ -2,9 +2,8 @@ package driver
 
 import "slices"
 
-// A Kind contains the facts about a rule that its callers ask for. There is one for each algorithm, and one for fixed
-// windows that begin with the first event. [Definition.Kind] returns it. The fields must not be changed. Those of an
-// invalid Definition are zero, except for Name.
+// A Kind contains the facts about a rule that its callers ask for. There is one for each algorithm. [Definition.Kind]
+// returns it. The fields must not be changed. Those of an invalid Definition are zero, except for Name.
 type Kind struct {
 	Name string // see Algorithm.String
 
@@ -49,16 +48,8 @@ var kinds = [...]Kind{
 	Pause:         {Name: "pause", Closes: true, Covers: true},
 }
 
-// fromFirst is the row of fixed windows that begin with the first event.
-var fromFirst = kinds[FixedWindow]
-
 // Kind returns the row of d in the table of kinds.
-func (d *Definition) Kind() *Kind {
-	if d.FromFirst && d.Algorithm == FixedWindow {
-		return &fromFirst
-	}
-	return d.Algorithm.kind()
-}
+func (d *Definition) Kind() *Kind { return d.Algorithm.kind() }
 
 func (a Algorithm) kind() *Kind {
 	if int(a) >= len(kinds) {

@@ -29,7 +29,8 @@ var algorithmNames = func() map[string]core.Algorithm {
 
 // kind returns the facts about the algorithm of r.
 func (r *Rule) kind() *driver.Kind {
-	return core.NewRule(core.Spec{Algorithm: r.Algorithm, FromFirst: r.FromFirst}).Kind()
+	d := driver.Definition{Algorithm: r.Algorithm}
+	return d.Kind()
 }
 
 // allows reports whether a property of [driver.Kind.Properties] has a meaning for r.

@@ -26,7 +26,7 @@ var driverOps = [...]driver.Op{
 
 // driverKind returns the Kind of r in package driver.
 func driverKind(r *oracle.Rule) *driver.Kind {
-	d := driver.Definition{Algorithm: driverAlgorithms[r.Algorithm], FromFirst: r.FromFirst}
+	d := driver.Definition{Algorithm: driverAlgorithms[r.Algorithm]}
 	return d.Kind()
 }
 
