@@ -123,9 +123,9 @@ func (c *Charge) Fits(r *Reading) bool { return c.Rule.fits(r, int64(c.Cost), c.
 // the charges of all enforced rules fit. A Store must call Commit for denied decisions, too,
 // because a State that is later than now must be corrected.
 //
-// Commit returns the new State, and whether the State must be stored. [Charge.Answer] sets the
-// Verdict. If the State cannot be stored because another process has changed it meanwhile, set the
-// Receipt and, with AtMost, the Cost to its first value, read again and repeat.
+// Commit returns the new State, and whether the State must be stored. Call [Charge.Answer] with r when it has been
+// stored. If it cannot be stored because another process has changed it meanwhile, set the Receipt and, with AtMost, the
+// Cost to its first value, read again and repeat.
 func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State, changed bool) {
 	if p := c.waits(); p != nil {
 		fits, w := c.Fits(r), *c.Waiter
@@ -133,7 +133,7 @@ func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State,
 			w.Next = 1
 		}
 		s, changed = c.commit(s, r, now, admitted)
-		s, waits := p.wait(s, now, int64(c.Cost), &w, fits || int64(c.Cost) > p.events, admitted && fits)
+		s, waits := p.wait(s, r, now, int64(c.Cost), &w, fits || int64(c.Cost) > p.events, admitted && fits)
 		return s, changed || waits
 	}
 	return c.commit(s, r, now, admitted)
@@ -157,7 +157,7 @@ func (c *Charge) commit(s State, r *Reading, now int64, admitted bool) (_ State,
 	return c.Rule.spend(s, r, now, int64(c.Cost)), true
 }
 
-// Decide is Read, Commit and Answer for the only charge of a decision. AtMost must not be set.
+// Decide is Read, Commit and Answer for the only charge of a decision. It has no AtMost and no Waiter.
 func (c *Charge) Decide(s State, now int64) (_ State, changed bool) {
 	if b, ok := c.Rule.engine.(*bucket); ok && c.Op.Asks() {
 		return b.decide(c, s, now)
@@ -169,21 +169,21 @@ func (c *Charge) Decide(s State, now int64) (_ State, changed bool) {
 	return s, changed
 }
 
-// Apply applies c, an op of [Store.Adjust], to s, and sets the Verdict. r is the Reading of s at
-// now. Apply returns the new State, which may be s. If it cannot be stored, see Commit.
+// Apply applies c, an op of [Store.Adjust], to s. r is the Reading of s at now. Apply sets r to that of the new State,
+// which may be s, and returns that. Call [Charge.Answer] with r when the State has been stored; if it cannot be, see Commit.
 func (c *Charge) Apply(s State, r *Reading, now int64) State {
 	e, cost := c.Rule.engine, int64(c.Cost)
 	if c.Rule.Kind.Closes {
 		cost = c.Pause.Microseconds()
 	}
+	found, calls := false, callsOf(s)
 	switch c.Op {
 	case Reset:
+		found = r.inUse()
 		if p, ok := e.(*places); ok {
-			p.wake(putQueues(State{}, queues(s, now)), now)
+			p.wake(putQueues(State{}, queues(s, now)), now, calls)
 		}
-		c.answerAt(State{}, now)
-		c.Verdict.Found = r.inUse()
-		return State{}
+		s = State{}
 	case Debit:
 		c.Receipt = c.Rule.Receipt(r, now, cost)
 		s = e.debit(s, *r, now, cost)
@@ -191,33 +191,33 @@ func (c *Charge) Apply(s State, r *Reading, now int64) State {
 		s = e.credit(s, *r, now, cost)
 	case Undo:
 		if p, ok := e.(*places); ok && c.Waiter != nil {
-			s = p.leave(s, now, c.Waiter.Queue)
+			s = p.leave(s, now, c.Waiter.Queue, calls)
 			break
 		}
+		r.calls = calls
 		s = e.undo(s, *r, now, cost, c.Receipt)
 	case Renew:
-		found := false
 		s, found = e.(*places).renew(s, now, c.Receipt)
-		c.answerAt(s, now)
-		c.Verdict.Found = found
-		return s
 	default:
 		panic(fmt.Sprintf("weir: %d is no op of Adjust", c.Op))
 	}
-	c.answerAt(s, now)
+	*r = c.Read(s, now)
+	r.calls, c.Verdict.Found = calls, found
 	return s
 }
 
-func (c *Charge) answerAt(s State, now int64) {
-	r := c.Read(s, now)
-	c.Answer(&r, false)
-}
-
-// Answer sets the Verdict from r. For a Spend or Peek, r is the Reading before the charge, and
-// admitted is the argument of Commit. For the ops of Adjust, r is the Reading after the charge.
+// Answer sets the Verdict from r, and wakes the callers of this process for whom Commit or Apply has found places. A
+// Store calls it once, when the State has been stored. For a Spend or Peek, r is the Reading of Commit, and admitted
+// its argument. For the ops of Adjust, r is the Reading that Apply has set, and Found remains.
 func (c *Charge) Answer(r *Reading, admitted bool) {
-	c.Rule.verdict(&c.Verdict, r, c.asked(), c.maxDelay(), admitted && c.Op == Spend)
+	v := &c.Verdict
+	found := v.Found
+	c.Rule.verdict(v, r, c.asked(), c.maxDelay(), admitted && c.Op == Spend)
 	if !c.Op.Asks() {
-		c.Verdict.Allowed, c.Verdict.RetryAfter, c.Verdict.Soft, c.Verdict.Done = true, 0, false, true
+		v.Allowed, v.RetryAfter, v.Soft, v.Found, v.Done = true, 0, false, found, true
+	}
+	if r.calls != nil {
+		r.calls.make()
+		r.calls = nil
 	}
 }

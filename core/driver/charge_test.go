@@ -101,7 +101,8 @@ func TestCharge_Decide(t *testing.T) {
 			} else if c.Algorithm != driver.InFlight && rng.IntN(10) == 0 { // a debt
 				debit := driver.Charge{Rule: c, Op: driver.Debit, Cost: 1 + rng.IntN(30), Pause: time.Duration(rng.Int64N(span(c))) * time.Microsecond}
 				r, again := debit.Read(one, now), debit
-				one, steps = debit.Apply(one, &r, now), again.Apply(steps, &r, now)
+				second := r
+				one, steps = debit.Apply(one, &r, now), again.Apply(steps, &second, now)
 				continue
 			}
 			want := got

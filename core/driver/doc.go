@@ -14,12 +14,17 @@
 //	}
 //	for each charge {
 //		state, changed = charge.Commit(state, &r, now, admitted)
+//	}
+//	for each charge {                                    // when the states have been stored
 //		charge.Answer(&r, admitted)                      // fills in the Verdict
 //	}
 //
 //	for each charge {                                    // Adjust
 //		r = charge.Read(state, now)
-//		state = charge.Apply(state, &r, now)             // and fills in the Verdict
+//		state = charge.Apply(state, &r, now)             // sets r to the Reading of the new state
+//	}
+//	for each charge {                                    // when the states have been stored
+//		charge.Answer(&r, false)
 //	}
 //
 // Package core/storetest contains a complete store of less than a hundred lines, and the
@@ -64,7 +69,8 @@
 //
 // Times are microseconds since a fixed origin, from 1 to 2^53-1. Fixed windows begin at multiples
 // of their period from the origin, so stores use the Unix epoch. Arithmetic is in integers and
-// exact. The package reads no clock and takes no lock.
+// exact. The package reads no clock, and takes a lock only in [Charge.Answer], when it wakes callers who wait for
+// places in this process.
 //
 // If a clock steps back, the time in a State may be later than is possible. Such a State is treated
 // as if it had been written now. This never admits too many events. The State is then stored again

@@ -52,12 +52,20 @@ func (k *key) charge(c *driver.Charge, now int64) driver.Verdict {
 	r := c.Read(k.state, now)
 	if !c.Op.Asks() {
 		k.state = c.Apply(k.state, &r, now)
+		c.Answer(&r, false)
 		return c.Verdict
 	}
 	fits := c.Fits(&r)
 	k.state, _ = c.Commit(k.state, &r, now, fits)
 	c.Answer(&r, fits)
 	return c.Verdict
+}
+
+// charge applies c to s at now, as [key.charge] does.
+func charge(c *driver.Charge, s driver.State, now int64) driver.State {
+	k := key{c.Rule, s}
+	k.charge(c, now)
+	return k.state
 }
 
 // spend charges cost, and returns the receipt.

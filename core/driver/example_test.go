@@ -55,6 +55,7 @@ func ExampleReceipt() {
 	undo := driver.Charge{Key: "alice", Rule: rule, Op: driver.Undo, Cost: 4, Receipt: spend.Receipt}
 	r := undo.Read(state, noon+2*second)
 	undo.Apply(state, &r, noon+2*second)
+	undo.Answer(&r, false)
 	fmt.Println(other.Verdict.Remaining, undo.Verdict.Remaining)
 	// Output: 5 9
 }
@@ -76,6 +77,7 @@ func ExampleOp() {
 		c.Key, c.Rule = "alice", rule
 		r := c.Read(state, noon)
 		state = c.Apply(state, &r, noon)
+		c.Answer(&r, false)
 		fmt.Println(c.Verdict.Remaining, c.Verdict.ResetAfter)
 	}
 	// Output:

@@ -167,10 +167,10 @@ func putRuns(s State, queues, taken []run) State {
 }
 
 // undo frees the place of m.
-func (p *places) undo(s State, _ Reading, now, _ int64, m Receipt) State {
+func (p *places) undo(s State, r Reading, now, _ int64, m Receipt) State {
 	s, found := p.remove(s, now, m)
 	if found {
-		s = p.wake(s, now)
+		s = p.wake(s, now, r.calls)
 	}
 	return s
 }

@@ -16,6 +16,9 @@ import "context"
 // Cost and no MaxDelay. Take then reduces the Cost of all of them to the largest cost that fits, or to 1
 // if none does, and decides about that cost: see [Reduce].
 //
+// A Store answers a charge ([Charge.Answer]) when the new State has been stored, and once, however often it had to
+// repeat: that wakes the callers who have got places.
+//
 // A Store must not keep charges or its elements after it has returned. A Store that passes copies of
 // charges to another Store must copy their Receipts and, with AtMost, their Costs back, not only their
 // Verdicts, and those of an Adjust after an error, too.

@@ -14,14 +14,14 @@ func queuesOf(t *testing.T, rule *driver.Compiled, taken, queues int, now int64)
 	t.Helper()
 	for range taken {
 		c := driver.Charge{Key: "k", Rule: rule, Cost: 1}
-		if s, _ = c.Decide(s, now); !c.Verdict.Allowed {
+		if s = charge(&c, s, now); !c.Verdict.Allowed {
 			t.Fatal("no place is free")
 		}
 	}
 	for i := range queues {
 		w := &driver.Waiter{Queue: int64(i) + 1, Age: time.Duration(queues-i) * time.Microsecond, Behind: -1}
 		c := driver.Charge{Key: "k", Rule: rule, Cost: 1, Waiter: w}
-		if s, _ = c.Decide(s, now); c.Verdict.Allowed || c.Receipt != (driver.Receipt{}) {
+		if s = charge(&c, s, now); c.Verdict.Allowed || c.Receipt != (driver.Receipt{}) {
 			t.Fatalf("queue %d: got %+v with the Receipt %+v", i, c.Verdict, c.Receipt)
 		}
 	}
@@ -71,7 +71,7 @@ func TestState_Queues_Invalid(t *testing.T) {
 	}
 	for _, other := range []driver.State{{Time: 1, Amount: 2, Debt: 3}, {Time: -1, Debt: 9}} {
 		c := driver.Charge{Key: "k", Rule: rule, Cost: 1, Waiter: &driver.Waiter{Queue: 1, Behind: -1}}
-		if s, _ := c.Decide(other, 1_700_000_000_000_000); !c.Verdict.Allowed || c.Verdict.Remaining != 2 {
+		if s := charge(&c, other, 1_700_000_000_000_000); !c.Verdict.Allowed || c.Verdict.Remaining != 2 {
 			t.Errorf("%+v: got %+v and %+v", other, c.Verdict, s)
 		}
 	}
@@ -86,19 +86,18 @@ func TestWaiter_OtherLimits(t *testing.T) {
 	var receipts []driver.Receipt
 	for range 4 {
 		c := driver.Charge{Key: "k", Rule: large, Cost: 1}
-		s, _ = c.Decide(s, now)
+		s = charge(&c, s, now)
 		receipts = append(receipts, c.Receipt)
 	}
 	ask := func(rule *driver.Compiled, queue int64) bool {
 		c := driver.Charge{Key: "k", Rule: rule, Cost: 1, Waiter: &driver.Waiter{Queue: queue, Age: time.Second, Behind: -1, Known: true}}
-		s, _ = c.Decide(s, now)
+		s = charge(&c, s, now)
 		return c.Verdict.Allowed
 	}
 	free := func(rule *driver.Compiled) {
 		c := driver.Charge{Key: "k", Rule: rule, Op: driver.Undo, Cost: 1, Receipt: receipts[0]}
 		receipts = slices.Delete(receipts, 0, 1)
-		r := c.Read(s, now)
-		s = c.Apply(s, &r, now)
+		s = charge(&c, s, now)
 	}
 	admitted := []bool{ask(large, 2)}
 	free(small)
@@ -121,7 +120,7 @@ func TestWaiter_Woken(t *testing.T) {
 		var s driver.State
 		decide := func(w *driver.Waiter) driver.Charge {
 			c := driver.Charge{Key: "k", Rule: rule, Cost: 1, Waiter: w}
-			s, _ = c.Decide(s, now)
+			s = charge(&c, s, now)
 			return c
 		}
 		var receipts []driver.Receipt
@@ -136,7 +135,13 @@ func TestWaiter_Woken(t *testing.T) {
 			c := driver.Charge{Key: "k", Rule: rule, Op: driver.Undo, Cost: 1, Receipt: receipts[0]}
 			receipts = receipts[1:]
 			r := c.Read(s, now)
-			s = c.Apply(s, &r, now)
+			before := woken()
+			if s = c.Apply(s, &r, now); woken() != before {
+				t.Error("a caller is woken before the state is stored")
+			}
+			for range 2 {
+				c.Answer(&r, false)
+			}
 		}
 		if decide(waiter); woken() != 0 {
 			t.Error("a caller who was denied is woken")

@@ -25,6 +25,7 @@ func (s *Store) Adjust(_ context.Context, charges []driver.Charge) error {
 func (st *chargeState) adjust(c *driver.Charge, now int64) {
 	st.load(c, now)
 	if c.Op != driver.Debit && !st.isOwn() {
+		c.Verdict.Found = false
 		c.Answer(&st.reading, false)
 		return
 	}
@@ -33,8 +34,7 @@ func (st *chargeState) adjust(c *driver.Charge, now int64) {
 	} else {
 		st.save(c, state, now)
 	}
-	found := c.Verdict.Found
+	c.Answer(&st.reading, false)
 	st.load(c, now) // save may have cut a debt or made a log coarser
 	c.Answer(&st.reading, false)
-	c.Verdict.Found = found
 }

@@ -9,7 +9,7 @@ import (
 
 // Take implements [driver.Store]. It returns nil.
 func (s *Store) Take(_ context.Context, charges []driver.Charge) error {
-	if len(charges) != 1 || charges[0].AtMost {
+	if len(charges) != 1 || charges[0].AtMost || charges[0].Waiter != nil {
 		s.takeSeveral(charges)
 		return nil
 	}

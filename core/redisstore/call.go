@@ -97,6 +97,7 @@ func (c *call) answer(admitted bool) error {
 			// r is the Reading before the op. The verdict of a Reset says whether anything was in
 			// use, and the receipt of a Debit says how much of the bucket was in use.
 			charge.Apply(driver.State{Time: c.time + r.Used.Micros, Amount: r.Used.Frac, Debt: c.time}, r, c.time)
+			charge.Answer(r, false)
 		default:
 			asked := charge.MaxDelay
 			charge.MaxDelay = c.maxDelay(i)

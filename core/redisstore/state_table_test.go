@@ -53,7 +53,9 @@ func pauseText(s driver.State) string {
 func apply(c *driver.Charge, s driver.State, now int64) driver.State {
 	r := c.Read(s, now)
 	if !c.Op.Asks() {
-		return c.Apply(s, &r, now)
+		s = c.Apply(s, &r, now)
+		c.Answer(&r, false)
+		return s
 	}
 	if c.AtMost {
 		one := []driver.Charge{*c}

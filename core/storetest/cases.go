@@ -142,6 +142,8 @@ func cases() []testCase {
 			"A caller with Known came at the earlier one of both times, that of its queue and that of its Age; others at the latter."},
 		{"ChangedQueues", changedQueues,
 			"Queues hold under a lower limit, and callers who wait get the extra places of a soft limit, which Remaining leaves out."},
+		{"WokenWaiters", wokenWaiters,
+			"A caller of this process is woken once when there are places for it, and not before its Spend finds them."},
 		{"SmallerQueues", smallerQueues,
 			"A queue keeps places from others up to the limit of its caller only."},
 		{"QuotaResets", quotaResets,

@@ -27,40 +27,41 @@ type MapStore struct {
 // Take implements [driver.Store].
 func (s *MapStore) Take(ctx context.Context, charges []driver.Charge) error {
 	asked := slices.Clone(charges)
-	return s.update(ctx, charges, func(states []driver.State, now int64) {
+	return s.update(ctx, charges, func(states []driver.State, readings []driver.Reading, now int64) (admitted bool) {
 		copy(charges, asked) // an earlier attempt may have changed them
 		if charges[0].AtMost {
 			driver.Reduce(charges, func(i int) driver.Reading { return charges[i].Read(states[i], now) })
 		}
-		admitted, readings := true, make([]driver.Reading, len(charges))
+		admitted = true
 		for i := range charges {
 			c := &charges[i]
 			readings[i] = c.Read(states[i], now)
 			admitted = admitted && (c.Rule.Shadow || c.Fits(&readings[i]))
 		}
 		for i := range charges {
-			c := &charges[i]
-			states[i], _ = c.Commit(states[i], &readings[i], now, admitted)
-			c.Answer(&readings[i], admitted)
+			states[i], _ = charges[i].Commit(states[i], &readings[i], now, admitted)
 		}
+		return admitted
 	})
 }
 
 // Adjust implements [driver.Store].
 func (s *MapStore) Adjust(ctx context.Context, charges []driver.Charge) error {
-	return s.update(ctx, charges, func(states []driver.State, now int64) {
+	return s.update(ctx, charges, func(states []driver.State, readings []driver.Reading, now int64) (admitted bool) {
 		for i := range charges {
-			r := charges[i].Read(states[i], now)
-			states[i] = charges[i].Apply(states[i], &r, now)
+			readings[i] = charges[i].Read(states[i], now)
+			states[i] = charges[i].Apply(states[i], &readings[i], now)
 		}
+		return false
 	})
 }
 
 // update reads the states of charges, calls decide to change them, and writes them unless another
-// call has changed one of them since; in that case it tries again. Each attempt decodes the states
-// anew, because the states of the sliding algorithms share memory with those that decide returns.
-func (s *MapStore) update(ctx context.Context, charges []driver.Charge, decide func([]driver.State, int64)) error {
-	keys, states := make([]string, len(charges)), make([]driver.State, len(charges))
+// call has changed one of them since; in that case it tries again. When they are written, it answers the charges. Each
+// attempt decodes the states anew, because the states of the sliding algorithms share memory with those that decide
+// returns.
+func (s *MapStore) update(ctx context.Context, charges []driver.Charge, decide func([]driver.State, []driver.Reading, int64) bool) error {
+	keys, states, readings := make([]string, len(charges)), make([]driver.State, len(charges)), make([]driver.Reading, len(charges))
 	for i, c := range charges {
 		keys[i] = fmt.Sprintf("%016x%s", c.Rule.ID, c.Key)
 	}
@@ -71,11 +72,14 @@ func (s *MapStore) update(ctx context.Context, charges []driver.Charge, decide f
 				return err
 			}
 		}
-		decide(states, s.clock())
+		admitted := decide(states, readings, s.clock())
 		for i := range states {
 			after[i], _ = states[i].MarshalBinary()
 		}
 		if s.swap(keys, before, after) {
+			for i := range charges {
+				charges[i].Answer(&readings[i], admitted)
+			}
 			return nil
 		}
 	}

@@ -1,11 +1,17 @@
 package storetest
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/waiters"
 	"github.com/weir-go/weir/internal/testkit"
 )
 
@@ -341,6 +347,59 @@ func knownWaiters(s *subject) {
 		p.do(driver.Undo, other.gets(-1, 0))
 		if v := ask(time.Second/2, true); !v.Allowed {
 			s.fail("the only caller: got %+v", v)
+		}
+	})
+}
+
+// wokenWaiters has a caller who asks when it is woken, while calls for other rules of the key make a Store that compares and
+// sets States repeat. Until the caller has been woken once, messages may not come yet, and it asks after a second, too.
+func wokenWaiters(s *subject) {
+	var others []driver.Charge
+	for i := range 15 {
+		rule := s.compile(driver.Definition{Name: fmt.Sprint("other", i), Algorithm: driver.TokenBucket, Events: 1, Per: time.Hour})
+		others = append(others, driver.Charge{Key: "k", Rule: rule, Op: driver.Debit, Cost: 1})
+	}
+	s.eachPlaces("woken", 2, unchanged, func(p places) {
+		var list waiters.List[int]
+		w := list.Join(p.key, p.cost, 0, 1)
+		defer list.Leave(p.key, w, true)
+		waits, held := p.waits(w.Queue.ID, 0), p.full(2)
+		deadline := time.After(30 * time.Second)
+		for woken := 0; woken < 30; {
+			waits.queued()
+			var freed atomic.Bool
+			var failed [5]error
+			var calls sync.WaitGroup
+			for i := range 4 {
+				calls.Go(func() {
+					for !freed.Load() && failed[i] == nil {
+						failed[i] = Do(context.Background(), p.Store, slices.Clone(others))
+					}
+				})
+			}
+			calls.Go(func() {
+				failed[4] = Do(context.Background(), p.Store, append(slices.Clone(others), p.charge(driver.Undo, held[0])))
+				freed.Store(true)
+			})
+			var again <-chan time.Time
+			if woken == 0 {
+				again = time.After(time.Second)
+			}
+			select {
+			case <-w.Freed():
+				woken++
+			case <-again:
+				calls.Wait()
+			case <-deadline:
+				p.fail("a caller was woken %d times, and then not when a place was free", woken)
+			}
+			held = []driver.Receipt{held[1], waits.gets(-1, 0)}
+			if calls.Wait(); errors.Join(failed[:]...) != nil {
+				p.fail("a call failed: %v", errors.Join(failed[:]...))
+			}
+			if woken > 0 && len(w.Freed()) > 0 {
+				p.fail("a caller who has got its place was woken again")
+			}
 		}
 	})
 }

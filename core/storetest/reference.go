@@ -72,6 +72,7 @@ func (s *reference) Adjust(ctx context.Context, charges []driver.Charge) error {
 		state := s.states[keyOf(c)]
 		r := c.Read(state, now)
 		s.states[keyOf(c)] = c.Apply(state, &r, now)
+		c.Answer(&r, false)
 	}
 	return nil
 }

@@ -274,9 +274,11 @@ func (s *server) chosen(c *charge, number int64) {
 func (s *server) commit(c *charge, r *driver.Reading, now int64, admitted bool) {
 	w, queues, fits := c.Waiter, c.state.Debt, c.Fits(r)
 	state, changed := c.Commit(c.state, r, now, admitted)
+	c.Answer(r, admitted)
 	if w != nil && s.noMemory && state.Debt > queues { // the caller waits without a place in the order
 		leaves := driver.Charge{Rule: c.Rule, Op: driver.Undo, Waiter: w}
 		state, fits = leaves.Apply(state, r, now), true
+		leaves.Answer(r, false)
 	}
 	if changed {
 		s.save(c, state)
@@ -337,8 +339,9 @@ func (s *server) adjust(reply []any, charges []*charge, now int64) []any {
 		if s.noMemory && c.Rule.Algorithm != driver.InFlight && c.Op != driver.Reset {
 			return append(reply, noMemory)
 		}
-		before, queues := inUse(c, &r, now), c.state.Debt
-		s.save(c, c.Apply(c.state, &r, now))
+		before, queues, changed := inUse(c, &r, now), c.state.Debt, r
+		s.save(c, c.Apply(c.state, &changed, now))
+		c.Answer(&changed, false)
 		s.changedPlaces(c, now)
 		if s.paused != nil && c.Rule.Algorithm == driver.Pause {
 			s.paused.adjusted(c, now, c.Read(c.state, now).Used.Micros)
