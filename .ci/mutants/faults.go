@@ -149,7 +149,7 @@ var faults = []fault{
 	},
 	{
 		"Redis wakes a caller more than once", "core/redisstore/lua/queues.lua",
-		"'%0-', 1", "'%0', 1", "core/redisstore ^TestAcquire_messages$",
+		"q[5] .. ':woken'", "q[5]", "core/redisstore ^TestAcquire_messages$",
 	},
 	{
 		"a sorted set has the queues of all processes", "core/redisstore/lua/queues.lua",

@@ -179,7 +179,7 @@ func (c *Charge) Apply(s State, r *Reading, now int64) State {
 	found, calls := false, callsOf(s)
 	switch c.Op {
 	case Reset:
-		found = r.inUse()
+		found = c.Rule.inUse(r)
 		if p, ok := e.(*places); ok {
 			p.wake(putQueues(State{}, queues(s, now)), now, calls)
 		}

@@ -273,7 +273,7 @@ func TestCompiled_ExpiresAt(t *testing.T) {
 						t.Fatalf("%v: got %+v, %d us after the end of %+v, expected %+v", c, got, later, k.state, want)
 					}
 				}
-				if r := read(c, k.state, end-1, 1); !inUse(r) {
+				if r := read(c, k.state, end-1, 1); !inUse(c, r) {
 					t.Fatalf("%v: got nothing in use of %+v a microsecond before its end", c, k.state)
 				}
 			}

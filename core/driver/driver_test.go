@@ -75,7 +75,9 @@ func (k *key) spend(cost int, now int64) (v driver.Verdict, m driver.Receipt) {
 	return v, c.Receipt
 }
 
-func inUse(r driver.Reading) bool { return r.Count > 0 || r.Used != driver.Span{} }
+func inUse(c *driver.Compiled, r driver.Reading) bool {
+	return r.Count > 0 || r.Used != driver.Span{} || c.Algorithm == driver.Pause && r.Left > 0
+}
 
 // read returns the Reading of s at now for a charge of cost.
 func read(rule *driver.Compiled, s driver.State, now, cost int64) driver.Reading {

@@ -210,7 +210,7 @@ func hold(t *testing.T, c *driver.Compiled, b []byte, now int64, cost int) {
 			continue
 		}
 		r := read(c, s, at, int64(cost))
-		if r.Used.Micros < 0 || r.Used.Frac < 0 || r.Count < 0 || r.First < 0 || r.Last < r.First || r.Retry < 0 || r.Phase < 0 || at >= end && inUse(r) {
+		if r.Used.Micros < 0 || r.Used.Frac < 0 || r.Count < 0 || r.First < 0 || r.Last < r.First || r.Retry < 0 || r.Phase < 0 || at >= end && inUse(c, r) {
 			t.Fatalf("%v: got %+v of %+v at %d", c, r, s, at)
 		}
 		for op := driver.Spend; op <= driver.Renew; op++ {

@@ -171,7 +171,7 @@ func TestQuota_ExpiresAt(t *testing.T) {
 		k := key{rule: quota(t, 10).During(driver.Periods{Start: days(now).Start - 5, Boundary: days(now).Boundary - 5, End: days(now).End - 5})}
 		k.spend(3, now)
 		end := k.rule.ExpiresAt(k.state)
-		if end <= now || end > now+day || inUse(read(k.rule, k.state, end, 1)) || read(k.rule, k.state, end-1, 1).Count != 3 {
+		if end <= now || end > now+day || inUse(k.rule, read(k.rule, k.state, end, 1)) || read(k.rule, k.state, end-1, 1).Count != 3 {
 			t.Errorf("at %d: got the end %d of %+v", now, end, k.state)
 		}
 		if got := decoded(t, k.state); got != k.state {

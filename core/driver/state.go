@@ -41,10 +41,10 @@ func (s State) Coarsen() State {
 // A Reading describes a [State] at a given time, before a charge with a given cost. A [Verdict]
 // follows from it. Spans are in microseconds. For an unused key, only Left, Length and Phase are set.
 type Reading struct {
-	Used Span // bucket: the part that is in use, more than the capacity if it is in debt; pause: until its end
+	Used Span // bucket: the part that is in use, more than the capacity if it is in debt
 
 	Count  int64 // window or log: the events that count; in flight: the places that are taken, or all if there can be no other event
-	Left   int64 // FixedWindow and Quota: until the window or period ends, at least 1
+	Left   int64 // until the window, the period of a Quota or the Pause ends; at least 1, and 0 for a Pause that has ended
 	Length int64 // Quota: of the period
 
 	// Log, sliding window or places; meaningless while Count is zero.
@@ -60,8 +60,10 @@ type Reading struct {
 	calls *calls // after Commit and Apply: for Answer
 }
 
-// inUse reports whether anything is used.
-func (r *Reading) inUse() bool { return r.Count > 0 || r.Used != Span{} }
+// inUse reports whether anything of c is used.
+func (c *Compiled) inUse(r *Reading) bool {
+	return r.Count > 0 || r.Used != Span{} || c.Kind.Closes && r.Left > 0
+}
 
 // Receipt returns the receipt of a Spend or Debit of c at now with a cost, given the Reading before the charge. It is
 // zero for a Pause, which has nothing to undo.

@@ -153,7 +153,7 @@ func TestState_Coarsen(t *testing.T) {
 				t.Fatalf("got %+v, expected at least %+v", k, e)
 			}
 		}
-		if r := read(c, coarse.state, now+1000, 1); inUse(r) {
+		if r := read(c, coarse.state, now+1000, 1); inUse(c, r) {
 			t.Fatalf("got %+v a period later, expected nothing in use", r)
 		}
 	}

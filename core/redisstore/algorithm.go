@@ -94,21 +94,9 @@ const bucketDelay = 3
 func bucketArguments(r *driver.Compiled, cost int64) []any {
 	k := &r.Constants
 	span := price(k, cost)
-	delay := integer(-1)
-	if r.Kind.Delays {
-		delay = integer(maxInteger)
-	}
-	full, headroom := k.Full.Micros, k.Headroom != driver.Span{}
-	if headroom {
-		full = -1 - full
-	}
-	args := []any{integer(span.Micros), integer(full), integer(k.Denominator), delay}
+	args := []any{integer(span.Micros), integer(k.Full.Micros), integer(k.Headroom.Micros), largest, integer(k.Denominator)}
 	if k.Denominator > 1 {
-		args = append(args, integer(span.Frac), integer(k.Full.Frac))
-	}
-	if headroom {
-		most := price(k, k.Capacity)
-		args = append(args, integer(most.Micros), integer(most.Frac))
+		args = append(args, integer(span.Frac), integer(k.Full.Frac), integer(k.Headroom.Frac))
 	}
 	return args
 }
@@ -197,8 +185,11 @@ func readQuota(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) 
 func pauseArguments(_ *driver.Compiled, length int64) []any { return []any{integer(length)} }
 
 func readPause(_ driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {
-	return driver.Reading{Used: driver.Span{Micros: n[0]}}, n[0] <= maxPause
+	return driver.Reading{Left: n[0]}, n[0] <= maxPause
 }
+
+// largest is maxInteger, boxed once.
+var largest any = strconv.Itoa(maxInteger)
 
 // smallIntegers are boxed once.
 var smallIntegers = [...]any{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16"}

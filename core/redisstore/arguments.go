@@ -16,10 +16,14 @@ var (
 
 // opArgument returns the op of c as scripts know it. It panics if there is no such op.
 func opArgument(c *driver.Charge) any {
-	if waits(c) {
+	switch undoes := c.Op == driver.Undo; {
+	case waits(c):
 		return "wait"
-	}
-	if c.Op.Asks() && c.Rule.Shadow {
+	case undoes && c.Waiter != nil:
+		return "leave"
+	case undoes && c.Rule.Kind.Delays:
+		return "undo_last"
+	case c.Op.Asks() && c.Rule.Shadow:
 		return shadowArguments[c.Op]
 	}
 	return opArguments[c.Op]
@@ -45,20 +49,20 @@ func costArgument(c *driver.Charge) int64 {
 // waits reports whether c is the Spend of a [driver.Waiter].
 func waits(c *driver.Charge) bool { return c.Op == driver.Spend && c.Waiter != nil }
 
-// waiterArguments returns the arguments of the [driver.Waiter] of c. The cost of the next caller is below zero if the
-// caller is known, and the time until it came is -1 if there is none.
+// waiterArguments returns the arguments of the [driver.Waiter] of c. The cost of the next caller is 0 if there is none.
 func waiterArguments(c *driver.Charge) []any {
-	w, next, behind := c.Waiter, int64(1), int64(-1)
-	if c.Rule.ByCost {
-		next = min(max(int64(w.Next), 1), 1<<costBits-1)
-	}
+	w, known, next := c.Waiter, int64(0), int64(0)
 	if w.Known {
-		next = -next
+		known = 1
 	}
-	if w.Behind >= 0 {
-		behind = w.Behind.Microseconds()
+	switch {
+	case w.Behind < 0:
+	case c.Rule.ByCost:
+		next = min(max(int64(w.Next), 1), 1<<costBits-1)
+	default:
+		next = 1
 	}
-	return []any{integer(w.Queue), integer(behind), integer(next), integer(w.Age.Microseconds())}
+	return []any{integer(w.Queue), integer(known), integer(next), integer(w.Age.Microseconds()), integer(max(0, w.Behind.Microseconds()))}
 }
 
 // receiptAge is the index of the age in the arguments of a receipt, except for that of a place, and in those of a
@@ -67,18 +71,17 @@ const receiptAge = 3
 
 // receiptArguments returns the arguments of the receipt of c, an undo or a renewal. If the rate was changed
 // since the charge, a fraction >= denominator becomes 0, and the undo frees slightly less. A zero
-// Receipt is sent as the receipt of a charge so long ago that the undo frees nothing, and the
-// renewal finds no place. The receipt of a place is its number, and that of a queue its number below zero.
+// Receipt is sent as the receipt of a charge so long ago that the undo frees nothing. The receipt of a place is its
+// number, and none has the number 0; that of a queue is its number, too.
 func receiptArguments(c *driver.Charge) []any {
 	m, k := c.Receipt, &c.Rule.Constants
 	switch {
 	case c.Waiter != nil:
-		m.At = -c.Waiter.Queue
+		return []any{integer(c.Waiter.Queue)}
+	case c.Rule.Kind.Holds:
+		return []any{integer(max(0, m.At))}
 	case m.At <= 0:
 		m.At = -maxInteger
-	}
-	if c.Rule.Kind.Holds {
-		return []any{integer(m.At)}
 	}
 	if m.Used.Frac >= k.Denominator {
 		m.Used.Frac = 0

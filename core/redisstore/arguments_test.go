@@ -11,7 +11,7 @@ import (
 	"github.com/weir-go/weir/internal/testkit"
 )
 
-// The scripts of rules without headroom have four arguments, or six with fractions. Headroom adds two.
+// The scripts of buckets have five arguments, or eight with fractions.
 func TestBucketArguments(t *testing.T) {
 	for _, c := range []struct {
 		algorithm driver.Algorithm
@@ -19,12 +19,12 @@ func TestBucketArguments(t *testing.T) {
 		headroom  float64
 		want      string
 	}{
-		{driver.TokenBucket, 10, 0, "[100000 1000000 1 -1]"},
-		{driver.LeakyBucket, 10, 0, "[100000 1000000 1 9007199254740991]"},
-		{driver.TokenBucket, 7, 0, "[142857 1000000 7 -1 1 0]"},
-		{driver.TokenBucket, 10, 20, "[100000 -1000001 1 -1 800000 0]"},
-		{driver.LeakyBucket, 10, 99, "[100000 -1000001 1 9007199254740991 100000 0]"},
-		{driver.TokenBucket, 7, 50, "[142857 -1000001 7 -1 1 0 428571 3]"},
+		{driver.TokenBucket, 10, 0, "[100000 1000000 0 9007199254740991 1]"},
+		{driver.LeakyBucket, 10, 0, "[100000 1000000 0 9007199254740991 1]"},
+		{driver.TokenBucket, 7, 0, "[142857 1000000 0 9007199254740991 7 1 0 0]"},
+		{driver.TokenBucket, 10, 20, "[100000 1000000 200000 9007199254740991 1]"},
+		{driver.LeakyBucket, 10, 99, "[100000 1000000 900000 9007199254740991 1]"},
+		{driver.TokenBucket, 7, 50, "[142857 1000000 571428 9007199254740991 7 1 0 4]"},
 	} {
 		d := driver.Definition{Name: "r", Algorithm: c.algorithm, Events: c.events, Per: time.Second, Headroom: c.headroom}
 		rule, err := d.Compile()

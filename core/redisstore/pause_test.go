@@ -225,10 +225,7 @@ func TestPause_wrongReply(t *testing.T) {
 					// Lengths that no pause has.
 					for _, rest := range []int64{longestPause.Microseconds() + 1, 1<<53 - 1, 1 << 53} {
 						reply := slices.Clone(*server.last.Load())
-						reply[2] = rest
-						if op.Asks() {
-							reply[2] = -1 - rest
-						}
+						reply[3] = rest
 						server.wrong.Store(resp(reply))
 						if v, err := do(op, 0); !errors.Is(err, core.ErrUnavailable) {
 							t.Errorf("a rest of %d: the verdict is %+v, %v, want core.ErrUnavailable", rest, v, err)

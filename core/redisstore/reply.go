@@ -10,17 +10,13 @@ import (
 var errReply = errors.New("the reply does not have the shape of a decision")
 
 // decode sets the outcome of c from the time of the server and the part of the reply that belongs
-// to c. The headers of take.lua and adjust.lua describe the reply. A reply that does not match the
+// to c. The headers of decisions.lua, take.lua and adjust.lua describe the reply. A reply that does not match the
 // charges of c, or contains values that are impossible for their rules, is an error, so that it
 // cannot admit an event.
 func (c *call) decode(time any, reply []any) error {
 	c.time = validInteger(time)
-	if c.time <= 0 || len(reply) == 0 {
+	if c.time <= 0 {
 		return errReply
-	}
-	c.admitted = true
-	if n, ok := reply[0].(int64); ok && n < 0 {
-		c.admitted, reply[0] = false, -1-n
 	}
 	next := func() int64 {
 		if len(reply) == 0 {
@@ -29,6 +25,10 @@ func (c *call) decode(time any, reply []any) error {
 		n := validInteger(reply[0])
 		reply = reply[1:]
 		return n
+	}
+	outcome := next()
+	if c.admitted = outcome == 1; outcome < 0 || outcome > 1 {
+		return errReply
 	}
 	c.readings, c.found = c.readings[:0], c.found[:0]
 	for i := range c.charges {

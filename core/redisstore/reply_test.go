@@ -48,10 +48,10 @@ func FuzzReply(f *testing.F) {
 	}
 	for i, reading := range [][]int64{{5, 0}, {2, 10, 20, 0}, {5, 0}, {3, 100}, {10, 3, 60, 70, 0}, {7, 60, 70, 60, 1}, {7, 60, 86_400_000_000}, {60}, {70_000, 60, 50, 2}} {
 		for op := range uint8(driver.Renew + 1) {
-			f.Add(uint8(i), op, uint8(0), integers(append([]int64{1_700_000_000_000_000, 0}, reading...)...))
+			f.Add(uint8(i), op, uint8(0), integers(append([]int64{1_700_000_000_000_000, 0, 1}, reading...)...))
 		}
 	}
-	f.Add(uint8(0), uint8(0), uint8(0), integers(1_700_000_000_000_000, 1, -1-3_600_000_000, 0))
+	f.Add(uint8(0), uint8(0), uint8(0), integers(1_700_000_000_000_000, 1, 0, 3_600_000_000, 0))
 	f.Fuzz(func(t *testing.T, rule, op, form uint8, data []byte) {
 		charge := driver.Charge{Key: "k", Rule: rules[int(rule)%len(rules)], Op: driver.Op(op % uint8(driver.Renew+1)), Cost: 1}
 		c := call{charges: []driver.Charge{charge}, keys: []string{"k"}}

@@ -70,7 +70,7 @@ func (r *request) free() {
 // newRequest returns the request for c.
 func (e *executor) newRequest(c *call) *request {
 	r := requests.Get().(*request)
-	r.verb, r.keys = adjust, append(r.keys, c.keys...)
+	r.verb, r.keys, r.values = adjust, append(r.keys, c.keys...), 1 // the outcome
 	switch first := &c.charges[0]; {
 	case first.AtMost:
 		r.verb, r.most = atMost, min(int64(first.Cost), maxInteger)
@@ -156,11 +156,7 @@ func (r *request) answer() {
 
 // denied reports whether the reply is that of a decision which was denied.
 func (r *request) denied() bool {
-	if len(r.reply) == 0 {
-		return false
-	}
-	n, ok := r.reply[0].(int64)
-	return ok && n < 0
+	return len(r.reply) > 0 && r.reply[0] == int64(0)
 }
 
 // noteWait adds the MaxDelay of charges to the arguments, less the time since r began to wait, and adds that time

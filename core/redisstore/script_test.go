@@ -53,22 +53,34 @@ func TestScript_Take_List(t *testing.T) {
 	rdb := redistest.Shared(t).Client()
 	b, w := redistest.Prefix(t)+"b", redistest.Prefix(t)+"w"
 	const second, minute, now = "1000000", "60000000", 1_000_000_000_000
-	charge := func(cost string) []any { return []any{"bucket", "spend", cost, "3" + second[1:], 1, -1} }
+	charge := func(cost string) []any {
+		return []any{"bucket", "spend", cost, "3" + second[1:], 0, "9" + second[1:], 1}
+	}
 	count := func(cost string) []any {
 		return []any{"quota", "spend", cost, "2", 0, minute, "120" + second[1:], minute}
 	}
 	args := slices.Concat([]any{strconv.FormatInt(now, 10)},
-		[]any{1, 2, 14}, charge(second), count("1"), // 1 of 3, 1 of 2
-		[]any{2, 2, 14}, charge(second), count("2"), // the window denies, and denies
-		[]any{1, 1, 6}, charge(second), // 2 of 3
+		[]any{1, 2, 15}, charge(second), count("1"), // 1 of 3, 1 of 2
+		[]any{2, 2, 15}, charge(second), count("2"), // the window denies, and denies
+		[]any{1, 1, 7}, charge(second), // 2 of 3
 		[]any{3, 1, 8}, count("1"), // 2 of 2, and the window denies twice
-		[]any{1, 1, 6}, charge("2"+second[1:])) // the bucket denies
+		[]any{1, 1, 7}, charge("2"+second[1:])) // the bucket denies
 	keys := []string{b, w, b, w, b, w, b, w, w, w, b}
 	s := scriptFor(take, 1<<bucket|1<<quota)
 	reply, err := rdb.Eval(t.Context(), s.source, keys, args...).Int64Slice()
 	left := int64(now - now%60_000_000 + 60_000_000 - now)
 	const long = 60_000_000
-	want := []int64{now, 0, 0, 0, left, long, -1_000_001, 1, left, long, -1_000_001, 1, left, long, 1_000_000, 1, left, long, -3, left, long, -3, left, long, -2_000_001}
+	want := []int64{
+		now, 0,
+		1, 0, 0, left, long,
+		0, 1_000_000, 1, left, long,
+		0, 1_000_000, 1, left, long,
+		1, 1_000_000,
+		1, 1, left, long,
+		0, 2, left, long,
+		0, 2, left, long,
+		0, 2_000_000,
+	}
 	if err != nil || !slices.Equal(reply, want) {
 		t.Errorf("the reply is %v, %v, want %v", reply, err, want)
 	}

@@ -23,7 +23,7 @@ func TestError_RoundTrip_noReply(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Dialer: redisstore.FakeDialer(func(args []string) string {
 		if args[2] == "1" {
 			<-release
-			return array(integer(1_700_000_000_000_000), integer(0), integer(0))
+			return array(integer(1_700_000_000_000_000), integer(0), integer(1), integer(0))
 		}
 		<-end
 		return integer(0)

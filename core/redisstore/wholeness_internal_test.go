@@ -128,7 +128,7 @@ func TestRunner_Run_noScript(t *testing.T) {
 		if args[0] == "evalsha" {
 			return "-NOSCRIPT No matching script. Please use EVAL.\r\n"
 		}
-		return "*3\r\n:1700000000000000\r\n:0\r\n:0\r\n"
+		return "*4\r\n:1700000000000000\r\n:0\r\n:1\r\n:0\r\n"
 	})})
 	defer func() { _ = rdb.Close() }()
 	var counter tripCounter

@@ -94,9 +94,9 @@ func mutations(reply []any) []mutation {
 		{"in an array", array(array(elements...))},
 		{"a map", fmt.Sprintf("%%%d\r\n%s", len(elements)/2, strings.Join(elements[:len(elements)/2*2], ""))},
 	}
-	const replaced, reading = 1, 2 // after the time
+	const replaced, outcome = 1, 2 // after the time
 	opposite, more := slices.Clone(elements), slices.Clone(elements)
-	opposite[reading] = integer(-1 - reply[reading].(int64))
+	opposite[outcome] = integer(1 - reply[outcome].(int64))
 	more[replaced] = integer(16 + 1)
 	all = append(all, mutation{"the opposite", array(opposite...)}, mutation{"more unreadable states than charges", array(more...)})
 	for n := range elements {

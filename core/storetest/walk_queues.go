@@ -51,7 +51,7 @@ func (w *walk) queue(c *call) {
 	}
 }
 
-// leave returns an Undo that removes a queue, or a Renew of its number below zero, which has no effect.
+// leave returns an Undo that removes a queue, or a Renew of a number that no place has.
 func (w *walk) leave(c oracle.Charge) (oracle.Charge, *driver.Receipt) {
 	queue := pick(w, queueIDs...)
 	if c.Receipt = (&oracle.Receipt{At: -queue}); c.Op == oracle.Undo {

@@ -5,9 +5,9 @@
 --            "<us>" or, if it is not a whole microsecond, "<us> <fraction>". The fraction is in
 --            units of 1/den microsecond. If more is used than the bucket holds, it is in debt, and
 --            the state also contains the time of the write: "<us> <fraction> <us>".
--- Arguments  cost (us); full (us); den; for a leaky bucket, the longest delay of the event (us), for
---            a token bucket -1; if den is not 1, the fractions of cost and full. If the caller's plan
---            has headroom, full is replaced by -1 - full, and most and its fraction follow.
+-- Arguments  cost, full and headroom, the part of full that the caller's plan leaves to others (us); the longest
+--            delay of an event of a leaky bucket (us), MAX_INTEGER without a bound and for a token bucket; den; if
+--            den is not 1, the fractions of cost, full and headroom
 -- Reading    used (us); if den is not 1, its fraction
 -- TTL        until the bucket is full
 --
@@ -21,14 +21,15 @@
 -- as further arguments; and does the action that decide returns. If decide returns 'rewrite' and a span,
 -- that span is written.
 local function bucket(key, at, op, decide)
-  local cost, full, den, max_delay = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0
-  local cost_fraction, full_fraction, size = 0, 0, 4
+  local cost, full, den = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 4] + 0
+  local most, max_delay = full - ARGV[at + 2], ARGV[at + 3] + 0
+  local cost_fraction, full_fraction, most_fraction, size = 0, 0, 0, 5
   if den > 1 then
-    cost_fraction, full_fraction, size = ARGV[at + 4] + 0, ARGV[at + 5] + 0, 6
-  end
-  local most, most_fraction = full, full_fraction
-  if full < 0 then
-    full, most, most_fraction, size = -1 - full, ARGV[at + size] + 0, ARGV[at + size + 1] + 0, size + 2
+    cost_fraction, full_fraction, size = ARGV[at + 5] + 0, ARGV[at + 6] + 0, 8
+    most_fraction = full_fraction - ARGV[at + 7]
+    if most_fraction < 0 then
+      most, most_fraction = most - 1, most_fraction + den
+    end
   end
 
   local used, fraction, moved, corrupt = 0, 0, false, 0
@@ -70,7 +71,7 @@ local function bucket(key, at, op, decide)
   end
   -- An event of a leaky bucket must not have a longer delay than max_delay.
   local fits = (after < most or after == most and after_fraction <= most_fraction)
-    and (max_delay < 0 or used < max_delay or used == max_delay and fraction == 0)
+    and (used < max_delay or used == max_delay and fraction == 0)
   local action, other, other_fraction = decide(at + size, op, fits, moved, corrupt, used, fraction, after, most, most_fraction)
   if not action then
     return

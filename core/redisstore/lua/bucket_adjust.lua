@@ -26,18 +26,18 @@ function algorithms.bucket(key, at, op)
       return
     end
 
-    local back, back_fraction, den, max_delay = ARGV[at] + 0, 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0
+    local back, back_fraction, den = ARGV[at] + 0, 0, ARGV[at + 4] + 0
     if den > 1 then
-      back_fraction = ARGV[at + 4] + 0
+      back_fraction = ARGV[at + 5] + 0
     end
-    if op == 'undo' then
+    if op ~= 'credit' then
       local time, before, before_fraction, age = ARGV[next] + 0, ARGV[next + 1] + 0, ARGV[next + 2] + 0, ARGV[next + 3] + 0
       behind = next + 4
       local counted, counted_fraction = bucket_subtract(HORIZON, 0, before, before_fraction, den) -- by a debit
       if counted < back or counted == back and counted_fraction < back_fraction then
         back, back_fraction = counted, counted_fraction
       end
-      if max_delay >= 0 then
+      if op == 'undo_last' then
         -- Later events of a leaky bucket already have departure times, so a place in the queue can be
         -- freed only while it is the last.
         local others, others_fraction = bucket_subtract(now + used, fraction, back, back_fraction, den)

@@ -25,9 +25,9 @@ end
 
 function algorithms.bucket(key, at, op, decide, _, most)
   bucket(key, at, op, function(next, _, fits, moved, corrupt, used, fraction, _, limit, limit_fraction)
-    local unit, den, unit_fraction = ARGV[at] + 0, ARGV[at + 2] + 0, 0
+    local unit, den, unit_fraction = ARGV[at] + 0, ARGV[at + 4] + 0, 0
     if den > 1 then
-      unit_fraction = ARGV[at + 4] + 0
+      unit_fraction = ARGV[at + 5] + 0
     end
     local free, free_fraction = limit - used, limit_fraction - fraction
     if free_fraction < 0 then

@@ -9,9 +9,9 @@
 -- at_most.lua or adjust.lua
 --
 -- Returns  now (us); the number of unreadable states that were replaced; then, for each decision, the
---          reading of each of its charges. If the decision is denied, its first number n is reported
---          as -1 - n. If it failed, the text of the error stands for its readings. If the server is
---          a replica, returns READONLY.
+--          outcome, 1 if the decision is admitted and 0 if it is denied, and the reading of each of its
+--          charges. If it failed, the text of the error stands for these. If the server is a replica,
+--          returns READONLY.
 -- Inserted   FIRST
 
 local at = FIRST -- index in ARGV
@@ -24,7 +24,7 @@ while ARGV[at] do
   end
   for _ = 1, count do
     local place = #reply + 1
-    last, denied = last + charges, false
+    last, denied, reply[place] = last + charges, false, 1
     local done, result = pcall(decision, at + 3)
     if not done then
       for i = #reply, place + 1, -1 do
@@ -38,7 +38,7 @@ while ARGV[at] do
       end
       key = last
     elseif denied then
-      reply[place] = -1 - reply[place]
+      reply[place] = 0
     end
   end
   at = after

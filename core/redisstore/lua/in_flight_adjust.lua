@@ -1,5 +1,5 @@
--- in_flight_adjust: places as a charge of adjust.lua. A receipt is the number of an event or, for an
--- undo, minus that of a queue. In the number of an undo, the cost may be 0 if it is not known.
+-- in_flight_adjust: places as a charge of adjust.lua. A receipt is the number of an event or, to leave, that
+-- of a queue. In the number of an undo, the cost may be 0 if it is not known.
 --
 -- Inserted   COST_RANGE
 
@@ -58,8 +58,8 @@ function algorithms.in_flight(key, at, op)
   if total > 0 and (op == 'renew' or moved) then
     in_flight_expire(key, at, queues) -- after a write, Redis does not check its memory
   end
-  if op == 'undo' and number + 0 < 0 then
-    found = queues_leave(key, queues, -number)
+  if op == 'leave' then
+    found = queues_leave(key, queues, number + 0)
   elseif total > 0 then
     if op == 'renew' then
       found = redis.call('ZADD', key, 'XX', 'CH', string.format('%d', now), number) == 1
@@ -81,7 +81,7 @@ function algorithms.in_flight(key, at, op)
     reply[place + 1], reply[place + 2], reply[place + 3], reply[place + 4] = nil, nil, nil, nil
     _, _, _, _, queues = in_flight_read(key, at, 1)
     reply[place + 4] = 1
-    if op == 'undo' then
+    if op ~= 'renew' then
       queues_wake(key, queues, in_flight_taken(key, queues, total))
     end
   end

@@ -5,7 +5,7 @@
 function algorithms.in_flight(key, at, op, decide, cost)
   local own, after = nil, at + 3
   if op == 'wait' then
-    own, after, op = caller(after), at + 7, 'spend'
+    own, after, op = caller(after), at + 8, 'spend'
   end
   local events = ARGV[at + 1] + 0
   cost = cost or ARGV[at] + 0

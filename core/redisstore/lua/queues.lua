@@ -1,13 +1,13 @@
 -- queues: callers who wait for places, in the states of in_flight.lua.
 --
 -- State      A queue of callers is a member QUEUE:COST:LIMIT:END of the sorted set: its number, of 16 digits; the cost
---            of its first caller; the limit of that, or minus that if it was woken and has not asked again; and the time
---            at which the state forgets the queue (us). The score is the arrival of the caller (us) minus 2^53, so that
+--            of its first caller; the limit of that; and the time at which the state forgets the queue (us). If the
+--            caller was woken and has not asked again, :woken follows. The score is the arrival of the caller (us) minus 2^53, so that
 --            queues come first, in the order of arrival. There are at most MAX_QUEUES. Their end is at most QUEUE_LEASE
 --            after now, unless the clock stepped back; they are then expired.
--- Arguments  of op wait, a spend of a caller who waits, after those of the algorithm: the number of the queue; how much
---            later its next caller came (us), or -1; the cost of that caller, or minus that if the queue in the state
---            is that of the caller, whose earlier arrival counts; the age of the caller (us)
+-- Arguments  of op wait, a spend of a caller who waits, after those of the algorithm: the number of the queue; 1 if the
+--            queue in the state is that of the caller, whose earlier arrival counts, otherwise 0; the cost of its next
+--            caller, 0 if there is none; the age of the caller, and how much later the next one came (us)
 -- Messages   to the channel of the process of a queue: its number if the places for its first caller are free; and ?
 --            with its number when the state has it, which shows the process that messages come
 -- Inserted   LAST_QUEUE, MAX_QUEUES, PER_PROCESS, QUEUE_LEASE
@@ -15,13 +15,12 @@
 -- Returns the caller whose arguments begin at ARGV[at]: its queue, its arrival, how much later the next one came, the
 -- cost of that, and whether the arrival in the state is its own.
 local function caller(at)
-  local cost = ARGV[at + 2] + 0
-  return { ARGV[at] + 0, math.max(0, now - ARGV[at + 3]), ARGV[at + 1] + 0, math.abs(cost), cost < 0 }
+  return { ARGV[at] + 0, math.max(0, now - ARGV[at + 3]), ARGV[at + 4] + 0, ARGV[at + 2] + 0, ARGV[at + 1] + 0 == 1 }
 end
 
 -- Reads the queues of key in front of a caller, or all if own is nil. first is the reply to ZRANGE of key with scores.
--- Returns the queues that have not expired, each with its number, arrival, cost, limit, member and whether it is in
--- front, and the number of all as members, and as stale those that have expired; and the time until the last of those in
+-- Returns the queues that have not expired, each with its number, arrival, cost, limit, member, whether it is in front
+-- and whether it was woken, and the number of all as members, and as stale those that have expired; and the time until the last of those in
 -- front expires. Without any queue, it returns nil and 0.
 local function queues_read(key, first, own)
   if not first[1] or first[2] - LAST_QUEUE > 0 then
@@ -31,9 +30,9 @@ local function queues_read(key, first, own)
   local all = redis.call('ZRANGEBYSCORE', key, '-inf', LAST_QUEUE, 'WITHSCORES')
   queues.members = #all / 2
   for i = 1, #all, 2 do
-    local queue, cost, limit, last = string.match(all[i], '^(%d+):(%d+):(%-?%d+):(%d+)$')
-    if queue and last - now > 0 and last - now <= QUEUE_LEASE then
-      local q = { queue + 0, all[i + 1] + 9007199254740992, cost + 0, limit + 0, all[i] }
+    local queue, cost, limit, last, woken = string.match(all[i], '^(%d+):(%d+):(%d+):(%d+)(:?w?o?k?e?n?)$')
+    if queue and (woken == '' or woken == ':woken') and last - now > 0 and last - now <= QUEUE_LEASE then
+      local q = { queue + 0, all[i + 1] + 9007199254740992, cost + 0, limit + 0, all[i], false, woken == ':woken' }
       queues[#queues + 1] = q
       if own and q[1] == own[1] and own[5] then
         own[2] = math.min(own[2], q[2]) -- the time until an ask arrives differs from one to the next
@@ -51,7 +50,7 @@ end
 -- Returns taken and the places that a queue needs besides, up to the limit of its caller: others may have larger limits,
 -- and places that the queue cannot get are free for them.
 local function queue_needs(q, taken)
-  return math.max(taken, math.min(taken + q[3], math.abs(q[4])))
+  return math.max(taken, math.min(taken + q[3], q[4]))
 end
 
 -- Returns the places that are taken or that queues in front need, up to a limit, or all if more are taken.
@@ -72,10 +71,9 @@ end
 -- Wakes the queues that were not woken and for whose first callers enough places are free, if so many are taken.
 local function queues_wake(key, queues, taken)
   for _, q in ipairs(queues or {}) do
-    if taken + q[3] <= q[4] then
+    if not q[7] and taken + q[3] <= q[4] then
       redis.call('ZREM', key, q[5])
-      redis.call('ZADD', key, string.format('%d', q[2] - 9007199254740992),
-        (string.gsub(q[5], '^%d+:%d+:', '%0-', 1)))
+      redis.call('ZADD', key, string.format('%d', q[2] - 9007199254740992), q[5] .. ':woken')
       queues_publish(key, q[1], '')
     end
     taken = queue_needs(q, taken)
@@ -107,7 +105,7 @@ local function queues_wait(key, queues, own, cost, fits, spent, limit, taken)
   end
   local came, waits = own[2], not fits
   if spent then
-    came, cost, waits = math.min(came + own[3], now), own[4], own[3] >= 0
+    came, cost, waits = math.min(came + own[3], now), own[4], own[4] > 0
   end
   local i = 1
   while queues[i] and (queues[i][2] < came or queues[i][2] == came and queues[i][1] < own[1]) do

@@ -91,25 +91,17 @@ func costOf(r *driver.Compiled, n []int64) (int64, bool) {
 // priced is costOf for a bucket, whose arguments have the price of the cost.
 func priced(r *driver.Compiled, n []int64) (int64, bool) {
 	k := &r.Constants
-	full, headroom := n[1], n[1] < 0
-	if headroom {
-		full = -1 - full
-	}
-	if full != k.Full.Micros || n[2] != k.Denominator || (n[3] >= 0) != (k.Algorithm == driver.LeakyBucket) || headroom != (k.Headroom != driver.Span{}) {
+	price, full, headroom := driver.Span{Micros: n[0]}, driver.Span{Micros: n[1]}, driver.Span{Micros: n[2]}
+	if n[4] != k.Denominator {
 		return 0, false
 	}
-	price, rest := driver.Span{Micros: n[0]}, n[4:]
 	if k.Denominator > 1 {
-		price.Frac = rest[0]
-		if rest[1] != k.Full.Frac {
-			return 0, false
-		}
-		rest = rest[2:]
+		price.Frac, full.Frac, headroom.Frac = n[5], n[6], n[7]
+	}
+	if full != k.Full || headroom != k.Headroom {
+		return 0, false
 	}
 	unit := units(k.Unit, k.Denominator)
-	if headroom && units(driver.Span{Micros: rest[0], Frac: rest[1]}, k.Denominator).Cmp(new(big.Int).Mul(unit, big.NewInt(k.Capacity))) != 0 {
-		return 0, false
-	}
 	if price == k.Unit {
 		return 1, true
 	}

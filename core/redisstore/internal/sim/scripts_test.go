@@ -131,11 +131,11 @@ func (s *server) run(v verb, places bool, keys, argv []string) (reply []any, err
 
 var ops = map[string]driver.Op{
 	"spend": driver.Spend, "wait": driver.Spend, "peek": driver.Peek, "shadow_spend": driver.Spend, "shadow_peek": driver.Peek, "reset": driver.Reset,
-	"credit": driver.Credit, "debit": driver.Debit, "undo": driver.Undo, "renew": driver.Renew,
+	"credit": driver.Credit, "debit": driver.Debit, "undo": driver.Undo, "undo_last": driver.Undo, "leave": driver.Undo, "renew": driver.Renew,
 }
 
 // sizes has the numbers of arguments of the libraries; a bucket may have more.
-var sizes = map[string]int{"bucket": 4, "sliding_window": 4, "sliding_log": 4, "in_flight": 3, "quota": 6, "pause": 1}
+var sizes = map[string]int{"bucket": 5, "sliding_window": 4, "sliding_log": 4, "in_flight": 3, "quota": 6, "pause": 1}
 
 // decode reads the charges of a decision from its arguments.
 func (s *server) decode(v verb, keys, args []string) (charges []*charge, err error) {
@@ -149,18 +149,13 @@ func (s *server) decode(v verb, keys, args []string) (charges []*charge, err err
 		if _, known := ops[op]; !ok || !known {
 			return nil, fmt.Errorf("no library is called %q, or no operation %q", library, op)
 		}
-		if library == "bucket" {
-			if rest[2] != "1" {
-				size += 2
-			}
-			if strings.HasPrefix(rest[1], "-") {
-				size += 2
-			}
+		if library == "bucket" && rest[4] != "1" {
+			size += 3
 		}
 		c := &charge{Charge: driver.Charge{Key: key, Op: ops[op]}, key: key}
 		if strings.HasSuffix(key, "?") {
 			c.probe = probes[library]
-			if library == "bucket" && rest[2] != "1" {
+			if library == "bucket" && rest[4] != "1" {
 				c.probe = []any{int64(0), int64(0)}
 			}
 		} else {
@@ -182,12 +177,12 @@ func (s *server) decode(v verb, keys, args []string) (charges []*charge, err err
 		}
 		rest = rest[size:]
 		if op == "wait" {
-			c.Waiter, rest = s.waiter(rest), rest[4:]
+			c.Waiter, rest = s.waiter(rest), rest[5:]
 		}
 		if c.Op == driver.Undo || c.Op == driver.Renew {
 			if c.Receipt.At = integer(rest[0]); library == "in_flight" {
-				if c.number = c.Receipt.At; c.number < 0 {
-					c.Receipt, c.Waiter = driver.Receipt{}, &driver.Waiter{Queue: s.queueOf(-c.number)}
+				if c.number = c.Receipt.At; op == "leave" {
+					c.Receipt, c.Waiter = driver.Receipt{}, &driver.Waiter{Queue: s.queueOf(c.number)}
 				} else {
 					c.Receipt.At = s.w.placeOf(key, c.number)
 				}
@@ -240,14 +235,14 @@ func (s *server) take(reply []any, charges []*charge, now, number int64) []any {
 		}
 		readings[i] = s.load(c, now)
 		if s.paused != nil && c.Rule.Algorithm == driver.Pause {
-			s.paused.read(c, now, readings[i].Used.Micros)
+			s.paused.read(c, now, readings[i].Left)
 		}
 		admitted = admitted && (c.Rule.Shadow || c.Fits(&readings[i]))
 	}
 	if s.noMemory && admitted {
 		return append(reply, noMemory)
 	}
-	first := len(reply)
+	reply = append(reply, outcome(admitted))
 	for i, c := range charges {
 		if c.probe != nil {
 			reply = append(reply, c.probe...)
@@ -257,10 +252,15 @@ func (s *server) take(reply []any, charges []*charge, now, number int64) []any {
 		s.commit(c, &readings[i], now, admitted)
 		s.chosen(c, number)
 	}
-	if !admitted {
-		reply[first] = -1 - reply[first].(int64)
-	}
 	return reply
+}
+
+// outcome is the first integer of the reply to a decision.
+func outcome(admitted bool) int64 {
+	if admitted {
+		return 1
+	}
+	return 0
 }
 
 // chosen notes that the client has chosen number for the places that c has taken, before their cost.
@@ -302,7 +302,7 @@ func (s *server) takeAtMost(reply []any, charges []*charge, now, number int64) [
 		one.Cost = 1
 		readings[i] = s.load(&one, now)
 		if s.paused != nil && c.Rule.Algorithm == driver.Pause {
-			s.paused.read(c, now, readings[i].Used.Micros)
+			s.paused.read(c, now, readings[i].Left)
 		}
 		c.state, all[i] = one.state, c.Charge
 	}
@@ -315,7 +315,7 @@ func (s *server) takeAtMost(reply []any, charges []*charge, now, number int64) [
 	if s.noMemory && admitted {
 		return append(reply, noMemory)
 	}
-	first := len(reply)
+	reply = append(reply, outcome(admitted))
 	for i, c := range charges {
 		r := readings[i]
 		if admitted && !c.Fits(&r) { // a shadow
@@ -326,25 +326,24 @@ func (s *server) takeAtMost(reply []any, charges []*charge, now, number int64) [
 		s.commit(c, &full, now, admitted)
 		s.chosen(c, number)
 	}
-	if !admitted {
-		reply[first] = -1 - reply[first].(int64)
-	}
 	return reply
 }
 
 // adjust does the same as adjust.lua.
 func (s *server) adjust(reply []any, charges []*charge, now int64) []any {
+	first := len(reply)
+	reply = append(reply, outcome(true))
 	for _, c := range charges {
 		r := s.load(c, now)
 		if s.noMemory && c.Rule.Algorithm != driver.InFlight && c.Op != driver.Reset {
-			return append(reply, noMemory)
+			return append(reply[:first], noMemory)
 		}
 		before, queues, changed := inUse(c, &r, now), c.state.Debt, r
 		s.save(c, c.Apply(c.state, &changed, now))
 		c.Answer(&changed, false)
 		s.changedPlaces(c, now)
 		if s.paused != nil && c.Rule.Algorithm == driver.Pause {
-			s.paused.adjusted(c, now, c.Read(c.state, now).Used.Micros)
+			s.paused.adjusted(c, now, c.Read(c.state, now).Left)
 		}
 		if c.Op != driver.Reset && (c.Op != driver.Debit || !c.Rule.Kind.Refills) {
 			after := c.Charge
@@ -353,7 +352,7 @@ func (s *server) adjust(reply []any, charges []*charge, now int64) []any {
 		}
 		after := inUse(c, &r, now)
 		freed := before - after
-		if c.number < 0 {
+		if c.Waiter != nil {
 			reply = c.report(reply, &r, c.state.Debt < queues)
 			continue
 		}
@@ -434,7 +433,7 @@ func (c *charge) report(reply []any, r *driver.Reading, done bool) []any {
 	case driver.Quota:
 		reply = append(reply, r.Count, r.Left, r.Length)
 	case driver.Pause:
-		reply = append(reply, r.Used.Micros)
+		reply = append(reply, r.Left)
 	}
 	return reply
 }
