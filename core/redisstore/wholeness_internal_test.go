@@ -147,8 +147,8 @@ func TestRunner_Run_noScript(t *testing.T) {
 		counter.trips = 0
 		server.run(t.Context(), requests)
 		for _, r := range requests {
-			if r.err != nil || len(r.reply) != 1 {
-				t.Errorf("the reply is %v, %v, want an integer", r.reply, r.err)
+			if r.err != nil || len(r.reply) != 2 {
+				t.Errorf("the reply is %v, %v, want an outcome and an integer", r.reply, r.err)
 			}
 		}
 		if connected := i >= 2; connected && counter.trips != 2 {
