@@ -35,7 +35,7 @@ var allowed = map[string][]string{
 	"core/internal/unexported":  {},
 	"core/memstore":             {"core/driver", "internal/argument"},
 	"core/redisstore":           {"core/driver", "internal/argument", "core/internal/call", "core/internal/keyhash", "core/internal/memo", "core/internal/waiters", "internal/sampler", "github.com/redis/go-redis/v9"},
-	"core/storetest":            {"core", "core/driver", "core/storetest/internal/oracle", "internal/testkit"},
+	"core/storetest":            {"core", "core/driver", "core/internal/waiters", "core/storetest/internal/oracle", "internal/testkit"},
 	"core/load":                 {},
 	"core/failover":             {"core/driver", "internal/argument", "core/internal/atmost", "core/internal/call"},
 	"core/redisstore/resilient": {"core/denycache", "core/driver", "core/failover", "internal/argument", "core/internal/keyhash", "core/memstore", "core/observe", "core/redisstore", "github.com/redis/go-redis/v9"},

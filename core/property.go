@@ -21,53 +21,27 @@ type Property struct {
 // Properties describes s, that of a rule, with the limit of p, one of its plans, or of the zero Plan. The texts, in their order
 // and with spaces between them, follow the limit in [Rule.String].
 func (s Spec) Properties(p Plan) (all []Property) {
-	add := func(name, text string, isDefault bool) {
-		ofLimit := slices.Contains([]string{"from first", "by cost", "location", "headroom"}, name)
-		all = append(all, Property{name, text, isDefault, ofLimit})
+	add := func(has bool, of Property, values ...any) {
+		if has {
+			of.Text = fmt.Sprintf(of.Text, values...)
+			all = append(all, of)
+		}
 	}
 	properties := s.kind().Properties
-	if s.FromFirst {
-		add("from first", "from the first event", false)
-	}
-	if slices.Contains(properties, "sub-windows") {
-		add("sub-windows", fmt.Sprintf("in %d sub-windows", s.SubWindows), s.SubWindows == defaultSubWindows)
-	}
-	if s.ByCost {
-		add("by cost", "by cost", false)
-	}
-	if slices.Contains(properties, "hold") {
-		add("hold", "hold "+period.Duration(s.Hold), s.Hold == defaultHold)
-	}
-	if s.Location != nil || slices.Contains(properties, "location") {
-		add("location", "in "+cmp.Or(s.Location, time.UTC).String(), s.Location == nil)
-	}
-	if s.Anchor != nil {
-		add("anchor", "anchored", false)
-	}
-	switch {
-	case s.MaxHold == Never:
-		add("max hold", "max hold never", false)
-	case s.MaxHold > 0:
-		add("max hold", "max hold "+period.Duration(s.MaxHold), false)
-	}
-	if s.Soft > 0 {
-		add("soft", fmt.Sprintf("soft %v%%", s.Soft), false)
-	}
-	if p.Headroom > 0 {
-		add("headroom", fmt.Sprintf("headroom %v%%", p.Headroom), false)
-	}
-	if s.UpTo != 0 {
-		add("elastic", fmt.Sprint("elastic up to ", s.UpTo), false)
-	}
-	if s.Shadow {
-		add("shadow", "shadow", false)
-	}
-	if s.Unit != "" {
-		add("unit", "unit "+s.Unit, false)
-	}
-	if p.Name != "" {
-		add("plan", fmt.Sprintf("plan %q", p.Name), false)
-	}
+	add(s.FromFirst, Property{Name: "from first", Text: "from the first event", OfLimit: true})
+	add(slices.Contains(properties, "sub-windows"), Property{Name: "sub-windows", Text: "in %d sub-windows", Default: s.SubWindows == defaultSubWindows}, s.SubWindows)
+	add(s.ByCost, Property{Name: "by cost", Text: "by cost", OfLimit: true})
+	add(slices.Contains(properties, "hold"), Property{Name: "hold", Text: "hold " + period.Duration(s.Hold), Default: s.Hold == defaultHold})
+	add(s.Location != nil || slices.Contains(properties, "location"), Property{Name: "location", Text: "in %v", Default: s.Location == nil, OfLimit: true}, cmp.Or(s.Location, time.UTC))
+	add(s.Anchor != nil, Property{Name: "anchor", Text: "anchored"})
+	add(s.MaxHold == Never, Property{Name: "max hold", Text: "max hold never"})
+	add(s.MaxHold > 0 && s.MaxHold != Never, Property{Name: "max hold", Text: "max hold " + period.Duration(s.MaxHold)})
+	add(s.Soft > 0, Property{Name: "soft", Text: "soft %v%%"}, s.Soft)
+	add(p.Headroom > 0, Property{Name: "headroom", Text: "headroom %v%%", OfLimit: true}, p.Headroom)
+	add(s.UpTo != 0, Property{Name: "elastic", Text: "elastic up to %v"}, s.UpTo)
+	add(s.Shadow, Property{Name: "shadow", Text: "shadow"})
+	add(s.Unit != "", Property{Name: "unit", Text: "unit %s"}, s.Unit)
+	add(p.Name != "", Property{Name: "plan", Text: "plan %q"}, p.Name)
 	return all
 }
 

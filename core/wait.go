@@ -102,6 +102,7 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 		return nil, err
 	}
 	w := &waiters.Waiter[view]{N: n} // waits for no other caller
+	hears := func() bool { return waits && l.local || w.Queue.Hears() }
 	if waits {
 		if w = l.waiters.Join(key, n, chosen.view, maxWaiters); w == nil {
 			return nil, fmt.Errorf("%w: %d", ErrTooManyWaiters, maxWaiters)
@@ -127,7 +128,7 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 		}
 		select {
 		case <-w.First:
-			if w.Known && w.Queue.Hears() {
+			if w.Known && hears() {
 				if err := sleep(ctx, pollTime(maxPoll/10), l.current.Load().replaced, w.Freed()); err != nil {
 					return nil, err
 				}
@@ -202,7 +203,7 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 		}
 		wait := d.RetryAfter
 		switch {
-		case d.estimated() && w.Queue.Hears():
+		case d.estimated() && hears():
 			wait, spread = pollTime(spread), maxPoll/10
 		case d.estimated():
 			wait = poll/2 + rand.N(poll/2)

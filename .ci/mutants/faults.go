@@ -109,7 +109,7 @@ var faults = []fault{
 	},
 	{
 		"a place that is freed wakes no caller", "core/driver/waiter.go",
-		"c.free = append(c.free, q.queue)", "_ = q", "core ^TestLimiter_Acquire_Changes$/^release$",
+		"*woken = append(*woken, q.queue)", "_ = q", "core ^TestLimiter_Acquire_Changes$/^release$",
 	},
 	{
 		"the next caller of a queue comes to the end of the line", "core/driver/waiter.go",

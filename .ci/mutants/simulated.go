@@ -190,7 +190,7 @@ var simulated = []fault{
 		"\t\t\ts.entries.Invalidate(p.key)\n",
 		"", simulationOfPauses},
 	{"Redis wakes no caller who waits", "core/driver/waiter.go",
-		"c.free = append(c.free, q.queue)",
+		"*woken = append(*woken, q.queue)",
 		"_ = q", simulationOfWaiters},
 	{"a process that was killed is first in line for a minute", "core/driver/waiter.go",
 		"queueLease = 2_000_000",

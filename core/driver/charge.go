@@ -3,6 +3,8 @@ package driver
 import (
 	"fmt"
 	"time"
+
+	"github.com/weir-go/weir/core/internal/waiters"
 )
 
 // An Op is an operation on the State of a rule.
@@ -176,12 +178,15 @@ func (c *Charge) Apply(s State, r *Reading, now int64) State {
 	if c.Rule.Kind.Closes {
 		cost = c.Pause.Microseconds()
 	}
-	found, calls := false, callsOf(s)
+	found := false
+	if c.Rule.Kind.Holds && queueCount(s) > 0 {
+		r.woken = new([]int64)
+	}
 	switch c.Op {
 	case Reset:
 		found = c.Rule.inUse(r)
 		if p, ok := e.(*places); ok {
-			p.wake(putQueues(State{}, queues(s, now)), now, calls)
+			p.wake(putQueues(State{}, queues(s, now)), now, r.woken)
 		}
 		s = State{}
 	case Debit:
@@ -191,18 +196,18 @@ func (c *Charge) Apply(s State, r *Reading, now int64) State {
 		s = e.credit(s, *r, now, cost)
 	case Undo:
 		if p, ok := e.(*places); ok && c.Waiter != nil {
-			s = p.leave(s, now, c.Waiter.Queue, calls)
+			s = p.leave(s, now, c.Waiter.Queue, r.woken)
 			break
 		}
-		r.calls = calls
 		s = e.undo(s, *r, now, cost, c.Receipt)
 	case Renew:
 		s, found = e.(*places).renew(s, now, c.Receipt)
 	default:
 		panic(fmt.Sprintf("weir: %d is no op of Adjust", c.Op))
 	}
+	woken := r.woken
 	*r = c.Read(s, now)
-	r.calls, c.Verdict.Found = calls, found
+	r.woken, c.Verdict.Found = woken, found
 	return s
 }
 
@@ -216,8 +221,10 @@ func (c *Charge) Answer(r *Reading, admitted bool) {
 	if !c.Op.Asks() {
 		v.Allowed, v.RetryAfter, v.Soft, v.Found, v.Done = true, 0, false, found, true
 	}
-	if r.calls != nil {
-		r.calls.make()
-		r.calls = nil
+	if r.woken != nil {
+		for _, queue := range *r.woken {
+			waiters.Wake(queue)
+		}
+		r.woken = nil
 	}
 }

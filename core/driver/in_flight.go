@@ -170,7 +170,7 @@ func putRuns(s State, queues, taken []run) State {
 func (p *places) undo(s State, r Reading, now, _ int64, m Receipt) State {
 	s, found := p.remove(s, now, m)
 	if found {
-		s = p.wake(s, now, r.calls)
+		s = p.wake(s, now, r.woken)
 	}
 	return s
 }

@@ -56,8 +56,8 @@ type Reading struct {
 	Number int64 // InFlight: until the time in the number of the next place
 	Single bool  // InFlight: there can be one more event only
 
-	moved bool   // the clock has stepped back: the State must be stored even if nothing is charged
-	calls *calls // after Commit and Apply: for Answer
+	moved bool     // the clock has stepped back: the State must be stored even if nothing is charged
+	woken *[]int64 // the queues that Commit or Apply has woken, for Answer; nil if the State had none
 }
 
 // inUse reports whether anything of c is used.

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"time"
-
-	"github.com/weir-go/weir/core/internal/waiters"
 )
 
 // A Waiter is a caller who waits for places of in-flight rules. The callers of one Limiter and key in a process are a
@@ -115,7 +113,7 @@ func (p *places) queued(all []queued, w *Waiter, now, cost int64) queued {
 // wait changes the queue of w in s, after a decision about its Spend with cost. fits says
 // whether the places sufficed or never will, and spent whether they were taken.
 func (p *places) wait(s State, r *Reading, now, cost int64, w *Waiter, fits, spent bool) (_ State, changed bool) {
-	r.calls = new(calls)
+	r.woken = new([]int64)
 	all := queues(s, now)
 	own := p.queued(all, w, now, cost)
 	if spent {
@@ -127,20 +125,17 @@ func (p *places) wait(s State, r *Reading, now, cost int64, w *Waiter, fits, spe
 	if waits = waits && own.cost <= p.events && i < maxQueues; waits {
 		all = slices.Insert(all, i, own)
 		all = all[:min(len(all), maxQueues)]
-		if !spent && p.lasting {
-			r.calls.waits = own.queue
-		}
 	} else if !left && len(all) == int(queueCount(s)) {
 		return s, false
 	}
-	return p.wake(putQueues(s, all), now, r.calls), true
+	return p.wake(putQueues(s, all), now, r.woken), true
 }
 
 // leave removes a queue.
-func (p *places) leave(s State, now, queue int64, c *calls) State {
+func (p *places) leave(s State, now, queue int64, woken *[]int64) State {
 	s = putPlaces(s, p.corrected(s, now))
 	if all, found := leave(queues(s, now), queue); found {
-		s = p.wake(putQueues(s, all), now, c)
+		s = p.wake(putQueues(s, all), now, woken)
 	}
 	return s
 }
@@ -154,33 +149,9 @@ func leave(all []queued, id int64) (_ []queued, found bool) {
 	return slices.Delete(all, i, i+1), true
 }
 
-// calls has the queues to call when a State has been stored: only then does an ask of their callers find it.
-type calls struct {
-	waits int64   // the queue that the State of a Local store has now, or 0: its caller is called when places are free
-	free  []int64 // the queues for whose first callers enough places are free
-}
-
-// callsOf returns a calls for a change of s, or nil if s has no queues.
-func callsOf(s State) *calls {
-	if queues, _ := parts(s); len(queues) == 0 {
-		return nil
-	}
-	return new(calls)
-}
-
-// make calls the queues that belong to this process.
-func (c *calls) make() {
-	if c.waits != 0 {
-		waiters.Hear(c.waits)
-	}
-	for _, queue := range c.free {
-		waiters.Wake(queue)
-	}
-}
-
-// wake notes in c the queues of s that were not woken and for whose first callers enough places are free. It changes s in
-// place.
-func (p *places) wake(s State, now int64, c *calls) State {
+// wake appends the queues of s that were not woken, and for whose first callers enough places are free, to woken. It changes
+// s in place.
+func (p *places) wake(s State, now int64, woken *[]int64) State {
 	taken := p.taken(s, now)
 	need := total(taken)
 	runs, _ := parts(s)
@@ -191,7 +162,7 @@ func (p *places) wake(s State, now int64, c *calls) State {
 		}
 		if !q.woken && need+q.cost <= q.limit && len(taken) < maxPlaces {
 			pair[1].n |= wokenBit
-			c.free = append(c.free, q.queue)
+			*woken = append(*woken, q.queue)
 		}
 		need = q.needed(need)
 	}

@@ -76,7 +76,8 @@ func Text(d time.Duration) string {
 	return Duration(d)
 }
 
+// zeros are the parts that [Duration] leaves out.
+var zeros = strings.NewReplacer("h0m0s", "h", "m0s", "m")
+
 // Duration returns d as "1h" and not 1h0m0s, and "15m" and not 15m0s.
-func Duration(d time.Duration) string {
-	return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(d.String())
-}
+func Duration(d time.Duration) string { return zeros.Replace(d.String()) }
