@@ -153,7 +153,7 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 		r := new(Reservation)
 		if queues {
 			age, later, next := l.waiters.Age(key, w)
-			behind = later >= 0
+			behind = next > 0
 			r.more = &spill{waiter: &driver.Waiter{Queue: w.Queue.ID, Age: age, Behind: later, Next: next, Known: known}}
 			known = true
 		}

@@ -113,7 +113,7 @@ var faults = []fault{
 	},
 	{
 		"the next caller of a queue comes to the end of the line", "core/driver/waiter.go",
-		"waits := !fits || spent && w.Behind >= 0", "waits := !fits", "core/memstore ^TestConformance$/^NextOfQueue$",
+		"waits := !fits || spent && w.Next > 0", "waits := !fits", "core/memstore ^TestConformance$/^NextOfQueue$",
 	},
 	{
 		"a caller who asks again has come later", "core/driver/waiter.go",

@@ -132,7 +132,7 @@ func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State,
 	if p := c.waits(); p != nil {
 		fits, w := c.Fits(r), *c.Waiter
 		if !c.Rule.ByCost {
-			w.Next = 1
+			w.Next = min(w.Next, 1)
 		}
 		s, changed = c.commit(s, r, now, admitted)
 		s, waits := p.wait(s, r, now, int64(c.Cost), &w, fits || int64(c.Cost) > p.events, admitted && fits)

@@ -18,8 +18,8 @@ import (
 type Waiter struct {
 	Queue  int64         // identifies the queue: 1 to 2^53-2
 	Age    time.Duration // the time for which the caller has waited, by its own clock
-	Behind time.Duration // how much later the next caller of the queue came; below 0 if there is none
-	Next   int           // the cost of the next caller
+	Next   int           // the cost of the next caller of the queue; 0 if there is none
+	Behind time.Duration // how much later the next caller came
 	Known  bool          // the caller has asked before, or was the next one: its arrival in the State counts if it is earlier
 }
 
@@ -117,11 +117,11 @@ func (p *places) wait(s State, r *Reading, now, cost int64, w *Waiter, fits, spe
 	all := queues(s, now)
 	own := p.queued(all, w, now, cost)
 	if spent {
-		own.came, own.cost = min(own.came+w.Behind.Microseconds(), now), max(int64(w.Next), 1)
+		own.came, own.cost = min(own.came+w.Behind.Microseconds(), now), int64(w.Next)
 	}
 	all, left := leave(all, own.queue)
 	i, _ := slices.BinarySearchFunc(all, own, queued.compare)
-	waits := !fits || spent && w.Behind >= 0
+	waits := !fits || spent && w.Next > 0
 	if waits = waits && own.cost <= p.events && i < maxQueues; waits {
 		all = slices.Insert(all, i, own)
 		all = all[:min(len(all), maxQueues)]

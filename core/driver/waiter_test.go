@@ -19,7 +19,7 @@ func queuesOf(t *testing.T, rule *driver.Compiled, taken, queues int, now int64)
 		}
 	}
 	for i := range queues {
-		w := &driver.Waiter{Queue: int64(i) + 1, Age: time.Duration(queues-i) * time.Microsecond, Behind: -1}
+		w := &driver.Waiter{Queue: int64(i) + 1, Age: time.Duration(queues-i) * time.Microsecond}
 		c := driver.Charge{Key: "k", Rule: rule, Cost: 1, Waiter: w}
 		if s = charge(&c, s, now); c.Verdict.Allowed || c.Receipt != (driver.Receipt{}) {
 			t.Fatalf("queue %d: got %+v with the Receipt %+v", i, c.Verdict, c.Receipt)
@@ -70,7 +70,7 @@ func TestState_Queues_Invalid(t *testing.T) {
 		}
 	}
 	for _, other := range []driver.State{{Time: 1, Amount: 2, Debt: 3}, {Time: -1, Debt: 9}} {
-		c := driver.Charge{Key: "k", Rule: rule, Cost: 1, Waiter: &driver.Waiter{Queue: 1, Behind: -1}}
+		c := driver.Charge{Key: "k", Rule: rule, Cost: 1, Waiter: &driver.Waiter{Queue: 1}}
 		if s := charge(&c, other, 1_700_000_000_000_000); !c.Verdict.Allowed || c.Verdict.Remaining != 2 {
 			t.Errorf("%+v: got %+v and %+v", other, c.Verdict, s)
 		}
@@ -90,7 +90,7 @@ func TestWaiter_OtherLimits(t *testing.T) {
 		receipts = append(receipts, c.Receipt)
 	}
 	ask := func(rule *driver.Compiled, queue int64) bool {
-		c := driver.Charge{Key: "k", Rule: rule, Cost: 1, Waiter: &driver.Waiter{Queue: queue, Age: time.Second, Behind: -1, Known: true}}
+		c := driver.Charge{Key: "k", Rule: rule, Cost: 1, Waiter: &driver.Waiter{Queue: queue, Age: time.Second, Known: true}}
 		s = charge(&c, s, now)
 		return c.Verdict.Allowed
 	}

@@ -235,7 +235,7 @@ func TestStore_Adjust_byCost(t *testing.T) {
 func TestStore_Adjust_waiter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFlight(t, memstore.New())
-		waiter := &driver.Waiter{Queue: 1, Behind: -1}
+		waiter := &driver.Waiter{Queue: 1}
 		waits := func() {
 			t.Helper()
 			charges := []driver.Charge{{Key: "k", Rule: f.rule, Cost: 1, Waiter: waiter}}

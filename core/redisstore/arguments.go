@@ -51,18 +51,14 @@ func waits(c *driver.Charge) bool { return c.Op == driver.Spend && c.Waiter != n
 
 // waiterArguments returns the arguments of the [driver.Waiter] of c. The cost of the next caller is 0 if there is none.
 func waiterArguments(c *driver.Charge) []any {
-	w, known, next := c.Waiter, int64(0), int64(0)
+	w, known, next := c.Waiter, int64(0), min(int64(c.Waiter.Next), 1<<costBits-1)
 	if w.Known {
 		known = 1
 	}
-	switch {
-	case w.Behind < 0:
-	case c.Rule.ByCost:
-		next = min(max(int64(w.Next), 1), 1<<costBits-1)
-	default:
-		next = 1
+	if !c.Rule.ByCost {
+		next = min(next, 1)
 	}
-	return []any{integer(w.Queue), integer(known), integer(next), integer(w.Age.Microseconds()), integer(max(0, w.Behind.Microseconds()))}
+	return []any{integer(w.Queue), integer(known), integer(next), integer(w.Age.Microseconds()), integer(w.Behind.Microseconds())}
 }
 
 // receiptAge is the index of the age in the arguments of a receipt, except for that of a place, and in those of a

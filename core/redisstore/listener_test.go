@@ -305,7 +305,7 @@ func TestAcquire_messages(t *testing.T) {
 		if c := waits(first); !c.Verdict.Allowed { // the next caller is woken
 			t.Errorf("by cost %t: got %+v", byCost, c.Verdict)
 		}
-		waits(driver.Waiter{Queue: queue, Behind: -1})
+		waits(driver.Waiter{Queue: queue})
 		do(driver.Spend, driver.Receipt{})
 		waits(first)
 		do(driver.Reset, driver.Receipt{}) // all places are free

@@ -282,7 +282,7 @@ func (t *target) checkMessages(ctx context.Context) Finding {
 	}()
 	again := time.NewTicker(t.timeout / asks)
 	defer again.Stop()
-	waiter := &driver.Waiter{Queue: process * waiters.PerProcess, Behind: -1}
+	waiter := &driver.Waiter{Queue: process * waiters.PerProcess}
 	for err == nil { // a new subscription may not be known to all nodes of a Cluster
 		if err = t.do(ctx, &driver.Charge{Rule: rule, Cost: 1, Waiter: waiter}); err != nil { // it finds no place
 			break

@@ -48,7 +48,7 @@ func (w waiting) asks(behind time.Duration, next int) driver.Charge {
 func (w waiting) queued() {
 	w.Helper()
 	longest := max(queueLease, w.rule.Hold)
-	if v := w.asks(-1, 0).Verdict; v.Allowed || v.RetryAfter > longest || v.ResetAfter <= 0 || v.ResetAfter > longest || v.Remaining >= w.cost {
+	if v := w.asks(0, 0).Verdict; v.Allowed || v.RetryAfter > longest || v.ResetAfter <= 0 || v.ResetAfter > longest || v.Remaining >= w.cost {
 		w.fail("queue %d: got %+v, want a denial", w.queue, v)
 	}
 }
@@ -84,7 +84,7 @@ func orderOfQueues(s *subject) {
 				o.queued()
 			}
 			s.Advance(time.Second)
-			m := w.gets(-1, 0)
+			m := w.gets(0, 0)
 			for _, o := range []waiting{first, second, third}[i+1:] {
 				o.queued()
 			}
@@ -110,7 +110,7 @@ func yieldToQueues(s *subject) {
 			s.fail("places that no queue needs: got %+v", m.Verdict)
 		}
 		p.deny(hold)
-		w.gets(-1, 0)
+		w.gets(0, 0)
 		p.deny(hold)
 		p.free(m.Receipt, p.cost)
 	})
@@ -128,11 +128,11 @@ func nextOfQueue(s *subject) {
 		p.do(driver.Undo, held)
 		p.deny(queueLease) // without a Spend of the next caller, its place in the line is kept
 		later.queued()
-		held = earlier.gets(-1, 0)
+		held = earlier.gets(0, 0)
 		p.do(driver.Undo, held)
 		later.queued()
-		p.do(driver.Undo, next.gets(-1, 0))
-		p.do(driver.Undo, later.gets(-1, 0))
+		p.do(driver.Undo, next.gets(0, 0))
+		p.do(driver.Undo, later.gets(0, 0))
 		p.left(p.rule.Events)
 	})
 }
@@ -148,12 +148,12 @@ func largeWaiter(s *subject) {
 		p.do(driver.Undo, m)
 	}
 	small.queued()
-	large.gets(-1, 0)
+	large.gets(0, 0)
 	small.queued()
 	small.leaves()
 	p.costs(1).left(1)
 	// A cost that never fits does not wait, and no longer blocks others.
-	if v := p.costs(11).waits(3, time.Hour).asks(-1, 0).Verdict; v.RetryAfter != driver.Never {
+	if v := p.costs(11).waits(3, time.Hour).asks(0, 0).Verdict; v.RetryAfter != driver.Never {
 		s.fail("a cost above the limit: got %+v", v)
 	}
 	p.costs(1).left(1)
@@ -243,9 +243,9 @@ func manyQueues(s *subject) {
 			p.do(driver.Undo, m)
 		}
 		p.left((n - most) * p.cost)
-		all[0].gets(-1, 0) // not in the State
+		all[0].gets(0, 0) // not in the State
 		p.left((n - most - 1) * p.cost)
-		all[len(all)-1].gets(-1, 0)
+		all[len(all)-1].gets(0, 0)
 		p.left((n - most - 1) * p.cost)
 	})
 }
@@ -260,27 +260,27 @@ func queuesAndClock(s *subject) {
 		held = p.full(1)[0]
 		p.waits(2, 0).queued()
 		p.do(driver.Undo, held)
-		p.waits(2, 0).gets(-1, 0)
+		p.waits(2, 0).gets(0, 0)
 	})
 }
 
 func agesOfWaiters(s *subject) {
 	s.eachPlaces("age", 1, unchanged, func(p places) {
 		held := p.full(1)[0]
-		ask := func(queue int64, age, behind time.Duration) driver.Charge {
+		ask := func(queue int64, age time.Duration, next int) driver.Charge {
 			c := p.charge(driver.Spend, driver.Receipt{})
-			c.Waiter = &driver.Waiter{Queue: queue, Age: age, Behind: behind, Next: p.cost}
+			c.Waiter = &driver.Waiter{Queue: queue, Age: age, Next: next, Behind: driver.Never}
 			return p.call(c)[0]
 		}
-		ask(2, driver.Never, -1)
-		ask(1, driver.Never-time.Hour, -1) // both came at the time 0
+		ask(2, driver.Never, 0)
+		ask(1, driver.Never-time.Hour, 0) // both came at the time 0
 		p.do(driver.Undo, held)
-		if c := ask(2, driver.Never, -1); c.Verdict.Allowed {
+		if c := ask(2, driver.Never, 0); c.Verdict.Allowed {
 			s.fail("of two callers who came together, the one with the larger number: got %+v", c.Verdict)
 		}
-		c := ask(1, driver.Never, driver.Never) // the next one counts as a caller who comes now
+		c := ask(1, driver.Never, p.cost) // the next one counts as a caller who comes now
 		p.do(driver.Undo, c.Receipt)
-		if c = ask(2, driver.Never, -1); !c.Verdict.Allowed {
+		if c = ask(2, driver.Never, 0); !c.Verdict.Allowed {
 			s.fail("a caller who came earlier than the next of another queue: got %+v", c.Verdict)
 		}
 		p.do(driver.Undo, c.Receipt)
@@ -302,9 +302,9 @@ func changedQueues(s *subject) {
 		}
 		small.deny(hold) // one event is in progress, and one waits
 		p.left(2 * p.cost)
-		waiting{small, 2, w.came.Add(-time.Second)}.gets(-1, 0)
+		waiting{small, 2, w.came.Add(-time.Second)}.gets(0, 0)
 		waiting{small, 1, w.came}.queued()
-		w.gets(-1, 0)
+		w.gets(0, 0)
 		p.left(p.cost)
 	})
 }
@@ -318,11 +318,11 @@ func smallerQueues(s *subject) {
 		}
 		p.left(2 * p.cost) // which the callers of small do not get
 		large := p.waits(4, 0)
-		m := large.gets(-1, 0)
+		m := large.gets(0, 0)
 		p.do(driver.Undo, m)
 		p.do(driver.Undo, held[0])
 		p.left(2 * p.cost) // and one place is for the first of the callers of small
-		waiting{small, 1, s.Now().Add(-time.Second)}.gets(-1, 0)
+		waiting{small, 1, s.Now().Add(-time.Second)}.gets(0, 0)
 		p.left(2 * p.cost)
 	})
 }
@@ -332,7 +332,7 @@ func knownWaiters(s *subject) {
 		held := p.full(1)[0]
 		ask := func(age time.Duration, known bool) driver.Verdict {
 			c := p.charge(driver.Spend, driver.Receipt{})
-			c.Waiter = &driver.Waiter{Queue: 1, Age: age, Behind: -1, Known: known}
+			c.Waiter = &driver.Waiter{Queue: 1, Age: age, Known: known}
 			return p.call(c)[0].Verdict
 		}
 		other := p.waits(2, time.Second)
@@ -344,7 +344,7 @@ func knownWaiters(s *subject) {
 		if v := ask(time.Second/2, false); v.Allowed { // another caller of the queue
 			s.fail("a caller who came later: got %+v", v)
 		}
-		p.do(driver.Undo, other.gets(-1, 0))
+		p.do(driver.Undo, other.gets(0, 0))
 		if v := ask(time.Second/2, true); !v.Allowed {
 			s.fail("the only caller: got %+v", v)
 		}
@@ -393,7 +393,7 @@ func wokenWaiters(s *subject) {
 			case <-deadline:
 				p.fail("a caller was woken %d times, and then not when a place was free", woken)
 			}
-			held = []driver.Receipt{held[1], waits.gets(-1, 0)}
+			held = []driver.Receipt{held[1], waits.gets(0, 0)}
 			if calls.Wait(); errors.Join(failed[:]...) != nil {
 				p.fail("a call failed: %v", errors.Join(failed[:]...))
 			}

@@ -35,7 +35,7 @@ func (w *walk) queue(c *call) {
 	if !c.asks() || first.AtMost || w.one(3) || slices.ContainsFunc(c.charges, func(o oracle.Charge) bool { return o.Key != first.Key }) {
 		return
 	}
-	waiter := &oracle.Waiter{Queue: pick(w, queueIDs...), Behind: -1, Known: w.rng.IntN(2) > 0}
+	waiter := &oracle.Waiter{Queue: pick(w, queueIDs...), Known: w.rng.IntN(2) > 0}
 	came, known := w.arrived[waiter.Queue]
 	if !known || w.one(8) {
 		came = w.real - pick(w, 0, 0, w.rng.Int64N(3_000_000), w.rng.Int64N(60_000_000), w.now+w.rng.Int64N(5), 292*365*86_400_000_000)
@@ -70,7 +70,7 @@ func (w *walk) rememberLine(c *oracle.Charge, line, after oracle.Line) {
 	v, asks, waits := c.Verdict, c.Op <= oracle.Peek, c.Op == oracle.Spend && c.Waiter != nil
 	spent := waits && c.Receipt.At > 0
 	if waits && spent {
-		if delete(w.arrived, c.Waiter.Queue); c.Waiter.Behind >= 0 {
+		if delete(w.arrived, c.Waiter.Queue); c.Waiter.Next > 0 {
 			w.arrived[c.Waiter.Queue] = w.real - c.Waiter.Age + c.Waiter.Behind
 		}
 	}
@@ -81,8 +81,8 @@ func (w *walk) rememberLine(c *oracle.Charge, line, after oracle.Line) {
 		"waiter behind others":          waits && !v.Allowed && c.Cost <= line.Free,
 		"waiter that never fits":        waits && v.RetryAfter == oracle.Never,
 		"waiter denied by another rule": waits && v.Allowed && !spent && after.Callers < line.Callers,
-		"next waiter":                   spent && c.Waiter.Behind >= 0,
-		"no next waiter":                spent && c.Waiter.Behind < 0 && after.Callers < line.Callers,
+		"next waiter":                   spent && c.Waiter.Next > 0,
+		"no next waiter":                spent && c.Waiter.Next == 0 && after.Callers < line.Callers,
 		"yields to waiters":             asks && c.Waiter == nil && !v.Allowed && c.Cost <= line.Free,
 		"at most, with waiters":         c.AtMost && v.Allowed && line.Callers > 0,
 		"waiter removed":                c.Op == oracle.Undo && c.Waiter != nil && after.Callers < line.Callers,

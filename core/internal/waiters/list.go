@@ -93,15 +93,15 @@ func (l *List[V]) Ahead(key string, w *Waiter[V]) (cost int) {
 }
 
 // Age returns the time for which w, the first waiter of key, has waited, and how much later the next one came, with its
-// cost, or -1 and 0 if there is none.
+// cost, which is 0 if there is none.
 func (l *List[V]) Age(key string, w *Waiter[V]) (age, behind time.Duration, cost int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	age, behind = time.Since(w.since), -1
+	age = time.Since(w.since)
 	all := l.byKey[key]
 	if all.next = nil; len(all.waiters) > 1 {
 		all.next = all.waiters[1]
-		behind, cost = all.next.since.Sub(w.since), all.next.N
+		behind, cost = all.next.since.Sub(w.since), max(1, all.next.N)
 	}
 	return age, behind, cost
 }

@@ -61,11 +61,8 @@ func (q *queue) name() string { return strconv.FormatInt(q.id, 10) }
 
 // waiter returns the caller with the arguments of op wait.
 func (s *server) waiter(args []string) *driver.Waiter {
-	w := &driver.Waiter{Queue: s.queueOf(integer(args[0])), Age: time.Duration(integer(args[3])) * time.Microsecond, Behind: -1, Next: int(integer(args[2])), Known: args[1] == "1"}
-	if w.Next > 0 {
-		w.Behind = time.Duration(integer(args[4])) * time.Microsecond
-	}
-	return w
+	age, behind := time.Duration(integer(args[3]))*time.Microsecond, time.Duration(integer(args[4]))*time.Microsecond
+	return &driver.Waiter{Queue: s.queueOf(integer(args[0])), Age: age, Behind: behind, Next: int(integer(args[2])), Known: args[1] == "1"}
 }
 
 func (m *messages) subscribe(c *conn) {

@@ -10,7 +10,7 @@ import (
 type Waiter struct {
 	Queue  int64
 	Age    int64 // the time for which the caller has waited
-	Behind int64 // how much later the next caller of the queue came; below 0 if there is none
+	Behind int64 // how much later the next caller of the queue came
 	Next   int64 // the cost of the next caller
 	Known  bool
 }
@@ -95,7 +95,7 @@ func (f inFlight) decided(w *Waiter, fits, spent bool) (_ inFlight, changed bool
 		own.cost = max(1, w.Next)
 	}
 	switch joins := own.cost <= f.rule.Capacity(); {
-	case joins && spent && w.Behind >= 0:
+	case joins && spent && w.Next > 0:
 		own.came = min(own.came+w.Behind, f.now)
 	case joins && !fits:
 	case len(others) < len(f.line): // without its queue, and without those that are not in line any more
