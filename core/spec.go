@@ -190,10 +190,7 @@ func (s *Spec) complete() {
 }
 
 // kind is [Rule.Kind] for the rule of s.
-func (s *Spec) kind() *driver.Kind {
-	d := driver.Definition{Algorithm: s.Algorithm}
-	return d.Kind()
-}
+func (s *Spec) kind() *driver.Kind { return (&driver.Definition{Algorithm: s.Algorithm}).Kind() }
 
 // indexOf returns the index of a plan, or -1.
 func (s *Spec) indexOf(plan string) int {
@@ -218,17 +215,8 @@ func (s *Spec) check() error {
 		return s.invalid("max hold", fmt.Sprintf("is %v, negative", s.MaxHold))
 	}
 	return s.kind().Check(s.Name, func(property string) bool {
-		switch property {
-		case "max hold":
-			return s.MaxHold > 0
-		case "location":
-			return s.Location != nil
-		case "anchor":
-			return s.Anchor != nil
-		case "elastic":
-			return s.isElastic()
-		}
-		return false
+		return property == "max hold" && s.MaxHold > 0 || property == "location" && s.Location != nil ||
+			property == "anchor" && s.Anchor != nil || property == "elastic" && s.isElastic()
 	})
 }
 

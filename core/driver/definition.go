@@ -284,29 +284,16 @@ func (d *Definition) check() error {
 
 // has reports whether d has a property that not all rules have.
 func (d *Definition) has(property string) bool {
-	switch property {
-	case "plan":
-		return d.Plan != ""
-	case "limit":
-		return d.Events != 0 || d.Per != 0 || d.Burst != 0 || d.Calendar != 0
-	case "per":
-		return d.Per != 0 || d.Calendar != 0
-	case "burst":
-		return d.Burst > 0 && d.Burst != d.Events
-	case "soft":
-		return d.Soft != 0
-	case "headroom":
-		return d.Headroom != 0
-	case "from first":
-		return d.FromFirst
-	case "sub-windows":
-		return d.SubWindows != 0
-	case "hold":
-		return d.Hold != 0
-	case "by cost":
-		return d.ByCost
-	}
-	return false
+	return property == "plan" && d.Plan != "" ||
+		property == "limit" && (d.Events != 0 || d.Per != 0 || d.Burst != 0 || d.Calendar != 0) ||
+		property == "per" && (d.Per != 0 || d.Calendar != 0) ||
+		property == "burst" && d.Burst > 0 && d.Burst != d.Events ||
+		property == "soft" && d.Soft != 0 ||
+		property == "headroom" && d.Headroom != 0 ||
+		property == "from first" && d.FromFirst ||
+		property == "sub-windows" && d.SubWindows != 0 ||
+		property == "hold" && d.Hold != 0 ||
+		property == "by cost" && d.ByCost
 }
 
 func unprintable(c rune) bool { return c < 0x20 || c > 0x7e }

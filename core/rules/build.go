@@ -28,10 +28,7 @@ var algorithmNames = func() map[string]core.Algorithm {
 }()
 
 // kind returns the facts about the algorithm of r.
-func (r *Rule) kind() *driver.Kind {
-	d := driver.Definition{Algorithm: r.Algorithm}
-	return d.Kind()
-}
+func (r *Rule) kind() *driver.Kind { return (&driver.Definition{Algorithm: r.Algorithm}).Kind() }
 
 // allows reports whether a property of [driver.Kind.Properties] has a meaning for r.
 func (r *Rule) allows(property string) bool { return slices.Contains(r.kind().Properties, property) }
