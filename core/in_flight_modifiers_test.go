@@ -13,7 +13,7 @@ import (
 
 // Plans, overrides and modifiers change the number of places.
 func TestInFlight_Modifiers(t *testing.T) {
-	base, weighted := core.InFlight("exports", 10), tokens(10)
+	base, byCost := core.InFlight("exports", 10), tokens(10)
 	spare := func(part float64) func() float64 { return func() float64 { return part } }
 	for name, c := range map[string]struct {
 		rule core.Rule
@@ -34,23 +34,23 @@ func TestInFlight_Modifiers(t *testing.T) {
 		"elastic down to zero": {rule: base.Elastic(spare(-1), 0.01), cost: 1, want: 1},
 		"blocked":              {rule: base.Plan("banned", core.Blocked), plan: "banned", cost: 1, want: 0},
 
-		"plain, by cost":               {rule: weighted, cost: 3, want: 3},
+		"plain, by cost":               {rule: byCost, cost: 3, want: 3},
 		"a million, by cost":           {rule: tokens(1_000_000), cost: 1_000_000, want: 1},
 		"many, by cost":                {rule: tokens(1_000_000), cost: 1, want: 1000},
 		"many at most, by cost":        {rule: tokens(1_000_000), cost: 1000, want: 1000},
 		"few at most, by cost":         {rule: tokens(1_000_000), cost: 1001, want: 999},
-		"plan, by cost":                {rule: weighted.Plan("pro", core.Limit{Events: 1_000_000}), plan: "pro", cost: 300_000, want: 3},
-		"headroom, by cost":            {rule: weighted.Headroom("batch", 20), plan: "batch", cost: 4, want: 2},
-		"within headroom, by cost":     {rule: weighted.Headroom("batch", 20), plan: "batch", cost: 3, want: 2},
-		"soft, by cost":                {rule: weighted.Soft(50), cost: 5, want: 3},
+		"plan, by cost":                {rule: byCost.Plan("pro", core.Limit{Events: 1_000_000}), plan: "pro", cost: 300_000, want: 3},
+		"headroom, by cost":            {rule: byCost.Headroom("batch", 20), plan: "batch", cost: 4, want: 2},
+		"within headroom, by cost":     {rule: byCost.Headroom("batch", 20), plan: "batch", cost: 3, want: 2},
+		"soft, by cost":                {rule: byCost.Soft(50), cost: 5, want: 3},
 		"many, soft, by cost":          {rule: tokens(500_000).Soft(100), cost: 1, want: 1000},
-		"divided, by cost":             {rule: weighted.Divide(4), cost: 1, want: 2},
-		"divided, above, by cost":      {rule: weighted.Divide(4), cost: 3, want: 0},
-		"elastic, all spare, by cost":  {rule: weighted.Elastic(spare(1), 0.2), cost: 2, want: 5},
-		"elastic, half spare, by cost": {rule: weighted.Elastic(spare(0.5), 0.2), cost: 2, want: 3},
-		"elastic, none spare, by cost": {rule: weighted.Elastic(spare(0), 0.2), cost: 2, want: 1},
-		"elastic, above, by cost":      {rule: weighted.Elastic(spare(0), 0.2), cost: 3, want: 0},
-		"blocked, by cost":             {rule: weighted.Plan("banned", core.Blocked), plan: "banned", cost: 1, want: 0},
+		"divided, by cost":             {rule: byCost.Divide(4), cost: 1, want: 2},
+		"divided, above, by cost":      {rule: byCost.Divide(4), cost: 3, want: 0},
+		"elastic, all spare, by cost":  {rule: byCost.Elastic(spare(1), 0.2), cost: 2, want: 5},
+		"elastic, half spare, by cost": {rule: byCost.Elastic(spare(0.5), 0.2), cost: 2, want: 3},
+		"elastic, none spare, by cost": {rule: byCost.Elastic(spare(0), 0.2), cost: 2, want: 1},
+		"elastic, above, by cost":      {rule: byCost.Elastic(spare(0), 0.2), cost: 3, want: 0},
+		"blocked, by cost":             {rule: byCost.Plan("banned", core.Blocked), plan: "banned", cost: 1, want: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := testkit.Limiter(t, memstore.New(), c.rule).Plan(c.plan)
@@ -84,7 +84,7 @@ func TestInFlight_Modifiers(t *testing.T) {
 	}
 	for want, rule := range map[string]core.Rule{
 		`in_flight "exports" 20 hold 1m max hold 1h plan "pro"`:        base,
-		`in_flight "tokens" 20 by cost hold 1m max hold 1h plan "pro"`: weighted,
+		`in_flight "tokens" 20 by cost hold 1m max hold 1h plan "pro"`: byCost,
 	} {
 		if got := testkit.OfPlan(t, rule.Hold(time.Minute).MaxHold(time.Hour).Plan("pro", core.Limit{Events: 20}), "pro").String(); got != want {
 			t.Errorf("got %s, want %s", got, want)
@@ -119,16 +119,16 @@ func TestRule_ByCost_Replace(t *testing.T) {
 		l := testkit.Limiter(t, s, core.InFlight("tokens", 10))
 		old := testkit.Reserve(t, l, "k", 4)
 		testkit.Must(t, l.Replace(tokens(10)))
-		weighted := testkit.Reserve(t, l, "k", 9)
-		if !weighted.Decision().Allowed || left(t, l, "k") != 0 {
-			t.Errorf("got %v beside an event that began before", weighted.Decision())
+		costly := testkit.Reserve(t, l, "k", 9)
+		if !costly.Decision().Allowed || left(t, l, "k") != 0 {
+			t.Errorf("got %v beside an event that began before", costly.Decision())
 		}
 		time.Sleep(time.Hour)
 		testkit.Must(t, l.Replace(tokens(5)))
-		if d := testkit.Reserve(t, l, "k", 1).Decision(); d.Allowed || isLost(weighted) || isLost(old) {
-			t.Errorf("a smaller limit: got %v, and lost %t, %t", d, isLost(weighted), isLost(old))
+		if d := testkit.Reserve(t, l, "k", 1).Decision(); d.Allowed || isLost(costly) || isLost(old) {
+			t.Errorf("a smaller limit: got %v, and lost %t, %t", d, isLost(costly), isLost(old))
 		}
-		testkit.Must(t, weighted.Release(t.Context()))
+		testkit.Must(t, costly.Release(t.Context()))
 		if got := left(t, l, "k"); got != 4 {
 			t.Errorf("got %d places left of 5 beside the old event, want 4", got)
 		}

@@ -256,7 +256,7 @@ func TestInFlight_Estimate(t *testing.T) {
 // lease.
 func TestInFlight_Ends(t *testing.T) {
 	const hold = 12 * time.Second
-	rule, weighted := core.InFlight("exports", 1).Hold(hold), tokens(10).Hold(hold)
+	rule, byCost := core.InFlight("exports", 1).Hold(hold), tokens(10).Hold(hold)
 	for name, c := range map[string]struct {
 		rule  core.Rule
 		end   func(cancel context.CancelFunc, r **core.Reservation)
@@ -268,9 +268,9 @@ func TestInFlight_Ends(t *testing.T) {
 		"MaxHold":             {rule: rule.MaxHold(time.Hour + time.Minute), end: func(context.CancelFunc, **core.Reservation) {}, runs: time.Minute, until: time.Minute + hold},
 		"garbage Reservation": {rule: rule, end: func(_ context.CancelFunc, r **core.Reservation) { *r = nil; collect() }, until: hold},
 
-		"context, by cost":             {rule: weighted, n: 6, end: func(cancel context.CancelFunc, _ **core.Reservation) { cancel() }, runs: 7 * hold / 12, until: hold},
-		"MaxHold, by cost":             {rule: weighted.MaxHold(time.Hour + time.Minute), n: 6, end: func(context.CancelFunc, **core.Reservation) {}, runs: time.Minute, until: time.Minute + hold},
-		"garbage Reservation, by cost": {rule: weighted, n: 10, end: func(_ context.CancelFunc, r **core.Reservation) { *r = nil; collect() }, until: hold},
+		"context, by cost":             {rule: byCost, n: 6, end: func(cancel context.CancelFunc, _ **core.Reservation) { cancel() }, runs: 7 * hold / 12, until: hold},
+		"MaxHold, by cost":             {rule: byCost.MaxHold(time.Hour + time.Minute), n: 6, end: func(context.CancelFunc, **core.Reservation) {}, runs: time.Minute, until: time.Minute + hold},
+		"garbage Reservation, by cost": {rule: byCost, n: 10, end: func(_ context.CancelFunc, r **core.Reservation) { *r = nil; collect() }, until: hold},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s core.Store) {

@@ -163,7 +163,7 @@ func (d *Definition) fault() error {
 		return d.invalid("limit", tooMany)
 	case d.Kind().Holds && !d.ByCost && capacity+extra > maxPlaces:
 		return d.invalid("limit", tooFull)
-	case d.ByCost && capacity+extra > maxWeight:
+	case d.ByCost && capacity+extra > maxCosts:
 		return d.invalid("limit", tooWide)
 	case d.Kind().Refills && exceeds(capacity+extra, d.Per.Microseconds(), int64(d.Events), horizon):
 		return d.invalid("limit", tooLong)

@@ -157,7 +157,7 @@ func (d *decoder) places() State {
 	var taken []run
 	for at := int64(0); len(d.rest) > 0; {
 		at += d.number(maxTime - at)
-		number := d.number(math.MaxInt64) // with its weight
+		number := d.number(math.MaxInt64) // with its cost
 		if number == 0 || len(taken) == maxPlaces || hasNumber(taken, number) {
 			d.failed = true
 			break

@@ -177,7 +177,7 @@ func FuzzState_UnmarshalBinary(f *testing.F) {
 	f.Add(places(latest, latest, 0, 1), int64(1<<53-1), int64(1))
 	f.Add(manyPlaces(1000), int64(500), int64(1))
 	f.Add(manyPlaces(999), int64(500), int64(4))
-	f.Add(places(1000, math.MaxInt64, 0, 1<<63-1<<20, 5, 7<<20|3), int64(1003), int64(2)) // weights of 2^20-1, 0 and 3
+	f.Add(places(1000, math.MaxInt64, 0, 1<<63-1<<20, 5, 7<<20|3), int64(1003), int64(2)) // costs of 2^20-1, 0 and 3
 	all := rules(f)
 	f.Fuzz(func(t *testing.T, b []byte, now, cost int64) {
 		var s driver.State

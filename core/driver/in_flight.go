@@ -27,9 +27,9 @@ type places struct {
 const (
 	// maxPlaces is the largest number of events of a key, including those of a soft limit.
 	maxPlaces = 1000
-	// maxWeight is the largest number of places of a key by cost. A cost fits into weightBits.
-	maxWeight  = 1_000_000
-	weightBits = 20
+	// maxCosts is the largest number of places of a key by cost. A cost fits into costBits.
+	maxCosts = 1_000_000
+	costBits = 20
 )
 
 // placesMark is the field Time of a State with places, which tells it from that of a log.
@@ -67,16 +67,16 @@ func queueCount(s State) int64 { return s.Debt }
 // numberOf returns the number of places that are taken at a time with a cost. It has the lowest 43 bits of the time, which
 // return after 101 days.
 func numberOf(at, cost int64) int64 {
-	return at&(1<<(63-weightBits)-1)<<weightBits | cost
+	return at&(1<<(63-costBits)-1)<<costBits | cost
 }
 
-// weight returns the cost in the number of places.
-func weight(number int64) int64 { return number & (1<<weightBits - 1) }
+// costOf returns the cost in the number of places.
+func costOf(number int64) int64 { return number & (1<<costBits - 1) }
 
 // total returns the cost of all of taken.
 func total(taken []run) (sum int64) {
 	for _, t := range taken {
-		sum += weight(t.n)
+		sum += costOf(t.n)
 	}
 	return sum
 }
@@ -113,7 +113,7 @@ func (p *places) read(r *Reading, s State, now, cost int64, w *Waiter) {
 	}
 	for i := 0; i <= last && excess > 0 && cost <= p.events; i++ {
 		r.Retry = max(rest(i), expires)
-		excess -= weight(taken[i].n)
+		excess -= costOf(taken[i].n)
 	}
 	switch len(taken) {
 	case maxPlaces - 1:

@@ -62,14 +62,14 @@ func (q queued) live(now int64) bool { return now < q.expires && q.expires <= no
 // queuedOf returns the queue in two runs of a State.
 func queuedOf(pair []run) queued {
 	n := pair[1].n
-	return queued{pair[0].at, pair[0].n, pair[1].at, n & (1<<weightBits - 1), n &^ wokenBit >> weightBits, n&wokenBit != 0}
+	return queued{pair[0].at, pair[0].n, pair[1].at, n & (1<<costBits - 1), n &^ wokenBit >> costBits, n&wokenBit != 0}
 }
 
 // putQueues returns s with the given queues in place of its own.
 func putQueues(s State, all []queued) State {
 	runs := make([]run, 0, 2*len(all))
 	for _, q := range all {
-		n := q.limit<<weightBits | q.cost
+		n := q.limit<<costBits | q.cost
 		if q.woken {
 			n |= wokenBit
 		}

@@ -265,10 +265,10 @@ func (h *limiterHistory) compare(got, want core.State, period time.Duration, r l
 		"estimate": got.Estimate, "elastic": l != r.limit && !r.isPause(),
 		"quota": period > 0, "quota denied": period > 0 && got.RetryAfter > 0, "anchored": period > 0 && !r.days.anchor.IsZero(),
 		"headroom": r.headroom > 0 && got.Remaining > 0, "headroom denied": r.headroom > 0 && !got.Allowed,
-		"weight that never fits": r.places.byCost && !got.Allowed && got.RetryAfter == core.Never && r.limit != core.Blocked,
-		"estimate by cost":       r.places.byCost && got.Estimate,
-		"headroom of places":     r.headroom > 0 && r.isInFlight(),
-		"paused":                 r.isPause() && !got.Allowed && !r.shadow, "shadow paused": r.isPause() && !got.Allowed && r.shadow,
+		"cost that never fits": r.places.byCost && !got.Allowed && got.RetryAfter == core.Never && r.limit != core.Blocked,
+		"estimate by cost":     r.places.byCost && got.Estimate,
+		"headroom of places":   r.headroom > 0 && r.isInFlight(),
+		"paused":               r.isPause() && !got.Allowed && !r.shadow, "shadow paused": r.isPause() && !got.Allowed && r.shadow,
 		"not paused": r.isPause() && got.Allowed && !got.Unknown, "unknown pause": r.isPause() && got.Unknown,
 	} {
 		if is {

@@ -120,20 +120,20 @@ func (h *limiterHistory) dropOld() {
 	})
 }
 
-// numberPlace gives the place of c the number that stores give it: the first time from now on that is free, and the weight.
-// After a Reset within a microsecond, two events can have one number if their weight is the same.
+// numberPlace gives the place of c the number that stores give it: the first time from now on that is free, and the cost.
+// After a Reset within a microsecond, two events can have one number if their cost is the same.
 func numberPlace(o *oracle.Oracle, now int64, c *oracle.Charge) {
-	weight := int64(1)
+	cost := int64(1)
 	if c.Rule.ByCost {
-		weight = c.Cost
+		cost = c.Cost
 	}
-	for !o.Number(c, now<<weightBits|weight) {
+	for !o.Number(c, now<<costBits|cost) {
 		now++
 	}
 }
 
-// weightBits is enough for the weight of any event.
-const weightBits = 20
+// costBits is enough for the cost of any event.
+const costBits = 20
 
 // free frees the places of d in the model. ended says how the event has ended.
 func (h *limiterHistory) free(d *modelDecision, ended string) {
@@ -148,7 +148,7 @@ func (h *limiterHistory) free(d *modelDecision, ended string) {
 		if c.Rule.ByCost && c.Cost > 1 {
 			h.occurred["ended by cost"]++
 		}
-		if h.occurred[ended]++; h.now() >= undo.Receipt.At>>weightBits+c.Rule.Per && !c.Rule.Lasting {
+		if h.occurred[ended]++; h.now() >= undo.Receipt.At>>costBits+c.Rule.Per && !c.Rule.Lasting {
 			h.occurred["lapsed"]++
 		}
 	}

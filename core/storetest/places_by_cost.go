@@ -67,17 +67,17 @@ func placesThatNeverFit(s *subject) {
 
 func placesOfTwoKinds(s *subject) {
 	one, many := s.places("n", 5), s.placesByCost("n", 5)
-	plain, weighty := one.take(4), many.costs(3).take(1)
+	plain, costly := one.take(4), many.costs(3).take(1)
 	for _, p := range []places{one, many} {
 		p.left(1)
 		p.renew(plain, true, 1)
-		p.renew(weighty, true, 1)
-		p.free(weighty, 4) // whatever the cost of the Undo
-		p.renew(weighty, false, 4)
-		weighty = many.costs(3).take(1)
+		p.renew(costly, true, 1)
+		p.free(costly, 4) // whatever the cost of the Undo
+		p.renew(costly, false, 4)
+		costly = many.costs(3).take(1)
 	}
 	many.free(plain, 2)
-	one.free(weighty, 5)
+	one.free(costly, 5)
 	one.take(4)
 	many.costs(4).take(0)
 	if v := one.do(driver.Reset, driver.Receipt{}); !v.Found {

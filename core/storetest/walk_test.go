@@ -44,7 +44,7 @@ var limiterSituations = []string{
 	"plan", "unknown plan", "variant", "chosen", "unlimited", "blocked", "unknown", "denied", "soft", "delayed",
 	"merged", "invalid", "at most", "settled", "replaced", "conflict", "reset true", "reset false",
 	"estimate", "elastic", "acquired", "released", "refunded", "lapsed",
-	"estimate by cost", "weight that never fits", "at most by cost", "ended by cost",
+	"estimate by cost", "cost that never fits", "at most by cost", "ended by cost",
 	"quota", "quota denied", "anchored", "headroom", "headroom denied", "headroom of places",
 	"paused", "not paused", "shadow paused", "unknown pause", "no pause", "pause ended", "pause not made shorter",
 }
@@ -59,7 +59,7 @@ var situations = []string{
 	"ahead of the clock: token_bucket", "ahead of the clock: leaky_bucket", "ahead of the clock: fixed_window",
 	"ahead of the clock: sliding_log", "ahead of the clock: sliding_window", "ahead of the clock: in_flight",
 	"renew", "renew of nothing", "same time",
-	"weight", "weight denied", "weight that never fits", "weight renewed", "smaller weight fits", "at most: in_flight_by_cost",
+	"by cost", "by cost denied", "cost that never fits", "by cost renewed", "smaller cost fits", "at most: in_flight_by_cost",
 	"freed by an undo: in_flight_by_cost", "ahead of the clock: in_flight_by_cost",
 	"headroom: in_flight_by_cost", "headroom denied: in_flight_by_cost",
 	"freed by an undo: quota", "ahead of the clock: quota",

@@ -6,7 +6,7 @@ import (
 )
 
 // inFlight models a limit on events at the same time as the set of the places that are taken. A place
-// has the number that its receipt contains, the time at which it was taken or last renewed, and a weight. It
+// has the number that its receipt contains, the time at which it was taken or last renewed, and a cost. It
 // lapses Per microseconds after that time.
 //
 // RULE: the store chooses the number of a place, which is that of no other place that is taken. Here it is the time
@@ -41,7 +41,7 @@ type inFlight struct {
 	needed int64    // after a Spend, the places that callers in front needed before: its verdict counts them
 }
 
-type place struct{ number, renewed, weight int64 }
+type place struct{ number, renewed, cost int64 }
 
 // maxEvents is the largest number of events of a key.
 const maxEvents = 1000
@@ -73,7 +73,7 @@ func (f inFlight) lapse(n int64) int64 {
 	}
 	order := slices.SortedFunc(slices.Values(f.places), func(p, q place) int { return cmp.Compare(p.renewed, q.renewed) })
 	i := 0
-	for n -= order[0].weight; n > 0; n -= order[i].weight {
+	for n -= order[0].cost; n > 0; n -= order[i].cost {
 		i++
 	}
 	return order[i].renewed + f.rule.Per - f.now
@@ -81,7 +81,7 @@ func (f inFlight) lapse(n int64) int64 {
 
 func (f inFlight) taken() (n int64) {
 	for _, p := range f.places {
-		n += p.weight
+		n += p.cost
 	}
 	return n
 }
@@ -170,8 +170,8 @@ func (f inFlight) undo(_ int64, m Receipt) (state, bool) {
 func (f inFlight) renew(m Receipt) (_ state, found bool) {
 	freed, _ := f.undo(1, m)
 	s := freed.(inFlight)
-	if weight := f.taken() - s.taken(); weight > 0 {
-		return s.with(place{m.At, f.now, weight}), true
+	if cost := f.taken() - s.taken(); cost > 0 {
+		return s.with(place{m.At, f.now, cost}), true
 	}
 	return s, false
 }
