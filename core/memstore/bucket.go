@@ -33,10 +33,10 @@ func (b *bucket) idle(_ *shard, now int64) bool {
 	return b.full <= now && b.rest<<16 == 0 || b.full < now
 }
 
-// bucketWeight is the size of a slot[bucket].
-const bucketWeight = 24
+// bucketSize is the size of a slot[bucket].
+const bucketSize = 24
 
-func (*bucket) weight() int { return bucketWeight }
+func (*bucket) size() int { return bucketSize }
 
 func (b *bucket) fillRatio(s *shard, now int64) uint64 {
 	if b.idle(s, now) {

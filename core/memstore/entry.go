@@ -13,10 +13,10 @@ type entry struct {
 	rule  *driver.Compiled
 }
 
-// entryWeight is the size of a slot[entry] in bytes.
-const entryWeight = 48
+// entrySize is the size of a slot[entry] in bytes.
+const entrySize = 48
 
-func (e *entry) weight() int { return entryWeight + e.state.Size() }
+func (e *entry) size() int { return entrySize + e.state.Size() }
 
 func (e *entry) idle(s *shard, now int64) bool {
 	return e.rule == nil || e.rule.ExpiresAt(e.state) <= e.time(s, now)

@@ -26,7 +26,7 @@ func ratio(used, capacity uint64) uint64 {
 // evicts neither the state whose hash is protected, nor a state that is at least half used. It
 // invalidates pointers to values.
 func (s *shard) makeRoom(need int, protected uint64, now int64) bool {
-	for tries := 0; s.weight+need > s.limit; tries++ {
+	for tries := 0; s.size+need > s.limit; tries++ {
 		if tries == maxEvictions || !s.evict(protected, now) {
 			return false
 		}

@@ -100,12 +100,12 @@ func TestStore_Take_tooManyUsersForLogs(t *testing.T) {
 		t.Errorf("a user was admitted %d times, limit %d", got, limit)
 	}
 	s.checkMemory(t, "full", 1)
-	if weight, limit := s.weight(); weight < limit*3/4 {
-		t.Errorf("got a weight of %d bytes, expected at least %d", weight, limit*3/4)
+	if size, limit := s.size(); size < limit*3/4 {
+		t.Errorf("got a size of %d bytes, expected at least %d", size, limit*3/4)
 	}
 }
 
-// A log of a few events doubles its weight as it grows. In a store of such logs, none may be
+// A log of a few events doubles its size as it grows. In a store of such logs, none may be
 // evicted.
 func TestStore_Take_smallLogsGrowInAFullStore(t *testing.T) {
 	const maxKeys, events = 1024, 4
@@ -163,8 +163,8 @@ func TestStore_Take_idleStatesMakeRoom(t *testing.T) {
 		allow(t, l, strconv.Itoa(i))
 		s.now += 1000 // a state is idle after 1000 others
 	}
-	if weight, _ := s.weight(); weight > 10_000*bucketWeight {
-		t.Errorf("got %d buckets, expected fewer than 10 000, of which 1000 are not idle", weight/bucketWeight)
+	if size, _ := s.size(); size > 10_000*bucketSize {
+		t.Errorf("got %d buckets, expected fewer than 10 000, of which 1000 are not idle", size/bucketSize)
 	}
 }
 

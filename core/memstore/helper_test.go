@@ -26,49 +26,49 @@ func (s *testStore) limiter(rules ...core.Rule) *core.Limiter {
 	return core.Must(core.New(s.Store, rules...))
 }
 
-// checkMemory fails the test if the weights are wrong, or if the store has outgrown the bound for
+// checkMemory fails the test if the sizes are wrong, or if the store has outgrown the bound for
 // so many rules with overflow buckets.
 func (s *testStore) checkMemory(t *testing.T, when any, rules int) {
 	t.Helper()
 	// The documented bound: 36 bytes for each key that MaxMemory has room for, and for each shard the
 	// free slots of a small table and the overflow buckets.
 	bound := s.maxKeys*36 + len(s.shards)*(spareSlots*(24+48)+rules*16*(48+56+16)*3/2)
-	var weight, sum, bytes int
+	var size, sum, bytes int
 	for i := range s.shards {
 		sh := &s.shards[i]
-		weight += sh.weight
-		sum += sumWeights(&sh.buckets) + sumWeights(&sh.entries)
+		size += sh.size
+		sum += sumSizes(&sh.buckets) + sumSizes(&sh.entries)
 		bytes += tableBytes(&sh.buckets) + tableBytes(&sh.entries)
 		for _, slot := range sh.entries.slots {
 			bytes += slot.value.state.Size()
 		}
 	}
-	if weight != sum {
-		t.Fatalf("%v: got a weight of %d bytes, expected %d", when, weight, sum)
+	if size != sum {
+		t.Fatalf("%v: got a size of %d bytes, expected %d", when, size, sum)
 	}
 	if bytes > bound {
 		t.Fatalf("%v: got %d bytes, expected at most %d", when, bytes, bound)
 	}
 }
 
-func sumWeights[V any, E value[V]](t *table[V]) (weight int) {
+func sumSizes[V any, E value[V]](t *table[V]) (size int) {
 	for i := range t.slots {
 		if t.slots[i].hash != 0 {
-			weight += E(&t.slots[i].value).weight()
+			size += E(&t.slots[i].value).size()
 		}
 	}
-	return weight
+	return size
 }
 
 func tableBytes[V any](t *table[V]) int { return len(t.slots) * int(unsafe.Sizeof(slot[V]{})) }
 
-// weight returns the weight of all states in bytes, and the limit on it.
-func (s *testStore) weight() (weight, limit int) {
+// size returns the size of all states in bytes, and the limit on it.
+func (s *testStore) size() (size, limit int) {
 	for i := range s.shards {
-		weight += s.shards[i].weight
+		size += s.shards[i].size
 		limit += s.shards[i].limit
 	}
-	return weight, limit
+	return size, limit
 }
 
 // sampled returns the number of slots that evictions have visited.

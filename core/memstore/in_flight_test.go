@@ -63,12 +63,12 @@ func (s *testStore) placeKeys() (n int) {
 	return n
 }
 
-func (s *testStore) checkWeights(t *testing.T) {
+func (s *testStore) checkSizes(t *testing.T) {
 	t.Helper()
 	for i := range s.shards {
 		sh := &s.shards[i]
-		if want := sumWeights(&sh.buckets) + sumWeights(&sh.entries); sh.weight != want {
-			t.Errorf("shard %d: got a weight of %d bytes, expected %d", i, sh.weight, want)
+		if want := sumSizes(&sh.buckets) + sumSizes(&sh.entries); sh.size != want {
+			t.Errorf("shard %d: got a size of %d bytes, expected %d", i, sh.size, want)
 		}
 	}
 }
@@ -115,7 +115,7 @@ func TestStore_Take_placesInAFullStore(t *testing.T) {
 			if got := s.Stats(); got.States != before.States || got.Memory != before.Memory {
 				t.Errorf("all places are free: got %+v, expected the states and memory of %+v", got, before)
 			}
-			s.checkWeights(t)
+			s.checkSizes(t)
 		})
 	}
 }
@@ -170,7 +170,7 @@ func TestStore_Take_lapsedPlaces(t *testing.T) {
 }
 
 // Random events of many keys, in a store that is full at times, are counted exactly, also those of at most a cost, and the
-// weights are right. An undo of a part frees all of an event.
+// sizes are right. An undo of a part frees all of an event.
 func TestStore_Take_randomPlaces(t *testing.T) {
 	type event struct {
 		key  string
@@ -247,7 +247,7 @@ func TestStore_Take_randomPlaces(t *testing.T) {
 				if denied < c.denied || reduced < c.reduced {
 					t.Errorf("got %d denials and %d keys filled by AtMost, expected %d and %d", denied, reduced, c.denied, c.reduced)
 				}
-				s.checkWeights(t)
+				s.checkSizes(t)
 			}
 		})
 	}

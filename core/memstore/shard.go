@@ -26,8 +26,8 @@ type shardState struct {
 	buckets    table[bucket] // the buckets without a debt
 
 	entries table[entry] // the other states
-	weight  int          // the size of all buckets and entries, in bytes
-	limit   int          // of weight
+	size    int          // the size of all buckets and entries, in bytes
+	limit   int          // of size
 	stats   Stats
 }
 
@@ -36,7 +36,7 @@ type value[V any] interface {
 	*V
 	idle(s *shard, now int64) bool        // the state has expired
 	fillRatio(s *shard, now int64) uint64 // the used part of the capacity: 0 when idle, up to exhausted
-	weight() int                          // the size of its slot and of the memory that it points to, in bytes
+	size() int                            // the size of its slot and of the memory that it points to, in bytes
 }
 
 // forward returns now, or the time of the shard's last decision if that is later. Callers read the
@@ -124,7 +124,7 @@ func (s *shard) saveBucket(h hashes, at uint64, rule *driver.Compiled, state dri
 		s.hasDebts = s.entries.used > 0
 		b = insert(s, &s.buckets, h.own, now)
 	case b == nil:
-		b, _ = create(s, &s.buckets, h, bucketWeight, now)
+		b, _ = create(s, &s.buckets, h, bucketSize, now)
 	}
 	b.set(full, frac, rule)
 }
@@ -133,7 +133,7 @@ func (s *shard) saveBucket(h hashes, at uint64, rule *driver.Compiled, state dri
 func (s *shard) saveDebt(h hashes, rule *driver.Compiled, state driver.State, now int64) (saved bool) {
 	e := s.entries.find(h.own)
 	if e == nil {
-		if !s.makeRoom(entryWeight, 0, now) {
+		if !s.makeRoom(entrySize, 0, now) {
 			return false
 		}
 		e = insert(s, &s.entries, h.own, now)
@@ -150,19 +150,19 @@ func (s *shard) saveEntry(h hashes, at uint64, rule *driver.Compiled, state driv
 	switch {
 	case e != nil:
 	case rule.Kind.Holds: // an overflow bucket could not free its places
-		s.makeRoom(entryWeight+state.Size(), 0, now)
+		s.makeRoom(entrySize+state.Size(), 0, now)
 		e, at, size = insert(s, &s.entries, h.own, now), h.own, 0
 	default:
-		e, at = create(s, &s.entries, h, entryWeight+state.Size(), now)
+		e, at = create(s, &s.entries, h, entrySize+state.Size(), now)
 		size = e.state.Size()
 	}
-	s.weight += state.Size() - size
+	s.size += state.Size() - size
 	*e = entry{state, rule}
-	if s.weight > s.limit && !s.makeRoom(0, at, now) {
+	if s.size > s.limit && !s.makeRoom(0, at, now) {
 		e = s.entries.find(at) // makeRoom may have moved it
-		s.weight -= e.state.Size()
+		s.size -= e.state.Size()
 		e.state = e.state.Coarsen()
-		s.weight += e.state.Size()
+		s.size += e.state.Size()
 	}
 }
 
@@ -186,10 +186,10 @@ func find[V any, E value[V]](s *shard, t *table[V], h hashes, now int64) (v *V, 
 }
 
 // create returns a new value for h, which must have none, and the hash under which it is stored. If
-// there is no memory for a value of weight bytes, it returns the overflow bucket of h, new or not.
-func create[V any, E value[V]](s *shard, t *table[V], h hashes, weight int, now int64) (v *V, at uint64) {
+// there is no memory for a value of size bytes, it returns the overflow bucket of h, new or not.
+func create[V any, E value[V]](s *shard, t *table[V], h hashes, size int, now int64) (v *V, at uint64) {
 	at = h.own
-	if !s.makeRoom(weight, 0, now) {
+	if !s.makeRoom(size, 0, now) {
 		at, s.overflowed = h.overflow, true
 		s.stats.Overflowed++
 	}
@@ -203,19 +203,19 @@ func create[V any, E value[V]](s *shard, t *table[V], h hashes, weight int, now 
 func insert[V any, E value[V]](s *shard, t *table[V], hash uint64, now int64) *V {
 	v := t.insert(hash, func(v *V) bool {
 		if E(v).idle(s, now) {
-			s.weight -= E(v).weight()
+			s.size -= E(v).size()
 			return true
 		}
 		return false
 	})
-	s.weight += E(v).weight()
+	s.size += E(v).size()
 	return v
 }
 
 // remove removes the value of hash, if there is one.
 func remove[V any, E value[V]](s *shard, t *table[V], hash uint64) {
 	if v := t.find(hash); v != nil {
-		s.weight -= E(v).weight()
+		s.size -= E(v).size()
 		t.remove(hash)
 	}
 }

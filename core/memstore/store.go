@@ -82,7 +82,7 @@ func New(opts ...Option) *Store {
 		s.clock = func() int64 { return max(1, c.clock().UnixMicro()) } // states have positive times
 	}
 	for i := range s.shards {
-		s.shards[i].limit, s.shards[i].clocked = max(minShard, c.maxKeys/n)*bucketWeight, c.clock != nil
+		s.shards[i].limit, s.shards[i].clocked = max(minShard, c.maxKeys/n)*bucketSize, c.clock != nil
 	}
 	return s
 }
@@ -111,7 +111,7 @@ func (s *Store) Stats() Stats {
 		sh := &s.shards[i]
 		sh.mu.Lock()
 		sum.States += sh.buckets.used + sh.entries.used
-		sum.Memory += sh.weight
+		sum.Memory += sh.size
 		sum.Evicted += sh.stats.Evicted
 		sum.Overflowed += sh.stats.Overflowed
 		sh.mu.Unlock()

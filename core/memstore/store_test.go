@@ -118,8 +118,8 @@ func TestStore_Take_panicUnlocks(t *testing.T) {
 	}
 }
 
-// An empty store has no weight after any adjustments.
-func TestStore_Adjust_weightOfAnEmptyStore(t *testing.T) {
+// An empty store has no size after any adjustments.
+func TestStore_Adjust_sizeOfAnEmptyStore(t *testing.T) {
 	for _, algorithm := range algorithms {
 		s := newTestStore(1)
 		l := s.limiter(algorithm("r", core.PerSecond(10)))
@@ -140,8 +140,8 @@ func TestStore_Adjust_weightOfAnEmptyStore(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if weight, _ := s.weight(); weight != 0 {
-			t.Errorf("got a weight of %d bytes in an empty store", weight)
+		if size, _ := s.size(); size != 0 {
+			t.Errorf("got a size of %d bytes in an empty store", size)
 		}
 	}
 }

@@ -72,14 +72,14 @@ func TestTable_Rebuild_DropsDeadValues(t *testing.T) {
 	}
 }
 
-// The weights are the sizes of the slots. On 32-bit platforms slots are smaller.
+// The constants are the sizes of the slots. On 32-bit platforms slots are smaller.
 func TestValue_Weight_SizeOfSlot(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		got, want int
 	}{
-		{"bucket", (*bucket)(nil).weight(), int(unsafe.Sizeof(slot[bucket]{}))},
-		{"entry", new(entry).weight(), int(unsafe.Sizeof(slot[entry]{}))},
+		{"bucket", (*bucket)(nil).size(), int(unsafe.Sizeof(slot[bucket]{}))},
+		{"entry", new(entry).size(), int(unsafe.Sizeof(slot[entry]{}))},
 	} {
 		if c.got < c.want || c.got > c.want && strconv.IntSize == 64 {
 			t.Errorf("%s: got %d bytes, expected %d", c.name, c.got, c.want)

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// Random calls of many rules keep the bound on memory, the weights and the limits, in a store that
+// Random calls of many rules keep the bound on memory, the sizes and the limits, in a store that
 // becomes full and empty again. A strict rule has a limit of one or two events. One event is half
 // of it, so its states are never evicted, and its keys can be held to their limit.
 func TestStore_randomCalls(t *testing.T) {
