@@ -21,7 +21,7 @@ var clockReaders = map[string]string{
 
 	"core/limiter.go":        "for a Store without a clock of its own",
 	"core/memstore/store.go": "without the option Clock",
-	"core/memstore/entry.go": "without the option Clock",
+	"core/memstore/item.go":  "without the option Clock",
 	"core/gate/check.go":     "Deny has no Store",
 	"core/gate/policy.go":    "a block ends by the clock of this process",
 

@@ -40,12 +40,12 @@ func (s *shard) makeRoom(need int, protected uint64, now int64) bool {
 func (s *shard) evict(protected uint64, now int64) bool {
 	lowest := uint64(evictable)
 	bucketHash := candidate(s, &s.buckets, now, protected, &lowest)
-	entryHash := candidate(s, &s.entries, now, protected, &lowest)
+	itemHash := candidate(s, &s.items, now, protected, &lowest)
 	if 0 < lowest && lowest < evictable {
 		s.stats.Evicted++
 	}
-	if entryHash != 0 { // the entry has a lower fill ratio than the bucket
-		remove(s, &s.entries, entryHash)
+	if itemHash != 0 { // the item has a lower fill ratio than the bucket
+		remove(s, &s.items, itemHash)
 	} else if bucketHash != 0 {
 		remove(s, &s.buckets, bucketHash)
 	}

@@ -67,7 +67,7 @@ func TestStore_Take_floodOfExhaustedKeys(t *testing.T) {
 				t.Errorf("a key in an overflow bucket was admitted %d times, limit 1", got)
 			}
 			s.checkMemory(t, "flood", 1)
-			if states := s.shards[0].buckets.used + s.shards[0].entries.used; sum >= states {
+			if states := s.shards[0].buckets.used + s.shards[0].items.used; sum >= states {
 				t.Errorf("got %d admitted and the exhausted key, expected one for each of %d states", sum, states)
 			}
 			if got := s.Stats(); got.Overflowed != overflowBuckets || got.Evicted != 0 {

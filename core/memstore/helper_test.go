@@ -37,9 +37,9 @@ func (s *testStore) checkMemory(t *testing.T, when any, rules int) {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		size += sh.size
-		sum += sumSizes(&sh.buckets) + sumSizes(&sh.entries)
-		bytes += tableBytes(&sh.buckets) + tableBytes(&sh.entries)
-		for _, slot := range sh.entries.slots {
+		sum += sumSizes(&sh.buckets) + sumSizes(&sh.items)
+		bytes += tableBytes(&sh.buckets) + tableBytes(&sh.items)
+		for _, slot := range sh.items.slots {
 			bytes += slot.value.state.Size()
 		}
 	}
@@ -74,7 +74,7 @@ func (s *testStore) size() (size, limit int) {
 // sampled returns the number of slots that evictions have visited.
 func (s *testStore) sampled() (slots int) {
 	for i := range s.shards {
-		slots += int(s.shards[i].buckets.sampled + s.shards[i].entries.sampled)
+		slots += int(s.shards[i].buckets.sampled + s.shards[i].items.sampled)
 	}
 	return slots
 }
@@ -84,7 +84,7 @@ func (s *testStore) sampled() (slots int) {
 func (s *testStore) searchLength() float64 {
 	var sums, slots [2]int
 	for i := range s.shards {
-		for j, free := range [][]bool{freeSlots(&s.shards[i].buckets), freeSlots(&s.shards[i].entries)} {
+		for j, free := range [][]bool{freeSlots(&s.shards[i].buckets), freeSlots(&s.shards[i].items)} {
 			slots[j] += len(free)
 			n := 1
 			for k := 2*len(free) - 1; k >= 0; k-- { // backwards and twice, because a search wraps around

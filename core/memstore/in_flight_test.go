@@ -54,7 +54,7 @@ func (s *testStore) adjust(t *testing.T, rule *driver.Compiled, key string, op d
 // placeKeys returns the number of keys with places in memory.
 func (s *testStore) placeKeys() (n int) {
 	for i := range s.shards {
-		for _, slot := range s.shards[i].entries.slots {
+		for _, slot := range s.shards[i].items.slots {
 			if slot.hash != 0 && slot.value.rule.Algorithm == driver.InFlight {
 				n++
 			}
@@ -67,7 +67,7 @@ func (s *testStore) checkSizes(t *testing.T) {
 	t.Helper()
 	for i := range s.shards {
 		sh := &s.shards[i]
-		if want := sumSizes(&sh.buckets) + sumSizes(&sh.entries); sh.size != want {
+		if want := sumSizes(&sh.buckets) + sumSizes(&sh.items); sh.size != want {
 			t.Errorf("shard %d: got a size of %d bytes, expected %d", i, sh.size, want)
 		}
 	}

@@ -71,7 +71,7 @@ func TestStore_Take_memoryOfQuotas(t *testing.T) {
 	}
 	bytes := 0
 	for i := range s.shards {
-		bytes += tableBytes(&s.shards[i].entries)
+		bytes += tableBytes(&s.shards[i].items)
 	}
 	if got := float64(bytes) / keys; got < 48 || got > 72 {
 		t.Errorf("got %.1f bytes for each key, expected 48 to 72", got)

@@ -25,13 +25,13 @@ type shardState struct {
 	hasDebts   bool          // there may be debts
 	buckets    table[bucket] // the buckets without a debt
 
-	entries table[entry] // the other states
-	size    int          // the size of all buckets and entries, in bytes
-	limit   int          // of size
-	stats   Stats
+	items table[item] // the other states
+	size  int         // the size of all buckets and items, in bytes
+	limit int         // of size
+	stats Stats
 }
 
-// A value is a bucket or an entry: the state of one rule of one key in a table.
+// A value is a bucket or an item: the state of one rule of one key in a table.
 type value[V any] interface {
 	*V
 	idle(s *shard, now int64) bool        // the state has expired
@@ -81,14 +81,14 @@ func (s *shard) take(c *driver.Charge, key uint64, now, wall int64, clock func()
 // none. If b is not nil, it holds the State, until another state is stored in the shard.
 func (s *shard) load(h hashes, rule *driver.Compiled, now int64) (state driver.State, at uint64, b *bucket) {
 	if !rule.Kind.Refills {
-		if e, at := find(s, &s.entries, h, now); e != nil {
-			return e.state, at, nil
+		if it, at := find(s, &s.items, h, now); it != nil {
+			return it.state, at, nil
 		}
 		return driver.State{}, 0, nil
 	}
 	if s.hasDebts {
-		if e := s.entries.find(h.own); e != nil {
-			return e.state, h.own, nil
+		if it := s.items.find(h.own); it != nil {
+			return it.state, h.own, nil
 		}
 	}
 	if b, at = find(s, &s.buckets, h, now); b != nil {
@@ -103,7 +103,7 @@ func (s *shard) save(h hashes, at uint64, rule *driver.Compiled, state driver.St
 	if rule.Kind.Refills {
 		s.saveBucket(h, at, rule, state, now)
 	} else {
-		s.saveEntry(h, at, rule, state, size, now)
+		s.saveItem(h, at, rule, state, size, now)
 	}
 }
 
@@ -119,9 +119,9 @@ func (s *shard) saveBucket(h hashes, at uint64, rule *driver.Compiled, state dri
 	}
 	b := s.buckets.find(at)
 	switch {
-	case s.hasDebts && s.entries.find(h.own) != nil: // the debt is repaid
-		remove(s, &s.entries, h.own)
-		s.hasDebts = s.entries.used > 0
+	case s.hasDebts && s.items.find(h.own) != nil: // the debt is repaid
+		remove(s, &s.items, h.own)
+		s.hasDebts = s.items.used > 0
 		b = insert(s, &s.buckets, h.own, now)
 	case b == nil:
 		b, _ = create(s, &s.buckets, h, bucketSize, now)
@@ -131,45 +131,45 @@ func (s *shard) saveBucket(h hashes, at uint64, rule *driver.Compiled, state dri
 
 // saveDebt stores the State of a bucket in debt, and reports whether there was memory for it.
 func (s *shard) saveDebt(h hashes, rule *driver.Compiled, state driver.State, now int64) (saved bool) {
-	e := s.entries.find(h.own)
-	if e == nil {
-		if !s.makeRoom(entrySize, 0, now) {
+	it := s.items.find(h.own)
+	if it == nil {
+		if !s.makeRoom(itemSize, 0, now) {
 			return false
 		}
-		e = insert(s, &s.entries, h.own, now)
+		it = insert(s, &s.items, h.own, now)
 	}
 	remove(s, &s.buckets, h.own)
-	*e, s.hasDebts = entry{state, rule}, true
+	*it, s.hasDebts = item{state, rule}, true
 	return true
 }
 
-// saveEntry stores any other State. If the State has grown, saveEntry may evict other States. If no
+// saveItem stores any other State. If the State has grown, saveItem may evict other States. If no
 // other State can be evicted, this State is made coarser, so that it is no larger than before.
-func (s *shard) saveEntry(h hashes, at uint64, rule *driver.Compiled, state driver.State, size int, now int64) {
-	e := s.entries.find(at)
+func (s *shard) saveItem(h hashes, at uint64, rule *driver.Compiled, state driver.State, size int, now int64) {
+	it := s.items.find(at)
 	switch {
-	case e != nil:
+	case it != nil:
 	case rule.Kind.Holds: // an overflow bucket could not free its places
-		s.makeRoom(entrySize+state.Size(), 0, now)
-		e, at, size = insert(s, &s.entries, h.own, now), h.own, 0
+		s.makeRoom(itemSize+state.Size(), 0, now)
+		it, at, size = insert(s, &s.items, h.own, now), h.own, 0
 	default:
-		e, at = create(s, &s.entries, h, entrySize+state.Size(), now)
-		size = e.state.Size()
+		it, at = create(s, &s.items, h, itemSize+state.Size(), now)
+		size = it.state.Size()
 	}
 	s.size += state.Size() - size
-	*e = entry{state, rule}
+	*it = item{state, rule}
 	if s.size > s.limit && !s.makeRoom(0, at, now) {
-		e = s.entries.find(at) // makeRoom may have moved it
-		s.size -= e.state.Size()
-		e.state = e.state.Coarsen()
-		s.size += e.state.Size()
+		it = s.items.find(at) // makeRoom may have moved it
+		s.size -= it.state.Size()
+		it.state = it.state.Coarsen()
+		s.size += it.state.Size()
 	}
 }
 
 // remove removes the State that is stored at hash.
 func (s *shard) remove(hash uint64) {
 	remove(s, &s.buckets, hash)
-	remove(s, &s.entries, hash)
+	remove(s, &s.items, hash)
 }
 
 // find returns the value of h and the hash under which it is stored, or nil.

@@ -110,7 +110,7 @@ func (s *Store) Stats() Stats {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
-		sum.States += sh.buckets.used + sh.entries.used
+		sum.States += sh.buckets.used + sh.items.used
 		sum.Memory += sh.size
 		sum.Evicted += sh.stats.Evicted
 		sum.Overflowed += sh.stats.Overflowed

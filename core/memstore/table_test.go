@@ -79,7 +79,7 @@ func TestValue_Weight_SizeOfSlot(t *testing.T) {
 		got, want int
 	}{
 		{"bucket", (*bucket)(nil).size(), int(unsafe.Sizeof(slot[bucket]{}))},
-		{"entry", new(entry).size(), int(unsafe.Sizeof(slot[entry]{}))},
+		{"item", new(item).size(), int(unsafe.Sizeof(slot[item]{}))},
 	} {
 		if c.got < c.want || c.got > c.want && strconv.IntSize == 64 {
 			t.Errorf("%s: got %d bytes, expected %d", c.name, c.got, c.want)

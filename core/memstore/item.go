@@ -6,27 +6,27 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// An entry holds a State that does not fit a [bucket], and the rule that used it last. The State is
+// An item holds a State that does not fit a [bucket], and the rule that used it last. The State is
 // a debt, a fixed window, a quota, a sliding log, a sliding window, the places of an in-flight rule, or a pause.
-type entry struct {
+type item struct {
 	state driver.State
 	rule  *driver.Compiled
 }
 
-// entrySize is the size of a slot[entry] in bytes.
-const entrySize = 48
+// itemSize is the size of a slot[item] in bytes.
+const itemSize = 48
 
-func (e *entry) size() int { return entrySize + e.state.Size() }
+func (it *item) size() int { return itemSize + it.state.Size() }
 
-func (e *entry) idle(s *shard, now int64) bool {
-	return e.rule == nil || e.rule.ExpiresAt(e.state) <= e.time(s, now)
+func (it *item) idle(s *shard, now int64) bool {
+	return it.rule == nil || it.rule.ExpiresAt(it.state) <= it.time(s, now)
 }
 
 // time returns the time at which e, which is in s, is read when the time of the store is now. For a quota, time
 // returns that of the wall clock if it is earlier, so no present period counts as expired. The option Clock replaces
 // both.
-func (e *entry) time(s *shard, now int64) int64 {
-	if e.rule.Kind.Calendar && !s.clocked {
+func (it *item) time(s *shard, now int64) int64 {
+	if it.rule.Kind.Calendar && !s.clocked {
 		now = min(now, time.Now().UnixMicro())
 	}
 	return now
@@ -35,17 +35,17 @@ func (e *entry) time(s *shard, now int64) int64 {
 // fillRatio returns exhausted for a debt, because its eviction would admit the key again, and for a
 // log of three or more events. If logs were evicted while they grow, none would reach its limit in
 // a store that is too small for its users. It returns exhausted for places, which are in use, and for a pause.
-func (e *entry) fillRatio(s *shard, now int64) uint64 {
-	if e.idle(s, now) {
+func (it *item) fillRatio(s *shard, now int64) uint64 {
+	if it.idle(s, now) {
 		return 0
 	}
-	k := e.rule.Kind
+	k := it.rule.Kind
 	if k.Refills || k.Holds || k.Closes {
 		return exhausted
 	}
-	count := (&driver.Charge{Rule: e.rule, Cost: 1}).Read(e.state, e.time(s, now)).Count
+	count := (&driver.Charge{Rule: it.rule, Cost: 1}).Read(it.state, it.time(s, now)).Count
 	if !k.Windows && count > 2 {
 		return exhausted
 	}
-	return ratio(uint64(count), uint64(e.rule.Constants.Capacity))
+	return ratio(uint64(count), uint64(it.rule.Constants.Capacity))
 }
