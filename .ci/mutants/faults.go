@@ -96,7 +96,7 @@ var faults = []fault{
 		"case !v.Allowed && rule.Kind().Closes:", "case !v.Allowed && rule.Kind().Closes && v.Rule == rule.d.compiled:", "core ^TestPause_Views$",
 	},
 	{
-		"a denial by a pause in memory is that of one cost", "core/denycache/entry.go",
+		"a denial by a pause in memory is that of one cost", "core/denycache/denial.go",
 		"d.cost = 1 // denies all costs alike", "_ = d", "core/denycache ^TestStore_Take_Pause$",
 	},
 	{

@@ -58,7 +58,7 @@
 //
 // # Memory
 //
-// [MaxKeys] bounds the cache. Rarely used entries are evicted, and cost a call again. A flood of
-// keys does not evict frequently used entries. Cached keys are compared as a whole, and never leave
+// [MaxKeys] bounds the cache. Rarely used denials are evicted, and cost a call again. A flood of
+// keys does not evict frequently used denials. Cached keys are compared as a whole, and never leave
 // the process. A key longer than 128 bytes is stored as its SHA-256 and its length.
 package denycache

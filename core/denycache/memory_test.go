@@ -40,7 +40,7 @@ func TestMaxKeys_flood(t *testing.T) {
 	}
 }
 
-// Entries keep no long key, and no string of which a key is a part.
+// Denials keep no long key, and no string of which a key is a part.
 func TestStore_longKeys(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	for name, key := range map[string]func(i int) string{

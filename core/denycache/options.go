@@ -20,9 +20,9 @@ type config struct {
 // DefaultMaxKeys is the bound when [MaxKeys] is not given.
 const DefaultMaxKeys = 1 << 16
 
-// MaxKeys returns an Option that limits the cache to n entries, one for each rule of each key. The
-// default is [DefaultMaxKeys]. An entry takes some 220 bytes, or 1000 bytes with eight denials of a
-// SlidingLog or SlidingWindow, plus its key of at most 128 bytes. MaxKeys panics if n < 1.
+// MaxKeys returns an Option that limits the cache to n keys, counted for each rule. The default is
+// [DefaultMaxKeys]. A key takes some 220 bytes, or 1000 bytes with eight denials of a
+// SlidingLog or SlidingWindow, plus its text of at most 128 bytes. MaxKeys panics if n < 1.
 func MaxKeys(n int) Option {
 	if n < 1 {
 		panic("denycache: MaxKeys: n is less than 1")

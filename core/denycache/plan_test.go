@@ -94,7 +94,7 @@ func TestStore_Adjust_plans(t *testing.T) {
 	}
 }
 
-// Plans in turn are denied without a call. An entry holds eight denials, those of all plans: in a log
+// Plans in turn are denied without a call. A key has eight denials, those of all plans: in a log
 // or sliding window, every eighth new cost of one plan removes the denial of the other plan.
 func TestStore_Take_alternatingPlans(t *testing.T) {
 	eachAlgorithm(t, func(f *fixture, rule func(string, core.Limit) core.Rule) {

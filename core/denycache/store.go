@@ -18,7 +18,7 @@ type Store struct {
 	next    driver.Store
 	maxAge  int64
 	now     func() int64 // nanoseconds since any fixed time; it never steps
-	entries *otter.Cache[cacheKey, entry]
+	denials *otter.Cache[cacheKey, denials]
 	flights singleflight
 
 	// adjustments counts the calls of Adjust by the hash of their keys. A denial is cached only if
@@ -41,7 +41,7 @@ func New(next driver.Store, opts ...Option) *Store {
 		now:     func() int64 { return int64(time.Since(start)) },
 		seed:    maphash.MakeSeed(),
 		flights: singleflight{done: make(map[cacheKey]chan struct{})},
-		entries: otter.Must(&otter.Options[cacheKey, entry]{
+		denials: otter.Must(&otter.Options[cacheKey, denials]{
 			MaximumSize: c.maxKeys,
 			Executor:    func(f func()) { f() }, // the default starts goroutines
 		}),
@@ -74,7 +74,7 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 			c, p := &charges[i], &parts[i]
 			p.adjustments++
 			s.adjusted(p.key).Add(1)
-			s.entries.Invalidate(p.key)
+			s.denials.Invalidate(p.key)
 			if done && c.Rule.Kind.Closes && c.Op == driver.Debit {
 				s.learn(c, *p, sent)
 			}
@@ -95,10 +95,10 @@ type Stats struct {
 	Hits   uint64 // decisions that were denied by a cached denial
 	Misses uint64 // decisions for which the Store behind was called
 	Waits  uint64 // decisions that waited for the call of another decision; also hits or misses
-	Keys   int    // entries of the cache, see MaxKeys; an estimate
+	Keys   int    // keys in the cache, counted for each rule, see MaxKeys; an estimate
 }
 
 // Stats returns the counts so far.
 func (s *Store) Stats() Stats {
-	return Stats{Hits: s.hits.Load(), Misses: s.misses.Load(), Waits: s.waits.Load(), Keys: s.entries.EstimatedSize()}
+	return Stats{Hits: s.hits.Load(), Misses: s.misses.Load(), Waits: s.waits.Load(), Keys: s.denials.EstimatedSize()}
 }

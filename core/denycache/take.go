@@ -13,7 +13,7 @@ import (
 // A part describes one charge of a decision.
 type part struct {
 	key         cacheKey
-	cached      bool   // there is an entry
+	cached      bool   // there are denials
 	adjustments uint64 // the value of Store.adjustments before the call of the Store
 }
 
@@ -57,14 +57,14 @@ func (s *Store) lookup(charges []driver.Charge, parts []part) (denied bool, ende
 	for i := range charges {
 		c := &charges[i]
 		c.Verdict = driver.Verdict{Rule: c.Rule, Allowed: true, Unknown: true}
-		e, ok := s.entries.GetIfPresent(parts[i].key)
+		all, ok := s.denials.GetIfPresent(parts[i].key)
 		if parts[i].cached = ok; !ok || c.Rule.Shadow {
 			continue
 		}
 		if now == 0 {
 			now = s.now()
 		}
-		switch d := e.find(c, now); {
+		switch d := all.find(c, now); {
 		case d == nil:
 		case now < d.until:
 			c.Verdict = d.verdictAt(c, now)
@@ -92,7 +92,7 @@ func (s *Store) ask(ctx context.Context, charges []driver.Charge, parts []part) 
 			continue
 		}
 		if p.cached && c.Verdict.Allowed {
-			s.entries.Invalidate(p.key) // denials of larger costs may last longer now
+			s.denials.Invalidate(p.key) // denials of larger costs may last longer now
 		}
 		s.learn(c, *p, sent)
 	}
@@ -107,17 +107,17 @@ func (s *Store) learn(c *driver.Charge, p part, sent int64) {
 	}
 }
 
-// remember adds d to the entry of p, unless the key was adjusted during the call.
+// remember adds d to the denials of p, unless the key was adjusted during the call.
 func (s *Store) remember(p part, d denial) {
 	key := p.key
 	key.key = strings.Clone(key.key) // the key may be a part of a larger string
-	s.entries.Compute(key, func(e entry, _ bool) (entry, otter.ComputeOp) {
+	s.denials.Compute(key, func(all denials, _ bool) (denials, otter.ComputeOp) {
 		if s.adjusted(p.key).Load() != p.adjustments {
 			return nil, otter.CancelOp
 		}
-		if e = e.with(d); len(e) == 0 {
+		if all = all.with(d); len(all) == 0 {
 			return nil, otter.InvalidateOp
 		}
-		return e, otter.WriteOp
+		return all, otter.WriteOp
 	})
 }

@@ -16,7 +16,7 @@ type cacheKey struct {
 }
 
 // maxKeyLength is the length of the longest key that is kept as it is (bytes). It bounds the
-// memory of an entry, because clients may choose their keys.
+// memory of a cached denial, because clients may choose their keys.
 const maxKeyLength = 128
 
 func keyOf(c *driver.Charge) cacheKey {
@@ -62,7 +62,7 @@ func newDenial(c *driver.Charge, sent, maxAge int64) (d denial, ok bool) {
 	}
 	lasts := v.RetryAfter
 	if lasts == driver.Never {
-		// One denial covers all costs above the capacity. Otherwise, clients could fill the entry.
+		// One denial covers all costs above the capacity. Otherwise, clients could fill them.
 		d.cost, d.maxDelay = v.Rule.Constants.Capacity+1, driver.Never
 		if !v.Rule.Kind.Refills {
 			lasts = v.Window // until then, Remaining is the same
@@ -117,31 +117,31 @@ func (d *denial) verdictAt(c *driver.Charge, now int64) driver.Verdict {
 	return v
 }
 
-// An entry holds the cached denials of one rule of one key: for different costs, and for the
-// different limits of plans, of variants and of an elastic rule. An entry is immutable and is
+// denials are the cached denials of one rule of one key: for different costs, and for the
+// different limits of plans, of variants and of an elastic rule. They are immutable and are
 // replaced as a whole.
-type entry []denial
+type denials []denial
 
-// maxDenials is the largest length of an entry. Clients may choose their costs. More than eight
+// maxDenials is the largest length of denials. Clients may choose their costs. More than eight
 // limits in turn for one key, or more costs in a log, are a call for every decision.
 const maxDenials = 8
 
 // find returns a denial that covers c, preferably one that has not ended at now, or nil.
-func (e entry) find(c *driver.Charge, now int64) (found *denial) {
+func (all denials) find(c *driver.Charge, now int64) (found *denial) {
 	cost, maxDelay := int64(c.Cost), maxDelay(c)
-	for i := range e {
-		if d := &e[i]; d.covers(c.Rule, cost, maxDelay) && (found == nil || now < d.until) {
+	for i := range all {
+		if d := &all[i]; d.covers(c.Rule, cost, maxDelay) && (found == nil || now < d.until) {
 			found = d
 		}
 	}
 	return found
 }
 
-// with returns e with d added, and without the denials that have ended or that d covers. If there
+// with returns all with d added, and without the denials that have ended or that d covers. If there
 // are more than maxDenials, the oldest denial is left out. A d that has ended is not added.
-func (e entry) with(d denial) entry {
-	next := make(entry, 0, len(e)+1)
-	for _, old := range e {
+func (all denials) with(d denial) denials {
+	next := make(denials, 0, len(all)+1)
+	for _, old := range all {
 		if d.heard < old.until && !d.covers(old.rule, old.cost, old.maxDelay) {
 			next = append(next, old)
 		}
