@@ -20,7 +20,7 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 	return err
 }
 
-// passed updates the entries of the key and rule of c, which the Store behind has answered at heard with
+// passed updates the accounts of the key and rule of c, which the Store behind has answered at heard with
 // err. The rule need not be leasable: another plan may have a larger limit.
 func (s *Store) passed(c *driver.Charge, heard int64, err error) {
 	sh, hash := s.shard(c)
@@ -28,13 +28,13 @@ func (s *Store) passed(c *driver.Charge, heard int64, err error) {
 	defer sh.mu.Unlock()
 	sh.forward(heard)
 	applied := err == nil || c.Verdict.Done
-	for e := sh.entries[hash]; e != nil; e = e.next {
+	for a := sh.accounts[hash]; a != nil; a = a.next {
 		switch {
-		case !e.is(c):
+		case !a.is(c):
 		case c.Op == driver.Reset || c.Op == driver.Debit && applied && c.Verdict.Remaining == 0:
-			sh.evict(e)
-		case applied && e.u.rule.Constants == c.Rule.Constants:
-			e.reply, e.empty = newReply(&e.u, c, heard), false
+			sh.evict(a)
+		case applied && a.u.rule.Constants == c.Rule.Constants:
+			a.reply, a.empty = newReply(&a.u, c, heard), false
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A bucketUse simulates a token bucket and the entries of several processes, and records the
+// A bucketUse simulates a token bucket and the accounts of several processes, and records the
 // events that they admit. A lease takes a while to arrive, and decisions are open for a while
 // before another rule denies them.
 type bucketUse struct {
@@ -20,7 +20,7 @@ type bucketUse struct {
 	u        units
 	now      int64 // ns
 	state    driver.State
-	entries  []*entry
+	accounts []*account
 	arriving []func() // leases
 	events   []Event
 	open     []openDecision
@@ -33,11 +33,11 @@ type openDecision struct {
 	event int
 }
 
-func newBucketUse(seed uint64, entries int, rule core.Rule) *bucketUse {
+func newBucketUse(seed uint64, accounts int, rule core.Rule) *bucketUse {
 	x := &bucketUse{rng: rand.New(rand.NewPCG(seed, 11))}
 	x.u, _ = newUnits(testkit.Compiled(rule), time.Second)
-	for range entries {
-		x.entries = append(x.entries, &entry{u: x.u, shard: new(shard)})
+	for range accounts {
+		x.accounts = append(x.accounts, &account{u: x.u, shard: new(shard)})
 	}
 	return x
 }
@@ -67,12 +67,12 @@ func (x *bucketUse) leased(n, asked int64) block {
 
 func (x *bucketUse) admit(n int64) { x.events = append(x.events, Event{Micros: x.micros(), Cost: n}) }
 
-// spend spends n tokens of e, if it holds them. The decision may be denied later.
-func (x *bucketUse) spend(e *entry, n int64) bool {
-	if e.held(x.now) < n {
+// spend spends n tokens of an account, if it holds them. The decision may be denied later.
+func (x *bucketUse) spend(a *account, n int64) bool {
+	if a.held(x.now) < n {
 		return false
 	}
-	x.decide(e.grant(x.now, n))
+	x.decide(a.grant(x.now, n))
 	return true
 }
 
@@ -90,19 +90,19 @@ func (x *bucketUse) returnTokens(g grant) {
 
 // step does one thing at random.
 func (x *bucketUse) step() {
-	e := x.entries[x.rng.IntN(len(x.entries))]
+	a := x.accounts[x.rng.IntN(len(x.accounts))]
 	switch x.rng.IntN(12) {
 	case 0, 1:
-		x.lease(e)
+		x.lease(a)
 	case 2, 3:
 		if len(x.open) > 0 {
 			i := x.rng.IntN(len(x.open))
 			d := x.open[i]
 			x.open = slices.Delete(x.open, i, i+1)
 			x.events[d.event].Cost = 0
-			before := d.grant.entry.held(x.now)
+			before := d.grant.account.held(x.now)
 			x.returnTokens(d.grant)
-			x.returned += d.grant.entry.held(x.now) - before
+			x.returned += d.grant.account.held(x.now) - before
 		}
 	case 4: // a process that does not lease
 		if n := 1 + x.rng.Int64N(5); x.free() >= n {
@@ -121,26 +121,26 @@ func (x *bucketUse) step() {
 		}
 	default:
 		for range x.rng.IntN(20) {
-			x.spend(e, 1+x.rng.Int64N(5))
+			x.spend(a, 1+x.rng.Int64N(5))
 		}
 	}
 }
 
 // lease leases tokens for e, and spends some of them at once.
-func (x *bucketUse) lease(e *entry) {
+func (x *bucketUse) lease(a *account) {
 	free := x.free()
 	n := 1 + x.rng.Int64N(1+free/int64(1+x.rng.IntN(8)))
-	if e.fetching || free < n {
+	if a.fetching || free < n {
 		return
 	}
-	e.fetching = true
+	a.fetching = true
 	b := x.leased(n, x.now-x.rng.Int64N(2_000_000))
 	if fresh := x.rng.Int64N(n + 1); fresh > 0 {
-		x.decide(grant{outcome: granted, entry: e, block: b.split(&x.u, fresh)})
+		x.decide(grant{outcome: granted, account: a, block: b.split(&x.u, fresh)})
 	}
 	x.arriving = append(x.arriving, func() {
-		e.fetching = false
-		e.add(b, x.now)
+		a.fetching = false
+		a.add(b, x.now)
 	})
 	if x.rng.IntN(2) == 0 {
 		x.arrive(len(x.arriving) - 1)
@@ -153,11 +153,11 @@ func (x *bucketUse) arrive(i int) {
 	f()
 }
 
-// spendAll spends all tokens, of the entries in random parts, and of the bucket.
+// spendAll spends all tokens, of the accounts in random parts, and of the bucket.
 func (x *bucketUse) spendAll() {
-	for _, e := range x.entries {
-		for n := e.held(x.now); n > 0; n = e.held(x.now) {
-			x.spend(e, 1+x.rng.Int64N(n))
+	for _, a := range x.accounts {
+		for n := a.held(x.now); n > 0; n = a.held(x.now) {
+			x.spend(a, 1+x.rng.Int64N(n))
 		}
 	}
 	if n := x.free(); n > 0 {
@@ -215,12 +215,12 @@ func TestGrant_returnTokens_LosesNothing(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
 		x := newBucketUse(seed, 1, core.TokenBucket("r", core.PerHour(1000)))
-		e := x.entries[0]
+		a := x.accounts[0]
 		x.charge(500) // tokens expire in half an hour
 		var open []grant
 		held := int64(0)
 		lease := func(n int64) {
-			e.add(x.leased(n, x.now), x.now)
+			a.add(x.leased(n, x.now), x.now)
 			held += n
 		}
 		lease(50)
@@ -232,10 +232,10 @@ func TestGrant_returnTokens_LosesNothing(t *testing.T) {
 			}
 			if x.rng.IntN(10) == 0 { // tokens that have expired change nothing
 				expired := block{at: x.micros(), asked: x.now - 100e9, expires: forever, end: 2 * x.u.unit}
-				x.returnTokens(grant{outcome: granted, entry: e, block: expired})
+				x.returnTokens(grant{outcome: granted, account: a, block: expired})
 			}
-			if n := 1 + x.rng.Int64N(9); x.rng.IntN(2) == 0 && e.held(x.now) >= n {
-				open = append(open, e.grant(x.now, n))
+			if n := 1 + x.rng.Int64N(9); x.rng.IntN(2) == 0 && a.held(x.now) >= n {
+				open = append(open, a.grant(x.now, n))
 			} else if len(open) > 0 {
 				i := x.rng.IntN(len(open))
 				if x.rng.IntN(5) > 0 {
@@ -249,7 +249,7 @@ func TestGrant_returnTokens_LosesNothing(t *testing.T) {
 		for i := range open {
 			x.returnTokens(open[i])
 		}
-		if got := e.held(x.now); got != held {
+		if got := a.held(x.now); got != held {
 			t.Fatalf("seed %d: expected %d tokens, got %d", seed, held, got)
 		}
 	}
@@ -258,21 +258,21 @@ func TestGrant_returnTokens_LosesNothing(t *testing.T) {
 // Tokens may be returned after later ones of the same block have been spent.
 func TestGrant_returnTokens_AfterLaterOnesWereSpent(t *testing.T) {
 	x := newBucketUse(1, 1, core.TokenBucket("r", core.PerSecond(1000)))
-	e := x.entries[0]
+	a := x.accounts[0]
 	x.charge(100)
 	x.admit(100)
-	e.add(x.leased(60, 0), 0)
-	first, second := e.grant(0, 20), e.grant(0, 20)
+	a.add(x.leased(60, 0), 0)
+	first, second := a.grant(0, 20), a.grant(0, 20)
 	x.now = 99e6 // tokens expire after 100 ms
 	x.returnTokens(first)
-	if held := e.held(x.now); held < 20 {
+	if held := a.held(x.now); held < 20 {
 		t.Errorf("expected 20 tokens or more, got %d", held)
 	}
 	x.now = 118e6
-	if held := e.held(x.now); held < 20 {
+	if held := a.held(x.now); held < 20 {
 		t.Fatalf("expected 20 tokens or more, got %d", held)
 	}
-	e.grant(x.now, 20)
+	a.grant(x.now, 20)
 	x.admit(20)
 	x.returnTokens(second)
 	x.spendAll()
@@ -285,17 +285,17 @@ func TestGrant_returnTokens_AfterLaterOnesWereSpent(t *testing.T) {
 // to the other side, returns none.
 func TestGrant_returnTokens_OfAnotherOrigin(t *testing.T) {
 	rule := testkit.Compiled(core.FixedWindow("w", core.PerDay(16_000)))
-	e := &entry{shard: new(shard)}
-	e.u, _ = newUnits(rule, time.Second)
+	a := &account{shard: new(shard)}
+	a.u, _ = newUnits(rule, time.Second)
 	var grants []grant
 	for _, origin := range []int{1, 2} {
-		e.setOrigin(origin)
-		e.add(block{expires: forever, end: 20, origin: origin}, 0)
-		grants = append(grants, e.grant(0, 5))
+		a.setOrigin(origin)
+		a.add(block{expires: forever, end: 20, origin: origin}, 0)
+		grants = append(grants, a.grant(0, 5))
 	}
 	for i, want := range []int64{15, 20} {
 		grants[i].returnTokens(0, &driver.Charge{Rule: rule, Cost: 1})
-		if held := e.held(0); held != want {
+		if held := a.held(0); held != want {
 			t.Errorf("after the return of grant %d: expected %d tokens of the second side, got %d", i+1, want, held)
 		}
 	}

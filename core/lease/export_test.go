@@ -51,20 +51,20 @@ func (s *Store) ReturnAll(t testing.TB) {
 	now := s.clock()
 	for i := range s.shards {
 		s.shards[i].mu.Lock()
-		for e := range s.shards[i].all {
-			for _, b := range slices.Backward(e.blocks[:]) {
-				b.expire(&e.u, now)
-				n := b.tokens(&e.u)
+		for a := range s.shards[i].all {
+			for _, b := range slices.Backward(a.blocks[:]) {
+				b.expire(&a.u, now)
+				n := b.tokens(&a.u)
 				if n == 0 {
 					continue
 				}
-				receipt := b.receipt(&e.u)
-				if err := s.next.Adjust(t.Context(), []driver.Charge{{Key: e.key, Rule: e.u.rule, Op: driver.Undo, Cost: int(n), Receipt: receipt}}); err != nil {
+				receipt := b.receipt(&a.u)
+				if err := s.next.Adjust(t.Context(), []driver.Charge{{Key: a.key, Rule: a.u.rule, Op: driver.Undo, Cost: int(n), Receipt: receipt}}); err != nil {
 					t.Fatal(err)
 				}
-				e.reply.used -= n * e.u.unit
+				a.reply.used -= n * a.u.unit
 			}
-			e.blocks = [2]block{}
+			a.blocks = [2]block{}
 		}
 		s.shards[i].mu.Unlock()
 	}
@@ -73,9 +73,9 @@ func (s *Store) ReturnAll(t testing.TB) {
 // Origins returns the origins of the tokens that are held.
 func (s *Store) Origins() (origins []int) {
 	for i := range s.shards {
-		for e := range s.shards[i].all {
-			for _, b := range e.blocks {
-				if b.tokens(&e.u) > 0 {
+		for a := range s.shards[i].all {
+			for _, b := range a.blocks {
+				if b.tokens(&a.u) > 0 {
 					origins = append(origins, b.origin)
 				}
 			}

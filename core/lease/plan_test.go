@@ -65,7 +65,7 @@ func TestStore_Take_AlternatingPlans(t *testing.T) {
 		x.expect(1, 100, x.calls(func() { both(2000) }), "calls for 4000 events")
 		synctest.Wait()
 		if stats := s.Stats(); stats.Keys != 2 || stats.Held < 100 {
-			x.Errorf("expected 2 entries that hold tokens, got %+v", stats)
+			x.Errorf("expected 2 accounts that hold tokens, got %+v", stats)
 		}
 	})
 }
@@ -87,7 +87,7 @@ func TestStore_Take_DeniedPlan(t *testing.T) {
 	})
 }
 
-// An Adjust through any plan reaches the entries of every plan of its length, and no other entry.
+// An Adjust through any plan reaches the accounts of every plan of its length, and no other account.
 func TestStore_Adjust_Plans(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
@@ -159,13 +159,13 @@ func TestStore_Take_ChangedPlan(t *testing.T) {
 		x.admit(variant, 1)
 		synctest.Wait()
 		if stats := s.Stats(); before <= kept || stats.Held != kept || stats.Keys != 2 {
-			x.Errorf("expected %d tokens of 2 entries, got %+v; before %d", kept, stats, before)
+			x.Errorf("expected %d tokens of 2 accounts, got %+v; before %d", kept, stats, before)
 		}
 		x.expect(0, 0, x.calls(func() { x.admit(pro, 1) }), "calls")
 	})
 }
 
-// Entries of several plans are evicted one by one.
+// Accounts of several plans are evicted one by one.
 func TestMaxKeys_Plans(t *testing.T) {
 	bubbleEach(t, hourly, func(x *fixture, rule core.Rule) {
 		rng, names := rand.New(rand.NewPCG(1, 1)), []string{"", "b", "c", "d"}
@@ -177,14 +177,14 @@ func TestMaxKeys_Plans(t *testing.T) {
 		for range 3000 {
 			x.admit(l.Plan(names[rng.IntN(len(names))]), 1)
 			if n := s.Stats().Keys; n > 3 {
-				x.Fatalf("expected 3 entries, got %d", n)
+				x.Fatalf("expected 3 accounts, got %d", n)
 			}
 		}
 		time.Sleep(time.Second)
-		x.expect(3, 3, s.Stats().Keys, "entries")
+		x.expect(3, 3, s.Stats().Keys, "accounts")
 		testkit.Must(x, s.Close())
 		if stats := s.Stats(); stats.Keys != 0 || stats.Held != 0 {
-			x.Errorf("expected no entry after Close, got %+v", stats)
+			x.Errorf("expected no account after Close, got %+v", stats)
 		}
 	})
 }
@@ -209,7 +209,7 @@ func TestStore_Take_Headroom(t *testing.T) {
 		synctest.Wait()
 		held := int(s.Stats().Held)
 		x.expect(1, 500, held, "tokens that are held")
-		x.expect(1, 1, s.Stats().Keys, "entries")
+		x.expect(1, 1, s.Stats().Keys, "accounts")
 		admitted += x.drain(sheddable)
 		x.expect(8000-held, 8000-held, admitted, "events of both, until the plan is denied")
 		x.expect(8000, 8000, 10_000-x.left(rule), "tokens that are charged")
@@ -226,7 +226,7 @@ func TestStore_Take_Quota(t *testing.T) {
 		l := x.limiter(s, core.Quota("calls", core.Daily(100_000)))
 		x.expect(1000, 1000, x.calls(func() { x.admit(l, 1000) }), "calls of the Store behind")
 		if stats := s.Stats(); stats.Keys != 0 || stats.Held != 0 {
-			x.Errorf("expected no entries, got %+v", stats)
+			x.Errorf("expected no accounts, got %+v", stats)
 		}
 	})
 }

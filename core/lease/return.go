@@ -5,8 +5,8 @@ import "github.com/weir-go/weir/core/driver"
 // A grant is the result of an attempt to take tokens from a lease for a charge.
 type grant struct {
 	outcome outcome
-	entry   *entry // nil if no lease is possible
-	block   block  // the tokens that were taken, if outcome is granted
+	account *account // nil if no lease is possible
+	block   block    // the tokens that were taken, if outcome is granted
 }
 
 // An outcome is the result of an attempt to take tokens from a lease.
@@ -31,16 +31,16 @@ func returnTokens(clock func() int64, charges []driver.Charge, grants []grant) {
 // returnTokens returns the tokens of g, except tokens that have expired and tokens that the other
 // side of a failover Store leased.
 func (g *grant) returnTokens(now int64, c *driver.Charge) {
-	e := g.entry
-	e.shard.mu.Lock()
-	defer e.shard.mu.Unlock()
-	now = e.shard.forward(now)
-	e.newUse -= g.block.tokens(&e.u)
-	if g.block.origin == e.origin {
-		g.block.expire(&e.u, now)
-		e.blocks[0].expire(&e.u, now)
-		e.blocks[0].join(&e.u, g.block)
+	a := g.account
+	a.shard.mu.Lock()
+	defer a.shard.mu.Unlock()
+	now = a.shard.forward(now)
+	a.newUse -= g.block.tokens(&a.u)
+	if g.block.origin == a.origin {
+		g.block.expire(&a.u, now)
+		a.blocks[0].expire(&a.u, now)
+		a.blocks[0].join(&a.u, g.block)
 	}
-	r := e.reply.reading(&e.u, now, e.held(now), 0)
+	r := a.reply.reading(&a.u, now, a.held(now), 0)
 	c.Answer(&r, false)
 }

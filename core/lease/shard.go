@@ -7,14 +7,14 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A shard holds a part of the entries, guarded by one lock. It has the size of a cache line.
+// A shard holds a part of the accounts, guarded by one lock. It has the size of a cache line.
 type shard struct {
-	mu      sync.Mutex
-	last    int64             // the latest time of a holder of the lock (ns)
-	entries map[uint64]*entry // by hash: the first entry of each list
-	size    int               // the number of entries
-	limit   int               // of size
-	closed  bool
+	mu       sync.Mutex
+	last     int64               // the latest time of a holder of the lock (ns)
+	accounts map[uint64]*account // by hash: the first account of each list
+	size     int                 // the number of accounts
+	limit    int                 // of size
+	closed   bool
 
 	hits, leased uint64 // see Stats
 }
@@ -34,37 +34,37 @@ func (sh *shard) forward(now int64) int64 {
 	return sh.last
 }
 
-// all iterates over the entries, in random order of their hashes. The loop may evict its entry.
-func (sh *shard) all(yield func(*entry) bool) {
-	for _, e := range sh.entries {
-		for ; e != nil; e = e.next {
-			if !yield(e) {
+// all iterates over the accounts, in random order of their hashes. The loop may evict its account.
+func (sh *shard) all(yield func(*account) bool) {
+	for _, a := range sh.accounts {
+		for ; a != nil; a = a.next {
+			if !yield(a) {
 				return
 			}
 		}
 	}
 }
 
-// find returns the entry for the rule, key and plan of c, whose hash is hash, or nil.
-func (sh *shard) find(hash uint64, c *driver.Charge) *entry {
-	e := sh.entries[hash]
-	for e != nil && !(e.is(c) && e.u.rule.Plan == c.Rule.Plan) {
-		e = e.next
+// find returns the account for the rule, key and plan of c, whose hash is hash, or nil.
+func (sh *shard) find(hash uint64, c *driver.Charge) *account {
+	a := sh.accounts[hash]
+	for a != nil && !(a.is(c) && a.u.rule.Plan == c.Rule.Plan) {
+		a = a.next
 	}
-	return e
+	return a
 }
 
-// entry returns the entry of c, whose hash is hash, or nil if its rule is not leased or the Store is
-// closed. It makes a new entry if there is none or if the limit of the plan has changed. A new entry
-// may evict other entries.
-func (sh *shard) entry(s *Store, hash uint64, c *driver.Charge, now int64) *entry {
-	e := sh.find(hash, c)
-	if e != nil {
-		if e.u.rule.Constants == c.Rule.Constants {
-			e.usedAt = now
-			return e
+// account returns the account of c, whose hash is hash, or nil if its rule is not leased or the Store is
+// closed. It makes a new account if there is none or if the limit of the plan has changed. A new account
+// may evict other accounts.
+func (sh *shard) account(s *Store, hash uint64, c *driver.Charge, now int64) *account {
+	a := sh.find(hash, c)
+	if a != nil {
+		if a.u.rule.Constants == c.Rule.Constants {
+			a.usedAt = now
+			return a
 		}
-		sh.evict(e)
+		sh.evict(a)
 	}
 	u, ok := newUnits(c.Rule, s.config.lifetime)
 	if !ok || sh.closed {
@@ -75,28 +75,28 @@ func (sh *shard) entry(s *Store, hash uint64, c *driver.Charge, now int64) *entr
 			sh.evictOld()
 		}
 	}
-	e = &entry{hash: hash, u: u, shard: sh, usedAt: now, next: sh.entries[hash]}
-	if e.next != nil && e.next.key == c.Key {
-		e.key = e.next.key
+	a = &account{hash: hash, u: u, shard: sh, usedAt: now, next: sh.accounts[hash]}
+	if a.next != nil && a.next.key == c.Key {
+		a.key = a.next.key
 	} else {
-		e.key = strings.Clone(c.Key)
+		a.key = strings.Clone(c.Key)
 	}
-	sh.entries[hash] = e
+	sh.accounts[hash] = a
 	sh.size++
-	return e
+	return a
 }
 
-// evictSample is the number of entries of which the least recently used one is evicted.
+// evictSample is the number of accounts of which the least recently used one is evicted.
 const evictSample = 8
 
-// evictOld evicts the least recently used of evictSample entries, which the map chooses at
-// random. An entry with a call under way stays. Otherwise its key might get a second call.
+// evictOld evicts the least recently used of evictSample accounts, which the map chooses at
+// random. An account with a call under way stays. Otherwise its key might get a second call.
 func (sh *shard) evictOld() {
-	var oldest *entry
+	var oldest *account
 	sampled := 0
-	for e := range sh.all {
-		if !e.fetching && (oldest == nil || e.usedAt < oldest.usedAt) {
-			oldest = e
+	for a := range sh.all {
+		if !a.fetching && (oldest == nil || a.usedAt < oldest.usedAt) {
+			oldest = a
 		}
 		if sampled++; sampled == evictSample {
 			break
@@ -107,20 +107,20 @@ func (sh *shard) evictOld() {
 	}
 }
 
-// evict removes e from the shard. From then on charges do not find e, so its tokens are lost, and
-// so are the tokens that a running call or a denied decision adds to e later. e.next is unchanged.
-func (sh *shard) evict(e *entry) {
-	e.evicted = true
+// evict removes a from the shard. From then on charges do not find it, so its tokens are lost, and
+// so are the tokens that a running call or a denied decision adds to it later. a.next is unchanged.
+func (sh *shard) evict(a *account) {
+	a.evicted = true
 	sh.size--
-	switch first := sh.entries[e.hash]; {
-	case first != e:
-		for first.next != e {
+	switch first := sh.accounts[a.hash]; {
+	case first != a:
+		for first.next != a {
 			first = first.next
 		}
-		first.next = e.next
-	case e.next != nil:
-		sh.entries[e.hash] = e.next
+		first.next = a.next
+	case a.next != nil:
+		sh.accounts[a.hash] = a.next
 	default:
-		delete(sh.entries, e.hash)
+		delete(sh.accounts, a.hash)
 	}
 }

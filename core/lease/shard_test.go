@@ -11,27 +11,27 @@ import (
 	"github.com/weir-go/weir/core/memstore"
 )
 
-// Keys whose hashes are equal by chance have entries of their own.
-func TestShard_entry_EqualHashes(t *testing.T) {
+// Keys whose hashes are equal by chance have accounts of their own.
+func TestShard_account_EqualHashes(t *testing.T) {
 	s := New(memstore.New())
 	sh := &s.shards[0]
 	rule := testkit.Compiled(core.TokenBucket("r", core.PerMinute(1000)))
 	charges := []driver.Charge{{Key: "a", Rule: rule}, {Key: "b", Rule: rule}, {Key: "c", Rule: rule}}
-	var entries []*entry
+	var accounts []*account
 	for i := range charges {
-		entries = append(entries, sh.entry(s, 1, &charges[i], 0))
+		accounts = append(accounts, sh.account(s, 1, &charges[i], 0))
 	}
 	for _, evicted := range []int{1, 2, 0} {
 		for i := range charges {
-			if e := sh.find(1, &charges[i]); e != entries[i] || e != nil && e.key != charges[i].Key {
-				t.Errorf("before the eviction of %q: got entry %p for %q, expected %p", charges[evicted].Key, e, charges[i].Key, entries[i])
+			if a := sh.find(1, &charges[i]); a != accounts[i] || a != nil && a.key != charges[i].Key {
+				t.Errorf("before the eviction of %q: got account %p for %q, expected %p", charges[evicted].Key, a, charges[i].Key, accounts[i])
 			}
 		}
-		sh.evict(entries[evicted])
-		entries[evicted] = nil
+		sh.evict(accounts[evicted])
+		accounts[evicted] = nil
 	}
 	if all := slices.Collect(sh.all); len(all) != 0 || sh.size != 0 {
-		t.Errorf("expected no entries, got %v and a size of %d", all, sh.size)
+		t.Errorf("expected no accounts, got %v and a size of %d", all, sh.size)
 	}
 }
 

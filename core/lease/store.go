@@ -28,7 +28,7 @@ type Store struct {
 
 const (
 	maxShards = 64
-	// minShard is the smallest limit of entries of a shard. With a smaller limit, one shard would
+	// minShard is the smallest limit of accounts of a shard. With a smaller limit, one shard would
 	// fill up by chance long before the other shards.
 	minShard = 64
 )
@@ -50,7 +50,7 @@ func New(next driver.Store, opts ...Option) *Store {
 	}
 	s.shards = make([]shard, n)
 	for i := range s.shards {
-		s.shards[i].entries, s.shards[i].limit = make(map[uint64]*entry), (c.maxKeys+n-1)/n
+		s.shards[i].accounts, s.shards[i].limit = make(map[uint64]*account), (c.maxKeys+n-1)/n
 	}
 	return s
 }
@@ -84,8 +84,8 @@ func (s *Store) Stats() Stats {
 		sum.Hits += sh.hits
 		sum.Leased += sh.leased
 		sum.Keys += sh.size
-		for e := range sh.all {
-			sum.Held += uint64(e.held(now))
+		for a := range sh.all {
+			sum.Held += uint64(a.held(now))
 		}
 		sh.mu.Unlock()
 	}
@@ -101,8 +101,8 @@ func (s *Store) Close() error {
 		sh := &s.shards[i]
 		sh.mu.Lock()
 		sh.closed = true
-		for e := range sh.all {
-			sh.evict(e)
+		for a := range sh.all {
+			sh.evict(a)
 		}
 		sh.mu.Unlock()
 	}
@@ -121,7 +121,7 @@ func (s *Store) Close() error {
 	}
 }
 
-// shard returns the shard for the entries of c, and their hash. Entries of different rules and keys
+// shard returns the shard for the accounts of c, and their hash. Accounts of different rules and keys
 // may have the same hash.
 func (s *Store) shard(c *driver.Charge) (sh *shard, hash uint64) {
 	hash = maphash.String(s.seed, c.Key)

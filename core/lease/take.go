@@ -45,7 +45,7 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	}
 	for i := range grants {
 		if c, g := &charges[i], &grants[i]; g.outcome == granted {
-			c.Receipt = g.block.receipt(&g.entry.u)
+			c.Receipt = g.block.receipt(&g.account.u)
 		}
 	}
 	return nil
@@ -84,8 +84,8 @@ func (s *Store) takeBehind(ctx context.Context, charges []driver.Charge, grants 
 		if c.AtMost {
 			s.passed(c, heard, nil)
 		}
-		if e := grants[i].entry; e != nil {
-			e.remember(c, heard)
+		if a := grants[i].account; a != nil {
+			a.remember(c, heard)
 		}
 		// If this call decided about a Spend, the result depends on the Verdicts of the Peeks, so
 		// these stay, without the tokens held here. Otherwise the held tokens are added to them.
@@ -117,41 +117,41 @@ func (s *Store) acquire(ctx context.Context, c *driver.Charge, g *grant, alone b
 	}
 	sh, hash := s.shard(c)
 	now, cost := sh.lock(s), int64(c.Cost)
-	e := sh.entry(s, hash, c, now)
-	if e == nil || cost > e.u.rule.Constants.Capacity {
+	a := sh.account(s, hash, c, now)
+	if a == nil || cost > a.u.rule.Constants.Capacity {
 		sh.mu.Unlock()
 		return nil
 	}
-	held := e.held(now)
+	held := a.held(now)
 	switch { // the Verdict is computed from copies, after the lock has been released
 	case held >= cost:
-		*g = e.grant(now, cost)
-		if e.needsPrefetch(held - cost) {
-			startFetch(s, e, now)
+		*g = a.grant(now, cost)
+		if a.needsPrefetch(held - cost) {
+			startFetch(s, a, now)
 		}
 		sh.hits++
-		reply := e.reply
+		reply := a.reply
 		sh.mu.Unlock()
-		r := reply.reading(&e.u, now, held, cost)
+		r := reply.reading(&a.u, now, held, cost)
 		c.Answer(&r, true)
 		return nil
-	case e.rests(now):
+	case a.rests(now):
 		sh.hits++
-		reply := e.reply
+		reply := a.reply
 		sh.mu.Unlock()
 		g.outcome = denied
-		c.Verdict = reply.denial(&e.u, now, held, cost)
-		c.Verdict.Rule = c.Rule // that of the entry may be another Rule with the same constants
+		c.Verdict = reply.denial(&a.u, now, held, cost)
+		c.Verdict.Rule = c.Rule // that of the account may be another Rule with the same constants
 		return nil
-	case !alone && held == 0 && e.blockSize(now, cost) == 0:
-		g.entry = e
+	case !alone && held == 0 && a.blockSize(now, cost) == 0:
+		g.account = a
 		sh.mu.Unlock()
 		return nil
 	}
 	w := &waiter{cost: cost, done: make(chan struct{})}
-	e.waiters = append(e.waiters, w)
-	if !e.fetching {
-		startFetch(s, e, now)
+	a.waiters = append(a.waiters, w)
+	if !a.fetching {
+		startFetch(s, a, now)
 	}
 	sh.mu.Unlock()
 	return w.await(ctx, &sh.mu, c, g)
@@ -165,13 +165,13 @@ func (s *Store) addHeld(c *driver.Charge) {
 	sh, hash := s.shard(c)
 	now := sh.lock(s)
 	defer sh.mu.Unlock()
-	e := sh.find(hash, c)
-	if e == nil || e.u.rule.Constants != c.Rule.Constants {
+	a := sh.find(hash, c)
+	if a == nil || a.u.rule.Constants != c.Rule.Constants {
 		return
 	}
-	held := e.held(now)
-	if r := newReply(&e.u, c, now); held > 0 && r.known {
-		reading := r.reading(&e.u, now, held, 0)
+	held := a.held(now)
+	if r := newReply(&a.u, c, now); held > 0 && r.known {
+		reading := r.reading(&a.u, now, held, 0)
 		c.Answer(&reading, false)
 	}
 }

@@ -41,7 +41,7 @@ func (w *waiter) await(ctx context.Context, mu *sync.Mutex, c *driver.Charge, g 
 	}
 	if w.err == nil && w.grant.outcome != passThrough {
 		c.Verdict = w.verdict
-		c.Verdict.Rule = c.Rule // w.verdict contains the Rule of the entry, which may differ
+		c.Verdict.Rule = c.Rule // w.verdict contains the Rule of the account, which may differ
 	}
 	*g = w.grant
 	return w.err
