@@ -36,7 +36,7 @@ import (
 // stores holds a lease over a denycache over Redis. Each store passes the decisions
 // that it cannot make to the next one.
 type stores struct {
-	leased *lease.Store     // takes blocks of tokens of large limits, and spends them in memory
+	leased *lease.Store     // takes bundles of tokens of large limits, and spends them in memory
 	denied *denycache.Store // remembers denials until the key may be admitted again
 }
 

@@ -39,7 +39,7 @@ func TestStore_Adjust_Reset(t *testing.T) {
 	})
 }
 
-// A block that was under way during a Reset is not held.
+// A bundle that was under way during a Reset is not held.
 func TestStore_Adjust_ResetDuringFetch(t *testing.T) {
 	bubbleEach(t, daily, func(x *fixture, rule core.Rule) {
 		s := x.lease()
@@ -143,7 +143,7 @@ func TestStore_Adjust_Refund(t *testing.T) {
 	})
 }
 
-// An Undo while a call is under way keeps the block that the call brings.
+// An Undo while a call is under way keeps the bundle that the call brings.
 func TestStore_Adjust_UndoDuringFetch(t *testing.T) {
 	bubble(t, func(x *fixture) {
 		x.behind.Set(storetest.Delay(trip, 0))

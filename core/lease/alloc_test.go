@@ -21,7 +21,7 @@ func TestStore_Take_Allocations(t *testing.T) {
 		core.TokenBucket("b", core.PerSecond(100_000_000)), core.FixedWindow("w", core.Per(1<<30, 24*time.Hour)),
 	} {
 		l := core.Must(core.New(s, rule))
-		for range 20_000 { // the blocks grow
+		for range 20_000 { // the bundles grow
 			_, _ = l.Allow(ctx, "k")
 		}
 		if n := testing.AllocsPerRun(2000, func() { _, _ = l.Allow(ctx, "k") }); n > 0 {

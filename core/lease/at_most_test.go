@@ -28,9 +28,9 @@ func TestStore_Take_AtMost(t *testing.T) {
 		x.expect(held, held, int(s.Stats().Held), "held tokens")
 		// The reply is known: Remaining is that of the Store and of the held tokens, less one.
 		x.expect(left-100+held-1, left-100+held-1, x.ask(l, 1).State(0).Remaining, "units left")
-		block := reserve(5000, left-100)
+		bundle := reserve(5000, left-100)
 		reserve(1, 0)
-		testkit.Must(x, block.Settle(x.Context(), block.Cost()-40))
+		testkit.Must(x, bundle.Settle(x.Context(), bundle.Cost()-40))
 		x.expect(40+held-1, 40+held-1, x.drain(l), "events after the refund")
 		reserve(1, 0)
 	})

@@ -1,4 +1,4 @@
-// Package lease is a Store that wraps another Store. It takes tokens from that Store in blocks and
+// Package lease is a Store that wraps another Store. It takes tokens from that Store in bundles and
 // spends them in this process, so that a hot key costs one round trip for hundreds of decisions.
 //
 //	store := lease.New(denycache.New(redisstore.New(rdb)))
@@ -9,7 +9,7 @@
 //
 //	charges ──▶ lease ─── token held ──▶ admitted, in less than a microsecond
 //	              │
-//	              └────── one call for all waiting callers, and a block ─▶ Store behind
+//	              └────── one call for all waiting callers, and a bundle ─▶ Store behind
 //
 // # Denials
 //
@@ -52,10 +52,10 @@
 // charged for one plan is missing in all of them, and a Reset, Credit, Debit or undo by any plan
 // applies to the leases of all of them.
 //
-// A block is half of the tokens that this process used for the key in the last [Lifetime], a
+// A bundle is half of the tokens that this process used for the key in the last [Lifetime], a
 // measuring period. For a nearly full bucket, the tokens that will expire within half a Lifetime
-// are added. A block is at most a 32nd of the Store's remaining tokens, or the refill of 10 ms if
-// that is more. If a block would be smaller than 8 tokens, as near the end of a limit, none is
+// are added. A bundle is at most a 32nd of the Store's remaining tokens, or the refill of 10 ms if
+// that is more. If a bundle would be smaller than 8 tokens, as near the end of a limit, none is
 // taken, and every admitted decision is a call.
 //
 // # How long tokens are held
@@ -86,7 +86,7 @@
 //
 // While one process denies, other processes may hold tokens that expire unspent. With N processes,
 // the number of these tokens is at most (N-1) x min(a, b): a is half of the tokens that a process
-// used in the last Lifetime, b is 1/32 of the Store's tokens when the process leased its block.
+// used in the last Lifetime, b is 1/32 of the Store's tokens when the process leased its bundle.
 // Each further plan that uses the key in a process counts as a process here.
 //
 // The figures below come from 280 loads: limits of 128 to 100 000 a second, 6000 a minute and
@@ -112,16 +112,16 @@
 // A process that ends loses the tokens that it holds, whether it calls Close or not. The tokens of
 // a key are also lost if the key is evicted (see [MaxKeys]) or the limit of its plan changes. A
 // bucket gets lost tokens back as it refills, and a window gets them back when it ends. When few
-// tokens remain, blocks are small: four processes at full speed that share a key with a limit of
+// tokens remain, bundles are small: four processes at full speed that share a key with a limit of
 // 50 000 admit all 50 000 events.
 //
 // # Calls
 //
 // For each rule and plan of a key there is one call at a time. It takes the tokens for all waiting
-// callers, in the order of their arrival, and the next block. If the Store has too few tokens for a
+// callers, in the order of their arrival, and the next bundle. If the Store has too few tokens for a
 // caller, the caller is denied with the reply to that call. A caller that comes during a call waits
-// for the next one, unless the call brings enough tokens. The next block is fetched before
-// the last block is used up, without a caller waiting for it, for at most 64 keys at a time. After
+// for the next one, unless the call brings enough tokens. The next bundle is fetched before
+// the last bundle is used up, without a caller waiting for it, for at most 64 keys at a time. After
 // a Reset, and after three calls that brought too few tokens because other processes took tokens
 // in the meantime, each caller that still waits makes a call of its own. A goroutine exists only
 // during a call.

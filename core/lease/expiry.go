@@ -19,15 +19,15 @@ package lease
 // two plans have different denominators, the Store reads a state of the other plan with an error
 // below a microsecond.)
 //
-// A block with n tokens stores one bound: token i, in the order of the spans, expires at begin +
+// A bundle with n tokens stores one bound: token i, in the order of the spans, expires at begin +
 // i units or later. For the tokens of one lease the bound holds because their spans are
 // adjacent. It stays true
 //   - when k tokens are spent: they are the first k, so begin moves by k units;
 //   - when tokens expire: they are the first ones, too;
-//   - when two blocks are joined and the smaller value of begin is kept: no span begins before
+//   - when two bundles are joined and the smaller value of begin is kept: no span begins before
 //     this value, and spans do not overlap, so token i expires i units after it, or later.
 //
-// The tokens of a denied decision are returned by joining them to a block, as in the last case.
+// The tokens of a denied decision are returned by joining them to a bundle, as in the last case.
 
 // driftFraction bounds the difference between two clocks: while a lease lasts, the clock of the
 // Store behind may run faster than the clock of this process by up to 1/driftFraction.
@@ -35,13 +35,13 @@ const driftFraction = 1000
 
 // refilled returns the units that have refilled since the lease by the fastest possible clock of
 // the Store. A token has expired if its span begins at a smaller number of units than the result.
-func (b *block) refilled(u *units, now int64) int64 {
+func (b *bundle) refilled(u *units, now int64) int64 {
 	age := now - b.asked
 	return u.refill(micros(age + age/driftFraction))
 }
 
 // held returns the number of tokens that have not expired.
-func (b *block) held(u *units, now int64) int64 {
+func (b *bundle) held(u *units, now int64) int64 {
 	if now >= b.expires || b.end-b.begin < u.unit {
 		return 0
 	}
@@ -49,9 +49,9 @@ func (b *block) held(u *units, now int64) int64 {
 }
 
 // expire drops the tokens that have expired.
-func (b *block) expire(u *units, now int64) {
+func (b *bundle) expire(u *units, now int64) {
 	b.begin = max(b.begin, b.refilled(u, now))
 	if now >= b.expires || b.begin+u.unit > b.end {
-		*b = block{}
+		*b = bundle{}
 	}
 }

@@ -52,7 +52,7 @@ func (s *Store) ReturnAll(t testing.TB) {
 	for i := range s.shards {
 		s.shards[i].mu.Lock()
 		for a := range s.shards[i].all {
-			for _, b := range slices.Backward(a.blocks[:]) {
+			for _, b := range slices.Backward(a.bundles[:]) {
 				b.expire(&a.u, now)
 				n := b.tokens(&a.u)
 				if n == 0 {
@@ -64,7 +64,7 @@ func (s *Store) ReturnAll(t testing.TB) {
 				}
 				a.reply.used -= n * a.u.unit
 			}
-			a.blocks = [2]block{}
+			a.bundles = [2]bundle{}
 		}
 		s.shards[i].mu.Unlock()
 	}
@@ -74,7 +74,7 @@ func (s *Store) ReturnAll(t testing.TB) {
 func (s *Store) Origins() (origins []int) {
 	for i := range s.shards {
 		for a := range s.shards[i].all {
-			for _, b := range a.blocks {
+			for _, b := range a.bundles {
 				if b.tokens(&a.u) > 0 {
 					origins = append(origins, b.origin)
 				}

@@ -17,7 +17,7 @@ const (
 	maxPrefetches = 64
 )
 
-// A fetch is a call of the Store behind that takes tokens for waiters and for a block. A fetch
+// A fetch is a call of the Store behind that takes tokens for waiters and for a bundle. A fetch
 // without waiters is a prefetch. An account has at most one fetch at a time.
 type fetch struct {
 	store   *Store
@@ -28,7 +28,7 @@ type fetch struct {
 	charge    [1]driver.Charge
 }
 
-// startFetch starts a fetch for the waiters of an account and for the next block. It takes tokens for the
+// startFetch starts a fetch for the waiters of an account and for the next bundle. It takes tokens for the
 // first waiter, and for as many others as the Store may have tokens for. The shard must be locked
 // and not closed.
 func startFetch(s *Store, a *account, now int64) {
@@ -45,7 +45,7 @@ func startFetch(s *Store, a *account, now int64) {
 	if want > free {
 		want -= a.held(now)
 	}
-	n := want + a.blockSize(now, want)
+	n := want + a.bundleSize(now, want)
 	if n <= 0 {
 		return
 	}
@@ -54,7 +54,7 @@ func startFetch(s *Store, a *account, now int64) {
 			s.prefetches.Add(-1)
 			return
 		}
-		a.lastBlock = 0 // no second prefetch
+		a.lastBundle = 0 // no second prefetch
 	}
 	a.fetching, a.empty = true, a.rests(now)
 	f.charge[0] = driver.Charge{Key: a.key, Rule: a.u.rule, Cost: int(n)}
@@ -121,7 +121,7 @@ func (f *fetch) distribute() (retry []*waiter) {
 		a.reply.used = end
 	}
 	validFor := a.reply.left - int64(time.Microsecond) // the Store's clock counts whole microseconds
-	b := block{
+	b := bundle{
 		at: f.charge[0].Receipt.At, asked: f.sent, origin: f.charge[0].Receipt.Origin,
 		expires: f.sent + validFor - validFor/driftFraction,
 		begin:   begin, end: end,
@@ -136,9 +136,9 @@ func (f *fetch) distribute() (retry []*waiter) {
 			retry = append(retry, w)
 		default:
 			r := a.reply.reading(u, f.now, held+fresh, w.cost)
-			t := grant{outcome: granted, account: a, block: b.split(u, k)}
+			t := grant{outcome: granted, account: a, bundle: b.split(u, k)}
 			if a.newUse += k; k < w.cost {
-				t.block.join(u, a.grant(f.now, w.cost-k).block)
+				t.bundle.join(u, a.grant(f.now, w.cost-k).bundle)
 			}
 			w.settle(t, u.verdict(r, w.cost, true), nil)
 		}

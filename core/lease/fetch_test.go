@@ -268,7 +268,7 @@ func (x *fixture) hang() {
 	x.behind.Set(storetest.Delay(hangDeadline, 0), storetest.Fail(errHangs))
 }
 
-// holdMany makes s hold a block of the same size for each of the keys k0, k1 and so on, by
+// holdMany makes s hold a bundle of the same size for each of the keys k0, k1 and so on, by
 // that many decisions about each, and returns the size.
 func (x *fixture) holdMany(s *lease.Store, rule core.Rule, keys, decisions int) (each int) {
 	x.Helper()
@@ -281,7 +281,7 @@ func (x *fixture) holdMany(s *lease.Store, rule core.Rule, keys, decisions int) 
 		synctest.Wait()
 	}
 	if each = int(s.Stats().Held) / keys; each == 0 {
-		x.Fatalf("expected a block for each of %d keys, got %d tokens in all", keys, s.Stats().Held)
+		x.Fatalf("expected a bundle for each of %d keys, got %d tokens in all", keys, s.Stats().Held)
 	}
 	return each
 }
@@ -341,7 +341,7 @@ func TestStore_Take_StoreHangsOneKey(t *testing.T) {
 	})
 }
 
-// Blocks that expire, and blocks that are all but spent, make few goroutines.
+// Bundles that expire, and bundles that are all but spent, make few goroutines.
 func TestFetch_GoroutinesWhileStoreHangs(t *testing.T) {
 	const keys = 100 // above maxPrefetches
 	for _, rule := range hangRules {
@@ -353,7 +353,7 @@ func TestFetch_GoroutinesWhileStoreHangs(t *testing.T) {
 			for range 60 {
 				time.Sleep(10 * time.Millisecond)
 				if n := x.goroutines() - before; n > 8 {
-					x.Fatalf("%s: expected 8 goroutines or fewer while blocks expire, got %d", rule.Name(), n)
+					x.Fatalf("%s: expected 8 goroutines or fewer while bundles expire, got %d", rule.Name(), n)
 				}
 			}
 		})
@@ -371,7 +371,7 @@ func TestFetch_GoroutinesWhileStoreHangs(t *testing.T) {
 				x.Errorf("%s: expected decisions that do not wait, got %v", rule.Name(), took)
 			}
 			synctest.Wait()
-			x.expect(1, 72, x.goroutines()-before, "goroutines when blocks are spent")
+			x.expect(1, 72, x.goroutines()-before, "goroutines when bundles are spent")
 		})
 	}
 }

@@ -40,7 +40,7 @@ func MaxKeys(n int) Option {
 }
 
 // Lifetime returns an Option that sets the period over which the use of a key is measured to choose
-// the size of a block. The default is [DefaultLifetime]. A block is half of the recent use. A used
+// the size of a bundle. The default is [DefaultLifetime]. A bundle is half of the recent use. A used
 // token counts fully at first, and half as much after each Lifetime. A longer Lifetime saves calls
 // for keys with some hundred decisions a second. With a shorter Lifetime, a process that has
 // become idle leaves fewer tokens unused. For a bucket, the Lifetime is at most an eighth of the
@@ -54,7 +54,7 @@ func Lifetime(d time.Duration) Option {
 	return option(func(c *config) { c.lifetime = d })
 }
 
-// Timeout returns an Option that bounds each call that serves several callers or fetches a block,
+// Timeout returns an Option that bounds each call that serves several callers or fetches a bundle,
 // and the time for which Close waits for such calls. The default is [DefaultTimeout]. The Option is
 // for Stores without a deadline of their own. Timeout panics if d is not positive.
 func Timeout(d time.Duration) Option {

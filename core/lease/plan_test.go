@@ -203,7 +203,7 @@ func TestStore_Take_Headroom(t *testing.T) {
 		admitted := 0
 		for range 500 {
 			x.admit(base, 1)
-			x.expect(1, 2, x.calls(func() { x.admit(sheddable, 1) }), "calls of the plan, and for the next block")
+			x.expect(1, 2, x.calls(func() { x.admit(sheddable, 1) }), "calls of the plan, and for the next bundle")
 			admitted += 2
 		}
 		synctest.Wait()

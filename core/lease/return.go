@@ -6,7 +6,7 @@ import "github.com/weir-go/weir/core/driver"
 type grant struct {
 	outcome outcome
 	account *account // nil if no lease is possible
-	block   block    // the tokens that were taken, if outcome is granted
+	bundle  bundle   // the tokens that were taken, if outcome is granted
 }
 
 // An outcome is the result of an attempt to take tokens from a lease.
@@ -35,11 +35,11 @@ func (g *grant) returnTokens(now int64, c *driver.Charge) {
 	a.shard.mu.Lock()
 	defer a.shard.mu.Unlock()
 	now = a.shard.forward(now)
-	a.newUse -= g.block.tokens(&a.u)
-	if g.block.origin == a.origin {
-		g.block.expire(&a.u, now)
-		a.blocks[0].expire(&a.u, now)
-		a.blocks[0].join(&a.u, g.block)
+	a.newUse -= g.bundle.tokens(&a.u)
+	if g.bundle.origin == a.origin {
+		g.bundle.expire(&a.u, now)
+		a.bundles[0].expire(&a.u, now)
+		a.bundles[0].join(&a.u, g.bundle)
 	}
 	r := a.reply.reading(&a.u, now, a.held(now), 0)
 	c.Answer(&r, false)

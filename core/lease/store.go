@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/internal/argument"
 )
 
-// A Store takes tokens from another Store in blocks and spends them in this process. Use [New] to
+// A Store takes tokens from another Store in bundles and spends them in this process. Use [New] to
 // make a Store, and [Store.Close] to end it. A Store is safe for concurrent use.
 type Store struct {
 	next   driver.Store
@@ -68,8 +68,8 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 // Stats are counts of a Store since it was made.
 type Stats struct {
 	Hits   uint64 // charges that were decided without a call
-	Calls  uint64 // calls of the Store behind, for decisions and for blocks
-	Leased uint64 // tokens taken in blocks, beyond the tokens for waiting callers
+	Calls  uint64 // calls of the Store behind, for decisions and for bundles
+	Leased uint64 // tokens taken in bundles, beyond the tokens for waiting callers
 	Keys   int    // combinations of a key, a rule and a plan in memory now
 	Held   uint64 // tokens held now
 }
@@ -94,7 +94,7 @@ func (s *Store) Stats() Stats {
 
 // Close drops the held tokens. From then on every decision is a call of the Store behind, which
 // stays open. Close makes no call itself. It waits, for at most [Timeout], until the running calls
-// for several callers or for a block have ended. If they last longer, Close returns an error that
+// for several callers or for a bundle have ended. If they last longer, Close returns an error that
 // wraps [context.DeadlineExceeded]. Close may be called again.
 func (s *Store) Close() error {
 	for i := range s.shards {

@@ -45,7 +45,7 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	}
 	for i := range grants {
 		if c, g := &charges[i], &grants[i]; g.outcome == granted {
-			c.Receipt = g.block.receipt(&g.account.u)
+			c.Receipt = g.bundle.receipt(&g.account.u)
 		}
 	}
 	return nil
@@ -109,7 +109,7 @@ func leasable(c *driver.Charge) bool {
 
 // acquire takes the cost of c from a lease, and fills in g, which must be zero, and the
 // Verdict of c. If alone is false, the decision contains other charges. Then a key that is used too
-// seldom for a block is passed through, because the other charges may require a call of the Store
+// seldom for a bundle is passed through, because the other charges may require a call of the Store
 // anyway.
 func (s *Store) acquire(ctx context.Context, c *driver.Charge, g *grant, alone bool) error {
 	if !leasable(c) {
@@ -143,7 +143,7 @@ func (s *Store) acquire(ctx context.Context, c *driver.Charge, g *grant, alone b
 		c.Verdict = reply.denial(&a.u, now, held, cost)
 		c.Verdict.Rule = c.Rule // that of the account may be another Rule with the same constants
 		return nil
-	case !alone && held == 0 && a.blockSize(now, cost) == 0:
+	case !alone && held == 0 && a.bundleSize(now, cost) == 0:
 		g.account = a
 		sh.mu.Unlock()
 		return nil

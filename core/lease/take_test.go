@@ -185,7 +185,7 @@ func TestStore_Take_CostAboveCapacity(t *testing.T) {
 			x.take(s, math.MaxInt, million, ten)
 			x.take(s, 1, million)
 			if held := s.Stats().Held; held > 10 {
-				x.Errorf("expected no block, got one of %d", held)
+				x.Errorf("expected no bundle, got one of %d", held)
 			}
 		})
 	})
@@ -254,7 +254,7 @@ func TestStore_Take_VerdictOfAnEqualRule(t *testing.T) {
 // fails, until it expires; a token of a window until the window ends.
 func TestStore_Take_TokensExpire(t *testing.T) {
 	bubbleEach(t, hourly, func(x *fixture, rule core.Rule) {
-		last, later := 29*time.Minute, 35*time.Minute // when all of a block can be spent, and none
+		last, later := 29*time.Minute, 35*time.Minute // when all of a bundle can be spent, and none
 		if rule.Algorithm() == driver.FixedWindow {
 			last, later = 59*time.Minute, time.Hour
 		}
@@ -267,7 +267,7 @@ func TestStore_Take_TokensExpire(t *testing.T) {
 		held := int(s.Stats().Held)
 		time.Sleep(time.Until(begun.Add(last)))
 		x.behind.Set(storetest.Fail(errors.New("the store is away")))
-		x.expect(0, 1, x.calls(func() { x.admit(x.limiter(s, rule), held) }), "calls (that of the next block)")
+		x.expect(0, 1, x.calls(func() { x.admit(x.limiter(s, rule), held) }), "calls (that of the next bundle)")
 		time.Sleep(time.Until(begun.Add(later)))
 		if got := unused.Stats().Held; got != 0 {
 			x.Errorf("expected no token after %v, got %d", later, got)

@@ -16,7 +16,7 @@ type units struct {
 	full int64 // the capacity of the rule
 	rate int64 // units that refill in a microsecond; 0 for a window
 
-	lifetime   int64 // the period over which use is measured to choose the size of a block (ns)
+	lifetime   int64 // the period over which use is measured to choose the size of a bundle (ns)
 	restRefill int64 // tokens that refill in rest, at most capacity/maxFraction; 0 for a window
 	maxRefill  int64 // the longest time for which the refill is computed (us)
 }
@@ -24,12 +24,12 @@ type units struct {
 const (
 	// minCapacity is the smallest capacity that is leased.
 	minCapacity = 128
-	// A block takes at most 1/maxFraction of the Store's remaining tokens, or the refill of rest if
+	// A bundle takes at most 1/maxFraction of the Store's remaining tokens, or the refill of rest if
 	// that is more. With 16, eight processes leave up to 9.5 % of a window of 5000 a second unused.
 	// With 32, they leave up to 4.7 %, and need up to twice as many calls.
 	maxFraction = 32
-	// minBlock is the smallest block; a smaller block is not worth a call.
-	minBlock = 8
+	// minBundle is the smallest bundle; a smaller bundle is not worth a call.
+	minBundle = 8
 	// The lifetime of a bucket is at most 1/lifetimeFraction of the time in which it fills up.
 	lifetimeFraction = 8
 	// minLifetime is the shortest lifetime with which a bucket is leased (us).

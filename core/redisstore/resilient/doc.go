@@ -38,7 +38,7 @@
 //
 // # Large limits
 //
-// Package lease takes the tokens of a large limit in blocks. It is used over this Store:
+// Package lease takes the tokens of a large limit in bundles. It is used over this Store:
 //
 //	store := lease.New(resilient.New(rdb, resilient.Instances(4)))
 package resilient

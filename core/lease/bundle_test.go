@@ -58,11 +58,11 @@ func (x *bucketUse) charge(n int64) (receipt driver.Receipt) {
 	return c.Receipt
 }
 
-// leased returns the block of a lease of n tokens that a process asked for at asked.
-func (x *bucketUse) leased(n, asked int64) block {
+// leased returns the bundle of a lease of n tokens that a process asked for at asked.
+func (x *bucketUse) leased(n, asked int64) bundle {
 	receipt := x.charge(n)
 	first := x.u.count(receipt.Used)
-	return block{at: receipt.At, asked: asked, expires: forever, begin: first, end: first + n*x.u.unit}
+	return bundle{at: receipt.At, asked: asked, expires: forever, begin: first, end: first + n*x.u.unit}
 }
 
 func (x *bucketUse) admit(n int64) { x.events = append(x.events, Event{Micros: x.micros(), Cost: n}) }
@@ -80,7 +80,7 @@ func (x *bucketUse) decide(g grant) {
 	if x.rng.IntN(3) == 0 {
 		x.open = append(x.open, openDecision{g, len(x.events)})
 	}
-	x.admit(g.block.tokens(&x.u))
+	x.admit(g.bundle.tokens(&x.u))
 }
 
 // returnTokens returns the tokens of g, whose decision is denied.
@@ -136,7 +136,7 @@ func (x *bucketUse) lease(a *account) {
 	a.fetching = true
 	b := x.leased(n, x.now-x.rng.Int64N(2_000_000))
 	if fresh := x.rng.Int64N(n + 1); fresh > 0 {
-		x.decide(grant{outcome: granted, account: a, block: b.split(&x.u, fresh)})
+		x.decide(grant{outcome: granted, account: a, bundle: b.split(&x.u, fresh)})
 	}
 	x.arriving = append(x.arriving, func() {
 		a.fetching = false
@@ -168,7 +168,7 @@ func (x *bucketUse) spendAll() {
 
 // No span T has more than Burst + rate x T events, in whatever order tokens are leased, spent,
 // returned by denied decisions, joined and left to expire, and by whichever process.
-func TestBlock_NeverOverTheLimit(t *testing.T) {
+func TestBundle_NeverOverTheLimit(t *testing.T) {
 	testkit.WithoutRace(t)
 	t.Parallel()
 	rules := []core.Rule{
@@ -231,8 +231,8 @@ func TestGrant_returnTokens_LosesNothing(t *testing.T) {
 				lease(1 + x.rng.Int64N(5))
 			}
 			if x.rng.IntN(10) == 0 { // tokens that have expired change nothing
-				expired := block{at: x.micros(), asked: x.now - 100e9, expires: forever, end: 2 * x.u.unit}
-				x.returnTokens(grant{outcome: granted, account: a, block: expired})
+				expired := bundle{at: x.micros(), asked: x.now - 100e9, expires: forever, end: 2 * x.u.unit}
+				x.returnTokens(grant{outcome: granted, account: a, bundle: expired})
 			}
 			if n := 1 + x.rng.Int64N(9); x.rng.IntN(2) == 0 && a.held(x.now) >= n {
 				open = append(open, a.grant(x.now, n))
@@ -241,7 +241,7 @@ func TestGrant_returnTokens_LosesNothing(t *testing.T) {
 				if x.rng.IntN(5) > 0 {
 					x.returnTokens(open[i])
 				} else {
-					held -= open[i].block.tokens(&x.u)
+					held -= open[i].bundle.tokens(&x.u)
 				}
 				open = slices.Delete(open, i, i+1)
 			}
@@ -255,7 +255,7 @@ func TestGrant_returnTokens_LosesNothing(t *testing.T) {
 	}
 }
 
-// Tokens may be returned after later ones of the same block have been spent.
+// Tokens may be returned after later ones of the same bundle have been spent.
 func TestGrant_returnTokens_AfterLaterOnesWereSpent(t *testing.T) {
 	x := newBucketUse(1, 1, core.TokenBucket("r", core.PerSecond(1000)))
 	a := x.accounts[0]
@@ -290,7 +290,7 @@ func TestGrant_returnTokens_OfAnotherOrigin(t *testing.T) {
 	var grants []grant
 	for _, origin := range []int{1, 2} {
 		a.setOrigin(origin)
-		a.add(block{expires: forever, end: 20, origin: origin}, 0)
+		a.add(bundle{expires: forever, end: 20, origin: origin}, 0)
 		grants = append(grants, a.grant(0, 5))
 	}
 	for i, want := range []int64{15, 20} {
@@ -303,7 +303,7 @@ func TestGrant_returnTokens_OfAnotherOrigin(t *testing.T) {
 
 // A lease ages a little faster than the clock of the process, in case the clock of the Store
 // behind is faster: tokens expire early, never late.
-func TestBlock_held_ClockOfTheStoreIsFaster(t *testing.T) {
+func TestBundle_held_ClockOfTheStoreIsFaster(t *testing.T) {
 	x := newBucketUse(1, 0, core.TokenBucket("r", core.PerHour(3600)))
 	x.charge(1800)
 	b := x.leased(100, 0)
@@ -319,12 +319,12 @@ func TestBlock_held_ClockOfTheStoreIsFaster(t *testing.T) {
 	}
 }
 
-// Two blocks of a window that are joined expire with the lease that expires first.
-func TestBlock_join_Expiry(t *testing.T) {
+// Two bundles of a window that are joined expire with the lease that expires first.
+func TestBundle_join_Expiry(t *testing.T) {
 	u, _ := newUnits(testkit.Compiled(core.FixedWindow("w", core.PerDay(1000))), time.Second)
 	for _, expires := range [][2]int64{{100, 200}, {200, 100}} {
-		b := block{expires: expires[0], end: 3}
-		b.join(&u, block{expires: expires[1], end: 4})
+		b := bundle{expires: expires[0], end: 3}
+		b.join(&u, bundle{expires: expires[1], end: 4})
 		if before, after := b.held(&u, 99), b.held(&u, 100); before != 7 || after != 0 {
 			t.Errorf("expiries %v: expected 7 tokens, then 0, got %d and %d", expires, before, after)
 		}

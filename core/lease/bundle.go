@@ -2,9 +2,9 @@ package lease
 
 import "github.com/weir-go/weir/core/driver"
 
-// A block holds leased tokens of one rule of one key; the zero block holds none. The file
+// A bundle holds leased tokens of one rule of one key; the zero bundle holds none. The file
 // expiry.go explains begin and end, and when tokens expire.
-type block struct {
+type bundle struct {
 	at      int64 // when the Store leased the tokens, by the Store's clock (us)
 	asked   int64 // when the call for them began, by the clock of this process (ns)
 	expires int64 // when all tokens expire at the latest (ns)
@@ -14,10 +14,10 @@ type block struct {
 }
 
 // tokens returns the number of tokens, including expired ones.
-func (b *block) tokens(u *units) int64 { return (b.end - b.begin) / u.unit }
+func (b *bundle) tokens(u *units) int64 { return (b.end - b.begin) / u.unit }
 
 // split removes and returns the first n tokens, whether they have expired or not.
-func (b *block) split(u *units, n int64) block {
+func (b *bundle) split(u *units, n int64) bundle {
 	t := *b
 	t.end = t.begin + n*u.unit
 	b.begin = t.end
@@ -25,7 +25,7 @@ func (b *block) split(u *units, n int64) block {
 }
 
 // join adds the tokens of t.
-func (b *block) join(u *units, t block) {
+func (b *bundle) join(u *units, t bundle) {
 	switch {
 	case t.end-t.begin < u.unit:
 	case b.end-b.begin < u.unit:
@@ -39,6 +39,6 @@ func (b *block) join(u *units, t block) {
 }
 
 // receipt returns the receipt for an Undo of the tokens.
-func (b *block) receipt(u *units) driver.Receipt {
+func (b *bundle) receipt(u *units) driver.Receipt {
 	return driver.Receipt{At: b.at, Used: u.span(b.begin), Origin: b.origin}
 }
