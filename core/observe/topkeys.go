@@ -88,10 +88,10 @@ func (r *ranking) top(n int, tag func(string) string) []Key {
 		if w.minute <= r.minute-minutes {
 			continue
 		}
-		for _, e := range w.counts.entries {
-			sum := sums[e.hash]
-			sum.Key, sum.Rule, sum.Count, sum.Error = string(e.key), e.rule, sum.Count+e.count, sum.Error+e.error
-			sums[e.hash] = sum
+		for _, k := range w.counts.keys {
+			sum := sums[k.hash]
+			sum.Key, sum.Rule, sum.Count, sum.Error = string(k.key), k.rule, sum.Count+k.count, sum.Error+k.error
+			sums[k.hash] = sum
 		}
 	}
 	r.mu.Unlock()

@@ -61,16 +61,16 @@ func TestSketch_Flood(t *testing.T) {
 		}
 		s.add(hash, key, "api", 1)
 	}
-	if len(s.entries) != 40 || len(s.at) != 40 {
-		t.Fatalf("got %d entries and %d places, want 40", len(s.entries), len(s.at))
+	if len(s.keys) != 40 || len(s.at) != 40 {
+		t.Fatalf("got %d keys and %d places, want 40", len(s.keys), len(s.at))
 	}
-	for i, e := range s.entries {
-		key := string(e.key)
-		if n := true[key]; e.count < n || e.count-e.error > n || e.error > uint64(total/40) {
-			t.Errorf("%s: got %d with an error of %d, want about %d", key, e.count, e.error, n)
+	for i, k := range s.keys {
+		key := string(k.key)
+		if n := true[key]; k.count < n || k.count-k.error > n || k.error > uint64(total/40) {
+			t.Errorf("%s: got %d with an error of %d, want about %d", key, k.count, k.error, n)
 		}
-		if s.at[e.hash] != i || i > 0 && s.entries[(i-1)/2].count > e.count {
-			t.Errorf("entry %d is in the wrong place", i)
+		if s.at[k.hash] != i || i > 0 && s.keys[(i-1)/2].count > k.count {
+			t.Errorf("key %d is in the wrong place", i)
 		}
 	}
 }
@@ -81,9 +81,9 @@ func TestSketch_LongKeys(t *testing.T) {
 	for i := range 10 {
 		s.add(uint64(i), strings.Repeat("x", 1<<20), "", 1)
 	}
-	for _, e := range s.entries {
-		if len(e.key) != maxKey || cap(e.key) > 2*maxKey {
-			t.Errorf("got %d bytes of room for %d, want %d", cap(e.key), len(e.key), maxKey)
+	for _, k := range s.keys {
+		if len(k.key) != maxKey || cap(k.key) > 2*maxKey {
+			t.Errorf("got %d bytes of room for %d, want %d", cap(k.key), len(k.key), maxKey)
 		}
 	}
 }
