@@ -49,8 +49,8 @@ type declared struct {
 func (n *Namespace) Declare(changes ...Change) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	next := make(map[ruleName]declared) // the entries that change
-	entry := func(d *Definition) (ruleName, declared) {
+	next := make(map[ruleName]declared) // the rules that change
+	before := func(d *Definition) (ruleName, declared) {
 		name := ruleName{d.Name, d.Plan}
 		if e, ok := next[name]; ok {
 			return name, e
@@ -59,14 +59,14 @@ func (n *Namespace) Declare(changes ...Change) error {
 	}
 	for _, c := range changes {
 		for _, d := range c.Old {
-			name, e := entry(&d)
+			name, e := before(&d)
 			e.limiters--
 			next[name] = e
 		}
 	}
 	for _, c := range changes {
 		for _, d := range c.New {
-			name, e := entry(&d)
+			name, e := before(&d)
 			if e.limiters > 0 && !e.definition.Equal(d) {
 				return &RuleError{
 					Rule: d.Name, Field: "name", Category: ErrRuleConflict,

@@ -12,16 +12,16 @@ import (
 
 // exhaustedKeys is a set of keys that were denied lately, or that a request without a later key has left
 // exhausted. A gate charges a key of this set before it calls the next key function. The set denies nothing: a
-// needless entry costs a request up to two more calls of the Store.
+// needless key costs a request up to two more calls of the Store.
 //
 // The set holds 42 bits of the hashes of at most 8192 keys, in 64 KiB that are allocated with the first
-// entry. If the eight entries of a bucket are in use, a new entry replaces the entry that ends
+// key. If a bucket has eight keys, a new key replaces the key that ends
 // first. A replaced key is added again at its next denial, after needless calls of the next key
 // functions, which may verify a token. A key is added only if its limit has denied it or is
 // exhausted, so an attacker can fill the set only by using up the limit of each address.
 //
-// Before the first entry, the method has does only one atomic load. The set is safe for concurrent
-// use. If two entries are added to the same bucket at once, one entry may be lost.
+// Before the first key, the method has does only one atomic load. The set is safe for concurrent
+// use. If two keys are added to the same bucket at once, one key may be lost.
 type exhaustedKeys struct {
 	body  bool // the body is read after the last key function
 	seed  maphash.Seed
@@ -29,7 +29,7 @@ type exhaustedKeys struct {
 	table atomic.Pointer[[1024][8]atomic.Uint64] // the upper half of the hash, and the end in seconds since begin
 }
 
-// Bounds of the time that an entry stays. The lower bound is for limits that recover within a
+// Bounds of the time that a key stays. The lower bound is for limits that recover within a
 // moment, and for requests denied because their cost exceeds the capacity, whose keys may have a
 // reset time of zero. Without the upper bound, the keys of a limit of a year would fill the set.
 const (
@@ -75,9 +75,9 @@ func (s *exhaustedKeys) add(l *core.Limiter, key string, d time.Duration) {
 		}
 	}
 	end := time.Since(s.begin) + min(max(d, minExhausted), maxExhausted) + time.Second
-	entry := hash&^math.MaxUint32 | uint64(end/time.Second)
-	if was := replaced.Load(); was>>32 != hash>>32 || was < entry {
-		replaced.Store(entry)
+	added := hash&^math.MaxUint32 | uint64(end/time.Second)
+	if was := replaced.Load(); was>>32 != hash>>32 || was < added {
+		replaced.Store(added)
 	}
 }
 

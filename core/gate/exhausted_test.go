@@ -16,7 +16,7 @@ var one, two = new(core.Limiter), new(core.Limiter)
 func TestExhaustedKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {
-			stay, want time.Duration // the entry ends up to a second after want
+			stay, want time.Duration // the key ends up to a second after want
 		}{
 			{0, minExhausted}, {-time.Hour, minExhausted}, {time.Second, minExhausted}, {time.Minute, time.Minute},
 			{90*time.Second + 1, 90*time.Second + 1}, {1000 * time.Hour, maxExhausted}, {1<<63 - 1, maxExhausted},
@@ -32,11 +32,11 @@ func TestExhaustedKeys(t *testing.T) {
 			}
 			time.Sleep(c.want - 1)
 			if !s.has(one, "a") {
-				t.Errorf("%v: the entry has ended before %v", c.stay, c.want)
+				t.Errorf("%v: the key has ended before %v", c.stay, c.want)
 			}
 			time.Sleep(time.Second)
 			if s.has(one, "a") {
-				t.Errorf("%v: the entry has not ended a second after %v", c.stay, c.want)
+				t.Errorf("%v: the key has not ended a second after %v", c.stay, c.want)
 			}
 		}
 	})
@@ -50,17 +50,17 @@ func TestExhaustedKeys_AddAgain(t *testing.T) {
 		s.add(one, "a", time.Second)
 		time.Sleep(time.Minute)
 		if !s.has(one, "a") {
-			t.Error("an entry that was added for a minute and then for a second has ended after a minute")
+			t.Error("a key that was added for a minute and then for a second has ended after a minute")
 		}
 		s.add(one, "a", time.Minute)
 		time.Sleep(time.Minute)
 		if !s.has(one, "a") {
-			t.Error("an entry that was added again has ended at the end of the first")
+			t.Error("a key that was added again has ended at the end of the first")
 		}
 	})
 }
 
-// The memory is bounded, and a new key replaces the entry of its bucket that ends first.
+// The memory is bounded, and a new key replaces the key of its bucket that ends first.
 func TestExhaustedKeys_Flood(t *testing.T) {
 	testkit.WithoutRace(t)
 	s := newExhaustedKeys(false)

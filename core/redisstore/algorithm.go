@@ -10,12 +10,12 @@ import (
 )
 
 // An algorithm encodes the script arguments of charges of a [driver.Algorithm], and decodes the
-// integers that scripts report. A new algorithm needs an entry in algorithms. Unless it uses the
-// library of another algorithm, it also needs Lua files and an entry in libraries.
+// integers that scripts report. A new algorithm needs a row in algorithms. Unless it uses the
+// library of another algorithm, it also needs Lua files and a name in libraries.
 type algorithm struct {
 	library  library
 	version  string // of the state format; part of every key; must change when the format changes
-	readings int    // how many integers a script reports, up to maxReadings; 0 in an unused entry
+	readings int    // how many integers a script reports, up to maxReadings; 0 in an unused row
 
 	// light is the time that Redis needs, in a script of many decisions, to spend or peek up to lightCost
 	// events. heavy is the time for other ops and more events, which may read the whole state: that of a
@@ -76,7 +76,7 @@ var algorithms = [...]algorithm{
 // fromFirst encodes a fixed window from the first event, which is a quota without periods in Lua.
 var fromFirst = algorithm{library: quota, version: "s1", readings: 3, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: quotaArguments, read: readQuota}
 
-// algorithmOf returns the entry of d. It panics if its Algorithm has no entry.
+// algorithmOf returns the row of d. It panics if its Algorithm has no row.
 func algorithmOf(d *driver.Definition) *algorithm {
 	if d.FromFirst {
 		return &fromFirst
