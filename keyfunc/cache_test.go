@@ -40,11 +40,11 @@ func TestCache(t *testing.T) {
 		verified int64  // so far
 	}
 	for _, c := range []struct {
-		name    string
-		entries int
-		leeway  time.Duration
-		exp     map[rune]int64 // in seconds; one day for others
-		steps   []step
+		name   string
+		size   int
+		leeway time.Duration
+		exp    map[rune]int64 // in seconds; one day for others
+		steps  []step
 	}{
 		{"expiry", 10, 0, map[rune]int64{'a': 60}, []step{{0, "aaaa", 1}, {60*time.Second - 1, "a", 1}}},
 		{"greatest age", 10, 0, nil, []step{{0, "aaaa", 1}, {5*time.Minute - 1, "a", 1}, {1, "aa", 2}}},
@@ -61,7 +61,7 @@ func TestCache(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f, verified := counting(c.entries, keyfunc.Leeway(c.leeway))
+				f, verified := counting(c.size, keyfunc.Leeway(c.leeway))
 				requests := map[rune]*http.Request{}
 				for _, id := range "abcde" {
 					requests[id] = expiring(string(id), cmp.Or(c.exp[id], 86400))
@@ -102,18 +102,18 @@ func TestCache_WholeToken(t *testing.T) {
 
 // Invalid tokens are not cached, and valid ones replace older ones in a full cache.
 func TestCache_Bounded(t *testing.T) {
-	const entries = 100
-	f, _ := counting(entries)
+	const size = 100
+	f, _ := counting(size)
 	flood := func(n, from int) {
 		for i := range n {
 			_, _ = ask(f, expiring(fmt.Sprint(from+i), 3600))
 			_, _ = ask(f, bearer(hs256([]byte("another key"), goodHeader, fmt.Sprintf(`{"sub":"%d","exp":4000000000}`, from+i))))
 		}
 	}
-	flood(2*entries, 0)
+	flood(2*size, 0)
 	before := testkit.Heap()
-	flood(20*entries, 1_000_000)
-	if after := testkit.Heap(); after > before+entries*1024 {
+	flood(20*size, 1_000_000)
+	if after := testkit.Heap(); after > before+size*1024 {
 		t.Errorf("the heap grew from %d to %d bytes", before, after)
 	}
 	runtime.KeepAlive(f)

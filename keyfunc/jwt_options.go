@@ -69,10 +69,10 @@ func TokenFrom(f func(*http.Request) string) JWTOption {
 }
 
 // Cache makes a JWT remember up to n verified tokens, so that a token that is sent again takes a
-// hash instead of a signature check. An entry expires at the exp of its token, but after five
+// hash instead of a signature check. A token leaves the cache at its exp, but after five
 // minutes at the latest. A token may therefore be accepted for up to five minutes after the Keyfunc
 // no longer returns its key. Only tokens that passed every check are cached, under the SHA-256 of
-// the whole token. If the cache is full, a new entry replaces the oldest.
+// the whole token. If the cache is full, a new token replaces the oldest.
 //
 // The default is no cache. Cache panics if n is less than one.
 func Cache(n int) JWTOption {
