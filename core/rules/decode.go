@@ -44,8 +44,8 @@ func (p *place) String() string {
 	}
 }
 
-// An entry is a key and its value in a mapping.
-type entry struct {
+// A pair is a key and its value in a mapping.
+type pair struct {
 	name       string
 	key, value value
 }
@@ -87,8 +87,8 @@ func (d *decoder) is(v value, tags ...string) bool {
 	return false
 }
 
-// entries returns the entries of a mapping.
-func (d *decoder) entries(v value) (all []entry) {
+// pairs returns the pairs of a mapping.
+func (d *decoder) pairs(v value) (all []pair) {
 	if !d.is(v, "!!map") {
 		return nil
 	}
@@ -96,17 +96,17 @@ func (d *decoder) entries(v value) (all []entry) {
 	for i := 0; i+1 < len(v.node.Content) && !d.full(); i += 2 {
 		key := v.node.Content[i]
 		at := &place{in: v.path, name: key.Value}
-		e := entry{key.Value, value{key, at}, value{v.node.Content[i+1], at}}
-		switch before := first[e.name]; {
+		kv := pair{key.Value, value{key, at}, value{v.node.Content[i+1], at}}
+		switch before := first[kv.name]; {
 		case key.Kind != yaml.ScalarNode || key.Tag == "!!merge" || key.Anchor != "" || key.Style&yaml.TaggedStyle != 0:
 			d.fail(value{key, v.path}, "a key must be a text, without tags, anchors, aliases and merge keys")
-		case e.name == "":
+		case kv.name == "":
 			d.fail(value{key, v.path}, "a key is empty")
 		case before != nil:
-			d.fail(e.key, "is given twice, first on line %d", before.Line)
+			d.fail(kv.key, "is given twice, first on line %d", before.Line)
 		default:
-			first[e.name] = key
-			all = append(all, e)
+			first[kv.name] = key
+			all = append(all, kv)
 		}
 	}
 	return all
@@ -118,12 +118,12 @@ func (d *decoder) object(v value, known []string) map[string]value {
 		return nil
 	}
 	fields := make(map[string]value, len(known))
-	for _, e := range d.entries(v) {
-		if slices.Contains(known, e.name) {
-			fields[e.name] = e.value
+	for _, kv := range d.pairs(v) {
+		if slices.Contains(known, kv.name) {
+			fields[kv.name] = kv.value
 			continue
 		}
-		d.fail(e.key, "is an unknown field%s", nearest(e.name, known, "; known are "+strings.Join(known, ", ")))
+		d.fail(kv.key, "is an unknown field%s", nearest(kv.name, known, "; known are "+strings.Join(known, ", ")))
 	}
 	return fields
 }
@@ -228,7 +228,7 @@ func (d *decoder) boolean(v value) bool {
 	return d.is(v, "!!bool") && strings.EqualFold(v.node.Value, "true")
 }
 
-// put sets a value of a map, which it makes if it is nil: a mapping without valid entries is absent.
+// put sets a value of a map, which it makes if it is nil: a mapping without valid pairs is absent.
 func put[T any](to *map[string]T, name string, v T) {
 	if *to == nil {
 		*to = make(map[string]T)

@@ -30,12 +30,12 @@ func (d *decoder) config(v value) *Config {
 		return nil
 	}
 	c := &Config{Policies: make(map[string]Policy), Disabled: d.boolean(f["disabled"])}
-	policies := d.entries(f["policies"])
-	for _, e := range policies {
-		if !plainName.MatchString(e.name) {
-			d.fail(e.key, "the name of a policy consists of letters, digits, _ and -")
+	policies := d.pairs(f["policies"])
+	for _, kv := range policies {
+		if !plainName.MatchString(kv.name) {
+			d.fail(kv.key, "the name of a policy consists of letters, digits, _ and -")
 		}
-		c.Policies[e.name] = d.policy(e.name, e.value)
+		c.Policies[kv.name] = d.policy(kv.name, kv.value)
 	}
 	if len(policies) == 0 && len(d.errors) == 0 {
 		d.fail(v, "the file has no policies")
@@ -89,8 +89,8 @@ func (d *decoder) policy(name string, v value) Policy {
 	if len(elements) == 0 {
 		return p
 	}
-	for _, e := range d.entries(f["keys"]) {
-		put(&p.Keys, e.name, d.override(e.value, known))
+	for _, kv := range d.pairs(f["keys"]) {
+		put(&p.Keys, kv.name, d.override(kv.value, known))
 	}
 	return p
 }
@@ -130,21 +130,21 @@ func (d *decoder) override(v value, known knownNames) (o Override) {
 		d.plan(plan, known)
 		o.Plan = plan.node.Value
 	}
-	for _, e := range d.entries(f["limits"]) {
-		r, exists := known.rules[e.name]
+	for _, kv := range d.pairs(f["limits"]) {
+		r, exists := known.rules[kv.name]
 		switch {
 		case known.rules == nil:
-			d.ruleName(e.key, e.name)
+			d.ruleName(kv.key, kv.name)
 		case !exists:
 			names := slices.Sorted(maps.Keys(known.rules))
-			d.fail(e.key, "the policy has no rule %q%s", e.name, nearest(e.name, names, ""))
+			d.fail(kv.key, "the policy has no rule %q%s", kv.name, nearest(kv.name, names, ""))
 		}
 		var l core.Limit
-		if !d.limit(e.value, &l) {
+		if !d.limit(kv.value, &l) {
 			continue
 		}
-		if put(&o.Limits, e.name, l); r != nil {
-			d.reject(e.value, r.checkLimit("rule", l))
+		if put(&o.Limits, kv.name, l); r != nil {
+			d.reject(kv.value, r.checkLimit("rule", l))
 		}
 	}
 	if until := f["until"]; d.is(until, "!!str", "!!timestamp") {
@@ -208,24 +208,24 @@ func (d *decoder) name(v value, to *string) {
 }
 
 func (d *decoder) plans(v value, r *Rule) bool {
-	entries := d.entries(v)
-	if len(entries) > maxPlans {
+	pairs := d.pairs(v)
+	if len(pairs) > maxPlans {
 		d.fail(v, "has more than %d plans", maxPlans)
 		return false
 	}
-	for _, e := range entries {
-		p := core.Plan{Name: e.name}
-		d.limitOrNone(e.value, &p.Limit)
+	for _, kv := range pairs {
+		p := core.Plan{Name: kv.name}
+		d.limitOrNone(kv.value, &p.Limit)
 		r.Plans = append(r.Plans, p)
 	}
 	return true
 }
 
 func (d *decoder) headroom(v value, r *Rule) bool {
-	for _, e := range d.entries(v) {
+	for _, kv := range d.pairs(v) {
 		var p float64
-		d.percent(e.value, &p)
-		put(&r.Headroom, e.name, p)
+		d.percent(kv.value, &p)
+		put(&r.Headroom, kv.name, p)
 	}
 	if len(r.planNames()) > maxPlans {
 		d.fail(v, "the rule has more than %d plans", maxPlans)
@@ -267,15 +267,15 @@ func (d *decoder) check(name string, v value, f map[string]value, r *Rule) {
 			d.reject(f[checked.name], one.check("rule"))
 		}
 	}
-	for i, e := range new(decoder).entries(f["plans"]) {
+	for i, kv := range new(decoder).pairs(f["plans"]) {
 		plan := valid
 		plan.Plans = r.Plans[i : i+1]
-		d.reject(e.value, plan.check("rule"))
+		d.reject(kv.value, plan.check("rule"))
 	}
-	for _, e := range new(decoder).entries(f["headroom"]) {
+	for _, kv := range new(decoder).pairs(f["headroom"]) {
 		plan := valid
-		plan.Headroom = map[string]float64{e.name: r.Headroom[e.name]}
-		d.reject(e.value, plan.check("rule"))
+		plan.Headroom = map[string]float64{kv.name: r.Headroom[kv.name]}
+		d.reject(kv.value, plan.check("rule"))
 	}
 	if len(d.errors) == before { // the fields are valid, but not together
 		at, err := f["limit"], r.check(name)

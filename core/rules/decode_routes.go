@@ -18,7 +18,7 @@ const (
 
 // routes decodes the routes of a file.
 func (d *decoder) routes(v value, policies map[string]Policy) map[string]string {
-	all := d.entries(v)
+	all := d.pairs(v)
 	if len(all) > maxRoutes {
 		d.fail(v, "has more than %d patterns", maxRoutes)
 		return nil
@@ -26,24 +26,24 @@ func (d *decoder) routes(v value, policies map[string]Policy) map[string]string 
 	var chosen map[string]string
 	names := slices.Sorted(maps.Keys(policies))
 	mux, segments := http.NewServeMux(), 0
-	for i, e := range all {
-		if segments += strings.Count(e.name, "/"); segments > maxSegments {
-			d.fail(e.key, "is too long: the patterns have more than %d segments", maxSegments)
+	for i, kv := range all {
+		if segments += strings.Count(kv.name, "/"); segments > maxSegments {
+			d.fail(kv.key, "is too long: the patterns have more than %d segments", maxSegments)
 			break
 		}
 		if d.full() {
 			break
 		}
-		if d.is(e.value, "!!str") {
-			d.policyName(e.value, names)
-			put(&chosen, e.name, e.value.node.Value)
+		if d.is(kv.value, "!!str") {
+			d.policyName(kv.value, names)
+			put(&chosen, kv.name, kv.value.node.Value)
 		}
-		if len(e.name) > maxPattern {
-			d.fail(e.key, "is longer than %d bytes", maxPattern)
-		} else if reason := routes.Register(mux, e.name); reason != "" {
-			d.pattern(e, all[:i], reason)
+		if len(kv.name) > maxPattern {
+			d.fail(kv.key, "is longer than %d bytes", maxPattern)
+		} else if reason := routes.Register(mux, kv.name); reason != "" {
+			d.pattern(kv, all[:i], reason)
 		} else {
-			d.warn(e)
+			d.warn(kv)
 		}
 	}
 	return chosen
@@ -70,13 +70,13 @@ func (d *decoder) allRoutes(v value, c *Config) {
 	}
 }
 
-// pattern reports why the pattern of e is invalid or in conflict with an earlier one.
-func (d *decoder) pattern(e entry, earlier []entry, reason string) {
+// pattern reports why the pattern of kv is invalid or in conflict with an earlier one.
+func (d *decoder) pattern(kv pair, earlier []pair, reason string) {
 	other, why := routes.Conflict(reason)
-	at := slices.IndexFunc(earlier, func(o entry) bool { return o.name == other })
+	at := slices.IndexFunc(earlier, func(o pair) bool { return o.name == other })
 	if other == "" || at < 0 {
-		d.fail(e.key, "is an invalid pattern: %s", why)
+		d.fail(kv.key, "is an invalid pattern: %s", why)
 		return
 	}
-	d.fail(e.key, "conflicts with %q on line %d: %s", other, earlier[at].key.node.Line, why)
+	d.fail(kv.key, "conflicts with %q on line %d: %s", other, earlier[at].key.node.Line, why)
 }

@@ -38,15 +38,15 @@ var mistakes = []struct {
 	{regexp.MustCompile(`/[^{}]*(\?[^{}]*)`), "no path has %[1]q: a query does not choose the route"},
 }
 
-// warn reports why requests for the valid pattern of e may have another route.
-func (d *decoder) warn(e entry) {
+// warn reports why requests for the valid pattern of kv may have another route.
+func (d *decoder) warn(kv pair) {
 	if len(d.warnings) >= maxErrors {
 		return
 	}
 	add := func(reason string) {
-		d.warnings = append(d.warnings, d.at(e.key.node.Line, e.key.node.Column, e.key.path.String(), reason))
+		d.warnings = append(d.warnings, d.at(kv.key.node.Line, kv.key.node.Column, kv.key.path.String(), reason))
 	}
-	if method, _, ok := strings.Cut(e.name, " "); ok {
+	if method, _, ok := strings.Cut(kv.name, " "); ok {
 		if upper := strings.ToUpper(method); upper != method {
 			add(fmt.Sprintf("no request has the method %q: write %s", method, upper))
 		} else if hint := nearest(method, methods, ""); hint != "" && !slices.Contains(methods, method) {
@@ -54,7 +54,7 @@ func (d *decoder) warn(e entry) {
 		}
 	}
 	for _, m := range mistakes {
-		if part := m.of.FindStringSubmatch(e.name); part != nil {
+		if part := m.of.FindStringSubmatch(kv.name); part != nil {
 			add(fmt.Sprintf(m.reason, part[1], cmp.Or(strings.TrimLeft(part[1], "*:"), "rest")))
 		}
 	}
