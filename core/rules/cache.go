@@ -17,10 +17,10 @@ import (
 //
 // A key that is in none of the indexes has no override, and a key in the index of blocks is
 // blocked, if the indexes were confirmed less than maxAge ago and after the last change of the key.
-// Else the cache reads the key from the source, and keeps the result as an entry.
+// Else the cache reads the key from the source, and keeps the result.
 //
-// An entry is valid for at most maxAge, and until the key is said to have changed. Then the next
-// lookup reads the key again. If it cannot be read, the lookup uses the newest of the old entry and
+// A result is valid for at most maxAge, and until the key is said to have changed. Then the next
+// lookup reads the key again. If it cannot be read, the lookup uses the newest of the old result and
 // the indexes.
 type cache struct {
 	reader
@@ -29,11 +29,11 @@ type cache struct {
 	indexes atomic.Pointer[indexes]
 
 	// changes has the sequence number of the latest change in each group of keys, which is selected
-	// by 16 bits of the hash. A change therefore also invalidates an entry that is being read,
+	// by 16 bits of the hash. A change therefore also invalidates a result that is being read,
 	// without a search for its key.
 	changes [1 << 16]atomic.Int64
 
-	// with and without have the entries of keys with an override or a block, and of other keys. A
+	// with and without have the results of keys with an override or a block, and of other keys. A
 	// flood of other keys evicts no override.
 	with, without *otter.Cache[uint64, *cached]
 
@@ -41,27 +41,27 @@ type cache struct {
 }
 
 type cacheOptions struct {
-	size       int           // the number of entries
+	size       int           // the number of keys
 	timeout    time.Duration // of a lookup
 	maxAge     time.Duration
 	parts      int  // that can fail each for itself
 	failClosed bool // a lookup is an error if the source fails and nothing is known about the key
 }
 
-// A cached is an entry.
+// A cached is the result of a read.
 type cached struct {
 	stored
 	read moment // before the read
 }
 
 func newCache(o cacheOptions, h keyhash.Hasher) *cache {
-	entries := func() *otter.Cache[uint64, *cached] {
+	values := func() *otter.Cache[uint64, *cached] {
 		return otter.Must(&otter.Options[uint64, *cached]{
 			MaximumSize: o.size,
 			Executor:    func(f func()) { f() }, // the default starts goroutines
 		})
 	}
-	c := &cache{hasher: h, blocked: newSelections(Override{Blocked: true}), with: entries(), without: entries()}
+	c := &cache{hasher: h, blocked: newSelections(Override{Blocked: true}), with: values(), without: values()}
 	c.indexes.Store(&indexes{confirmed: unconfirmed, counts: counts{-1, -1}})
 	c.reader = reader{start: time.Now(), options: o, parts: make([]part, o.parts), reads: make(map[uint64]*fetch), keep: c.keep}
 	return c
@@ -80,7 +80,7 @@ func (c *cache) get(ctx context.Context, policy, key string) (override, error) {
 			return override{}, nil
 		}
 	}
-	old := c.entry(hash)
+	old := c.cached(hash)
 	if old != nil && c.valid(hash, old.read) {
 		return old.current(), nil
 	}
@@ -102,7 +102,7 @@ func (c *cache) get(ctx context.Context, policy, key string) (override, error) {
 	return override{}, nil
 }
 
-// outdated returns the newest knowledge about a key, of the indexes and of an old entry, which may be
+// outdated returns the newest knowledge about a key, of the indexes and of an old result, which may be
 // nil. It reports false if there is none.
 func (c *cache) outdated(hash uint64, old *cached) (s stored, ok bool) {
 	x := c.indexes.Load()
@@ -121,8 +121,8 @@ func (c *cache) outdated(hash uint64, old *cached) (s stored, ok bool) {
 	return s, old != nil || s.block.inForce() || none && x.blocks != nil
 }
 
-// entry returns the entry of a key, or nil.
-func (c *cache) entry(hash uint64) *cached {
+// cached returns the result of a key, or nil.
+func (c *cache) cached(hash uint64) *cached {
 	e, ok := c.with.GetIfPresent(hash)
 	if !ok {
 		e, _ = c.without.GetIfPresent(hash)
@@ -178,7 +178,7 @@ func (c *cache) wait(ctx context.Context, policy, tag string, hash uint64, old *
 
 var errTimeout = errors.New("no reply in time")
 
-// keep makes e the entry of a key.
+// keep makes e the result of a key.
 func (c *cache) keep(hash uint64, e cached) {
 	to, other := c.without, c.with
 	if e.override.selections != nil || e.block.selections != nil {
@@ -191,7 +191,7 @@ func (c *cache) keep(hash uint64, e cached) {
 // written makes a write of this process known, for the case that the key cannot be read afterwards.
 // change applies the write to the knowledge before it.
 func (c *cache) written(hash uint64, change func(*stored)) {
-	s, ok := c.outdated(hash, c.entry(hash))
+	s, ok := c.outdated(hash, c.cached(hash))
 	change(&s)
 	if ok || s.current().selections != nil {
 		c.keep(hash, cached{stored: s, read: moment{c.since(), unconfirmed.sequence}})

@@ -106,7 +106,7 @@ func TestCache_Get(t *testing.T) {
 		"too slow, with a reply later": {steps: []step{
 			{plan: "gold", delay: 150 * ms, want: "", took: 100 * ms, reads: 1}, {after: 60 * ms, plan: "-", delay: 150 * ms, want: "gold", reads: 1},
 		}, missing: 1},
-		"down, without an entry": {steps: []step{
+		"down, without a result": {steps: []step{
 			{err: down, want: "", reads: 1}, {plan: "gold", err: down, want: "", reads: 2}, {after: 300 * ms, plan: "-", err: down, want: "", reads: 3},
 			{after: 99 * ms, plan: "-", want: "", reads: 3}, {after: ms, plan: "-", want: "", reads: 4}, {plan: "-", want: "gold", reads: 4},
 			{err: down, plan: "-", want: "gold", reads: 4},
@@ -115,7 +115,7 @@ func TestCache_Get(t *testing.T) {
 			{err: down, want: "", reads: 1}, {after: 200 * ms, want: "", reads: 2}, {after: 200 * ms, changed: true, plan: "gold", err: down, want: "", reads: 3},
 			{plan: "-", want: "gold", reads: 4},
 		}, missing: 1, stale: 1},
-		"down, with an old entry": {steps: []step{
+		"down, with an old result": {steps: []step{
 			{plan: "gold", want: "gold", reads: 1}, {after: time.Minute, plan: "", err: down, want: "gold", reads: 2}, {after: 200 * ms, plan: "-", err: down, want: "gold", reads: 3},
 			{after: 100 * ms, plan: "-", err: down, want: "gold", reads: 4}, {plan: "-", err: down, want: "gold", reads: 4}, {after: 100 * ms, plan: "-", want: "gold", reads: 5},
 			{plan: "-", want: "", reads: 5},
@@ -194,7 +194,7 @@ func TestCache_Get_Concurrent(t *testing.T) {
 	}
 }
 
-// Entries that are too old as soon as they are read are used once.
+// Results that are too old as soon as they are read are used once.
 func TestCache_Get_ShortMaxAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, c := newFake(cacheOptions{maxAge: time.Millisecond})
@@ -361,13 +361,13 @@ func TestCache_Flood(t *testing.T) {
 		}
 	}
 	if n := c.without.EstimatedSize(); n > 1100 {
-		t.Errorf("got %d entries", n)
+		t.Errorf("got %d results", n)
 	}
 	if reads := source.reads - 15_000; reads > 50 {
 		t.Errorf("got %d reads of the hot key, want few", reads)
 	}
 	if grown := testkit.Heap() - before; grown > 400<<10 {
-		t.Errorf("got %d KiB more memory for 1000 entries", grown>>10)
+		t.Errorf("got %d KiB more memory for 1000 results", grown>>10)
 	}
 }
 
@@ -437,26 +437,26 @@ func TestCache_Get_FullPool(t *testing.T) {
 	})
 }
 
-// If a source fails, the newest knowledge counts: that of the indexes, or an entry.
+// If a source fails, the newest knowledge counts: that of the indexes, or a result.
 func TestCache_Get_OldKnowledge(t *testing.T) {
 	hash := hashOfMember("api", noSecret.Tag("k"))
 	for name, c := range map[string]struct {
-		entry              string        // the plan of an entry, or "-" if there is none
-		read               time.Duration // the time from the entry to the indexes; negative if these are older
+		result             string        // the plan of a result, or "-" if there is none
+		read               time.Duration // the time from the result to the indexes; negative if these are older
 		overrides, blocked int64         // the ends in the indexes
 		want               string
 		fails              bool // with FailClosed
 	}{
-		"no entry, not in the indexes":   {"-", 0, 0, 0, "", false},
-		"no entry, an override":          {"-", 0, forever, 0, "", true},
-		"no entry, blocked":              {"-", 0, 0, forever, "blocked", false},
-		"no entry, override and block":   {"-", 0, forever, forever, "blocked", false},
-		"older entry":                    {"gold", time.Second, forever, 0, "gold", false},
-		"older entry, removed since":     {"gold", time.Second, 0, 0, "", false},
-		"older entry, blocked since":     {"gold", time.Second, forever, forever, "blocked", false},
-		"newer entry":                    {"gold", -time.Second, 0, 0, "gold", false},
-		"newer entry, block was removed": {"gold", -time.Second, forever, forever, "gold", false},
-		"newer entry without override":   {"", -time.Second, forever, 0, "", false},
+		"no result, not in the indexes":   {"-", 0, 0, 0, "", false},
+		"no result, an override":          {"-", 0, forever, 0, "", true},
+		"no result, blocked":              {"-", 0, 0, forever, "blocked", false},
+		"no result, override and block":   {"-", 0, forever, forever, "blocked", false},
+		"older result":                    {"gold", time.Second, forever, 0, "gold", false},
+		"older result, removed since":     {"gold", time.Second, 0, 0, "", false},
+		"older result, blocked since":     {"gold", time.Second, forever, forever, "blocked", false},
+		"newer result":                    {"gold", -time.Second, 0, 0, "gold", false},
+		"newer result, block was removed": {"gold", -time.Second, forever, forever, "gold", false},
+		"newer result without override":   {"", -time.Second, forever, 0, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -471,8 +471,8 @@ func TestCache_Get_OldKnowledge(t *testing.T) {
 					confirm()
 					time.Sleep(cache.options.maxAge)
 				}
-				if c.entry != "-" {
-					source.set("k", c.entry)
+				if c.result != "-" {
+					source.set("k", c.result)
 					plan(t, cache, "k")
 				}
 				if c.read > 0 {

@@ -23,7 +23,7 @@ func hashOfMember(policy, tag string) uint64 {
 const forever = math.MaxInt64
 
 // An index is a copy of a sorted set in Redis: the hashes of the keys that have an override, or of
-// those that have a block, with the ends in Unix milliseconds. An entry takes 17 to 38 bytes. One
+// those that have a block, with the ends in Unix milliseconds. A key takes 17 to 38 bytes. One
 // goroutine at a time may change it. All other methods are safe for concurrent use.
 type index struct {
 	shards [256]shard

@@ -30,7 +30,7 @@ func TestIndex(t *testing.T) {
 			}
 		}
 		if x.len() != len(want) {
-			t.Fatalf("step %d: got %d entries, want %d", i, x.len(), len(want))
+			t.Fatalf("step %d: got %d keys, want %d", i, x.len(), len(want))
 		}
 	}
 	for hash, end := range want {
@@ -53,7 +53,7 @@ func TestIndex_Has(t *testing.T) {
 	}
 }
 
-// The documented size of an entry.
+// The documented size of a key.
 func TestIndex_Memory(t *testing.T) {
 	const n = 200_000
 	before := testkit.Heap()
@@ -62,8 +62,8 @@ func TestIndex_Memory(t *testing.T) {
 		x.set(rand.Uint64()|i<<63, forever)
 	}
 	per := float64(testkit.Heap()-before) / n
-	t.Logf("%.1f bytes an entry", per)
+	t.Logf("%.1f bytes a key", per)
 	if per < 17 || per > 38 || x.len() != n {
-		t.Errorf("got %.1f bytes for each of %d entries", per, x.len())
+		t.Errorf("got %.1f bytes for each of %d keys", per, x.len())
 	}
 }

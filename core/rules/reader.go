@@ -71,7 +71,7 @@ type fetch struct {
 	part        *part
 	done        chan struct{} // closed when the fields below are set
 
-	cached  // at first the old entry
+	cached  // at first the old result
 	hasText bool
 	err     error
 }

@@ -42,9 +42,9 @@ func KeySecret(secret []byte) RedisOption {
 const DefaultMaxKeys = 100_000
 
 // MaxKeys sets the number of pairs of a policy and a key whose overrides are cached. The default is
-// [DefaultMaxKeys]. An entry takes about 250 bytes, so 100 000 entries take 25 MB. Keys without an
-// override are cached only while they have to be read (see the package comment), in as many entries
-// of their own. MaxKeys panics if n < 1.
+// [DefaultMaxKeys]. A pair takes about 250 bytes, so 100 000 pairs take 25 MB. Keys without an
+// override are cached only while they have to be read (see the package comment), as many
+// again. MaxKeys panics if n < 1.
 func MaxKeys(n int) RedisOption {
 	if n < 1 {
 		panic("rules: MaxKeys: n is less than 1")
