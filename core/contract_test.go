@@ -180,7 +180,7 @@ func (c *caller) call(ctx context.Context) (err error) {
 		case 2:
 			err = r.Refund(ctx)
 		case 3:
-			err = inner.LeaveQueue(r, ctx)
+			err = inner.RefundDelayed(r, ctx)
 		}
 	}
 	return err

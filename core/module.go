@@ -32,8 +32,10 @@ func (functions) ChooseFor(l *Limiter, pick pickFunc) *Limiter { return l.choose
 func (functions) ReplaceAll(rules map[*Limiter][]Rule, then func()) error {
 	return replaceAll(rules, then)
 }
-func (functions) Off(r Rule) Rule                                      { return r.off() }
-func (functions) Key(r *Reservation, l *Limiter) (key string, n int)   { return r.key(l) }
-func (functions) Forget(r *Reservation, l *Limiter, key string)        { r.forget(l, key) }
-func (functions) HasPlaces(r *Reservation) (has, local bool)           { return r.hasPlaces() }
-func (functions) LeaveQueue(r *Reservation, ctx context.Context) error { return r.leaveQueue(ctx) }
+func (functions) Off(r Rule) Rule                                    { return r.off() }
+func (functions) Key(r *Reservation, l *Limiter) (key string, n int) { return r.key(l) }
+func (functions) Forget(r *Reservation, l *Limiter, key string)      { r.forget(l, key) }
+func (functions) HasPlaces(r *Reservation) (has, local bool)         { return r.hasPlaces() }
+func (functions) RefundDelayed(r *Reservation, ctx context.Context) error {
+	return r.refundDelayed(ctx)
+}

@@ -264,7 +264,7 @@ func TestLimiter_UnlimitedAndBlocked(t *testing.T) {
 			}
 			r := testkit.Reserve(t, l, "k", 5)
 			check("Reserve", r.Decision(), nil)
-			for _, err := range []error{r.Settle(ctx, 9), r.SettleFor(ctx, l, math.MaxInt), inner.LeaveQueue(r, ctx), r.Refund(ctx), l.Debit(ctx, "k", 5), l.Credit(ctx, "k", 5)} {
+			for _, err := range []error{r.Settle(ctx, 9), r.SettleFor(ctx, l, math.MaxInt), inner.RefundDelayed(r, ctx), r.Refund(ctx), l.Debit(ctx, "k", 5), l.Credit(ctx, "k", 5)} {
 				testkit.Must(t, err)
 			}
 			if found, err := l.Reset(ctx, "k"); found || err != nil {

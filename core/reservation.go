@@ -309,14 +309,14 @@ func (r *Reservation) forget(l *Limiter, key string) {
 	}
 }
 
-// leaveQueue refunds the event to each [LeakyBucket], and leaves it charged to all other rules. It
+// refundDelayed refunds the event to each [LeakyBucket], and leaves it charged to all other rules. It
 // is for a delayed event whose caller does not wait any more. As with [Reservation.Refund], only
-// the last event of a queue can leave the queue. A second leaveQueue does nothing, but a later
+// the last event of a queue can leave the queue. A second refundDelayed does nothing, but a later
 // Settle charges the queue again.
 //
 // After an error the event may have left the queue, and a second call does not try again. If ctx
 // had ended before the call, nothing was done.
-func (r *Reservation) leaveQueue(ctx context.Context) error {
+func (r *Reservation) refundDelayed(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	total := func(i, before int) int {

@@ -24,11 +24,11 @@ var inner = unexported.Core.(interface {
 	Key(*core.Reservation, *core.Limiter) (key string, n int)
 	Forget(r *core.Reservation, l *core.Limiter, key string)
 	HasPlaces(*core.Reservation) (has, local bool)
-	LeaveQueue(*core.Reservation, context.Context) error
+	RefundDelayed(*core.Reservation, context.Context) error
 })
 
-// LeaveQueue refunds leaky buckets only, and only the last event of a queue.
-func TestReservation_LeaveQueue(t *testing.T) {
+// RefundDelayed refunds leaky buckets only, and only the last event of a queue.
+func TestReservation_RefundDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		l := testkit.Limiter(t, memstore.New(),
@@ -44,9 +44,9 @@ func TestReservation_LeaveQueue(t *testing.T) {
 			queue, others int // in use
 		}{
 			{"no step", func() error { return nil }, 4, 4},
-			{"an event that is not the last leaves", func() error { return inner.LeaveQueue(second, ctx) }, 4, 4},
-			{"the last leaves", func() error { return inner.LeaveQueue(third, ctx) }, 3, 4},
-			{"it leaves again", func() error { return inner.LeaveQueue(third, ctx) }, 3, 4},
+			{"an event that is not the last leaves", func() error { return inner.RefundDelayed(second, ctx) }, 4, 4},
+			{"the last leaves", func() error { return inner.RefundDelayed(third, ctx) }, 3, 4},
+			{"it leaves again", func() error { return inner.RefundDelayed(third, ctx) }, 3, 4},
 			{"another comes", func() error {
 				r, err := l.Reserve(ctx, "k", 1)
 				if d := r.Decision().Delay; d != 300*time.Millisecond {
@@ -55,7 +55,7 @@ func TestReservation_LeaveQueue(t *testing.T) {
 				return err
 			}, 4, 5},
 			{"a refund of the event that has left", func() error { return third.Refund(ctx) }, 4, 4},
-			{"the first leaves after its departure", func() error { time.Sleep(time.Second); return inner.LeaveQueue(first, ctx) }, 0, 4},
+			{"the first leaves after its departure", func() error { time.Sleep(time.Second); return inner.RefundDelayed(first, ctx) }, 0, 4},
 		} {
 			if err := step.call(); err != nil {
 				t.Errorf("%s: %v", step.name, err)
@@ -67,17 +67,17 @@ func TestReservation_LeaveQueue(t *testing.T) {
 	})
 }
 
-// After an error of the Store, which may have done the undo, LeaveQueue does not try again.
-func TestReservation_LeaveQueue_StoreFails(t *testing.T) {
+// After an error of the Store, which may have done the undo, RefundDelayed does not try again.
+func TestReservation_RefundDelayed_StoreFails(t *testing.T) {
 	var store storetest.Fake
 	l := testkit.Limiter(t, &store, core.LeakyBucket("queue", core.PerHour(5)))
 	r := testkit.Reserve(t, l, "k", 2)
 	store.Set(storetest.Fail(core.ErrUnavailable))
-	if err := inner.LeaveQueue(r, t.Context()); err != core.ErrUnavailable {
+	if err := inner.RefundDelayed(r, t.Context()); err != core.ErrUnavailable {
 		t.Errorf("got %v, want the error of the store", err)
 	}
 	store.Set()
-	testkit.Must(t, inner.LeaveQueue(r, t.Context()))
+	testkit.Must(t, inner.RefundDelayed(r, t.Context()))
 	if got := testkit.Used(t, l, "k")[0]; got != 2 {
 		t.Errorf("got %d in use, want 2", got)
 	}
@@ -147,7 +147,7 @@ func TestReservation_SettleFor(t *testing.T) {
 	queue := core.LeakyBucket("queue", core.PerHour(1000))
 	dry := core.SlidingLog("dry", core.PerHour(2)).Shadow() // does not count the event
 	type step struct {
-		limiter string // requests, tokens, or another one; empty for Settle; "leave" for LeaveQueue
+		limiter string // requests, tokens, or another one; empty for Settle; "leave" for RefundDelayed
 		cost    int
 		want    []int // in use of requests, tokens, queue
 	}
@@ -180,7 +180,7 @@ func TestReservation_SettleFor(t *testing.T) {
 		{"another limiter", func(r, t *core.Limiter) []core.Ask { return []core.Ask{{Limiter: r, Key: "k"}} }, []step{
 			{"tokens", 9, nil}, {"tokens", 0, nil}, {"nil", 0, nil}, {"requests", -1, nil}, {"requests", 2, []int{2, 0, 0}},
 		}},
-		{"after LeaveQueue", func(r, t *core.Limiter) []core.Ask {
+		{"after RefundDelayed", func(r, t *core.Limiter) []core.Ask {
 			return []core.Ask{{Limiter: r, Key: "k"}, {Limiter: t, Key: "k", Cost: 5}}
 		}, []step{{"leave", 0, []int{1, 5, 0}}, {"requests", 2, []int{2, 5, 0}}, {"tokens", 6, []int{2, 6, 6}}, {"leave", 0, []int{2, 6, 0}}, {"", 0, []int{0, 0, 0}}}},
 	} {
@@ -197,7 +197,7 @@ func TestReservation_SettleFor(t *testing.T) {
 				case "":
 					err = r.Settle(ctx, s.cost)
 				case "leave":
-					err = inner.LeaveQueue(r, ctx)
+					err = inner.RefundDelayed(r, ctx)
 				default:
 					err = r.SettleFor(ctx, limiters[s.limiter], s.cost)
 				}
@@ -292,7 +292,7 @@ func TestReservation_Settle_SumAboveMaxInt(t *testing.T) {
 		func() error { return r.Settle(ctx, math.MaxInt) },
 		func() error { _, err := l.Reset(ctx, "k"); return err },
 		func() error { _, err := l.Allow(ctx, "k"); return err },
-		func() error { return inner.LeaveQueue(r, ctx) },
+		func() error { return inner.RefundDelayed(r, ctx) },
 	} {
 		if err := step(); err != nil {
 			t.Errorf("step %d: got %v, expected nil", i, err)
@@ -313,11 +313,11 @@ func TestReservation_EndedContext(t *testing.T) {
 		used int // of the window
 	}{
 		{"refund of a denied event", func() error { return denied.Refund(ended) }, nil, 2},
-		{"leaving no queue", func() error { return inner.LeaveQueue(denied, ended) }, nil, 2},
+		{"leaving no queue", func() error { return inner.RefundDelayed(denied, ended) }, nil, 2},
 		{"the same cost", func() error { return r.Settle(ended, 2) }, nil, 2},
 		{"a raise", func() error { return r.Settle(ended, 5) }, context.Canceled, 2},
 		{"the raise again", func() error { return r.Settle(t.Context(), 5) }, nil, 5},
-		{"leaving a queue", func() error { return inner.LeaveQueue(r, ended) }, context.Canceled, 5},
+		{"leaving a queue", func() error { return inner.RefundDelayed(r, ended) }, context.Canceled, 5},
 		{"a refund", func() error { return r.Refund(ended) }, context.Canceled, 5},
 		{"the refund again", func() error { return r.Refund(t.Context()) }, nil, 0},
 		{"a debit of nothing", func() error { return l.Debit(ended, "", 0) }, nil, 0},
@@ -342,7 +342,7 @@ func TestReservation_Settle_Denied(t *testing.T) {
 			t.Fatal("got an admission of the fourth event, want a denial")
 		}
 		testkit.Must(t, r.Settle(ctx, cost))
-		testkit.Must(t, inner.LeaveQueue(r, ctx))
+		testkit.Must(t, inner.RefundDelayed(r, ctx))
 		if got := testkit.Used(t, l, "k")[0]; got != 3 {
 			t.Errorf("after Settle(%d) of a denied event: got %d in use, expected 3", cost, got)
 		}

@@ -19,12 +19,12 @@ import "math/bits"
 // A bucket is in debt if more than its capacity is in use. Its State then also stores the time at
 // which the debt was written, to distinguish a debt from the effect of a clock that stepped back.
 type bucket struct {
-	burst int64 // capacity in tokens
-	extra int64 // the part of burst that a soft limit adds
-	unit  Span  // the time in which one token refills
-	full  Span  // the time in which the bucket refills; of a rule like another one, up to one unit longer than burst tokens
-	most  Span  // the part of full that may be in use; less than full if a plan leaves headroom
-	queue bool  // a leaky bucket: an admitted event is delayed until all earlier events have drained
+	burst  int64 // capacity in tokens
+	extra  int64 // the part of burst that a soft limit adds
+	unit   Span  // the time in which one token refills
+	full   Span  // the time in which the bucket refills; of a rule like another one, up to one unit longer than burst tokens
+	most   Span  // the part of full that may be in use; less than full if a plan leaves headroom
+	delays bool  // a leaky bucket: an admitted event is delayed until all earlier events have drained
 
 	// One token refills in num/den microseconds, in lowest terms. den is at most Events, so a
 	// fraction has 48 bits; memstore packs it with 16 other bits.
@@ -32,9 +32,9 @@ type bucket struct {
 }
 
 // newBucket returns a bucket of burst tokens that refills events tokens in period microseconds.
-func newBucket(events, period, burst, extra int64, queue bool) *bucket {
+func newBucket(events, period, burst, extra int64, delays bool) *bucket {
 	g := gcd(events, period)
-	b := &bucket{burst: burst, extra: extra, queue: queue, num: period / g, den: events / g}
+	b := &bucket{burst: burst, extra: extra, delays: delays, num: period / g, den: events / g}
 	b.unit, b.full = b.exact(1), b.exact(burst)
 	b.most = b.full
 	return b
@@ -186,7 +186,7 @@ func (b *bucket) used(s State, now int64) (used Span, moved bool) {
 func (b *bucket) decide(c *Charge, s State, now int64) (_ State, changed bool) {
 	used, moved := b.used(s, now)
 	cost, maxDelay := int64(c.Cost), int64(Never)
-	if b.queue {
+	if b.delays {
 		maxDelay = c.maxDelay()
 	}
 	after, fits := b.fits(used, cost, maxDelay)
@@ -211,7 +211,7 @@ func (b *bucket) fits(used Span, cost, maxDelay int64) (after Span, ok bool) {
 		return used, false
 	}
 	after = b.add(used, b.span(cost))
-	return after, !b.most.less(after) && (!b.queue || used.ceil() <= maxDelay)
+	return after, !b.most.less(after) && (!b.delays || used.ceil() <= maxDelay)
 }
 
 func (b *bucket) spend(used Span, now, cost int64) State {
@@ -254,7 +254,7 @@ func (b *bucket) undo(s State, r Reading, now, n int64, m Receipt) State {
 	if counted := b.sub(Span{horizon, 0}, m.Used); counted.less(back) { // see debit
 		back = counted
 	}
-	if b.queue {
+	if b.delays {
 		after := b.add(m.Used, back)
 		if (Span{now + r.Used.Micros, r.Used.Frac}) != (Span{m.At + after.Micros, after.Frac}) {
 			return s
@@ -305,7 +305,7 @@ func (b *bucket) expiresAt(s State) int64 { return Span{s.Time, s.Amount}.ceil()
 // charge and after it, and fits is the result of the method fits.
 func (b *bucket) verdict(v *Verdict, used, after Span, cost, maxDelay int64, fits, spent bool) {
 	v.Allowed = fits
-	if fits && b.queue {
+	if fits && b.delays {
 		v.Delay = duration(used.ceil())
 	}
 	free, left := b.sub(b.most, after), -b.extra
@@ -325,7 +325,7 @@ func (b *bucket) verdict(v *Verdict, used, after Span, cost, maxDelay int64, fit
 		v.RetryAfter = Never
 	default:
 		retry := b.sub(b.span(cost), free).ceil()
-		if b.queue {
+		if b.delays {
 			retry = max(retry, used.ceil()-maxDelay)
 		}
 		v.RetryAfter, v.Window = duration(retry), duration(retry)

@@ -74,7 +74,7 @@ func (rec *record) apply(h http.Header, r *http.Request, e *Event) *Rejection {
 	}
 	if e.Decision.Delay > 0 {
 		if err := hold(r.Context(), e.Decision.Delay); err != nil {
-			leaveQueue(rec)
+			refundDelayed(rec)
 			endPlaces(rec)
 			return rec.gate.reject(e, h, r, err, ended)
 		}

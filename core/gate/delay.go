@@ -31,11 +31,11 @@ func hold(ctx context.Context, delay time.Duration) error {
 	return ctx.Err()
 }
 
-// leaveQueue refunds the leaky buckets of a request whose client hung up while it was held. Other
+// refundDelayed refunds the leaky buckets of a request whose client hung up while it was held. Other
 // rules stay charged; otherwise sending a request and hanging up would be free.
-func leaveQueue(rec *record) {
+func refundDelayed(rec *record) {
 	ctx := rec.detached()
-	if err := inner.LeaveQueue(&rec.reservation, ctx); err != nil {
+	if err := inner.RefundDelayed(&rec.reservation, ctx); err != nil {
 		rec.gate.log.warn(ctx, "weir: the leaky bucket of a client that hung up could not be refunded", err, ended.status)
 	}
 }

@@ -86,7 +86,7 @@ var inner = coreunexported.Core.(interface {
 	Key(*core.Reservation, *core.Limiter) (key string, n int)
 	Forget(r *core.Reservation, l *core.Limiter, key string)
 	HasPlaces(*core.Reservation) (has, local bool)
-	LeaveQueue(*core.Reservation, context.Context) error
+	RefundDelayed(*core.Reservation, context.Context) error
 })
 
 // functions has the functions of this package that only package adapter needs, and which it documents.

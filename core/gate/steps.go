@@ -178,7 +178,7 @@ func (w *steps) ask(peek bool) (rejection *Rejection, done bool) {
 // they are denied, or if the Store fails: the other charges are refunded then.
 func (w *steps) charge(peek bool) (admitted bool) {
 	known := w.known[w.charged:]
-	peek = peek || hasQueue(known)
+	peek = peek || hasDelay(known)
 	w.failed = w.chargeEach(w.r.Context(), w.rec, known, func(a *core.Ask) {
 		a.Peek = peek
 		inner.AttemptUnlessDenied(a)
@@ -224,10 +224,10 @@ func deniesOnly(d *core.Decision, is func(ask int) bool) bool {
 	return !d.Allowed
 }
 
-// hasQueue reports whether one of known has a leaky bucket. An early charge of such a rule could not be
+// hasDelay reports whether one of known has a leaky bucket. An early charge of such a rule could not be
 // refunded while later requests are in the queue. Concurrent requests that come when one place is free
 // therefore all see it.
-func hasQueue(known []core.Ask) bool {
+func hasDelay(known []core.Ask) bool {
 	return slices.ContainsFunc(known, func(a core.Ask) bool {
 		return slices.ContainsFunc(a.Limiter.Rules(), func(r core.Rule) bool { return r.Kind().Delays })
 	})

@@ -40,8 +40,8 @@ func (c *call) add(charge driver.Charge, key string, place int) {
 	c.charges, c.keys, c.places = append(c.charges, charge), append(c.keys, key), append(c.places, place)
 }
 
-// queues reports whether c spends from leaky buckets.
-func (c *call) queues() bool {
+// delays reports whether c spends from leaky buckets.
+func (c *call) delays() bool {
 	return slices.ContainsFunc(c.charges, func(c driver.Charge) bool {
 		return c.Op == driver.Spend && c.Rule.Kind.Delays
 	})

@@ -18,7 +18,7 @@ func (s *Store) decideSplit(ctx context.Context, deadline time.Time, charges []d
 	}
 	spends := make(map[int]*call) // if calls[i] only peeks, spends[i] is the call that spends
 	for i, c := range calls {
-		if len(calls) > 1 && c.queues() {
+		if len(calls) > 1 && c.delays() {
 			spends[i], calls[i] = c, c.peek()
 		}
 	}

@@ -26,8 +26,8 @@ type bucket struct {
 	future bool     // at has read a state that is ahead of the clock
 }
 
-func (r *Rule) isBucket() bool { return r.Algorithm == "token_bucket" || r.isQueue() }
-func (r *Rule) isQueue() bool  { return r.Algorithm == "leaky_bucket" }
+func (r *Rule) isBucket() bool { return r.Algorithm == "token_bucket" || r.delays() }
+func (r *Rule) delays() bool   { return r.Algorithm == "leaky_bucket" }
 
 // rate returns how many tokens refill in a microsecond.
 func (r *Rule) rate() *big.Rat { return big.NewRat(r.Events, r.Per) }
@@ -157,7 +157,7 @@ func (b bucket) undo(cost int64, m Receipt) (state, bool) {
 	if counted := mul(b.rule.rate(), sub(whole(Horizon), m.Used)); counted.Cmp(back) < 0 {
 		back = counted // RULE: a debit beyond the horizon was not counted
 	}
-	if b.rule.isQueue() && !b.isLast(back, m) {
+	if b.rule.delays() && !b.isLast(back, m) {
 		return b, false
 	}
 	if full := sub(whole(max(b.time-m.At, m.Age)), m.Used); full.Sign() > 0 {
@@ -171,7 +171,7 @@ func (b bucket) undo(cost int64, m Receipt) (state, bool) {
 
 // delay returns the time in which the queue drains, rounded up to a microsecond; 0 without a queue.
 func (b bucket) delay() int64 {
-	if !b.rule.isQueue() {
+	if !b.rule.delays() {
 		return 0
 	}
 	return ceil(b.used())
