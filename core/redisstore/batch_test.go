@@ -164,7 +164,7 @@ func TestBatch_noMemory(t *testing.T) {
 	}
 }
 
-// A round trip can be as long as the queue and maxCharges allow, and longer.
+// A round trip can be as long as the backlog and maxCharges allow, and longer.
 func TestBatch_largest(t *testing.T) {
 	rdb := redistest.Shared(t).Client()
 	prefix := redistest.Prefix(t)

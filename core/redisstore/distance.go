@@ -47,10 +47,10 @@ func (d *distance) get(now time.Time) time.Duration {
 func (d *distance) isHopeless(r *request, now time.Time, work time.Duration) bool {
 	left := r.at.Sub(now)
 	switch {
-	case r.verb == adjust || !d.replied.After(r.queued):
+	case r.verb == adjust || !d.replied.After(r.since):
 		return false
 	case left < max(d.get(now), work):
 		return true
 	}
-	return !r.queued.IsZero() && left < min(now.Sub(r.queued), 2*d.usual)
+	return !r.since.IsZero() && left < min(now.Sub(r.since), 2*d.usual)
 }

@@ -29,7 +29,7 @@ type counters struct {
 // outcome.
 type sender interface {
 	send(d *deadline, r *request) error
-	length() int // of the queue
+	length() int // of the backlog
 }
 
 const (

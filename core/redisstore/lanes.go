@@ -30,7 +30,7 @@ func (l *lanes) add(r *request) bool {
 		most *= 2
 	}
 	if l.length() >= most {
-		l.removeEnded(r.queued)
+		l.removeEnded(r.since)
 		if l.length() >= most {
 			return false
 		}
@@ -99,7 +99,7 @@ func (l *lanes) first(work time.Duration) *[]*request {
 	if len(l.urgent) > 0 {
 		return &l.urgent
 	}
-	if len(l.light) == 0 || len(l.heavy) > 0 && l.heavy[0].queued.Before(l.light[0].queued) &&
+	if len(l.light) == 0 || len(l.heavy) > 0 && l.heavy[0].since.Before(l.light[0].since) &&
 		(work >= maxWork/2 ||
 			l.heavy[0].work > maxWork/2 || // it needs more than that, and does not wait for it
 			l.heavy[0].work <= maxLight) { // it followed a heavy one

@@ -17,7 +17,7 @@ func waiting(keys ...string) *lanes {
 	for i, key := range keys {
 		r := &request{
 			ctx: context.Background(), verb: take, keys: []string{strings.ToLower(key)}, work: maxWork / 40, done: make(chan struct{}, 1),
-			queued: time.Now().Add(time.Duration(i)), at: time.Now().Add(time.Second),
+			since: time.Now().Add(time.Duration(i)), at: time.Now().Add(time.Second),
 		}
 		r.urgent = strings.HasPrefix(key, "renew")
 		if key != r.keys[0] {
@@ -111,7 +111,7 @@ func TestLanes_Next_fair(t *testing.T) {
 	l := waiting("X")
 	for i := range 3 {
 		for _, r := range waiting(repeat("a", 100)...).light {
-			r.queued = r.queued.Add(time.Second)
+			r.since = r.since.Add(time.Second)
 			l.add(r)
 		}
 		requests, _ := l.next(time.Now(), new(distance), 0)
@@ -141,7 +141,7 @@ func TestLanes_Next_late(t *testing.T) {
 			l.light[0].left.Store(true)
 			l.light[1].at = time.Now().Add(16 * time.Millisecond)
 			l.heavy[0].at = time.Now()
-			l.heavy[2].queued, l.heavy[2].at = time.Now().Add(-31*time.Millisecond), time.Now().Add(30*time.Millisecond)
+			l.heavy[2].since, l.heavy[2].at = time.Now().Add(-31*time.Millisecond), time.Now().Add(30*time.Millisecond)
 			hopeless, late, long := l.light[1], l.heavy[0], l.heavy[2]
 			d := &distance{replied: time.Now().Add(time.Millisecond), now: 15 * time.Millisecond, usual: usual}
 			requests, _ := l.next(time.Now(), d, 17*time.Millisecond)
@@ -170,7 +170,7 @@ func TestLanes_Next_large(t *testing.T) {
 	sent := make(map[string]bool)
 	for range 3 {
 		for _, r := range waiting(repeat("a", 100)...).light {
-			r.queued = r.queued.Add(time.Second)
+			r.since = r.since.Add(time.Second)
 			l.add(r)
 		}
 		requests, _ := l.next(time.Now(), new(distance), 0)

@@ -29,10 +29,10 @@ type request struct {
 	undoes  bool          // contains an undo, which has its effect although the caller has left
 	places  *freer        // frees the places that r takes if its caller does not learn them; nil without places
 
-	// The queue sets these.
+	// The backlog sets these.
 	ctx    context.Context // of the caller
 	at     time.Time       // when the caller leaves
-	queued time.Time       // when the request began to wait; zero if it did not wait
+	since  time.Time       // when the request began to wait; zero if it did not wait
 	waited time.Duration   // from then until it was sent, in whole microseconds
 	left   atomic.Bool     // the caller does not wait any more, or the outcome was there first
 	done   chan struct{}   // receives a value after the outcome is set, unless the caller runs the script
@@ -162,8 +162,8 @@ func (r *request) denied() bool {
 // noteWait adds the MaxDelay of charges to the arguments, less the time since r began to wait, and adds that time
 // to the ages of receipts. A request that is redirected calls it again.
 func (r *request) noteWait() {
-	if !r.queued.IsZero() && r.clock == "" { // the time of a test passes only as the test says
-		r.waited = time.Since(r.queued).Truncate(time.Microsecond)
+	if !r.since.IsZero() && r.clock == "" { // the time of a test passes only as the test says
+		r.waited = time.Since(r.since).Truncate(time.Microsecond)
 	}
 	for i := range r.charges {
 		c := &r.charges[i]

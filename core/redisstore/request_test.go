@@ -30,7 +30,7 @@ func TestRequest_NoteWait(t *testing.T) {
 			call := spend("k", testkit.Compiled(core.LeakyBucket("rule", hourly)))
 			call.charges[0].MaxDelay = c.maxDelay
 			r := new(executor).newRequest(call)
-			r.queued = time.Now()
+			r.since = time.Now()
 			for i, want := range c.want {
 				time.Sleep(c.waited)
 				r.noteWait()
@@ -49,7 +49,7 @@ type lateSender struct {
 }
 
 func (s lateSender) send(d *deadline, r *request) error {
-	r.queued = time.Now().Add(-s.waited)
+	r.since = time.Now().Add(-s.waited)
 	return s.sender.send(d, r)
 }
 
@@ -134,7 +134,7 @@ func TestRequest_NoteWait_Age(t *testing.T) {
 		for age, want := range map[int64]any{0: "0", 5: "2000005", maxInteger: fmt.Sprint(int64(maxInteger))} {
 			c := &call{keys: []string{"k"}, charges: []driver.Charge{{Key: "k", Rule: rule, Op: driver.Undo, Cost: 1, Receipt: driver.Receipt{At: 1, Age: age}}}}
 			r := new(executor).newRequest(c)
-			r.queued = time.Now()
+			r.since = time.Now()
 			time.Sleep(2 * time.Second)
 			for range 2 {
 				if r.noteWait(); r.charges[0].receipt[receiptAge] != want {

@@ -11,7 +11,7 @@ import (
 
 // A server executes requests on the client of one server.
 type server struct {
-	queue
+	backlog
 	rdb    *redis.Client
 	runner runner // ignores the deadlines of contexts, so that a slow server does not lose its connections
 	// slot returns the slot of a request with these keys. It is nil if the server has no slots.
@@ -23,10 +23,10 @@ type server struct {
 // newServer returns a server for a client. Either slot is nil, or whole is, for a node of a Cluster.
 func newServer(rdb *redis.Client, c config, slot func(tag string) string, whole *wholeness, n *counters) *server {
 	s := &server{rdb: rdb, runner: runner{rdb, n}, slot: slot, whole: whole}
-	s.queue.run, s.queue.limit = s.run, max(1, rdb.Options().PoolSize/2)
-	s.queue.idleCheck = newIdleCheck(rdb, c.timeout, s.forgetLate)
+	s.backlog.run, s.backlog.limit = s.run, max(1, rdb.Options().PoolSize/2)
+	s.backlog.idleCheck = newIdleCheck(rdb, c.timeout, s.forgetLate)
 	if rdb.Options().Limiter == nil { // which does not know the deadline, and may block
-		s.queue.runOwn = runner{newStrict(rdb), n}.run
+		s.backlog.runOwn = runner{newStrict(rdb), n}.run
 	}
 	return s
 }

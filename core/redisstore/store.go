@@ -14,11 +14,11 @@
 //
 // Concurrent decisions share round trips and scripts. While little is under way to a server, a decision
 // is sent at once. Others wait until a round trip ends, and share the next one: up to 83 buckets, or as
-// many other rules as take the same time, about 250 us. Calls of Adjust share the queue. No decision
+// many other rules as take the same time, about 250 us. Calls of Adjust share the backlog. No decision
 // waits for others to come.
 //
 // The Store bounds the time that the server needs for the round trips under way, so that a server that
-// is far gets as much work as it can do, and the queue is here and not in the server. At most four
+// is far gets as much work as it can do, and the backlog is here and not in the server. At most four
 // round trips are under way, or, if that is more, as many as the server can decide during the shortest
 // round trip of the last ten seconds plus 1 ms. They use at most half of the connections of the client
 // (PoolSize).
@@ -26,16 +26,16 @@
 // longer, except for those on the same key. A decision that waits too long to be answered before
 // its deadline is not sent, see [ErrOverloaded].
 //
-// Redis decides the charges of a key in the order of the queue, and each decision is as exact as
+// Redis decides the charges of a key in the order of the backlog, and each decision is as exact as
 // alone: it sees the states that earlier decisions have written, and is atomic. A decision that
 // fails, for example because of a damaged state, does not affect the others. A lost reply fails all
 // decisions of its round trip; package failover counts that as one failure. The MaxDelay of an
 // event shrinks by the time that the event has waited.
 //
-// Renewals of places of in-flight rules go ahead of decisions that wait, and find room in the queue when
+// Renewals of places of in-flight rules go ahead of decisions that wait, and find room in the backlog when
 // decisions do not. A Redis that is overloaded by decisions therefore loses no place.
 //
-// On a Cluster, every node has its own queue. A round trip has a script for each hash slot in it. A
+// On a Cluster, every node has its own backlog. A round trip has a script for each hash slot in it. A
 // *redis.Client may also be connected to a proxy for several servers that sends a script to the
 // server of its first key, or to a node of a Cluster, which rejects keys of several slots. The Store
 // therefore tests whether the server has the keys of all slots: it writes 16 keys one by one, for ten
@@ -142,7 +142,7 @@
 // because its node fails or does not reply in time, that charge stays until it expires, although the
 // event was denied. No decision exceeds a limit, except that a bucket may briefly exceed its burst by the events that are being undone;
 // its rate is never exceeded in the long run. A place in the queue of a leaky bucket cannot be
-// freed once later events are queued behind it. The place is therefore taken in a second round
+// freed once later events are behind it. The place is therefore taken in a second round
 // trip, after the charges in all other slots were admitted.
 package redisstore
 

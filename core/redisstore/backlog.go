@@ -11,7 +11,7 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A queue sends requests to one server. While little is under way, a request is sent at once, alone.
+// A backlog sends requests to one server. While little is under way, a request is sent at once, alone.
 // The others wait, and share round trips. Redis decides each as it would alone.
 //
 // The bound is the work under way, which is the time that the server needs for it: at most the
@@ -20,7 +20,7 @@ import (
 //
 // A caller leaves at its deadline. Its request is then not sent unless it is an undo, or its outcome is not read,
 // and a place that it has taken is freed.
-type queue struct {
+type backlog struct {
 	// run executes requests in one round trip and sets their outcomes. It may take longer than the
 	// deadlines of the requests.
 	run func(ctx context.Context, requests []*request)
@@ -65,7 +65,7 @@ const (
 var ErrOverloaded = driver.ErrOverloaded
 
 // send executes r, and returns when its outcome is set, or with an error when d ends.
-func (q *queue) send(d *deadline, r *request) error {
+func (b *backlog) send(d *deadline, r *request) error {
 	if d.err = d.ctx.Err(); d.err != nil {
 		return d.err
 	}
@@ -75,29 +75,29 @@ func (q *queue) send(d *deadline, r *request) error {
 		r.at = ends
 	}
 	now := time.Now()
-	q.mu.Lock()
-	switch distance := q.distance.get(now); {
-	case q.late >= q.limit && now.Sub(q.distance.replied) >= outage:
-		q.mu.Unlock()
-		return fmt.Errorf("%d round trips have no reply", q.limit)
-	case q.running > q.late && q.distance.isHopeless(r, now, 0): // otherwise r measures the distance again
-		q.mu.Unlock()
+	b.mu.Lock()
+	switch distance := b.distance.get(now); {
+	case b.late >= b.limit && now.Sub(b.distance.replied) >= outage:
+		b.mu.Unlock()
+		return fmt.Errorf("%d round trips have no reply", b.limit)
+	case b.running > b.late && b.distance.isHopeless(r, now, 0): // otherwise r measures the distance again
+		b.mu.Unlock()
 		return ErrOverloaded
-	case !q.room(distance / alone):
-		r.queued = now
-		if !q.waiting.add(r) {
-			q.mu.Unlock()
+	case !b.room(distance / alone):
+		r.since = now
+		if !b.waiting.add(r) {
+			b.mu.Unlock()
 			return ErrOverloaded
 		}
-	case q.runOwn != nil && q.idle > 0 && !leaves && r.places == nil: // a missed deadline would lose the reply
-		t := q.begin(now, r.work)
-		q.mu.Unlock()
-		q.inline(t, r)
+	case b.runOwn != nil && b.idle > 0 && !leaves && r.places == nil: // a missed deadline would lose the reply
+		t := b.begin(now, r.work)
+		b.mu.Unlock()
+		b.inline(t, r)
 		return d.outcome(r)
 	default:
-		go q.roundTrip(q.begin(now, r.work), []*request{r})
+		go b.roundTrip(b.begin(now, r.work), []*request{r})
 	}
-	q.mu.Unlock()
+	b.mu.Unlock()
 	if _, err := wait(d, r.done); err != nil {
 		if r.leave() {
 			return shared(err, r.roundTrip.Load())
@@ -117,17 +117,17 @@ type trip struct {
 
 // room reports whether another round trip may begin if the work under way is bounded. It is called
 // with mu.
-func (q *queue) room(bound time.Duration) bool {
-	return q.running < q.limit && (q.running-q.late < minRunning || q.work < bound)
+func (b *backlog) room(bound time.Duration) bool {
+	return b.running < b.limit && (b.running-b.late < minRunning || b.work < bound)
 }
 
 // begin counts a round trip that begins. It is called with mu.
-func (q *queue) begin(now time.Time, work time.Duration) trip {
+func (b *backlog) begin(now time.Time, work time.Duration) trip {
 	work += tripWork
-	q.running++
-	q.work += work
-	t := trip{begun: now, work: work, ahead: q.work, opens: q.idle == 0}
-	q.idle = max(0, q.idle-1)
+	b.running++
+	b.work += work
+	t := trip{begun: now, work: work, ahead: b.work, opens: b.idle == 0}
+	b.idle = max(0, b.idle-1)
 	return t
 }
 
@@ -135,27 +135,27 @@ func (q *queue) begin(now time.Time, work time.Duration) trip {
 // caller leaves with the reply or at the deadline of the decision, so its context must not have an
 // earlier deadline. A late reply costs the connection, so there must be an idle connection, on which
 // the last reply was prompt: to open one takes several round trips.
-func (q *queue) inline(t trip, r *request) {
+func (b *backlog) inline(t trip, r *request) {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(r.ctx), r.at)
 	returned := false
 	defer func() { // also if a hook ends the goroutine
 		ended, prompt := time.Now(), ctx.Err() == nil
 		cancel()
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.work -= t.work
-		q.end(t, ended, prompt, returned && isReply(r.err))
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.work -= t.work
+		b.end(t, ended, prompt, returned && isReply(r.err))
 		if !prompt {
-			q.miss(t)
+			b.miss(t)
 		}
 	}()
-	q.runOwn(ctx, []*request{r})
+	b.runOwn(ctx, []*request{r})
 	returned = true
 }
 
 // roundTrip runs requests. After the reply, or if the last deadline passes before it, other round
 // trips may begin.
-func (q *queue) roundTrip(t trip, requests []*request) {
+func (b *backlog) roundTrip(t trip, requests []*request) {
 	last := slices.MaxFunc(requests, func(a, b *request) int { return a.at.Compare(b.at) })
 	ctx, cancel := context.WithCancel(context.WithoutCancel(last.ctx))
 	var state struct { // guarded by mu
@@ -164,16 +164,16 @@ func (q *queue) roundTrip(t trip, requests []*request) {
 	}
 	watchdog := time.AfterFunc(time.Until(last.at), func() {
 		cancel() // ends the wait for a connection
-		q.mu.Lock()
-		defer q.mu.Unlock()
+		b.mu.Lock()
+		defer b.mu.Unlock()
 		if state.over {
 			return
 		}
-		state.late, state.forgotten = true, q.forgotten
-		q.late++
-		q.work -= t.work
-		q.miss(t)
-		q.start()
+		state.late, state.forgotten = true, b.forgotten
+		b.late++
+		b.work -= t.work
+		b.miss(t)
+		b.start()
 	})
 	returned := false
 	defer func() { // also if a hook ends the goroutine
@@ -185,55 +185,55 @@ func (q *queue) roundTrip(t trip, requests []*request) {
 			r.done <- struct{}{} // has room for one
 		}
 		runtime.Gosched() // lets these callers ask again, so that the next round trip has more requests
-		q.mu.Lock()
-		defer q.mu.Unlock()
+		b.mu.Lock()
+		defer b.mu.Unlock()
 		switch state.over = true; {
 		case !state.late:
-			q.work -= t.work
-		case state.forgotten == q.forgotten:
-			q.late--
+			b.work -= t.work
+		case state.forgotten == b.forgotten:
+			b.late--
 		default:
-			q.running++ // which end counts down again
+			b.running++ // which end counts down again
 		}
-		q.end(t, ended, prompt, replied)
+		b.end(t, ended, prompt, replied)
 	}()
-	q.run(ctx, requests)
+	b.run(ctx, requests)
 	returned = true
 }
 
 // miss notes that t has missed its deadline. It is called with mu.
-func (q *queue) miss(t trip) {
-	if !q.distance.replied.After(t.begun) {
-		q.idleCheck.start()
+func (b *backlog) miss(t trip) {
+	if !b.distance.replied.After(t.begun) {
+		b.idleCheck.start()
 	}
 }
 
 // forgetLate lets others begin in place of the round trips that are late. It is called when the server replies on
 // other connections.
-func (q *queue) forgetLate() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.forgotten++
-	q.running -= q.late
-	q.late = 0
-	q.start()
+func (b *backlog) forgetLate() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.forgotten++
+	b.running -= b.late
+	b.late = 0
+	b.start()
 }
 
 // end counts a round trip that ended at a time, before the deadlines or not, with a reply or not, and
 // begins others. It is called with mu.
-func (q *queue) end(t trip, at time.Time, prompt, replied bool) {
-	q.running--
-	q.distance.usual += (at.Sub(t.begun) - q.distance.usual) / 8
+func (b *backlog) end(t trip, at time.Time, prompt, replied bool) {
+	b.running--
+	b.distance.usual += (at.Sub(t.begun) - b.distance.usual) / 8
 	if replied {
-		q.distance.replied = at
+		b.distance.replied = at
 	}
 	if prompt && replied {
-		q.distance.add(t, at)
-		q.idle++
+		b.distance.add(t, at)
+		b.idle++
 	} else {
-		q.idle = 0
+		b.idle = 0
 	}
-	q.start()
+	b.start()
 }
 
 // isReply reports whether the outcome of a request, with this error, is the reply of a script.
@@ -243,31 +243,31 @@ func isReply(err error) bool {
 }
 
 // start begins round trips for waiting requests while there is room. It is called with mu.
-func (q *queue) start() {
-	if q.waiting.length() == 0 {
+func (b *backlog) start() {
+	if b.waiting.length() == 0 {
 		return // without a look at the clock: a caller alone pays for it
 	}
 	now := time.Now()
-	distance := q.distance.get(now)
+	distance := b.distance.get(now)
 	for {
 		bound := distance
-		if q.waiting.work >= maxWork { // the next round trip is full
+		if b.waiting.work >= maxWork { // the next round trip is full
 			bound += minRunning * maxWork
 		}
-		if !q.room(bound) {
+		if !b.room(bound) {
 			return
 		}
-		requests, work := q.waiting.next(now, &q.distance, q.work)
+		requests, work := b.waiting.next(now, &b.distance, b.work)
 		if len(requests) == 0 {
 			return
 		}
-		go q.roundTrip(q.begin(now, work), requests)
+		go b.roundTrip(b.begin(now, work), requests)
 	}
 }
 
 // length returns the number of waiting requests.
-func (q *queue) length() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.waiting.length()
+func (b *backlog) length() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.waiting.length()
 }

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// A fakeServer runs the requests of a queue.
+// A fakeServer runs the requests of a backlog.
 type fakeServer struct {
-	queue
+	backlog
 	mu     sync.Mutex
 	takes  time.Duration // of a round trip
 	hangs  chan struct{} // if not nil, round trips last until it is closed
@@ -28,8 +28,8 @@ type fakeServer struct {
 // newFakeServer returns a server to which idle connections are open.
 func newFakeServer(takes time.Duration) *fakeServer {
 	s := &fakeServer{takes: takes}
-	s.queue.run, s.queue.limit, s.queue.idle = s.run, 100, minRunning
-	s.queue.runOwn = func(ctx context.Context, requests []*request) {
+	s.backlog.run, s.backlog.limit, s.backlog.idle = s.run, 100, minRunning
+	s.backlog.runOwn = func(ctx context.Context, requests []*request) {
 		s.set(func() { s.inline++ })
 		s.answer(ctx.Done(), requests)
 	}
@@ -39,9 +39,9 @@ func newFakeServer(takes time.Duration) *fakeServer {
 func (s *fakeServer) run(_ context.Context, requests []*request) { s.answer(nil, requests) }
 
 func (s *fakeServer) answer(late <-chan struct{}, requests []*request) {
-	s.queue.mu.Lock()
-	work := s.queue.work
-	s.queue.mu.Unlock()
+	s.backlog.mu.Lock()
+	work := s.backlog.work
+	s.backlog.mu.Unlock()
 	s.mu.Lock()
 	s.sizes = append(s.sizes, len(requests))
 	s.most = max(s.most, work)
@@ -112,18 +112,18 @@ func (s *fakeServer) trips() int {
 	return len(s.sizes)
 }
 
-// isIdle reports an error unless the queue counts nothing that is under way.
+// isIdle reports an error unless the backlog counts nothing that is under way.
 func (s *fakeServer) isIdle(t *testing.T) {
 	t.Helper()
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
+	s.backlog.mu.Lock()
+	defer s.backlog.mu.Unlock()
 	if s.running != 0 || s.late != 0 || s.work != 0 || s.waiting.length() != 0 || s.waiting.work != 0 || len(s.waiting.keys) != 0 {
 		t.Errorf("at the end, %d round trips run, %d are late, with work of %v; the lanes are %+v", s.running, s.late, s.work, s.waiting)
 	}
 }
 
 // Concurrent requests share round trips, and each gets its own reply.
-func TestQueue_Send(t *testing.T) {
+func TestBacklog_Send(t *testing.T) {
 	for _, c := range []struct {
 		callers int
 		work    time.Duration
@@ -160,7 +160,7 @@ func TestQueue_Send(t *testing.T) {
 }
 
 // A server gets as much work as it can do during a round trip, however far it is, and no more.
-func TestQueue_Send_work(t *testing.T) {
+func TestBacklog_Send_work(t *testing.T) {
 	const callers, times = 2000, 10
 	for _, c := range []struct {
 		takes, work time.Duration
@@ -200,7 +200,7 @@ func TestQueue_Send_work(t *testing.T) {
 
 // A caller runs its request itself if an idle connection was prompt, and the context has no earlier
 // deadline.
-func TestQueue_Send_inline(t *testing.T) {
+func TestBacklog_Send_inline(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*fakeServer)
@@ -237,7 +237,7 @@ func TestQueue_Send_inline(t *testing.T) {
 }
 
 // After a reply that is late, requests run on goroutines of their own until one is prompt.
-func TestQueue_Send_slow(t *testing.T) {
+func TestBacklog_Send_slow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(2 * time.Second)
 		for i := range 3 {
@@ -266,7 +266,7 @@ func TestQueue_Send_slow(t *testing.T) {
 
 // A caller that waits leaves at its deadline, or when its context ends. Its request is not sent
 // after that.
-func TestQueue_Send_leave(t *testing.T) {
+func TestBacklog_Send_leave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(10 * time.Millisecond)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Millisecond)
@@ -302,7 +302,7 @@ func TestQueue_Send_leave(t *testing.T) {
 
 // An event that cannot be answered before its deadline is not sent, whether it has waited or has just
 // come. An adjustment is sent. After ten seconds the distance is not known, and all are sent.
-func TestQueue_Send_hopeless(t *testing.T) {
+func TestBacklog_Send_hopeless(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		timeout time.Duration
@@ -350,7 +350,7 @@ func TestQueue_Send_hopeless(t *testing.T) {
 
 // The time to open a connection does not count, and a context that is too short for it does not stop
 // those that follow.
-func TestQueue_Send_open(t *testing.T) {
+func TestBacklog_Send_open(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(60 * time.Millisecond)
 		s.idle = 0
@@ -372,7 +372,7 @@ func TestQueue_Send_open(t *testing.T) {
 }
 
 // Callers with contexts that are shorter than a round trip do not make the server look dead to others.
-func TestQueue_Send_shortContexts(t *testing.T) {
+func TestBacklog_Send_shortContexts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(60 * time.Millisecond)
 		s.limit = minRunning
@@ -403,7 +403,7 @@ func TestQueue_Send_shortContexts(t *testing.T) {
 }
 
 // The error of a decision is a reply, too.
-func TestQueue_Send_scriptError(t *testing.T) {
+func TestBacklog_Send_scriptError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(time.Millisecond)
 		s.err = scriptError("ERR broken")
@@ -419,7 +419,7 @@ func TestQueue_Send_scriptError(t *testing.T) {
 }
 
 // After a pause in which all round trips become late, requests wait, and are sent when it ends.
-func TestQueue_Send_pause(t *testing.T) {
+func TestBacklog_Send_pause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(time.Millisecond)
 		s.limit, s.runOwn = minRunning, nil
@@ -447,7 +447,7 @@ func TestQueue_Send_pause(t *testing.T) {
 
 // A round trip that hangs makes room for another one when its requests have missed their deadlines.
 // When all connections hang, requests fail at once.
-func TestQueue_Send_hang(t *testing.T) {
+func TestBacklog_Send_hang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 3 * minRunning
 		s := newFakeServer(0)
@@ -464,7 +464,7 @@ func TestQueue_Send_hang(t *testing.T) {
 		wg.Wait()
 		synctest.Wait()
 		if s.trips() != limit || s.running != limit || s.late != limit {
-			t.Errorf("%d round trips hang, %d by the count of the queue, %d late, want %d", s.trips(), s.running, s.late, limit)
+			t.Errorf("%d round trips hang, %d by the count of the backlog, %d late, want %d", s.trips(), s.running, s.late, limit)
 		}
 		begin := time.Now()
 		if err := s.ask(t.Context(), time.Hour, light, "k"); err == nil || time.Since(begin) != 0 {
@@ -480,8 +480,8 @@ func TestQueue_Send_hang(t *testing.T) {
 	})
 }
 
-// The length of the queue is bounded.
-func TestQueue_Send_full(t *testing.T) {
+// The length of the backlog is bounded.
+func TestBacklog_Send_full(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(time.Millisecond)
 		var wg sync.WaitGroup
@@ -518,7 +518,7 @@ func TestQueue_Send_full(t *testing.T) {
 }
 
 // A renewal is in the next round trip, although as many decisions as possible wait.
-func TestQueue_Send_renewal(t *testing.T) {
+func TestBacklog_Send_renewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(time.Millisecond)
 		var wg sync.WaitGroup
@@ -540,7 +540,7 @@ func TestQueue_Send_renewal(t *testing.T) {
 }
 
 // A hook that ends the goroutine of a round trip, as T.FailNow does, frees its place.
-func TestQueue_Send_exit(t *testing.T) {
+func TestBacklog_Send_exit(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		t.Run(fmt.Sprintf("inline %t", inline), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
