@@ -22,9 +22,9 @@ const (
 // An order sorts events by their times, within horizon and maxWaiting. Events of one time keep their order. The
 // zero value is an empty order.
 type order struct {
-	queue  []queued // sorted; its events begin at head
+	sorted []ordered // its events begin at head
 	head   int
-	early  early // events that are older than the last one of queue was
+	early  early // events that are older than the last one of sorted was
 	newest int64 // time of the newest event
 	count  uint64
 
@@ -33,25 +33,25 @@ type order struct {
 	event simulate.Event // the event that pop has returned
 }
 
-// A queued is an event of an order.
-type queued struct {
+// An ordered is an event of an order.
+type ordered struct {
 	event  simulate.Event
 	number uint64 // of the event in the order of the trace
 }
 
-func (q *queued) before(o *queued) bool {
-	return q.event.At < o.event.At || q.event.At == o.event.At && q.number < o.number
+func (e *ordered) before(o *ordered) bool {
+	return e.event.At < o.event.At || e.event.At == o.event.At && e.number < o.number
 }
 
 // push adds an event.
 func (o *order) push(e *simulate.Event) {
 	o.newest = max(o.newest, e.At)
 	o.count++
-	if n := len(o.queue); o.head < n && e.At < o.queue[n-1].event.At {
-		heap.Push(&o.early, &queued{*e, o.count})
+	if n := len(o.sorted); o.head < n && e.At < o.sorted[n-1].event.At {
+		heap.Push(&o.early, &ordered{*e, o.count})
 		return
 	}
-	o.queue = append(o.queue, queued{*e, o.count})
+	o.sorted = append(o.sorted, ordered{*e, o.count})
 }
 
 // pop removes the oldest event, which is valid until the next call. It returns nil if there is none,
@@ -59,20 +59,20 @@ func (o *order) push(e *simulate.Event) {
 // the one before; then it has the time of that one.
 func (o *order) pop(ended bool) (e *simulate.Event, late bool) {
 	latest := o.newest - horizon
-	if ended || len(o.queue)-o.head+len(o.early) > maxWaiting {
+	if ended || len(o.sorted)-o.head+len(o.early) > maxWaiting {
 		latest = math.MaxInt64
 	}
 	switch {
-	case len(o.early) > 0 && (o.head == len(o.queue) || o.early[0].before(&o.queue[o.head])):
+	case len(o.early) > 0 && (o.head == len(o.sorted) || o.early[0].before(&o.sorted[o.head])):
 		if o.early[0].event.At > latest {
 			return nil, false
 		}
-		o.event = heap.Pop(&o.early).(*queued).event
-	case o.head < len(o.queue):
-		if o.queue[o.head].event.At > latest {
+		o.event = heap.Pop(&o.early).(*ordered).event
+	case o.head < len(o.sorted):
+		if o.sorted[o.head].event.At > latest {
 			return nil, false
 		}
-		o.event = o.queue[o.head].event
+		o.event = o.sorted[o.head].event
 		o.head++
 		o.compact()
 	default:
@@ -85,28 +85,28 @@ func (o *order) pop(ended bool) (e *simulate.Event, late bool) {
 	return &o.event, late
 }
 
-// compact frees the beginning of the queue if that is as long as the rest.
+// compact frees the beginning of sorted if that is as long as the rest.
 func (o *order) compact() {
-	if o.head < len(o.queue) && (o.head < 1024 || o.head < len(o.queue)/2) {
+	if o.head < len(o.sorted) && (o.head < 1024 || o.head < len(o.sorted)/2) {
 		return
 	}
-	n := copy(o.queue, o.queue[o.head:])
-	clear(o.queue[n:])
-	o.queue, o.head = o.queue[:n], 0
+	n := copy(o.sorted, o.sorted[o.head:])
+	clear(o.sorted[n:])
+	o.sorted, o.head = o.sorted[:n], 0
 }
 
 // An early is a heap of events, for package heap.
-type early []*queued
+type early []*ordered
 
 func (h early) Len() int           { return len(h) }
 func (h early) Less(i, j int) bool { return h[i].before(h[j]) }
 func (h early) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *early) Push(x any)        { *h = append(*h, x.(*queued)) }
+func (h *early) Push(x any)        { *h = append(*h, x.(*ordered)) }
 
 func (h *early) Pop() any {
 	last := len(*h) - 1
-	q := (*h)[last]
+	e := (*h)[last]
 	(*h)[last] = nil
 	*h = (*h)[:last]
-	return q
+	return e
 }

@@ -95,15 +95,15 @@ func TestOrder_Late(t *testing.T) {
 	}
 }
 
-// The queue holds the events of a minute, not all that have left.
+// An order holds the events of a minute, not all that have left.
 func TestOrder_Memory(t *testing.T) {
 	var o order
 	for i := range int64(100_000) {
 		o.push(&simulate.Event{At: i * second / 10})
 		_, _ = drain(&o, false, nil)
 	}
-	if n := cap(o.queue); n > 4000 {
-		t.Errorf("the queue has space for %d events, 600 of which can wait", n)
+	if n := cap(o.sorted); n > 4000 {
+		t.Errorf("the order has space for %d events, 600 of which can wait", n)
 	}
 }
 
@@ -120,8 +120,8 @@ func TestOrder_MaxWaiting(t *testing.T) {
 			}
 			left++
 		}
-		if n := len(o.queue) - o.head; n > maxWaiting || cap(o.queue) > 4*maxWaiting {
-			t.Fatalf("%d events wait, with room for %d", n, cap(o.queue))
+		if n := len(o.sorted) - o.head; n > maxWaiting || cap(o.sorted) > 4*maxWaiting {
+			t.Fatalf("%d events wait, with room for %d", n, cap(o.sorted))
 		}
 	}
 	for range late {
@@ -130,7 +130,7 @@ func TestOrder_MaxWaiting(t *testing.T) {
 			t.Fatalf("got %+v, late: %t", e, wasLate)
 		}
 	}
-	if left != 5000 || len(o.queue)-o.head+len(o.early) != maxWaiting {
-		t.Errorf("%d events have left, and %d wait", left, len(o.queue)-o.head+len(o.early))
+	if left != 5000 || len(o.sorted)-o.head+len(o.early) != maxWaiting {
+		t.Errorf("%d events have left, and %d wait", left, len(o.sorted)-o.head+len(o.early))
 	}
 }

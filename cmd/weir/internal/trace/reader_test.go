@@ -229,7 +229,7 @@ func TestReader_Memory(t *testing.T) {
 			most = max(most, testkit.Heap())
 		}
 	}
-	// 60,000 events wait, of 88 bytes and two texts; twice, because the queue is compacted at times.
+	// 60,000 events wait, of 88 bytes and two texts; twice, because the order is compacted at times.
 	if kept := most - begin; n != 300_000 || kept > 48<<20 {
 		t.Errorf("%d events, and %d MiB are in use", n, kept>>20)
 	}
