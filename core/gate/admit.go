@@ -73,7 +73,7 @@ func (rec *record) apply(h http.Header, r *http.Request, e *Event) *Rejection {
 		return rec.gate.deny(h, r, e.Decision)
 	}
 	if e.Decision.Delay > 0 {
-		if err := hold(r.Context(), e.Decision.Delay); err != nil {
+		if err := sleep(r.Context(), e.Decision.Delay); err != nil {
 			refundDelayed(rec)
 			endPlaces(rec)
 			return rec.gate.reject(e, h, r, err, ended)

@@ -23,8 +23,8 @@ func MaxDelay(d time.Duration) Option {
 // defaultMaxDelay is the bound without [MaxDelay]. Many load balancers give up after 30 to 60 s, and people sooner.
 const defaultMaxDelay = 10 * time.Second
 
-// hold waits for delay, which is above zero, and returns an error if ctx ends before that.
-func hold(ctx context.Context, delay time.Duration) error {
+// sleep waits for delay, which is above zero, and returns an error if ctx ends before that.
+func sleep(ctx context.Context, delay time.Duration) error {
 	departure, cancel := context.WithTimeout(ctx, delay)
 	defer cancel()
 	<-departure.Done()

@@ -464,7 +464,7 @@ func TestBacklog_Send_hang(t *testing.T) {
 		wg.Wait()
 		synctest.Wait()
 		if s.trips() != limit || s.running != limit || s.late != limit {
-			t.Errorf("%d round trips hang, %d by the count of the backlog, %d late, want %d", s.trips(), s.running, s.late, limit)
+			t.Errorf("%d round trips hang, %d by its count, %d late, want %d", s.trips(), s.running, s.late, limit)
 		}
 		begin := time.Now()
 		if err := s.ask(t.Context(), time.Hour, light, "k"); err == nil || time.Since(begin) != 0 {
