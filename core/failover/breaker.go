@@ -49,11 +49,11 @@ const (
 	minCalls    = 100
 	countWindow = time.Second
 
-	// While the breaker is open, the pause between probes doubles from firstPause to longestPause.
-	firstPause   = 50 * time.Millisecond
-	longestPause = 300 * time.Millisecond
-	// confirmPause is the pause after a successful probe if another success is required.
-	confirmPause = 200 * time.Millisecond
+	// While the breaker is open, the interval of probes doubles from firstInterval to longestPause.
+	firstInterval   = 50 * time.Millisecond
+	longestInterval = 300 * time.Millisecond
+	// confirmInterval is the time after a successful probe if another success is required.
+	confirmInterval = 200 * time.Millisecond
 
 	// rampUp is the time from half-open to closed.
 	rampUp = 500 * time.Millisecond
@@ -88,7 +88,7 @@ type breaker struct {
 	alive       bool          // it has succeeded
 	relapses    int           // how many probes must succeed in addition to the first
 	confirmed   int           // probes that succeeded in a row
-	pause       time.Duration
+	interval    time.Duration
 	outages     uint64
 	cause       error // of the last outage
 }
@@ -193,7 +193,7 @@ func (b *breaker) fail(begun, now time.Duration, cause error) {
 	}
 	b.failed++
 	silent := now - time.Duration(b.lastAnswered.Load())
-	probed := now-b.probedAt < 5*b.aliveFor // the prober pauses for 2*aliveFor, and a probe may take as long
+	probed := now-b.probedAt < 5*b.aliveFor // the prober sleeps for 2*aliveFor, and a probe may take as long
 	answers := probed && b.alive
 	gone := probed || b.State() == halfOpen || silent >= relapsePeriod
 	dead := silent >= b.aliveFor && (b.consecutive >= maxConsecutive && gone || b.consecutive >= maxUnprobed)
@@ -217,7 +217,7 @@ func (b *breaker) open(now time.Duration, cause error) {
 	} else {
 		b.relapses = min(b.relapses+1, maxRelapses)
 	}
-	b.confirmed, b.pause = 0, firstPause
+	b.confirmed, b.interval = 0, firstInterval
 	b.outages++
 	b.cause = cause
 	b.setState(open, now, cause)
@@ -232,12 +232,12 @@ func (b *breaker) setState(to State, now time.Duration, cause error) {
 	b.changed(to, cause)
 }
 
-// untilProbe returns the pause before the next probe while the breaker is open. The pause is
+// untilProbe returns the time before the next probe while the breaker is open. The time is
 // random, so that processes that lost the primary at the same time spread their probes.
 func (b *breaker) untilProbe() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.pause/2 + rand.N(b.pause/2)
+	return b.interval/2 + rand.N(b.interval/2)
 }
 
 // probed records whether a probe has succeeded at now. An open breaker may become half-open.
@@ -247,9 +247,9 @@ func (b *breaker) probed(now time.Duration, ok bool) {
 	switch {
 	case b.State() != open:
 	case !ok:
-		b.confirmed, b.pause = 0, min(b.pause*2, longestPause)
+		b.confirmed, b.interval = 0, min(b.interval*2, longestInterval)
 	case b.confirmed < b.relapses:
-		b.confirmed, b.pause = b.confirmed+1, confirmPause
+		b.confirmed, b.interval = b.confirmed+1, confirmInterval
 	default:
 		b.lastAnswered.Store(int64(now))
 		b.setState(halfOpen, now, nil)

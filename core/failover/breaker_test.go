@@ -251,8 +251,8 @@ func TestBreaker_ReturnDuration(t *testing.T) {
 			longest = max(longest, c.now-returns)
 		}
 	}
-	if longest > bound || longest < rampUp+longestPause/2 {
-		t.Errorf("the longest return: got %v, expected %v to %v", longest, rampUp+longestPause/2, bound)
+	if longest > bound || longest < rampUp+longestInterval/2 {
+		t.Errorf("the longest return: got %v, expected %v to %v", longest, rampUp+longestInterval/2, bound)
 	}
 }
 
@@ -288,17 +288,18 @@ func TestBreaker_Relapses(t *testing.T) {
 func TestBreaker_UntilProbe(t *testing.T) {
 	c := newClocked()
 	c.opens()
-	for _, pause := range []time.Duration{firstPause, 2 * firstPause, 4 * firstPause, longestPause, longestPause} {
+	for _, times := range []time.Duration{1, 2, 4, 6, 6} {
+		interval := times * firstInterval
 		seen := map[time.Duration]bool{}
 		for range 100 {
 			d := c.untilProbe()
-			if d < pause/2 || d >= pause {
-				t.Fatalf("the pause: got %v, expected %v to %v", d, pause/2, pause)
+			if d < interval/2 || d >= interval {
+				t.Fatalf("the interval: got %v, expected %v to %v", d, interval/2, interval)
 			}
 			seen[d] = true
 		}
 		if len(seen) < 90 {
-			t.Errorf("different pauses of 100: got %d, expected at least 90", len(seen))
+			t.Errorf("different intervals of 100: got %d, expected at least 90", len(seen))
 		}
 		c.probed(c.now, false)
 	}

@@ -59,7 +59,7 @@
 // a write. For that, redisstore writes a separate key, so a replica, a Redis that is out of memory,
 // or a Redis whose ACL forbids the write is not used until it accepts writes. Any other primary
 // receives Peeks, which charge nothing. If such a primary accepts reads but rejects writes, the
-// breaker opens again after each successful probe. The pauses between probes are random, 25 to 300
+// breaker opens again after each successful probe. The intervals of probes are random, 25 to 300
 // ms, so that many processes do not probe at the same time.
 //
 // When a probe succeeds, the ramp-up begins: within half a second, the part of the decisions that

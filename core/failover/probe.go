@@ -73,7 +73,7 @@ func (p *prober) run() {
 		case open:
 			p.probeOpen()
 		case halfOpen:
-			p.pause(p.breaker.untilRampedUp(p.now()), p.wake)
+			p.sleep(p.breaker.untilRampedUp(p.now()), p.wake)
 			p.breaker.rampedUp(p.now())
 		default:
 			if !p.probeSuspect() {
@@ -85,7 +85,7 @@ func (p *prober) run() {
 
 // probeOpen sends one probe while the breaker is open.
 func (p *prober) probeOpen() {
-	p.pause(p.breaker.untilProbe(), nil)
+	p.sleep(p.breaker.untilProbe(), nil)
 	if p.ctx.Err() != nil {
 		return
 	}
@@ -123,11 +123,11 @@ func (p *prober) probeSuspect() bool {
 		}
 		p.breaker.fail(begun, p.now(), err)
 		if p.breaker.State() == closed {
-			p.pause(p.primary.deadline/8, p.wake)
+			p.sleep(p.primary.deadline/8, p.wake)
 		}
 	}
 	if p.breaker.State() == closed {
-		p.pause(p.primary.deadline, p.wake)
+		p.sleep(p.primary.deadline, p.wake)
 	}
 	return true
 }
@@ -164,8 +164,8 @@ func (p *prober) probe(charges []driver.Charge) error {
 	return nil
 }
 
-// pause waits for d, or until woken has a value or the prober is closed. woken may be nil.
-func (p *prober) pause(d time.Duration, woken <-chan struct{}) {
+// sleep waits for d, or until woken has a value or the prober is closed. woken may be nil.
+func (p *prober) sleep(d time.Duration, woken <-chan struct{}) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

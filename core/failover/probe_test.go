@@ -14,7 +14,7 @@ import (
 )
 
 // A primary that is away gets one probe at a time, 25 to 300 ms after the last, and no charge.
-func TestProber_Pauses(t *testing.T) {
+func TestProber_Intervals(t *testing.T) {
 	eachPair(t, func(t *testing.T, p *pair) {
 		p.set(hang)
 		p.until(failover.Backup)
