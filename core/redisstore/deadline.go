@@ -74,8 +74,8 @@ func (d *deadline) outcome(r *request) error {
 	return r.err
 }
 
-// pause waits for a random time between t/2 and t, or until d ends.
-func (d *deadline) pause(t time.Duration) error {
+// sleep waits for a random time between t/2 and t, or until d ends.
+func (d *deadline) sleep(t time.Duration) error {
 	timer := time.NewTimer(t/2 + rand.N(t/2))
 	defer timer.Stop()
 	_, err := wait(d, timer.C)

@@ -59,7 +59,7 @@ func (e *executor) exec(ctx context.Context, at time.Time, c *call) {
 		if e.reload != nil && ctx.Err() == nil {
 			e.reload()
 		}
-		if d.err != nil || !didNotRun(err) || attempt >= attempts || d.pause(backoff<<attempt) != nil {
+		if d.err != nil || !didNotRun(err) || attempt >= attempts || d.sleep(backoff<<attempt) != nil {
 			c.err = err
 			return
 		}

@@ -38,8 +38,8 @@ type undo struct {
 const (
 	// replyDelay is the time that a reply may take after its caller has left. Then it is probably lost.
 	replyDelay = 250 * time.Millisecond
-	// freePause is the shortest pause after an undo.
-	freePause = 500 * time.Millisecond
+	// freeInterval is the shortest time after an undo.
+	freeInterval = 500 * time.Millisecond
 	// leaveDelay is the time that a caller may take to leave its queue after its decision has failed.
 	leaveDelay = 5 * time.Millisecond
 	// lastCall is the time after which an undo that finds no place is the last one: a connection without a reply is
@@ -180,7 +180,7 @@ func (f *freer) try() {
 		f.follows = false
 		f.timer.Reset(0)
 	default:
-		f.timer.Reset(max(freePause, past/8))
+		f.timer.Reset(max(freeInterval, past/8))
 	}
 }
 

@@ -143,11 +143,11 @@ func holdPlaces(ctx context.Context, t *testing.T, s *witness, limiters []*core.
 		if !errors.Is(err, core.ErrUnavailable) && ctx.Err() == nil {
 			t.Errorf("the error is %v, want core.ErrUnavailable", err)
 		}
-		pause(ctx, nil, rand.N(20*time.Millisecond))
+		sleep(ctx, nil, rand.N(20*time.Millisecond))
 		return
 	}
 	if !r.Decision().Allowed {
-		pause(ctx, nil, rand.N(20*time.Millisecond))
+		sleep(ctx, nil, rand.N(20*time.Millisecond))
 		return
 	}
 	longest := time.Duration(0)
@@ -158,11 +158,11 @@ func holdPlaces(ctx context.Context, t *testing.T, s *witness, limiters []*core.
 		longest = rand.N(200 * time.Millisecond)
 	}
 	end := rand.IntN(40)
-	if pause(ctx, r.Lost(), longest) {
+	if sleep(ctx, r.Lost(), longest) {
 		s.lost(taken)
 	} else if end == 0 && ctx.Err() == nil {
 		cancel()
-		if pause(ctx, r.Lost(), longestLease+waitLimit) {
+		if sleep(ctx, r.Lost(), longestLease+waitLimit) {
 			s.lost(taken)
 		} else if ctx.Err() == nil {
 			t.Error("the holder was not told that its context has ended")
@@ -180,8 +180,8 @@ func holdPlaces(ctx context.Context, t *testing.T, s *witness, limiters []*core.
 	}
 }
 
-// pause waits for d, or until ctx ends or lost is closed, and reports the latter.
-func pause(ctx context.Context, lost <-chan struct{}, d time.Duration) bool {
+// sleep waits for d, or until ctx ends or lost is closed, and reports the latter.
+func sleep(ctx context.Context, lost <-chan struct{}, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -213,7 +213,7 @@ func disturb(ctx context.Context, p *redistest.Proxy) {
 			p.Pass()
 			lasts *= 3
 		}
-		pause(ctx, nil, lasts)
+		sleep(ctx, nil, lasts)
 	}
 	p.Pass()
 }
@@ -242,15 +242,15 @@ func TestInFlight_processes(t *testing.T) {
 	var disturber sync.WaitGroup
 	disturber.Go(func() { disturb(ctx, proxy) })
 	steady, killed, stopped, lossy := add(server.Addr), add(server.Addr), add(server.Addr), add(proxy.Addr)
-	pause(ctx, nil, 2500*time.Millisecond)
+	sleep(ctx, nil, 2500*time.Millisecond)
 	testkit.Must(t, killed.cmd.Process.Kill())
 	_ = killed.cmd.Wait() // of a killed process
 	another := add(server.Addr)
-	pause(ctx, nil, time.Second)
+	sleep(ctx, nil, time.Second)
 	testkit.Must(t, stopped.cmd.Process.Signal(syscall.SIGSTOP))
-	pause(ctx, nil, longestLease+500*time.Millisecond)
+	sleep(ctx, nil, longestLease+500*time.Millisecond)
 	testkit.Must(t, stopped.cmd.Process.Signal(syscall.SIGCONT))
-	pause(ctx, nil, 3*time.Second)
+	sleep(ctx, nil, 3*time.Second)
 	stop()
 	disturber.Wait()
 	for _, w := range []*worker{steady, stopped, lossy, another} {
@@ -346,7 +346,7 @@ func checkHandover(t *testing.T, holders, waiters []*core.Limiter) {
 					}
 					got <- err
 				}()
-				pause(t.Context(), nil, longestLease+500*time.Millisecond)
+				sleep(t.Context(), nil, longestLease+500*time.Millisecond)
 				select {
 				case err := <-got:
 					t.Errorf("Acquire returned %v while all places were taken", err)

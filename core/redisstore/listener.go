@@ -23,8 +23,8 @@ const (
 	// silence is the time without a message, while callers wait, after which a listener subscribes again: each time they
 	// ask in vain, at least once a second, Redis publishes a message.
 	silence = 4 * time.Second
-	// The pauses between subscriptions that fail.
-	minListenPause, maxListenPause = 250 * time.Millisecond, 5 * time.Second
+	// The times between subscriptions that fail.
+	minListenInterval, maxListenInterval = 250 * time.Millisecond, 5 * time.Second
 )
 
 // idle returns the time since a queue has asked in vain.
@@ -47,7 +47,7 @@ func (l *listener) ends(closed bool) bool {
 
 func (l *listener) run() {
 	ctx := context.Background()
-	for pause := minListenPause; ; {
+	for interval := minListenInterval; ; {
 		heard, err := l.receive(ctx)
 		if heard {
 			l.deaf(l)
@@ -57,15 +57,15 @@ func (l *listener) run() {
 		}
 		switch {
 		case err == nil || heard:
-			pause = minListenPause
+			interval = minListenInterval
 		case configurationFault(err) != "": // such as a missing permission: callers ask more often
 			l.faults.log(ctx, err)
-			pause = listenTime
+			interval = listenTime
 		default:
-			pause = min(2*pause, maxListenPause)
+			interval = min(2*interval, maxListenInterval)
 		}
 		if err != nil {
-			time.Sleep(pause)
+			time.Sleep(interval)
 		}
 	}
 }

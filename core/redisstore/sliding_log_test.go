@@ -82,8 +82,8 @@ func TestSlidingLog_expired(t *testing.T) {
 	const most = 200
 	rdb := redistest.Shared(t).Client()
 	for _, c := range []struct {
-		name  string
-		pause time.Duration // after 3000 charges in 50 minutes
+		name string
+		gap  time.Duration // after 3000 charges in 50 minutes
 	}{
 		{"some have left", 50 * time.Minute}, {"all have left", 2 * time.Hour},
 	} {
@@ -94,7 +94,7 @@ func TestSlidingLog_expired(t *testing.T) {
 				p.spend(1 + 3*(i%2))
 				p.Advance(time.Second)
 			}
-			p.Advance(c.pause)
+			p.Advance(c.gap)
 			before := rdb.ZCard(t.Context(), p.key).Val()
 			for range 20 {
 				p.spend(1)

@@ -291,11 +291,11 @@ func TestStore_Undo_otherRate(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 1))
 			for range 300 {
 				p := newPair(t, rdb, rule)
-				pause := func() { p.Advance(time.Duration(rng.IntN(2)*rng.IntN(3_000_000)) * time.Microsecond) }
+				advance := func() { p.Advance(time.Duration(rng.IntN(2)*rng.IntN(3_000_000)) * time.Microsecond) }
 				p.do(driver.Charge{Op: driver.Debit, Cost: 1 + rng.IntN(6)})
-				pause()
+				advance()
 				c := p.do(driver.Charge{Op: driver.Debit, Cost: 1})
-				pause()
+				advance()
 				c.Receipt.Used.Frac = []int64{2, 3, 10, 1 << 40}[rng.IntN(4)]
 				p.do(driver.Charge{Op: driver.Undo, Cost: 1, Receipt: c.Receipt})
 			}

@@ -67,12 +67,12 @@ func (w *wholeness) test() {
 		w.disprove()
 		return
 	}
-	pause := retryTest
+	interval := retryTest
 	if configurationFault(err) != "" {
 		w.faults.log(ctx, err)
-		pause = testInterval
+		interval = testInterval
 	}
-	w.next.Store(time.Now().Add(pause).UnixNano())
+	w.next.Store(time.Now().Add(interval).UnixNano())
 }
 
 // writeTestKeys writes testKeys keys one by one, in random slots, and returns them after another key that it does not

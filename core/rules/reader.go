@@ -88,8 +88,8 @@ func (r *reader) now() moment { return moment{r.since(), r.sequence.Load()} }
 func (r *reader) since() time.Duration { return time.Since(r.start) }
 
 var (
-	errPaused = errors.New("the source fails")
-	errBusy   = fmt.Errorf("%d reads are under way", maxReads)
+	errFailing = errors.New("the source fails")
+	errBusy    = fmt.Errorf("%d reads are under way", maxReads)
 )
 
 // join returns the read of a key that is under way, or else begins one. While the source fails, it
@@ -103,7 +103,7 @@ func (r *reader) join(policy, tag string, hash uint64, old *cached) (*fetch, err
 	case k != nil && !failing:
 		return k, nil
 	case k != nil || failing && now.Before(p.next):
-		return nil, errPaused
+		return nil, errFailing
 	case len(r.reads) >= maxReads:
 		return nil, errBusy
 	}
@@ -119,7 +119,7 @@ func (r *reader) join(policy, tag string, hash uint64, old *cached) (*fetch, err
 	}
 	if failing {
 		p.next = now.Add(retryInterval)
-		return nil, errPaused
+		return nil, errFailing
 	}
 	return k, nil
 }

@@ -112,7 +112,7 @@ func (s *Server) Start() error {
 // not respond to requests until Resume. Pause returns an error if the server is stopped or shared.
 func (s *Server) Pause() error {
 	return s.signal("Pause", func(proc *process) error {
-		if err := proc.pause(); err != nil {
+		if err := proc.freeze(); err != nil {
 			return err
 		}
 		// The signal takes effect a moment later.

@@ -4,5 +4,5 @@ package redistest
 
 import "errors"
 
-func (p *process) pause() error  { return errors.ErrUnsupported }
+func (p *process) freeze() error { return errors.ErrUnsupported }
 func (p *process) resume() error { return errors.ErrUnsupported }

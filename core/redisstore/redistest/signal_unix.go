@@ -4,5 +4,5 @@ package redistest
 
 import "syscall"
 
-func (p *process) pause() error  { return syscall.Kill(p.pid, syscall.SIGSTOP) }
+func (p *process) freeze() error { return syscall.Kill(p.pid, syscall.SIGSTOP) }
 func (p *process) resume() error { return syscall.Kill(p.pid, syscall.SIGCONT) }

@@ -27,8 +27,8 @@ func schedule(p plan, seed uint64) (faults []fault) {
 		return nil
 	}
 	r := rand.New(rand.NewPCG(seed, 1))
-	pause := func() time.Duration { return time.Duration(r.ExpFloat64() * float64(p.every)) }
-	for at := pause(); at < p.length-15*time.Second; at += time.Second + pause() {
+	gap := func() time.Duration { return time.Duration(r.ExpFloat64() * float64(p.every)) }
+	for at := gap(); at < p.length-15*time.Second; at += time.Second + gap() {
 		f := fault{at: at, kind: p.faults[r.IntN(len(p.faults))], process: r.IntN(p.processes+1) - 1, server: r.IntN(p.servers)}
 		f.lasts = time.Duration(float64(10*time.Millisecond) * float64(int(1)<<r.IntN(10)) * (1 + r.Float64())) // 10 ms to 10 s
 		if p.lasts > 0 {
