@@ -19,14 +19,14 @@ import (
 
 // A subject is a set of rules that is measured.
 type subject struct {
-	name  string
-	rules []core.Rule   // with limits so large that no decision is denied
-	tight []core.Rule   // the same with small limits, which the fill exhausts
-	keys  int           // the number of keys if it differs from config.keys; otherwise zero
-	fill  int           // charges of each key before the measurement; zero means one
-	cost  int           // the cost of such a charge; zero means one
-	asks  int           // the cost of a measured decision; zero means one
-	pause time.Duration // the least time between two such charges of a key
+	name     string
+	rules    []core.Rule   // with limits so large that no decision is denied
+	tight    []core.Rule   // the same with small limits, which the fill exhausts
+	keys     int           // the number of keys if it differs from config.keys; otherwise zero
+	fill     int           // charges of each key before the measurement; zero means one
+	cost     int           // the cost of such a charge; zero means one
+	asks     int           // the cost of a measured decision; zero means one
+	interval time.Duration // the least time between two such charges of a key
 }
 
 // roomy is a limit that no measurement reaches.
@@ -39,7 +39,7 @@ func subjects(c config) []subject {
 	windows := one("sliding window, 60 sub-windows in use", core.SlidingWindow, core.Per(roomy, 30*time.Second), core.Per(60, 30*time.Second))
 	// The first decision of each sub-window reads the whole hash. With so few keys, a
 	// sub-window has many decisions, as the sub-windows of an hour have.
-	windows.keys, windows.fill, windows.pause = max(100, few/10), 60, 500*time.Millisecond
+	windows.keys, windows.fill, windows.interval = max(100, few/10), 60, 500*time.Millisecond
 	bulk := windows
 	bulk.name, bulk.asks = "the same, 30 at once", 30
 	return []subject{
@@ -154,7 +154,7 @@ func fill(ctx context.Context, c config, sub subject, l *core.Limiter) error {
 		}); err != nil {
 			return err
 		}
-		if left := sub.pause - time.Since(start); left > 0 {
+		if left := sub.interval - time.Since(start); left > 0 {
 			time.Sleep(left)
 		}
 	}

@@ -16,9 +16,9 @@ const (
 	mostRaises = 3 // of a reservation, which can undo 16 charges
 	// mostWait is the longest time after which the context of a hasty call ends.
 	mostWait = 3 * time.Millisecond
-	// mostPause is the longest pause between two operations of a caller. With pauses, more faults happen in the same
+	// mostBreak is the longest break between two operations of a caller. With breaks, more faults happen in the same
 	// number of operations, and the load of the stores varies.
-	mostPause = 100 * time.Millisecond
+	mostBreak = 100 * time.Millisecond
 )
 
 // A caller makes operations on one store, one after the other.
@@ -29,10 +29,10 @@ type caller struct {
 	held  []*held // the oldest first
 }
 
-// operate makes one operation, in some cases after a pause.
+// operate makes one operation, in some cases after a break.
 func (c *caller) operate(ctx context.Context) {
 	if c.rand.IntN(16) == 0 {
-		wait(ctx, c.upTo(mostPause))
+		wait(ctx, c.upTo(mostBreak))
 	}
 	if c.rand.IntN(8) == 0 && !c.audit.config.calm {
 		var cancel context.CancelFunc

@@ -24,7 +24,7 @@ var faults = []fault{
 	{name: "replies lost", begin: loseReplies, most: 60 * time.Millisecond, end: pass},
 	{name: "all bytes lost", begin: each((*redistest.Proxy).Drop), most: 60 * time.Millisecond, end: pass},
 	{name: "replies late", begin: delay, most: 150 * time.Millisecond, end: pass},
-	{name: "Redis stopped", begin: pause, most: 250 * time.Millisecond, end: resume},
+	{name: "Redis stopped", begin: freeze, most: 250 * time.Millisecond, end: resume},
 }
 
 // inject makes faults, one every 50 to 150 ms, until ctx ends. It returns after the end of the last fault.
@@ -97,7 +97,7 @@ func delay(_ context.Context, _ *system, proxies []*redistest.Proxy, random *ran
 	return nil
 }
 
-func pause(_ context.Context, s *system, _ []*redistest.Proxy, _ *rand.Rand) error {
+func freeze(_ context.Context, s *system, _ []*redistest.Proxy, _ *rand.Rand) error {
 	return s.server.Pause()
 }
 
