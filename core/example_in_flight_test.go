@@ -130,7 +130,7 @@ func ExampleReservation_Release() {
 		}
 		fmt.Println(r.Decision())
 		if err := end(r, ctx); err != nil {
-			fmt.Println(err) // the place is free at the end of its lease
+			fmt.Println(err) // the place is free at the end of its hold
 		}
 	}
 	d, _ := limiter.Peek(ctx, "ann")
@@ -142,7 +142,7 @@ func ExampleReservation_Release() {
 }
 
 // A job that must not run beside another one ends when its place is lost. Here an operator has reset the
-// key. In Redis, an outage that is longer than the lease does the same.
+// key. In Redis, an outage that is longer than the hold does the same.
 func ExampleReservation_Lost() {
 	limiter := core.Must(core.New(memstore.New(), core.InFlight("report", 1)))
 	ctx := context.Background()

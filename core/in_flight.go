@@ -21,10 +21,10 @@ import (
 // ByCost ReserveAtMost. [Limiter.Peek] and [Limiter.Reset] are allowed. After a Reset, the events that
 // still run have no place.
 //
-// # Leases
+// # Holds
 //
-// A place that is not freed lapses at the end of its lease, [Spec.Hold], so a process that has crashed
-// takes no place for longer. While an event runs, this package renews its lease, in one goroutine for each
+// A place that is not freed lapses at the end of its hold, [Spec.Hold], so a process that has crashed
+// takes no place for longer. While an event runs, this package renews its hold, in one goroutine for each
 // Store with held places, until
 //
 //   - the event ends,
@@ -34,14 +34,14 @@ import (
 //
 // A place that has lapsed is never taken back, because another event may have it: an event that was not
 // renewed in time, as in a process that was stopped, has lost its place, which [Reservation.Lost] reports.
-// It may then run beside n others. In a memstore.Store, no lease lapses while it would be renewed, and
+// It may then run beside n others. In a memstore.Store, no hold lapses while it would be renewed, and
 // there is no goroutine.
 //
 // # Denials
 //
 // It is not known when an event ends. The RetryAfter of a denial is an estimate, and [State.Estimate] is
-// true: the rest of the oldest lease, by cost that of the last of enough leases, or in a memstore.Store the
-// whole lease. It is never zero or [Never]. If another rule denies, too, the RetryAfter of the Decision is
+// true: the rest of the oldest hold, by cost that of the last of enough holds, or in a memstore.Store the
+// whole hold. It is never zero or [Never]. If another rule denies, too, the RetryAfter of the Decision is
 // that of the other rule. A gate sends no Retry-After for an estimate.
 //
 // # Waiting

@@ -19,7 +19,7 @@ import (
 	"github.com/weir-go/weir/internal/testkit"
 )
 
-// A remote is a Store that does not say that it is local, so that places have leases. It can fail.
+// A remote is a Store that does not say that it is local, so that places have holds. It can fail.
 type remote struct {
 	driver.Store
 	fails    atomic.Bool
@@ -46,7 +46,7 @@ func (s *remote) Adjust(ctx context.Context, charges []driver.Charge) error {
 	return s.Store.Adjust(ctx, charges)
 }
 
-// stores are a local Store and one with leases.
+// stores are a local Store and one with holds.
 var stores = map[string]func() core.Store{
 	"local":  func() core.Store { return memstore.New() },
 	"remote": func() core.Store { return newRemote() },
@@ -253,7 +253,7 @@ func TestInFlight_Estimate(t *testing.T) {
 }
 
 // An event keeps its place for as long as it runs, and a place whose event no caller can end is free after a
-// lease.
+// hold.
 func TestInFlight_Ends(t *testing.T) {
 	const hold = 12 * time.Second
 	rule, byCost := core.InFlight("exports", 1).Hold(hold), tokens(10).Hold(hold)
@@ -324,7 +324,7 @@ func collect() {
 	}
 }
 
-// While the Store is down, an event keeps its place until the end of its lease, and loses it then.
+// While the Store is down, an event keeps its place until the end of its hold, and loses it then.
 func TestInFlight_Outage(t *testing.T) {
 	for name, c := range map[string]struct {
 		outage time.Duration
@@ -332,10 +332,10 @@ func TestInFlight_Outage(t *testing.T) {
 		rule   core.Rule
 		n      int // the places of the event: all
 	}{
-		"shorter than a lease":          {outage: 15 * time.Second, rule: core.InFlight("exports", 1), n: 1},
-		"longer than a lease":           {outage: 31 * time.Second, lost: true, rule: core.InFlight("exports", 1), n: 1},
-		"shorter than a lease, by cost": {outage: 15 * time.Second, rule: tokens(9), n: 9},
-		"longer than a lease, by cost":  {outage: 31 * time.Second, lost: true, rule: tokens(9), n: 9},
+		"shorter than a hold":          {outage: 15 * time.Second, rule: core.InFlight("exports", 1), n: 1},
+		"longer than a hold":           {outage: 31 * time.Second, lost: true, rule: core.InFlight("exports", 1), n: 1},
+		"shorter than a hold, by cost": {outage: 15 * time.Second, rule: tokens(9), n: 9},
+		"longer than a hold, by cost":  {outage: 31 * time.Second, lost: true, rule: tokens(9), n: 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -390,7 +390,7 @@ func TestInFlight_Reset(t *testing.T) {
 	}
 }
 
-// Thousands of places are renewed in calls of at most 16, which are spread over the lease, and nothing is
+// Thousands of places are renewed in calls of at most 16, which are spread over the hold, and nothing is
 // left afterwards.
 func TestInFlight_Renewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

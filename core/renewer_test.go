@@ -23,7 +23,7 @@ func TestRenewer_StoppedPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := testkit.Limiter(t, newRemote(), core.InFlight("exports", 1))
 		live := reserve(t, l, "live")
-		for i := range 300 { // at almost any time, the lease of one of them ends within 0.1 s
+		for i := range 300 { // at almost any time, the hold of one of them ends within 0.1 s
 			ctx, cancel := context.WithCancel(t.Context())
 			_, err := l.Reserve(ctx, fmt.Sprint(i), 1)
 			testkit.Must(t, err)
@@ -39,7 +39,7 @@ func TestRenewer_StoppedPlaces(t *testing.T) {
 }
 
 // Release with a context that has ended frees the places, and Refund does nothing, like Settle. The places
-// then lapse with their lease, because nothing renews them.
+// then lapse with their hold, because nothing renews them.
 func TestReservation_Release_EndedContext(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(*core.Reservation, context.Context) error
@@ -103,7 +103,7 @@ func (s *hanging) Adjust(ctx context.Context, charges []driver.Charge) error {
 	return ctx.Err()
 }
 
-// Lost is closed at the end of the lease, also while renewals hang.
+// Lost is closed at the end of the hold, also while renewals hang.
 func TestReservation_Lost_HangingStore(t *testing.T) {
 	for _, n := range []int{1, 5000} {
 		for _, deaf := range []time.Duration{0, 100 * time.Second} {
@@ -160,7 +160,7 @@ func TestInFlight_GarbageInContext(t *testing.T) {
 // The places of a shadow rule change nothing about those of others, and do not close Lost.
 func TestInFlight_ShadowPlaces(t *testing.T) {
 	for name, shadow := range map[string]core.Rule{
-		"MaxHold": core.InFlight("trial", 5).MaxHold(time.Minute), "short lease": core.InFlight("trial", 5).Hold(time.Second),
+		"MaxHold": core.InFlight("trial", 5).MaxHold(time.Minute), "short hold": core.InFlight("trial", 5).Hold(time.Second),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestInFlight_ShadowPlaces(t *testing.T) {
 				l := testkit.Limiter(t, s, core.InFlight("exports", 1), shadow.Shadow())
 				r := reserve(t, l, "k")
 				s.fails.Store(true)
-				time.Sleep(3 * time.Second) // longer than the short lease
+				time.Sleep(3 * time.Second) // longer than the short hold
 				s.fails.Store(false)
 				time.Sleep(time.Hour)
 				if isLost(r) || reserve(t, l, "k").Decision().Allowed {

@@ -157,9 +157,9 @@ func (r *Reservation) repeat() {
 // Lost returns a channel that is closed when a place of the event has lapsed although the event has not
 // ended: another event may have the place now. A place lapses
 //
-//   - at most one lease after [Rule.MaxHold], or after the end of the context of its decision,
+//   - at most one hold after [Rule.MaxHold], or after the end of the context of its decision,
 //   - after a [Limiter.Reset], and
-//   - if it was not renewed for the length of its lease, because the Store was down or the process was
+//   - if it was not renewed for the length of its hold, because the Store was down or the process was
 //     stopped.
 //
 // Work that must not run beside n others has to end then. The channel is nil if the event has no place.

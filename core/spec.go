@@ -64,10 +64,10 @@ type Spec struct {
 	// larger, and Redis slower for costs above 1.
 	SubWindows int
 
-	// Hold is the length of the lease of a place of an [InFlight], which package core renews after a third of
-	// it or a little later: whole microseconds from 1 s to 24 h, by default 30 s. With a short lease,
+	// Hold is the hold of a place of an [InFlight], which package core renews after a third of
+	// it or a little later: whole microseconds from 1 s to 24 h, by default 30 s. With a short hold,
 	// the places of a crashed process are soon free. With a long one, events keep their places while the
-	// Store is slow or down. Rules with different leases have different states, like those of different
+	// Store is slow or down. Rules with different holds have different states, like those of different
 	// periods (see [Rule]).
 	Hold time.Duration
 
@@ -77,7 +77,7 @@ type Spec struct {
 	ByCost bool
 
 	// MaxHold is the time for which the places of an [InFlight] are renewed. A place then lapses within one
-	// lease, so an event that hangs does not take it for ever. By default, there is no bound.
+	// hold, so an event that hangs does not take it for ever. By default, there is no bound.
 	MaxHold time.Duration
 
 	// Location is the place whose calendar a [Quota] follows, by default UTC. Days in which the clocks

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/core/memstore"
 )
 
-// defaultHold is the lease of a place of an InFlight without another one.
+// defaultHold is the hold of a place of an InFlight without another one.
 const defaultHold = 30 * time.Second
 
 // New reports the field of a Spec that is invalid, and why.

@@ -11,7 +11,7 @@ import (
 // unsigned varints: for a bucket or fixed window, its time, amount and debt; for each run of a log, the
 // time since the previous run and the number of events; for each place, the time since the previous
 // renewal and the number of the place. If callers wait for places, there is another version, then the number of their
-// queues and, for each, the time since the previous arrival, its number, the end of its lease, and its limit and cost.
+// queues and, for each, the time since the previous arrival, its number, the end of its hold, and its limit and cost.
 const (
 	wordsEncoding  = 1
 	logEncoding    = 2

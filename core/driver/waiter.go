@@ -26,10 +26,10 @@ type Waiter struct {
 const (
 	// maxQueues is the largest number of queues of a State.
 	maxQueues = 64
-	// queueLease is the time in microseconds after which a State forgets a queue that has not asked again. A caller
+	// queueHold is the time in microseconds after which a State forgets a queue that has not asked again. A caller
 	// asks at least once a second.
-	queueLease = 2_000_000
-	maxQueue   = 1<<53 - 1
+	queueHold = 2_000_000
+	maxQueue  = 1<<53 - 1
 	// wokenBit says in a run of a State that a queue was woken.
 	wokenBit = 1 << 62
 )
@@ -57,7 +57,7 @@ func queues(s State, now int64) (all []queued) {
 }
 
 // live reports whether q has not expired. If the clock has stepped back, a queue may end too late, and counts as expired.
-func (q queued) live(now int64) bool { return now < q.expires && q.expires <= now+queueLease }
+func (q queued) live(now int64) bool { return now < q.expires && q.expires <= now+queueHold }
 
 // queuedOf returns the queue in two runs of a State.
 func queuedOf(pair []run) queued {
@@ -102,7 +102,7 @@ func (p *places) ahead(s State, now, taken int64, w *Waiter) (needed, expires in
 // queued returns the caller w, whose event costs cost. all may have its queue: if that is the caller, the
 // earlier arrival counts, because the time until an ask arrives differs from one to the next.
 func (p *places) queued(all []queued, w *Waiter, now, cost int64) queued {
-	own := queued{max(0, now-w.Age.Microseconds()), w.Queue, now + queueLease, cost, p.events, false}
+	own := queued{max(0, now-w.Age.Microseconds()), w.Queue, now + queueHold, cost, p.events, false}
 	i := slices.IndexFunc(all, func(q queued) bool { return q.queue == own.queue })
 	if i >= 0 && w.Known {
 		own.came = min(own.came, all[i].came)

@@ -36,7 +36,7 @@ func endPlaces(rec *record) {
 	}
 }
 
-// release frees the places of rec. An error is logged; the places then lapse at the end of their lease.
+// release frees the places of rec. An error is logged; the places then lapse at the end of their hold.
 func release(rec *record) {
 	ctx := rec.detached()
 	if err := rec.reservation.Release(ctx); err != nil {

@@ -23,7 +23,7 @@ import (
 func exports(n int) core.Rule { return core.InFlight("exports", n).Hold(10 * time.Second) }
 
 // eachStore runs f in a bubble of synctest for a memory store, whose places are freed before the gate has
-// returned, and for a store whose places have leases and are freed in another goroutine.
+// returned, and for a store whose places have holds and are freed in another goroutine.
 func eachStore(t *testing.T, f func(t *testing.T, s core.Store)) {
 	t.Run("local", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { f(t, memstore.New()) }) })
 	t.Run("remote", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { f(t, memory()) }) })

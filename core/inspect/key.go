@@ -68,7 +68,7 @@ type state struct {
 	RetryAfter string `json:"retry_after"`
 	ResetAfter string `json:"reset_after"`
 	Denies     bool   `json:"denies"`
-	Lease      string `json:"lease,omitempty"` // of an in-flight rule, whose Used and Left are places
+	Hold       string `json:"lease,omitempty"` // of an in-flight rule, whose Used and Left are places
 }
 
 // Places returns the number of places of an in-flight rule: Limit without its modifiers.
@@ -349,7 +349,7 @@ func stateOf(s core.State, g *group) state {
 		if !s.Rule.Kind().Holds {
 			break
 		}
-		r.Lease = s.Rule.Spec().Hold.String()
+		r.Hold = s.Rule.Spec().Hold.String()
 		if s.Estimate {
 			r.RetryAfter = "when an event ends"
 		}

@@ -272,7 +272,7 @@ func limitOfPlan(s core.Spec, p core.Plan) string {
 	return limitWith(s, p, func(of core.Property) bool { return of.OfLimit })
 }
 
-// limitOf returns the limit of r and its properties, with the lease of an in-flight rule and the time zone of a quota.
+// limitOf returns the limit of r and its properties, with the hold of an in-flight rule and the time zone of a quota.
 func limitOf(r core.Rule) string {
 	s := r.Spec()
 	return limitWith(s, core.Plan{Limit: s.Limit}, func(of core.Property) bool {

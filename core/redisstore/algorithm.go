@@ -54,8 +54,8 @@ const (
 	maxNumber = maxInteger >> costBits
 	// maxQueues is the largest number of queues of callers in a state, and queueLease the time after which it forgets
 	// one, as in package driver.
-	maxQueues  = 64
-	queueLease = 2 * time.Second
+	maxQueues = 64
+	queueHold = 2 * time.Second
 	// maxPause is the length of the longest pause in microseconds, see driver.Charge.
 	maxPause = 366 * 24 * 3600 * 1_000_000
 	// horizon is the longest debt of a bucket in microseconds, see driver.Constants.

@@ -170,7 +170,7 @@ func (f *freer) try() {
 	f.calling = false
 	past := time.Since(f.begun)
 	f.undos = slices.DeleteFunc(f.undos, func(u undo) bool {
-		return c.finds(&u) || isQueue(&u.charge) && past >= queueLease
+		return c.finds(&u) || isQueue(&u.charge) && past >= queueHold
 	})
 	f.over = f.over || len(f.undos) == 0 || past >= f.hold || past >= lastCall && c.err == nil
 	switch {

@@ -35,14 +35,14 @@ type place struct {
 }
 
 // A witness is a Store that logs when places were certainly taken. A place is taken from the reply that
-// grants it until the request that frees it, and no longer than a lease from the last request to renew it
+// grants it until the request that frees it, and no longer than a hold from the last request to renew it
 // that was confirmed. After a SIGKILL, the log is complete except for the last line.
 type witness struct {
 	*redisstore.Store
 	log *os.File // each write is one line
 
-	mu     sync.Mutex
-	leases map[place]time.Duration // the end of the lease of each place of this process
+	mu    sync.Mutex
+	holds map[place]time.Duration // the end of the hold of each place of this process
 }
 
 type takenKey struct{}
@@ -54,9 +54,9 @@ func collecting(ctx context.Context, taken *[]place) context.Context {
 
 func placeOf(c *driver.Charge) place { return place{c.Rule.Name, c.Key, c.Receipt.At} }
 
-// write logs an event of a place: the time of its request, the time of the reply, and the lease.
-func (w *witness) write(event string, p place, sent, replied, lease time.Duration) {
-	_, err := fmt.Fprintln(w.log, event, p.rule, p.key, p.number, int64(sent), int64(replied), int64(lease))
+// write logs an event of a place: the time of its request, the time of the reply, and the hold.
+func (w *witness) write(event string, p place, sent, replied, hold time.Duration) {
+	_, err := fmt.Fprintln(w.log, event, p.rule, p.key, p.number, int64(sent), int64(replied), int64(hold))
 	if err != nil {
 		panic(err)
 	}
@@ -74,7 +74,7 @@ func (w *witness) Take(ctx context.Context, charges []driver.Charge) error {
 		p := placeOf(c)
 		w.write("grant", p, sent, replied, c.Rule.Hold)
 		w.mu.Lock()
-		w.leases[p] = sent + c.Rule.Hold
+		w.holds[p] = sent + c.Rule.Hold
 		w.mu.Unlock()
 		if taken, ok := ctx.Value(takenKey{}).(*[]place); ok {
 			*taken = append(*taken, p)
@@ -99,19 +99,19 @@ func (w *witness) Adjust(ctx context.Context, charges []driver.Charge) error {
 		}
 		w.write("renew", placeOf(c), sent, replied, c.Rule.Hold)
 		w.mu.Lock()
-		w.leases[placeOf(c)] = sent + c.Rule.Hold
+		w.holds[placeOf(c)] = sent + c.Rule.Hold
 		w.mu.Unlock()
 	}
 	return err
 }
 
-// lost logs how much later than its lease has ended the holder of the places was told. It is negative if
+// lost logs how much later than its hold has ended the holder of the places was told. It is negative if
 // the holder was told earlier.
 func (w *witness) lost(taken []place) {
 	now, end := monotonic(), time.Duration(driver.Never)
 	w.mu.Lock()
 	for _, p := range taken {
-		end = min(end, w.leases[p])
+		end = min(end, w.holds[p])
 	}
 	w.mu.Unlock()
 	w.write("lost", taken[0], end, now, 0)
@@ -123,8 +123,8 @@ type claim struct{ from, until time.Duration }
 // A testimony is the content of the log of a witness.
 type testimony struct {
 	claims  map[[2]string][]claim // by rule and key
-	renewed int                   // claims that last longer than a lease
-	late    []time.Duration       // after the end of the lease, for each place that was lost
+	renewed int                   // claims that last longer than a hold
+	late    []time.Duration       // after the end of the hold, for each place that was lost
 }
 
 // readTestimony reads a log.
@@ -137,14 +137,14 @@ func readTestimony(t testing.TB, path string) *testimony {
 	defer func() { _ = file.Close() }()
 	of := &testimony{claims: make(map[[2]string][]claim)}
 	open := make(map[place]*claim)
-	end := func(p place, lease time.Duration) {
+	end := func(p place, hold time.Duration) {
 		c := open[p]
 		if c == nil {
 			return
 		}
 		delete(open, p)
 		if c.until <= c.from {
-			return // the reply came after the end of the lease
+			return // the reply came after the end of the hold
 		}
 		id := [2]string{p.rule, p.key}
 		of.claims[id] = append(of.claims[id], *c)
@@ -152,27 +152,27 @@ func readTestimony(t testing.TB, path string) *testimony {
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		var event string
 		var p place
-		var sent, replied, lease time.Duration
-		if n, _ := fmt.Sscan(lines.Text(), &event, &p.rule, &p.key, &p.number, (*int64)(&sent), (*int64)(&replied), (*int64)(&lease)); n < 7 {
+		var sent, replied, hold time.Duration
+		if n, _ := fmt.Sscan(lines.Text(), &event, &p.rule, &p.key, &p.number, (*int64)(&sent), (*int64)(&replied), (*int64)(&hold)); n < 7 {
 			break // the last line of a killed process
 		}
 		switch c := open[p]; {
 		case event == "grant":
-			end(p, lease)
-			open[p] = &claim{replied, sent + lease - drift}
+			end(p, hold)
+			open[p] = &claim{replied, sent + hold - drift}
 		case event == "lost":
 			of.late = append(of.late, replied-sent)
 		case c == nil: // freed meanwhile
 		case event == "renew":
-			if c.until < sent+lease-drift {
-				c.until = sent + lease - drift
+			if c.until < sent+hold-drift {
+				c.until = sent + hold - drift
 			}
-			if c.until-c.from > lease {
+			if c.until-c.from > hold {
 				of.renewed++
 			}
 		case event == "free":
 			c.until = min(c.until, sent)
-			end(p, lease)
+			end(p, hold)
 		}
 	}
 	for p := range open {

@@ -45,13 +45,13 @@ func (s *renewals) await(t testing.TB, n int64) {
 }
 
 // The clock of the server steps while a process holds places. No step back, and no step forward by less
-// than the lease, takes a place from its holder. After a longer step, the holders are told, and cannot free
+// than the hold, takes a place from its holder. After a longer step, the holders are told, and cannot free
 // the places of those that follow.
 func TestInFlight_clockSteps(t *testing.T) {
 	t.Parallel()
 	const (
 		events = 3
-		lease  = 3 * time.Second // renewed every second, by the clock of this process
+		hold   = 3 * time.Second // renewed every second, by the clock of this process
 	)
 	rdb := redistest.Shared(t).Client()
 	for name, cost := range map[string]int{"one place": 1, "by cost": 7} {
@@ -60,7 +60,7 @@ func TestInFlight_clockSteps(t *testing.T) {
 			var clock storetest.Clock
 			own, now := prefix(), redisstore.Clock(func() string { return strconv.FormatInt(clock.Micros(), 10) })
 			s := &renewals{Store: newStore(rdb, own, now)}
-			rule := core.InFlight("steps", events*cost).Hold(lease)
+			rule := core.InFlight("steps", events*cost).Hold(hold)
 			if cost > 1 {
 				rule = rule.ByCost()
 			}
@@ -78,7 +78,7 @@ func TestInFlight_clockSteps(t *testing.T) {
 				return held
 			}
 			held := reserve(holders)
-			for _, step := range []time.Duration{-time.Hour, lease - time.Millisecond, -lease, -24 * time.Hour} {
+			for _, step := range []time.Duration{-time.Hour, hold - time.Millisecond, -hold, -24 * time.Hour} {
 				clock.Advance(step)
 				if testkit.Peek(t, others, "k").Allowed {
 					t.Fatalf("after a step of %v, another event would be admitted", step)
@@ -92,7 +92,7 @@ func TestInFlight_clockSteps(t *testing.T) {
 					}
 				}
 			}
-			clock.Advance(lease)
+			clock.Advance(hold)
 			after := reserve(others)
 			for i, r := range held {
 				select {

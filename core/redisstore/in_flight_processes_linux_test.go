@@ -35,7 +35,7 @@ var (
 )
 
 const (
-	longestLease = 2 * time.Second // of placeRules
+	longestHold = 2 * time.Second // of placeRules
 	// machineSlack is how much later a process may do something because the machine is busy.
 	machineSlack = 2 * time.Second
 )
@@ -96,7 +96,7 @@ func work(t *testing.T, config string) {
 	log, err := os.OpenFile(w.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	testkit.Must(t, err)
 	rdb := redis.NewClient(&redis.Options{Addr: w.Addr, ReadTimeout: 500 * time.Millisecond})
-	s := &witness{Store: redisstore.New(rdb, redisstore.Prefix(w.Prefix)), log: log, leases: make(map[place]time.Duration)}
+	s := &witness{Store: redisstore.New(rdb, redisstore.Prefix(w.Prefix)), log: log, holds: make(map[place]time.Duration)}
 	limiters := placeLimiters(t, s)
 	ctx, stop := context.WithCancel(t.Context())
 	go func() {
@@ -122,7 +122,7 @@ func work(t *testing.T, config string) {
 	wg.Wait()
 }
 
-// holdPlaces takes a place, or one of each rule, holds it for up to some leases, and ends in one of several
+// holdPlaces takes a place, or one of each rule, holds it for up to some holds, and ends in one of several
 // ways.
 func holdPlaces(ctx context.Context, t *testing.T, s *witness, limiters []*core.Limiter) {
 	var taken []place
@@ -153,7 +153,7 @@ func holdPlaces(ctx context.Context, t *testing.T, s *witness, limiters []*core.
 	longest := time.Duration(0)
 	switch rand.IntN(30) {
 	case 0:
-		longest = rand.N(2 * longestLease)
+		longest = rand.N(2 * longestHold)
 	case 1, 2, 3:
 		longest = rand.N(200 * time.Millisecond)
 	}
@@ -162,7 +162,7 @@ func holdPlaces(ctx context.Context, t *testing.T, s *witness, limiters []*core.
 		s.lost(taken)
 	} else if end == 0 && ctx.Err() == nil {
 		cancel()
-		if sleep(ctx, r.Lost(), longestLease+waitLimit) {
+		if sleep(ctx, r.Lost(), longestHold+waitLimit) {
 			s.lost(taken)
 		} else if ctx.Err() == nil {
 			t.Error("the holder was not told that its context has ended")
@@ -193,7 +193,7 @@ func sleep(ctx context.Context, lost <-chan struct{}, d time.Duration) bool {
 	return false
 }
 
-// disturb changes the fault of p until ctx ends: it loses replies, also for longer than a lease, delays
+// disturb changes the fault of p until ctx ends: it loses replies, also for longer than a hold, delays
 // them, or closes connections.
 func disturb(ctx context.Context, p *redistest.Proxy) {
 	for i := 0; ctx.Err() == nil; i++ {
@@ -202,7 +202,7 @@ func disturb(ctx context.Context, p *redistest.Proxy) {
 		case 0:
 			p.DropReplies(time.Duration(i%8/4)*time.Millisecond, "evalsha", "eval")
 			if i%8 == 0 {
-				lasts = longestLease + 500*time.Millisecond
+				lasts = longestHold + 500*time.Millisecond
 			}
 		case 1:
 			p.Delay(rand.N(150 * time.Millisecond))
@@ -219,8 +219,8 @@ func disturb(ctx context.Context, p *redistest.Proxy) {
 }
 
 // Several processes take the places of few keys, and hold, free, lose and forget them. One of them is
-// killed, one is stopped for longer than a lease, and one loses replies. At no time more places of a key
-// are taken than the limit, and all are free one lease after the end.
+// killed, one is stopped for longer than a hold, and one loses replies. At no time more places of a key
+// are taken than the limit, and all are free one hold after the end.
 func TestInFlight_processes(t *testing.T) {
 	if config := os.Getenv(workerEnv); config != "" {
 		work(t, config)
@@ -248,7 +248,7 @@ func TestInFlight_processes(t *testing.T) {
 	another := add(server.Addr)
 	sleep(ctx, nil, time.Second)
 	testkit.Must(t, stopped.cmd.Process.Signal(syscall.SIGSTOP))
-	sleep(ctx, nil, longestLease+500*time.Millisecond)
+	sleep(ctx, nil, longestHold+500*time.Millisecond)
 	testkit.Must(t, stopped.cmd.Process.Signal(syscall.SIGCONT))
 	sleep(ctx, nil, 3*time.Second)
 	stop()
@@ -269,8 +269,8 @@ func TestInFlight_processes(t *testing.T) {
 			})
 		}
 	}
-	if took := time.Since(ended); took > longestLease+machineSlack {
-		t.Errorf("all places are free after %v, want %v", took, longestLease)
+	if took := time.Since(ended); took > longestHold+machineSlack {
+		t.Errorf("all places are free after %v, want %v", took, longestHold)
 	} else {
 		t.Logf("all places are free after %v", took)
 	}
@@ -295,9 +295,9 @@ func checkTestimonies(t *testing.T, workers []*worker, stopped *worker) {
 		for _, late := range of.late {
 			earliest, latest = min(earliest, late), max(latest, late)
 		}
-		t.Logf("worker %d lost %d places, and was told from %v to %v after the end of the lease", i, len(of.late), earliest, latest)
+		t.Logf("worker %d lost %d places, and was told from %v to %v after the end of the hold", i, len(of.late), earliest, latest)
 		if w != stopped && (earliest < -placeRules[0].Spec().Hold/4 || latest > machineSlack) {
-			t.Errorf("worker %d was told of lost places from %v to %v after the end of the lease, want at its end", i, earliest, latest)
+			t.Errorf("worker %d was told of lost places from %v to %v after the end of the hold, want at its end", i, earliest, latest)
 		}
 	}
 	if renewed == 0 || lost == 0 {
@@ -321,7 +321,7 @@ func checkTestimonies(t *testing.T, workers []*worker, stopped *worker) {
 }
 
 // checkHandover checks that a place goes to a caller that waits at another limiter, as in another process,
-// soon after it is free, and not before, although its lease would have ended.
+// soon after it is free, and not before, although its hold would have ended.
 func checkHandover(t *testing.T, holders, waiters []*core.Limiter) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -346,7 +346,7 @@ func checkHandover(t *testing.T, holders, waiters []*core.Limiter) {
 					}
 					got <- err
 				}()
-				sleep(t.Context(), nil, longestLease+500*time.Millisecond)
+				sleep(t.Context(), nil, longestHold+500*time.Millisecond)
 				select {
 				case err := <-got:
 					t.Errorf("Acquire returned %v while all places were taken", err)

@@ -85,7 +85,7 @@ var constants = strings.NewReplacer(
 	"COST_RANGE", strconv.Itoa(1<<costBits),
 	"MAX_PAUSE", strconv.FormatInt(maxPause, 10),
 	"MAX_QUEUES", strconv.Itoa(maxQueues),
-	"QUEUE_LEASE", strconv.FormatInt(queueLease.Microseconds(), 10),
+	"QUEUE_LEASE", strconv.FormatInt(queueHold.Microseconds(), 10),
 	"LAST_QUEUE", "'-4294967296'", // the score of no queue; that of the total of in_flight.lua is higher
 	"PER_PROCESS", strconv.Itoa(waiters.PerProcess),
 )

@@ -95,7 +95,7 @@ func cases() []testCase {
 		{"Concurrency", eachAlgorithm(concurrency),
 			"64 goroutines with 25 calls each are admitted exactly up to the limit, and only admitted events have a Receipt."},
 		{"Places", placePerEvent,
-			"Each event of an in-flight rule takes one place, or with ByCost its cost, until it ends, and RetryAfter is the rest of the lease that has to end."},
+			"Each event of an in-flight rule takes one place, or with ByCost its cost, until it ends, and RetryAfter is the rest of the hold that has to end."},
 		{"LapsedPlaces", lapsedPlaces,
 			"A place lapses Hold after its last renewal, and no Renew or Undo of a lapsed place changes anything."},
 		{"FreedPlaces", freedPlaces,

@@ -47,7 +47,7 @@ func (w waiting) asks(behind time.Duration, next int) driver.Charge {
 // queued fails unless w, which has no next caller, is denied and can ask again within the longest time.
 func (w waiting) queued() {
 	w.Helper()
-	longest := max(queueLease, w.rule.Hold)
+	longest := max(queueHold, w.rule.Hold)
 	if v := w.asks(0, 0).Verdict; v.Allowed || v.RetryAfter > longest || v.ResetAfter <= 0 || v.ResetAfter > longest || v.Remaining >= w.cost {
 		w.fail("queue %d: got %+v, want a denial", w.queue, v)
 	}
@@ -126,7 +126,7 @@ func nextOfQueue(s *subject) {
 		held = w.gets(2*time.Second, p.cost)
 		later.queued()
 		p.do(driver.Undo, held)
-		p.deny(queueLease) // without a Spend of the next caller, its place in the line is kept
+		p.deny(queueHold) // without a Spend of the next caller, its place in the line is kept
 		later.queued()
 		held = earlier.gets(0, 0)
 		p.do(driver.Undo, held)
@@ -189,7 +189,7 @@ func removedQueues(s *subject) {
 			p.renew(driver.Receipt{At: -w.queue}, false, 0)
 			other.queued()
 			other.leaves()
-			p.deny(queueLease)
+			p.deny(queueHold)
 			if reset {
 				if v := p.do(driver.Reset, driver.Receipt{}); !v.Found || v.Remaining != p.rule.Events || v.ResetAfter != 0 {
 					s.fail("a Reset of a queue: got %+v", v)
@@ -204,23 +204,23 @@ func removedQueues(s *subject) {
 }
 
 func expiredQueues(s *subject) {
-	for i, lease := range []time.Duration{time.Second, hold} {
-		s.eachPlaces(fmt.Sprint("expire", i), 1, func(d *driver.Definition) { d.Hold = lease }, func(p places) {
+	for i, length := range []time.Duration{time.Second, hold} {
+		s.eachPlaces(fmt.Sprint("expire", i), 1, func(d *driver.Definition) { d.Hold = length }, func(p places) {
 			m := p.call(p.charge(driver.Spend, driver.Receipt{}))[0].Receipt
 			w := p.waits(1, time.Hour)
 			w.queued()
-			s.Advance(queueLease / 2)
+			s.Advance(queueHold / 2)
 			p.do(driver.Undo, m) // it may have lapsed
-			s.Advance(queueLease/2 - time.Microsecond)
+			s.Advance(queueHold/2 - time.Microsecond)
 			p.deny(time.Microsecond)
 			w.gets(0, p.cost)
 			p.do(driver.Reset, driver.Receipt{})
 			m = p.call(p.charge(driver.Spend, driver.Receipt{}))[0].Receipt
 			w.queued()
-			s.Advance(queueLease / 4)
+			s.Advance(queueHold / 4)
 			w.queued() // once more
 			p.do(driver.Undo, m)
-			s.Advance(queueLease - time.Microsecond)
+			s.Advance(queueHold - time.Microsecond)
 			p.deny(time.Microsecond)
 			s.Advance(time.Microsecond)
 			p.left(p.rule.Events)
@@ -284,7 +284,7 @@ func agesOfWaiters(s *subject) {
 			s.fail("a caller who came earlier than the next of another queue: got %+v", c.Verdict)
 		}
 		p.do(driver.Undo, c.Receipt)
-		p.deny(queueLease)
+		p.deny(queueHold)
 	})
 }
 

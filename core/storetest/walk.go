@@ -150,7 +150,7 @@ func (w *walk) advance() {
 	}
 	switch kind {
 	case -1:
-		d = pick(w, 0, 0, 0, 0, 0, 1, w.lease()/10, w.lease()/3)
+		d = pick(w, 0, 0, 0, 0, 0, 1, w.nearQueueHold()/10, w.nearQueueHold()/3)
 	case 0, 1, 2, 3:
 	case 4:
 		d = 1

@@ -8,8 +8,8 @@ import (
 	"github.com/weir-go/weir/core/storetest/internal/oracle"
 )
 
-// queueLease is the time after which a State forgets a queue that has not asked again. See driver.Waiter.
-const queueLease = 2 * time.Second
+// queueHold is the time after which a State forgets a queue that has not asked again. See driver.Waiter.
+const queueHold = 2 * time.Second
 
 // queueIDs are the queues of callers who wait, of different processes.
 var queueIDs = []int64{1, 2, 3, 1<<22 - 1, 1 << 22, 7<<22 + 5, 1<<53 - 2}
@@ -23,9 +23,9 @@ func waiterOf(o *oracle.Waiter) *driver.Waiter {
 	return &driver.Waiter{Queue: o.Queue, Age: time.Duration(o.Age) * time.Microsecond, Behind: behind, Next: int(o.Next), Known: o.Known}
 }
 
-// lease returns a time around that after which a State forgets a queue.
-func (w *walk) lease() int64 {
-	us := queueLease.Microseconds()
+// nearQueueHold returns a time around that after which a State forgets a queue.
+func (w *walk) nearQueueHold() int64 {
+	us := queueHold.Microseconds()
 	return pick(w, us-1, us, us+1, w.rng.Int64N(us), w.rng.Int64N(us), w.rng.Int64N(us))
 }
 

@@ -29,7 +29,7 @@ type Hold struct {
 
 	due   time.Duration // not local: when the renewer looks at it next
 	index int           // in a heap of the renewer, or in the list of local holds; -1 in neither
-	timer *time.Timer   // local: until MaxHold or until the lease ends; or nil
+	timer *time.Timer   // local: until MaxHold or until the hold ends; or nil
 }
 
 // Holds are the places of a Reservation.
@@ -71,7 +71,7 @@ func Start[T any](ctx context.Context, owner *T, places []*Hold) *Holds {
 func (a *Holds) Lost() <-chan struct{} { return a.lost }
 
 // Free frees the place of c, whose release has failed, in the background: it repeats the Undo until it has a reply, or
-// until the lease has ended.
+// until the hold has ended.
 func (a *Holds) Free(c *driver.Charge) {
 	for _, h := range a.places {
 		if h.renew.Key == c.Key && h.renew.Rule.ID == c.Rule.ID {
@@ -111,8 +111,8 @@ func (a *Holds) End() {
 	renewers.remove(a.places)
 }
 
-// lease returns the time for which the place lasts without a renewal.
-func (h *Hold) lease() time.Duration { return h.renew.Rule.Hold }
+// length returns the time for which the place lasts without a renewal.
+func (h *Hold) length() time.Duration { return h.renew.Rule.Hold }
 
 // sharesState reports whether h and o are places of one key and rule.
 func (h *Hold) sharesState(o *Hold) bool {
@@ -126,7 +126,7 @@ func (h *Hold) watch(now time.Duration) {
 	}
 	switch {
 	case h.stopped:
-		h.timer = time.AfterFunc(h.lease(), func() { renewers.lapse(h) })
+		h.timer = time.AfterFunc(h.length(), func() { renewers.lapse(h) })
 	case h.ends != driver.Never:
 		h.timer = time.AfterFunc(h.ends-now, func() { renewers.stop(h) })
 	}
@@ -135,11 +135,11 @@ func (h *Hold) watch(now time.Duration) {
 // freeInterval is the time after which a release that failed is repeated.
 const freeInterval = 250 * time.Millisecond
 
-// schedule sets when the renewer looks at h next: after a third of its lease or a little later, so that
+// schedule sets when the renewer looks at h next: after a third of its hold or a little later, so that
 // places that were taken at one moment are not renewed at one moment; sooner after a renewal that failed;
-// or at the end of the lease.
+// or at the end of the hold.
 func (h *Hold) schedule(now time.Duration) {
-	step := h.lease() / 12
+	step := h.length() / 12
 	switch {
 	case h.frees:
 		h.due = min(now+min(step, freeInterval), h.end())
@@ -153,7 +153,7 @@ func (h *Hold) schedule(now time.Duration) {
 }
 
 // end returns the time at which the place lapses unless it is renewed. It does not lapse before.
-func (h *Hold) end() time.Duration { return h.renewed + h.lease() }
+func (h *Hold) end() time.Duration { return h.renewed + h.length() }
 
 // lapsed notes that the place has lapsed.
 func (h *Hold) lapsed() {

@@ -135,7 +135,7 @@ func (r *renewer) renewDue() (wait time.Duration, done bool) {
 }
 
 // takeDue takes places that have to be renewed, for one call: one place of a key and rule at most, see
-// [driver.Store]. If one is due, others are that will be due soon. It drops places whose leases have ended.
+// [driver.Store]. If one is due, others are that will be due soon. It drops places whose holds have ended.
 func (r *renewals) takeDue(now time.Duration) (batch []*Hold) {
 	var others []*Hold // whose key and rule are in batch
 	defer func() {
@@ -159,15 +159,15 @@ func (r *renewals) takeDue(now time.Duration) (batch []*Hold) {
 				return batch
 			}
 		default:
-			batch, soon = append(batch, h), now+h.lease()/24
+			batch, soon = append(batch, h), now+h.length()/24
 			heap.Pop(&r.holds)
 		}
 	}
 	return batch
 }
 
-// dropLapsed drops the places whose leases have ended, while no call can begin. It returns the time until
-// the next lease ends.
+// dropLapsed drops the places whose holds have ended, while no call can begin. It returns the time until
+// the next hold ends.
 func (r *renewals) dropLapsed(now time.Duration) time.Duration {
 	wait, kept := time.Duration(driver.Never), r.holds[:0]
 	for _, h := range r.holds {
@@ -186,11 +186,11 @@ func (r *renewals) dropLapsed(now time.Duration) time.Duration {
 
 var errStore = errors.New("the store")
 
-// renew renews the places of batch, which are of q, or frees them, in one call, which ends before their leases.
+// renew renews the places of batch, which are of q, or frees them, in one call, which ends before their holds.
 func (r *renewer) renew(q *renewals, batch []*Hold, charges []driver.Charge, now time.Duration) {
 	timeout := time.Duration(driver.Never)
 	for _, h := range batch {
-		timeout = min(timeout, h.lease()/3, h.end()-now)
+		timeout = min(timeout, h.length()/3, h.end()-now)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	sent := Now()

@@ -45,7 +45,7 @@ func (l *renewerList) of(s driver.Store) *renewer {
 }
 
 // free frees h, whose release has failed, in the background: it repeats the Undo until it has a reply, or until
-// the lease has ended.
+// the hold has ended.
 func (l *renewerList) free(h *Hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,7 +92,7 @@ func (l *renewerList) endLocal(h *Hold) {
 	}
 }
 
-// stop ends the renewals of h, which lapses at the end of its lease.
+// stop ends the renewals of h, which lapses at the end of its hold.
 func (l *renewerList) stop(h *Hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -154,7 +154,7 @@ func (l *renewerList) sweep(s driver.Store) {
 	}
 }
 
-// lapse frees h, a local place whose lease has ended, unless it has ended or is renewed again.
+// lapse frees h, a local place whose hold has ended, unless it has ended or is renewed again.
 func (l *renewerList) lapse(h *Hold) {
 	l.mu.Lock()
 	lapsed := h.stopped && !h.ended

@@ -19,11 +19,11 @@ var (
 	placesHeld = &invariant{"events with a place", "failover/doc.go",
 		"With Instances, up to 2·B events are therefore in flight"}
 	placeKept = &invariant{"places are kept", "in_flight.go",
-		"While an event runs, this package renews its lease"}
+		"While an event runs, this package renews its hold"}
 	placeFreed = &invariant{"places are freed", "reservation.go",
 		"The end of ctx does not matter: an event that was cancelled frees its places, too."}
 	placesBack = &invariant{"all places come back", "in_flight.go",
-		"A place that is not freed lapses at the end of its lease, [Spec.Hold]"}
+		"A place that is not freed lapses at the end of its hold, [Spec.Hold]"}
 	eventsInSpan = &invariant{"events in a span of time", "lease/doc.go",
 		"a token bucket admits at most Burst + rate x T events in any span T"}
 	chargedOnce = &invariant{"charged once", "limiter.go",

@@ -17,7 +17,7 @@ type Waiter struct {
 
 // A caller stands in the line of a key.
 //
-// RULE: a caller whose Spend is denied because places are missing stands in line for a lease, or until the next Spend of
+// RULE: a caller whose Spend is denied because places are missing stands in line for a hold, or until the next Spend of
 // its queue. The line is in the order of arrival; of callers who came together, the one with the lower queue is first.
 // Other Spends cannot take the places that callers in front need, beside those that are taken and those of callers in front
 // of them, up to the limits of these callers. Peeks, and Spends of callers who do not wait, are behind all.
@@ -40,7 +40,7 @@ type Waiter struct {
 type caller struct{ queue, came, cost, limit, asked int64 }
 
 const (
-	lease       = 2_000_000
+	queueHold   = 2_000_000
 	longestLine = 64
 )
 
@@ -62,7 +62,7 @@ func (f inFlight) waiting(w *Waiter, cost int64) inFlight {
 // inLine returns the callers in line, without those of a queue.
 func (f inFlight) inLine(without int64) (all []caller) {
 	for _, c := range f.line {
-		if c.asked <= f.now && f.now < c.asked+lease && c.queue != without {
+		if c.asked <= f.now && f.now < c.asked+queueHold && c.queue != without {
 			all = append(all, c)
 		}
 	}
@@ -80,7 +80,7 @@ func (f inFlight) first() (needed, leaves int64) {
 		if most := c.limit - f.taken() - needed; most > 0 {
 			needed += min(c.cost, most)
 		}
-		leaves = max(leaves, c.asked+lease-f.now)
+		leaves = max(leaves, c.asked+queueHold-f.now)
 	}
 	return needed, min(leaves, f.rule.Per)
 }
