@@ -60,7 +60,7 @@ func (s *simulation) stopWatching() {
 // block blocks users and frees them.
 func (c *client) block() {
 	b := c.blocks
-	for c.pause(3 * time.Second) {
+	for c.rest(3 * time.Second) {
 		user := fmt.Sprint("user", c.random.IntN(blockedUsers))
 		b.mu.Lock()
 		state := b.users[user]
@@ -79,7 +79,7 @@ func (c *client) block() {
 			if err == nil {
 				break
 			}
-			if !c.pause(500 * time.Millisecond) {
+			if !c.rest(500 * time.Millisecond) {
 				return
 			}
 		}
@@ -99,7 +99,7 @@ func (c *client) useBlockedKey() {
 		panic(err)
 	}
 	b := c.blocks
-	for c.pause(c.plan.idle) {
+	for c.rest(c.plan.idle) {
 		user := fmt.Sprint("user", c.random.IntN(blockedUsers))
 		b.mu.Lock()
 		before := b.users[user]

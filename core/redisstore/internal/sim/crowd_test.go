@@ -237,7 +237,7 @@ func (k *crowded) least() int {
 // waitForPlaces takes places and frees them. Most of the time, it waits for them.
 func (c *client) waitForPlaces() {
 	w := c.crowd
-	for c.pause(c.plan.idle) {
+	for c.rest(c.plan.idle) {
 		i := c.random.IntN(2)
 		k, me := w.byRule[i], &caller{process: c.process, cost: 1, came: time.Now()}
 		if k.byCost {

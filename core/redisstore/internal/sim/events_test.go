@@ -40,7 +40,7 @@ func newLedger(s *simulation) *ledger {
 // useRate makes events of a rate, of which some come in bursts.
 func (c *client) useRate(i int) {
 	l, rules := c.process.rates[i], rates[i].rules(c.plan.scale)
-	for c.pause(c.plan.idle) {
+	for c.rest(c.plan.idle) {
 		n := 1
 		if c.random.IntN(20) == 0 {
 			n = 40
@@ -75,7 +75,7 @@ func (c *client) useRate(i int) {
 				c.events.denied(c.process, rules[0], key)
 			}
 			if err != nil {
-				c.pause(5 * time.Millisecond)
+				c.rest(5 * time.Millisecond)
 			}
 		}
 	}
@@ -214,7 +214,7 @@ const jointKeys = 20
 
 // decideTogether decides about two keys together.
 func (c *client) decideTogether() {
-	for c.pause(c.plan.idle) {
+	for c.rest(c.plan.idle) {
 		keys := [2]string{fmt.Sprint("address", c.random.IntN(jointKeys)), fmt.Sprint("user", c.random.IntN(jointKeys))}
 		begun := time.Now()
 		d, err := core.AllowTogether(context.Background(), core.Ask{Limiter: c.process.joint[0], Key: keys[0]}, core.Ask{Limiter: c.process.joint[1], Key: keys[1]})
@@ -241,7 +241,7 @@ func (l *ledger) checkTogether() {
 
 // useMuch makes events with a large cost, which overload a server.
 func (c *client) useMuch() {
-	for c.pause(c.plan.idle) {
+	for c.rest(c.plan.idle) {
 		key := fmt.Sprint("heavy", c.random.IntN(100))
 		begun := time.Now()
 		_, err := c.process.heavy.AllowN(context.Background(), key, 100)

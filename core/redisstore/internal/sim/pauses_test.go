@@ -172,7 +172,7 @@ func (c *client) pausedKey() *pausedKey { return c.pauses.keys[c.random.IntN(pau
 
 // pauseKeys pauses keys, and ends pauses.
 func (c *client) pauseKeys() {
-	for c.pause(pauseEvery) {
+	for c.rest(pauseEvery) {
 		k := c.pausedKey()
 		switch c.random.IntN(8) {
 		case 0, 1:
@@ -257,7 +257,7 @@ func (c *client) pausedLimiter() *core.Limiter {
 // askPausedKey makes decisions of all kinds about a key with a pause.
 func (c *client) askPausedKey() {
 	l := c.process.paused.open
-	for c.pause(c.plan.idle) {
+	for c.rest(c.plan.idle) {
 		k, begun := c.pausedKey(), time.Now()
 		var d core.Decision
 		var err error
@@ -379,7 +379,7 @@ func (c *client) denied(k *pausedKey, since time.Time, retryAfter time.Duration)
 // decidePausedTogether decides about a key with a pause and another key together, which a Cluster has on different
 // servers.
 func (c *client) decidePausedTogether() {
-	for c.pause(c.plan.idle) {
+	for c.rest(c.plan.idle) {
 		k, begun, address := c.pausedKey(), time.Now(), pausedAddress(c.random.IntN(jointKeys))
 		d, err := core.AllowTogether(context.Background(),
 			core.Ask{Limiter: c.process.joint[0], Key: address}, core.Ask{Limiter: c.process.paused.open, Key: k.name})
@@ -395,7 +395,7 @@ func pausedAddress(i int) string { return fmt.Sprint("paused address", i) }
 
 // reservePausedKey takes places of a key with a pause.
 func (c *client) reservePausedKey() {
-	for c.pause(c.plan.idle) {
+	for c.rest(c.plan.idle) {
 		k, begun := c.pausedKey(), time.Now()
 		c.places.asks(k.name)
 		c.events.ask([]core.Rule{pausedLog()}, k.name, 1)
@@ -447,7 +447,7 @@ func (c *client) hold(k *pausedKey, r *core.Reservation, outage bool) {
 
 // waitForPausedKey waits for the end of pauses.
 func (c *client) waitForPausedKey() {
-	for c.pause(c.plan.idle) {
+	for c.rest(c.plan.idle) {
 		if c.random.IntN(2) == 0 {
 			c.acquirePausedKey(c.pausedKey())
 			continue

@@ -115,9 +115,9 @@ func (c *client) takePlaces() {
 	if slices.Contains(c.plan.faults, "freezeLong") {
 		free += 3 * c.plan.hold // in which a call without an answer waits in the server
 	}
-	pause := c.plan.idle
-	for c.pause(pause) {
-		pause = c.plan.idle
+	idle := c.plan.idle
+	for c.rest(idle) {
+		idle = c.plan.idle
 		key := keys[c.random.IntN(len(keys))]
 		begun := time.Now()
 		b.asks(key)
@@ -132,7 +132,7 @@ func (c *client) takePlaces() {
 		if d := r.Decision(); !d.Allowed {
 			b.denied(c.process, key, begun, places, free, true)
 			if c.random.IntN(2) == 0 && d.RetryAfter < 3*c.plan.hold && c.sleep(d.RetryAfter-3*time.Millisecond) {
-				pause = time.Millisecond // it asks again around the moment in which a place may lapse
+				idle = time.Millisecond // it asks again around the moment in which a place may lapse
 			}
 			continue
 		}
@@ -199,7 +199,7 @@ func (c *client) release(r *core.Reservation, key string, strict bool) error {
 // as many places, so no event may be denied, from two seconds after an outage on.
 func (c *client) useOwnPlaces(user int) {
 	b, key := c.simulation.places, fmt.Sprint("user", c.process.index, "-", user)
-	for c.pause(c.plan.idle) {
+	for c.rest(c.plan.idle) {
 		begun := time.Now()
 		b.asks(key)
 		r, err := c.process.users.Reserve(context.Background(), key, 1)

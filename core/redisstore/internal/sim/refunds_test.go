@@ -36,7 +36,7 @@ const refundKeys = 2
 
 // refund makes events whose cost turns out to be lower.
 func (c *client) refund() {
-	for c.pause(c.plan.idle) {
+	for c.rest(c.plan.idle) {
 		key := fmt.Sprint("refund", c.random.IntN(refundKeys))
 		begun, cost := time.Now(), 1+c.random.IntN(5)
 		r, err := c.process.refunds.Reserve(context.Background(), key, cost)
@@ -44,7 +44,7 @@ func (c *client) refund() {
 		if err != nil || !r.Decision().Allowed {
 			continue
 		}
-		c.pause(3 * time.Second)
+		c.rest(3 * time.Second)
 		if begun = time.Now(); c.random.IntN(2) == 0 {
 			err = r.Refund(context.Background())
 		} else {

@@ -174,8 +174,8 @@ type client struct {
 	hurries bool // the present call has a deadline of its own
 }
 
-// pause sleeps for mean on average, and reports whether the load goes on.
-func (c *client) pause(mean time.Duration) bool {
+// rest sleeps for mean on average, and reports whether the load goes on.
+func (c *client) rest(mean time.Duration) bool {
 	return c.sleep(time.Duration(c.random.ExpFloat64() * float64(mean)))
 }
 
