@@ -144,7 +144,7 @@ fuzz: deps ## run every fuzz target for FUZZTIME (10s)
 mutants: ## change one place of the library at a time, and print the changes that no test notices
 	$(WORK) $(GO) run ./.ci/mutants $(MUTANTSFLAGS)
 
-# SIMFLAGS are flags of the test, such as -plan and -seed. With EXACT=1, a seed makes the same run each time, bit for
+# SIMFLAGS are flags of the test, such as -scenario and -seed. With EXACT=1, a seed makes the same run each time, bit for
 # bit, which needs a changed runtime and takes a minute.
 SIMTIME  ?= 45s
 SIMFLAGS ?=

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// evidence is a code span that names a test, a plan of the simulation, or a row of the chaos tests.
+// evidence is a code span that names a test, a scenario of the simulation, or a row of the chaos tests.
 var evidence = regexp.MustCompile(`^(?:(?:\w+\.)?Test[A-Z]\w*|sim \w+|chaos .+)$`)
 
 // Every test, plan and row of the chaos tests that a page names exists.
@@ -31,7 +31,7 @@ func TestDocs_Evidence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range submatches(t, `\bname: "(\w+)"`, root, "core", "redisstore", "internal", "sim", "plan_test.go") {
+	for _, name := range submatches(t, `\bname: "(\w+)"`, root, "core", "redisstore", "internal", "sim", "scenario_test.go") {
 		known["sim "+name] = true
 	}
 	for _, name := range submatches(t, `(?m)^\| ([^|]+) \|`, root, "_benchmarks", "CHAOS.md") {

@@ -1,7 +1,7 @@
 // Exact runs the simulation with a changed Go runtime, so that a seed makes the same run each time, bit for
 // bit. It is for debugging: the first build takes minutes.
 //
-//	go run ./.ci/exact -plan plain -seed 7 -lines
+//	go run ./.ci/exact -scenario plain -seed 7 -lines
 //
 // The arguments are those of the test. With the ordinary runtime, the order of goroutines, of cases of a
 // select, of maps and of timers of one moment differs between runs, as do random numbers. Here each bubble of

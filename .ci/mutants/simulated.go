@@ -206,13 +206,13 @@ var simulated = []fault{
 		"if false {", simulationOfWaiters},
 }
 
-// simulation runs all plans for 20 seconds.
+// simulation runs all scenarios for 20 seconds.
 const simulation = "core/redisstore/internal/sim ^TestSim$ -time=20s -noshrink -watchdog=20s"
 
-// simulationOfPauses runs the plans with pauses for 20 seconds.
-const simulationOfPauses = "core/redisstore/internal/sim ^TestSim$ -plan=pauses,pausesCached,pausesOutage,pausesTogether,pausesLoss -time=20s " +
+// simulationOfPauses runs the scenarios with pauses for 20 seconds.
+const simulationOfPauses = "core/redisstore/internal/sim ^TestSim$ -scenario=pauses,pausesCached,pausesOutage,pausesTogether,pausesLoss -time=20s " +
 	"-noshrink -watchdog=20s"
 
-// simulationOfWaiters runs the plans with callers who wait for places for 20 seconds.
-const simulationOfWaiters = "core/redisstore/internal/sim ^TestSim$ -plan=waiting,waitingFaults,waitingOutage,waitingCluster,waitingLate -time=20s " +
+// simulationOfWaiters runs the scenarios with callers who wait for places for 20 seconds.
+const simulationOfWaiters = "core/redisstore/internal/sim ^TestSim$ -scenario=waiting,waitingFaults,waitingOutage,waitingCluster,waitingLate -time=20s " +
 	"-noshrink -watchdog=20s"

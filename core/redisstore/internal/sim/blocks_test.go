@@ -99,7 +99,7 @@ func (c *client) useBlockedKey() {
 		panic(err)
 	}
 	b := c.blocks
-	for c.rest(c.plan.idle) {
+	for c.rest(c.scenario.idle) {
 		user := fmt.Sprint("user", c.random.IntN(blockedUsers))
 		b.mu.Lock()
 		before := b.users[user]

@@ -129,7 +129,7 @@ func (w *crowd) check(k *crowded, c *caller, from, to time.Time) {
 		most = afterLoss
 	}
 	w.mu.Unlock()
-	if d := to.Sub(from); d > most && c.process.primary() && w.s.healthyFor(c.process, crowdKey, time.Since(from)+w.s.plan.healed) {
+	if d := to.Sub(from); d > most && c.process.primary() && w.s.healthyFor(c.process, crowdKey, time.Since(from)+w.s.scenario.healed) {
 		w.s.violate(crowdServed, "the places for %v, which has waited for %d of %s for %v, were free for %v, at most %v are allowed",
 			c.process, c.cost, k.name, to.Sub(c.came), d, most)
 	}
@@ -237,7 +237,7 @@ func (k *crowded) least() int {
 // waitForPlaces takes places and frees them. Most of the time, it waits for them.
 func (c *client) waitForPlaces() {
 	w := c.crowd
-	for c.rest(c.plan.idle) {
+	for c.rest(c.scenario.idle) {
 		i := c.random.IntN(2)
 		k, me := w.byRule[i], &caller{process: c.process, cost: 1, came: time.Now()}
 		if k.byCost {
@@ -274,7 +274,7 @@ func (c *client) acquirePlaces(k *crowded, l *core.Limiter, me *caller) *core.Re
 	late.Stop()
 	left := earlier(me.came.Add(patience), time.Now())
 	c.took("Acquire", k.name, left, 2*timeout, err)
-	if err != nil && !errors.Is(err, context.Canceled) && !c.mayFail(err) && c.healthyFor(c.process, crowdKey, c.plan.healed) {
+	if err != nil && !errors.Is(err, context.Canceled) && !c.mayFail(err) && c.healthyFor(c.process, crowdKey, c.scenario.healed) {
 		c.violate(answered, "%v: Acquire of %s failed although its server is healthy: %v", c.process, k.name, err)
 	}
 	return r
@@ -300,7 +300,7 @@ func (c *client) holdPlaces(k *crowded, r *core.Reservation, outage bool) {
 	c.places.holds(k.name, n, k.most)
 	length := 300 * time.Millisecond
 	if c.random.IntN(50) == 0 {
-		length = c.plan.hold
+		length = c.scenario.hold
 	}
 	timer := time.NewTimer(time.Duration(c.random.ExpFloat64() * float64(length)))
 	defer timer.Stop()

@@ -39,8 +39,8 @@ func newLedger(s *simulation) *ledger {
 
 // useRate makes events of a rate, of which some come in bursts.
 func (c *client) useRate(i int) {
-	l, rules := c.process.rates[i], rates[i].rules(c.plan.scale)
-	for c.rest(c.plan.idle) {
+	l, rules := c.process.rates[i], rates[i].rules(c.scenario.scale)
+	for c.rest(c.scenario.idle) {
 		n := 1
 		if c.random.IntN(20) == 0 {
 			n = 40
@@ -126,7 +126,7 @@ func (l *ledger) admitted(r core.Rule, id string, e event) {
 		period = day
 	}
 	kept := 4 * period
-	if l.s.plan.stores == alone {
+	if l.s.scenario.stores == alone {
 		kept = 12 * period // see denied
 	}
 	for len(all) > 0 && now.Sub(all[0].to) > kept {
@@ -155,7 +155,7 @@ func (l *ledger) admitted(r core.Rule, id string, e event) {
 
 // denied checks that an event is denied only if the limit may be used up.
 func (l *ledger) denied(p *process, r core.Rule, key string) {
-	if l.s.plan.stores != alone || l.s.lossesWithin(time.Hour) > 0 {
+	if l.s.scenario.stores != alone || l.s.lossesWithin(time.Hour) > 0 {
 		return // leases and backups deny for other reasons, too
 	}
 	id, span := r.Name()+" "+key, r.Limit().Per
@@ -194,7 +194,7 @@ func (l *ledger) most(r core.Rule, from, to time.Time, period time.Duration) flo
 	case driver.FixedWindow, driver.Quota:
 		most = limit * float64(int(periods)+2)
 	}
-	if l.s.plan.stores == withBackup {
+	if l.s.scenario.stores == withBackup {
 		most *= 2 // the backups of all processes: see Bounds in package failover
 	}
 	l.s.mu.Lock()
@@ -214,12 +214,13 @@ const jointKeys = 20
 
 // decideTogether decides about two keys together.
 func (c *client) decideTogether() {
-	for c.rest(c.plan.idle) {
+	for c.rest(c.scenario.idle) {
 		keys := [2]string{fmt.Sprint("address", c.random.IntN(jointKeys)), fmt.Sprint("user", c.random.IntN(jointKeys))}
 		begun := time.Now()
 		d, err := core.AllowTogether(context.Background(), core.Ask{Limiter: c.process.joint[0], Key: keys[0]}, core.Ask{Limiter: c.process.joint[1], Key: keys[1]})
 		for i, key := range keys {
-			if c.events.note(jointRules[i], key, begun, d.Allowed, 1, err); c.healthyFor(c.process, keys[1-i], c.plan.healed) {
+			c.events.note(jointRules[i], key, begun, d.Allowed, 1, err)
+			if c.healthyFor(c.process, keys[1-i], c.scenario.healed) {
 				c.called("AllowTogether", key, begun, timeout, err)
 			}
 		}
@@ -228,7 +229,7 @@ func (c *client) decideTogether() {
 
 // checkTogether checks at the end that the charges of denied decisions were undone.
 func (l *ledger) checkTogether() {
-	if l.s.plan.load.joint == 0 || len(l.s.plan.faults) > 0 {
+	if l.s.scenario.load.joint == 0 || len(l.s.scenario.faults) > 0 {
 		return
 	}
 	for i := range 2 * jointKeys {
@@ -241,7 +242,7 @@ func (l *ledger) checkTogether() {
 
 // useMuch makes events with a large cost, which overload a server.
 func (c *client) useMuch() {
-	for c.rest(c.plan.idle) {
+	for c.rest(c.scenario.idle) {
 		key := fmt.Sprint("heavy", c.random.IntN(100))
 		begun := time.Now()
 		_, err := c.process.heavy.AllowN(context.Background(), key, 100)
@@ -270,24 +271,24 @@ func (c *client) useHotKey() {
 		begun := time.Now()
 		d, err := c.process.hot.Allow(context.Background(), "hot")
 		c.called("Allow", "hot", begun, 2*timeout, err)
-		c.events.note(bucket(c.plan.scale), "hot", begun, d.Allowed, 1, err)
+		c.events.note(bucket(c.scenario.scale), "hot", begun, d.Allowed, 1, err)
 	}
 }
 
 // check checks at the end that all events of the rates are forgotten, and that none was charged twice.
 func (l *ledger) check(p *process) {
 	l.checkTogether()
-	if l.s.plan.load.rates == 0 {
+	if l.s.scenario.load.rates == 0 {
 		return
 	}
 	for i, rate := range rates {
 		if i != quotaRate {
 			l.checkLeft(p, i)
 		}
-		if l.s.plan.stores != alone {
+		if l.s.scenario.stores != alone {
 			continue
 		}
-		r := rate.rules(l.s.plan.scale)[0]
+		r := rate.rules(l.s.scenario.scale)[0]
 		for k := range rateKeys {
 			l.checkCharges(chargedOnce, r, fmt.Sprint("key", k))
 		}
@@ -323,7 +324,7 @@ func (l *ledger) spent(r core.Rule, key string) (n int) {
 
 // checkLeft checks that nothing of a rate is in use.
 func (l *ledger) checkLeft(p *process, i int) {
-	r := rates[i].rules(l.s.plan.scale)[0]
+	r := rates[i].rules(l.s.scenario.scale)[0]
 	for k := range rateKeys {
 		key := fmt.Sprint("key", k)
 		d, err := p.rates[i].Peek(context.Background(), key)

@@ -21,8 +21,8 @@ func (f fault) String() string {
 	return fmt.Sprintf("%v %s p%d n%d %v", f.at.Round(time.Millisecond), f.kind, f.process, f.server, f.lasts.Round(time.Millisecond))
 }
 
-// schedule returns the faults of a plan. There are none in the last 15 s.
-func schedule(p plan, seed uint64) (faults []fault) {
+// schedule returns the faults of a scenario. There are none in the last 15 s.
+func schedule(p scenario, seed uint64) (faults []fault) {
 	if len(p.faults) == 0 {
 		return nil
 	}
@@ -152,7 +152,7 @@ var kinds = map[string]func(a *afflicted){
 	// renewal whose reply was slow.
 	"fade": func(a *afflicted) {
 		slow := 600 * time.Millisecond
-		a.until = a.now.Add(slow + 3*a.plan.hold/2)
+		a.until = a.now.Add(slow + 3*a.scenario.hold/2)
 		a.links(func(l *link) { l.faint, l.slowness = a.now.Add(slow), 90*time.Millisecond })
 		time.AfterFunc(slow, func() {
 			a.links(func(l *link) { l.dropsOut, l.dropsBk, l.silent = a.until, a.until, a.until })
@@ -244,7 +244,7 @@ var kinds = map[string]func(a *afflicted){
 // kill ends a process.
 func (a *afflicted) kill(p *process) {
 	p.dead.Store(true)
-	a.places.unknownUntil(a.now.Add(2 * a.plan.hold))
+	a.places.unknownUntil(a.now.Add(2 * a.scenario.hold))
 	for _, l := range p.links {
 		l.mu.Lock()
 		l.gone = true

@@ -60,7 +60,7 @@ func newPauses(s *simulation) *pauses {
 		name := fmt.Sprint("paused", i)
 		k := &pausedKey{name: name, tag: keyhash.New(nil).Tag(name), calls: map[int64]*pauseCall{}}
 		k.backups = map[int]*pausedBackup{}
-		for process := range s.plan.processes {
+		for process := range s.scenario.processes {
 			k.backups[process] = &pausedBackup{}
 		}
 		p.keys = append(p.keys, k)
@@ -162,7 +162,7 @@ func (c *client) onlyBackup(since time.Time) bool {
 
 // cached is the age of the oldest decision that a process may repeat.
 func (s *simulation) cached() time.Duration {
-	if s.plan.stores == alone {
+	if s.scenario.stores == alone {
 		return 0
 	}
 	return denycache.DefaultMaxAge + 2*timeout
@@ -257,7 +257,7 @@ func (c *client) pausedLimiter() *core.Limiter {
 // askPausedKey makes decisions of all kinds about a key with a pause.
 func (c *client) askPausedKey() {
 	l := c.process.paused.open
-	for c.rest(c.plan.idle) {
+	for c.rest(c.scenario.idle) {
 		k, begun := c.pausedKey(), time.Now()
 		var d core.Decision
 		var err error
@@ -379,7 +379,7 @@ func (c *client) denied(k *pausedKey, since time.Time, retryAfter time.Duration)
 // decidePausedTogether decides about a key with a pause and another key together, which a Cluster has on different
 // servers.
 func (c *client) decidePausedTogether() {
-	for c.rest(c.plan.idle) {
+	for c.rest(c.scenario.idle) {
 		k, begun, address := c.pausedKey(), time.Now(), pausedAddress(c.random.IntN(jointKeys))
 		d, err := core.AllowTogether(context.Background(),
 			core.Ask{Limiter: c.process.joint[0], Key: address}, core.Ask{Limiter: c.process.paused.open, Key: k.name})
@@ -395,7 +395,7 @@ func pausedAddress(i int) string { return fmt.Sprint("paused address", i) }
 
 // reservePausedKey takes places of a key with a pause.
 func (c *client) reservePausedKey() {
-	for c.rest(c.plan.idle) {
+	for c.rest(c.scenario.idle) {
 		k, begun := c.pausedKey(), time.Now()
 		c.places.asks(k.name)
 		c.events.ask([]core.Rule{pausedLog()}, k.name, 1)
@@ -419,7 +419,7 @@ func (c *client) reservePausedKey() {
 			c.events.denied(c.process, pausedLog(), k.name)
 		}
 		if s := d.State(2); !s.Allowed && !s.Unknown {
-			c.places.denied(c.process, k.name, begun, places, 2*c.plan.hold, true)
+			c.places.denied(c.process, k.name, begun, places, 2*c.scenario.hold, true)
 		} else {
 			c.places.withdraw(k.name)
 		}
@@ -447,7 +447,7 @@ func (c *client) hold(k *pausedKey, r *core.Reservation, outage bool) {
 
 // waitForPausedKey waits for the end of pauses.
 func (c *client) waitForPausedKey() {
-	for c.rest(c.plan.idle) {
+	for c.rest(c.scenario.idle) {
 		if c.random.IntN(2) == 0 {
 			c.acquirePausedKey(c.pausedKey())
 			continue
@@ -518,7 +518,7 @@ func (c *client) acquirePausedKey(k *pausedKey) {
 
 // checkEnded checks at the end that no key is paused in any process, and that denied events were not charged.
 func (p *pauses) checkEnded() {
-	if p.s.plan.load.pauses == 0 {
+	if p.s.scenario.load.pauses == 0 {
 		return
 	}
 	for _, k := range p.keys {
@@ -528,7 +528,7 @@ func (p *pauses) checkEnded() {
 				p.s.violate(pauseEnded, "at the end, %v has %s paused: %v %v", process, k.name, d, err)
 			}
 		}
-		if p.s.plan.stores == alone {
+		if p.s.scenario.stores == alone {
 			p.s.events.checkCharges(pauseCharges, pausedLog(), k.name)
 		}
 	}

@@ -28,10 +28,10 @@ func newBook(s *simulation) *book {
 
 // placeKeys returns the keys of places.
 func (s *simulation) placeKeys() (keys []string) {
-	for i := range max(2, s.plan.load.keys) {
+	for i := range max(2, s.scenario.load.keys) {
 		keys = append(keys, fmt.Sprint("key", i))
 	}
-	if s.plan.load.keys == 1 {
+	if s.scenario.load.keys == 1 {
 		keys = keys[:1]
 	}
 	return keys
@@ -72,7 +72,7 @@ func (b *book) denied(p *process, key string, begun time.Time, n int, free time.
 	wrong := b.freed[key].Before(begun) && b.taken[key] < n && time.Since(b.unknown[key]) > free && time.Since(b.s.begin) > free
 	taken := b.taken[key]
 	b.mu.Unlock()
-	if wrong && healthy && b.s.plan.stores != withBackup && b.s.lossesWithin(3*b.s.plan.hold) == 0 {
+	if wrong && healthy && b.s.scenario.stores != withBackup && b.s.lossesWithin(3*b.s.scenario.hold) == 0 {
 		b.s.violate(deniedRightly, "%v: an event of %s was denied although at most %d of %d places were taken", p, key, taken, n)
 	}
 }
@@ -94,13 +94,13 @@ func (b *book) failed(key string) {
 
 // holds counts the places of events that run, and believe that they have them. limit is that of the key.
 func (b *book) holds(key string, n, limit int) {
-	losses := b.s.lossesWithin(3 * b.s.plan.hold)
+	losses := b.s.lossesWithin(3 * b.s.scenario.hold)
 	b.mu.Lock()
 	b.held[key] += n
 	got := b.held[key]
 	b.mu.Unlock()
 	most := limit * (1 + losses)
-	if b.s.plan.stores == withBackup {
+	if b.s.scenario.stores == withBackup {
 		most += limit
 	}
 	if n > 0 && got > most {
@@ -111,13 +111,13 @@ func (b *book) holds(key string, n, limit int) {
 // takePlaces takes places and frees them.
 func (c *client) takePlaces() {
 	b, keys := c.simulation.places, c.placeKeys()
-	free := 2 * c.plan.hold
-	if slices.Contains(c.plan.faults, "freezeLong") {
-		free += 3 * c.plan.hold // in which a call without an answer waits in the server
+	free := 2 * c.scenario.hold
+	if slices.Contains(c.scenario.faults, "freezeLong") {
+		free += 3 * c.scenario.hold // in which a call without an answer waits in the server
 	}
-	idle := c.plan.idle
+	idle := c.scenario.idle
 	for c.rest(idle) {
-		idle = c.plan.idle
+		idle = c.scenario.idle
 		key := keys[c.random.IntN(len(keys))]
 		begun := time.Now()
 		b.asks(key)
@@ -131,14 +131,14 @@ func (c *client) takePlaces() {
 		}
 		if d := r.Decision(); !d.Allowed {
 			b.denied(c.process, key, begun, places, free, true)
-			if c.random.IntN(2) == 0 && d.RetryAfter < 3*c.plan.hold && c.sleep(d.RetryAfter-3*time.Millisecond) {
+			if c.random.IntN(2) == 0 && d.RetryAfter < 3*c.scenario.hold && c.sleep(d.RetryAfter-3*time.Millisecond) {
 				idle = time.Millisecond // it asks again around the moment in which a place may lapse
 			}
 			continue
 		}
 		b.holds(key, 1, places)
-		timer := time.NewTimer(time.Duration(c.random.ExpFloat64() * float64(c.plan.hold)))
-		if c.plan.chargeTime > 0 {
+		timer := time.NewTimer(time.Duration(c.random.ExpFloat64() * float64(c.scenario.hold)))
+		if c.scenario.chargeTime > 0 {
 			timer.Reset(time.Duration(c.random.Int64N(int64(100 * time.Millisecond))))
 		}
 		select {
@@ -153,7 +153,7 @@ func (c *client) takePlaces() {
 		timer.Stop()
 		for try := range 3 {
 			// In an overload, each of these may take too long.
-			if err = c.release(r, key, try == 0 && c.plan.chargeTime == 0 || try == 2); err == nil {
+			if err = c.release(r, key, try == 0 && c.scenario.chargeTime == 0 || try == 2); err == nil {
 				break
 			}
 		}
@@ -172,8 +172,8 @@ func (c *client) hasLost(key string, own bool) {
 	if own {
 		c.violate(placeKept, "%v has lost a place of %s that it had from its own memory", c.process, key)
 	}
-	healthy := c.plan.hold + 2*time.Second
-	if (c.healthyFor(c.process, key, healthy) || c.plan.hold > time.Minute) && c.lossesWithin(3*c.plan.hold) == 0 {
+	healthy := c.scenario.hold + 2*time.Second
+	if (c.healthyFor(c.process, key, healthy) || c.scenario.hold > time.Minute) && c.lossesWithin(3*c.scenario.hold) == 0 {
 		c.violate(placeKept, "%v has lost a place of %s although its server was healthy for %v", c.process, key, healthy)
 	}
 }
@@ -189,7 +189,7 @@ func (c *client) release(r *core.Reservation, key string, strict bool) error {
 	b.mu.Lock()
 	b.unknown[key] = time.Now()
 	b.mu.Unlock()
-	if strict && c.process.primary() && c.healthyFor(c.process, key, healed) && c.lossesWithin(3*c.plan.hold) == 0 {
+	if strict && c.process.primary() && c.healthyFor(c.process, key, healed) && c.lossesWithin(3*c.scenario.hold) == 0 {
 		c.violate(placeFreed, "%v: the release of %s failed although its server was healthy: %v", c.process, key, err)
 	}
 	return err
@@ -199,7 +199,7 @@ func (c *client) release(r *core.Reservation, key string, strict bool) error {
 // as many places, so no event may be denied, from two seconds after an outage on.
 func (c *client) useOwnPlaces(user int) {
 	b, key := c.simulation.places, fmt.Sprint("user", c.process.index, "-", user)
-	for c.rest(c.plan.idle) {
+	for c.rest(c.scenario.idle) {
 		begun := time.Now()
 		b.asks(key)
 		r, err := c.process.users.Reserve(context.Background(), key, 1)
@@ -247,7 +247,7 @@ func (b *book) checkBackups() {
 	n.mu.Lock()
 	n.down = time.Now().Add(time.Hour)
 	n.mu.Unlock()
-	for _, p := range b.s.processes[:b.s.plan.processes] {
+	for _, p := range b.s.processes[:b.s.scenario.processes] {
 		for _, l := range p.links {
 			l.each((*conn).reset)
 		}

@@ -56,9 +56,9 @@ func (s *simulation) start(t *testing.T, index int) *process {
 	}
 	dial := func(ctx context.Context, _, addr string) (net.Conn, error) { return p.links[addr].dial(ctx) }
 	noNotes := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	if s.plan.cluster {
+	if s.scenario.cluster {
 		rdb := redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: []string{s.servers[0].addr, s.servers[1].addr}, Dialer: dial, PoolSize: s.plan.pool, DisableIdentity: true, MaintNotificationsConfig: noNotes,
+			Addrs: []string{s.servers[0].addr, s.servers[1].addr}, Dialer: dial, PoolSize: s.scenario.pool, DisableIdentity: true, MaintNotificationsConfig: noNotes,
 		})
 		// go-redis holds a mutex while it asks for COMMAND, and a goroutine that waits for a mutex stops the
 		// time of the bubble.
@@ -66,16 +66,16 @@ func (s *simulation) start(t *testing.T, index int) *process {
 		p.rdb = rdb
 	} else {
 		p.rdb = redis.NewClient(&redis.Options{
-			Addr: s.servers[0].addr, Dialer: dial, PoolSize: s.plan.pool, DisableIdentity: true, MaintNotificationsConfig: noNotes,
+			Addr: s.servers[0].addr, Dialer: dial, PoolSize: s.scenario.pool, DisableIdentity: true, MaintNotificationsConfig: noNotes,
 		})
 	}
 	var store, fast driver.Store
-	switch s.plan.stores {
+	switch s.scenario.stores {
 	case withBackup:
 		for _, r := range checkRules() {
 			s.rules.add(testkit.Compiled(r))
 		}
-		p.failover = resilient.New(p.rdb, resilient.Instances(s.plan.processes), resilient.OnChange(func(from, to failover.State, _ error) {
+		p.failover = resilient.New(p.rdb, resilient.Instances(s.scenario.processes), resilient.OnChange(func(from, to failover.State, _ error) {
 			s.logf("p%d is %v, was %v", index, to, from)
 			p.changed.Store(time.Now().UnixNano())
 			healthy := 0
@@ -84,7 +84,7 @@ func (s *simulation) start(t *testing.T, index int) *process {
 					healthy++
 				}
 			}
-			if s.plan.cluster && to == failover.Backup && healthy >= 2 {
+			if s.scenario.cluster && to == failover.Backup && healthy >= 2 {
 				s.violate(partInUse, "p%d does not use Redis, although %d of %d servers have been healthy for two seconds", index, healthy, len(s.servers))
 			}
 		}))
@@ -102,25 +102,25 @@ func (s *simulation) start(t *testing.T, index int) *process {
 		}
 		return testkit.Limiter(t, store, all...)
 	}
-	p.places = limiter(store, placeRule("places", places, s.plan.hold))
-	p.users = limiter(store, placeRule("users", usersPlaces, s.plan.hold))
+	p.places = limiter(store, placeRule("places", places, s.scenario.hold))
+	p.users = limiter(store, placeRule("users", usersPlaces, s.scenario.hold))
 	for _, r := range rates {
-		p.rates = append(p.rates, limiter(fast, r.rules(s.plan.scale)...))
+		p.rates = append(p.rates, limiter(fast, r.rules(s.scenario.scale)...))
 	}
 	p.refunds = limiter(store, refundRules()...)
 	p.joint = [2]*core.Limiter{limiter(store, jointRules[0]), limiter(store, jointRules[1])}
 	p.heavy = limiter(store, core.SlidingLog("heavy", core.PerSecond(1_000_000)))
-	p.hot = limiter(fast, bucket(s.plan.scale))
+	p.hot = limiter(fast, bucket(s.scenario.scale))
 	p.paused.open = limiter(fast, pauseRule(), pausedBucket())
-	p.paused.places = limiter(store, pauseRule(), pausedLog(), placeRule("paused places", places, s.plan.hold))
-	for i, r := range crowdRules(s.plan.hold) {
+	p.paused.places = limiter(store, pauseRule(), pausedLog(), placeRule("paused places", places, s.scenario.hold))
+	for i, r := range crowdRules(s.scenario.hold) {
 		p.crowd[i] = limiter(store, r)
 	}
-	if s.plan.load.overrides > 0 {
+	if s.scenario.load.overrides > 0 {
 		s.watch(t, p, store)
 	}
 	var warm sync.WaitGroup
-	for range s.plan.warm {
+	for range s.scenario.warm {
 		warm.Go(func() { _ = p.rdb.Do(context.Background(), "ping").Err() })
 	}
 	warm.Wait()

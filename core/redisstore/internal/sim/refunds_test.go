@@ -36,7 +36,7 @@ const refundKeys = 2
 
 // refund makes events whose cost turns out to be lower.
 func (c *client) refund() {
-	for c.rest(c.plan.idle) {
+	for c.rest(c.scenario.idle) {
 		key := fmt.Sprint("refund", c.random.IntN(refundKeys))
 		begun, cost := time.Now(), 1+c.random.IntN(5)
 		r, err := c.process.refunds.Reserve(context.Background(), key, cost)
@@ -58,7 +58,7 @@ func refundID(s *server, c *charge, at int64) string { return fmt.Sprint(s.index
 
 // granted notes a charge.
 func (r *refunds) granted(s *server, c *charge) {
-	if r.s.plan.load.refunds == 0 {
+	if r.s.scenario.load.refunds == 0 {
 		return
 	}
 	r.mu.Lock()

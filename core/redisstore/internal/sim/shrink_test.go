@@ -14,8 +14,8 @@ const shrinkTime = 20 * time.Second
 // report describes a run that has failed.
 func report(t *testing.T, failed *simulation, seed uint64) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "plan %s, seed %d, %v\n", failed.plan.name, seed, failed.failed)
-	drop, all := numbers(*dropped), schedule(failed.plan, seed)
+	fmt.Fprintf(&b, "scenario %s, seed %d, %v\n", failed.scenario.name, seed, failed.failed)
+	drop, all := numbers(*dropped), schedule(failed.scenario, seed)
 	if !*noShrink {
 		drop, failed = shrink(t, failed, seed)
 		fmt.Fprintf(&b, "%d of %d faults are enough: %v\n", len(all)-len(drop), len(all), failed.failed)
@@ -27,7 +27,7 @@ func report(t *testing.T, failed *simulation, seed uint64) string {
 		}
 	}
 	fmt.Fprintf(&b, "faults: %s\n", names(faults))
-	fmt.Fprintf(&b, "again: %s\n", command(failed.plan, seed, drop))
+	fmt.Fprintf(&b, "again: %s\n", command(failed.scenario, seed, drop))
 	for _, l := range failed.lines[max(0, len(failed.lines)-30):] {
 		fmt.Fprintln(&b, l)
 	}
@@ -38,7 +38,7 @@ func report(t *testing.T, failed *simulation, seed uint64) string {
 // one after the other.
 func shrink(t *testing.T, failed *simulation, seed uint64) (drop []int, last *simulation) {
 	drop, last = numbers(*dropped), failed
-	all := schedule(failed.plan, seed)
+	all := schedule(failed.scenario, seed)
 	begun := time.Now()
 	try := func(more ...int) {
 		if time.Since(begun) > shrinkTime {
@@ -46,7 +46,8 @@ func shrink(t *testing.T, failed *simulation, seed uint64) (drop []int, last *si
 		}
 		less := append(slices.Clone(drop), more...)
 		for range 2 { // a run may differ from the one before
-			if s := run(t, failed.plan, seed, less, false); s.failed != nil && s.failed.invariant == failed.failed.invariant {
+			s := run(t, failed.scenario, seed, less, false)
+			if s.failed != nil && s.failed.invariant == failed.failed.invariant {
 				drop, last = less, s
 				return
 			}

@@ -19,9 +19,9 @@ import (
 
 var (
 	firstSeed = flag.Uint64("seed", 1, "the first seed")
-	seeds     = flag.Int("seeds", 1, "how many seeds to run of each plan, unless -time is given")
+	seeds     = flag.Int("seeds", 1, "how many seeds to run of each scenario, unless -time is given")
 	length    = flag.Duration("time", 0, "how long to run more seeds")
-	only      = flag.String("plan", "", "the plans to run, separated by commas; all of them if it is empty")
+	only      = flag.String("scenario", "", "the scenarios to run, separated by commas; all of them if it is empty")
 	dropped   = flag.String("drop", "", "the numbers of the faults to leave out, separated by commas")
 	printAll  = flag.Bool("lines", false, "print all that happens")
 	printHash = flag.Bool("hash", false, "print a hash of each run")
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 
 // guard ends the process if a run is stuck, and says which one. A bubble whose goroutines wait for one another
 // ends by itself.
-func guard(p plan, seed uint64) (stop func()) {
+func guard(p scenario, seed uint64) (stop func()) {
 	timer := time.AfterFunc(*watchdog, func() {
 		buf := make([]byte, 1<<20)
 		panic(fmt.Sprintf("the run is stuck: %s\n%s", command(p, seed, nil), buf[:runtime.Stack(buf, true)]))
@@ -52,8 +52,8 @@ func guard(p plan, seed uint64) (stop func()) {
 }
 
 // command returns the command that repeats a run until it fails: goroutines run in another order each time.
-func command(p plan, seed uint64, drop []int) string {
-	text := fmt.Sprintf("go test ./core/redisstore/internal/sim -run '^TestSim$' -count 50 -failfast -plan %s -seed %d -noshrink", p.name, seed)
+func command(p scenario, seed uint64, drop []int) string {
+	text := fmt.Sprintf("go test ./core/redisstore/internal/sim -run '^TestSim$' -count 50 -failfast -scenario %s -seed %d -noshrink", p.name, seed)
 	if len(drop) > 0 {
 		text += " -drop " + strings.Trim(strings.ReplaceAll(fmt.Sprint(drop), " ", ","), "[]")
 	}
@@ -72,7 +72,7 @@ func (n *totals) add(s *simulation) bool {
 	n.commands += s.commands
 	n.calls += s.calls
 	n.lost += s.places.lost
-	n.simulated += s.plan.length
+	n.simulated += s.scenario.length
 	if s.failed == nil {
 		return false
 	}
@@ -80,29 +80,29 @@ func (n *totals) add(s *simulation) bool {
 	return true
 }
 
-// A turn is a plan that runs with one seed after the other.
+// A turn is a scenario that runs with one seed after the other.
 type turn struct {
-	plan plan
-	seed uint64
-	took time.Duration
+	scenario scenario
+	seed     uint64
+	took     time.Duration
 }
 
-// turns returns the plans to run.
+// turns returns the scenarios to run.
 func turns() (all []*turn) {
-	for _, p := range plans {
+	for _, p := range scenarios {
 		if (*only == "" || slices.Contains(strings.Split(*only, ","), p.name)) && !(testing.Short() && p.slow()) {
-			all = append(all, &turn{plan: p, seed: *firstSeed})
+			all = append(all, &turn{scenario: p, seed: *firstSeed})
 		}
 	}
 	return all
 }
 
-// TestSim runs plans with some seeds. The last line of its log has the sums. With -time, the plans take the
+// TestSim runs scenarios with some seeds. The last line of its log has the sums. With -time, the scenarios take the
 // same time, and not the same number of seeds.
 func TestSim(t *testing.T) {
 	begun, n, all := time.Now(), new(totals), turns()
 	if len(all) == 0 {
-		t.Fatalf("no plan is called %q", *only)
+		t.Fatalf("no scenario is called %q", *only)
 	}
 	for {
 		next := slices.MinFunc(all, func(a, b *turn) int {
@@ -128,11 +128,11 @@ func TestSim(t *testing.T) {
 }
 
 func (u *turn) run(t *testing.T, n *totals) {
-	stop := guard(u.plan, u.seed)
-	s := run(t, u.plan, u.seed, numbers(*dropped), *printAll)
+	stop := guard(u.scenario, u.seed)
+	s := run(t, u.scenario, u.seed, numbers(*dropped), *printAll)
 	stop()
 	if *printHash {
-		fmt.Printf("%s %d %016x: %d commands, %d calls, slowest call %v\n", u.plan.name, u.seed, s.hash, s.commands, s.calls, s.slowest)
+		fmt.Printf("%s %d %016x: %d commands, %d calls, slowest call %v\n", u.scenario.name, u.seed, s.hash, s.commands, s.calls, s.slowest)
 	}
 	if n.add(s) {
 		t.Error(report(t, s, u.seed))
@@ -140,7 +140,7 @@ func (u *turn) run(t *testing.T, n *totals) {
 }
 
 // slow reports whether a run of p takes about a second.
-func (p *plan) slow() bool {
+func (p *scenario) slow() bool {
 	return slices.Contains([]string{"busy", "cluster", "forgotten", "hot", "lease", "loss", "moved", "overload", "part", "pause", "plain", "replies"}, p.name)
 }
 

@@ -18,10 +18,10 @@ import (
 	"github.com/weir-go/weir/core/failover"
 )
 
-// A simulation is a run of a plan with a seed.
+// A simulation is a run of a scenario with a seed.
 type simulation struct {
 	*world
-	plan      plan
+	scenario  scenario
 	faults    []fault
 	processes []*process
 	places    *book
@@ -46,8 +46,8 @@ func emptyPools() {
 	}
 }
 
-// run runs a plan with a seed, without the faults in drop.
-func run(t *testing.T, p plan, seed uint64, drop []int, verbose bool) (s *simulation) {
+// run runs a scenario with a seed, without the faults in drop.
+func run(t *testing.T, p scenario, seed uint64, drop []int, verbose bool) (s *simulation) {
 	emptyPools()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection would change the order of goroutines
 	synctest.Test(t, func(t *testing.T) {
@@ -55,7 +55,7 @@ func run(t *testing.T, p plan, seed uint64, drop []int, verbose bool) (s *simula
 			_ = rand.Uint64() // with the runtime of .ci/exact, random numbers then depend on the seed
 		}
 		p.scale, p.hold, p.healed = max(1, p.scale), max(p.hold, time.Second), cmp.Or(p.healed, healed)
-		s = &simulation{world: newWorld(seed), plan: p}
+		s = &simulation{world: newWorld(seed), scenario: p}
 		s.verbose = verbose
 		s.places, s.events, s.refunds, s.pauses, s.blocks = newBook(s), newLedger(s), newRefunds(s), newPauses(s), newBlocks()
 		s.crowd = newCrowd(s)
@@ -70,25 +70,25 @@ func run(t *testing.T, p plan, seed uint64, drop []int, verbose bool) (s *simula
 }
 
 func (s *simulation) run(t *testing.T) {
-	for i := range s.plan.servers {
+	for i := range s.scenario.servers {
 		n := newServer(s.world, i)
-		n.chargeTime, n.oneSlotOnly, n.granted, n.undone = s.plan.chargeTime, s.plan.oneSlot, s.refunds.granted, s.refunds.undone
+		n.chargeTime, n.oneSlotOnly, n.granted, n.undone = s.scenario.chargeTime, s.scenario.oneSlot, s.refunds.granted, s.refunds.undone
 		n.paused = s.pauses
-		if s.plan.load.waits > 0 {
+		if s.scenario.load.waits > 0 {
 			n.crowd = s.crowd
 		}
-		if s.plan.apart {
+		if s.scenario.apart {
 			n.clock = time.Duration(s.rand(int64(20*time.Minute), "apart", i)) - 10*time.Minute
 		}
 		s.servers = append(s.servers, n)
 	}
-	if s.plan.cluster {
+	if s.scenario.cluster {
 		all := newSlots(s.servers)
 		for _, n := range s.servers {
 			n.slots = all
 		}
 	}
-	for i := range s.plan.processes {
+	for i := range s.scenario.processes {
 		s.processes = append(s.processes, s.start(t, i))
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -106,8 +106,8 @@ func (s *simulation) run(t *testing.T) {
 		s.happen(f)
 		checks = append(checks, s.watchBreakers(f)...)
 	}
-	for !s.over() && time.Since(s.begin) < s.plan.length {
-		time.Sleep(s.plan.length / 300)
+	for !s.over() && time.Since(s.begin) < s.scenario.length {
+		time.Sleep(s.scenario.length / 300)
 	}
 	for _, c := range checks {
 		c.Stop()
@@ -134,7 +134,7 @@ func (s *simulation) clients(ctx context.Context, all *sync.WaitGroup, p *proces
 			all.Go(func() { f(c) })
 		}
 	}
-	l := &s.plan.load
+	l := &s.scenario.load
 	start(l.places, (*client).takePlaces)
 	for i := range 2 * l.users {
 		start(1, func(c *client) { c.useOwnPlaces(i / 2) })
@@ -206,7 +206,7 @@ func (c *client) called(what, key string, begun time.Time, most time.Duration, e
 	if away.from.Before(begun) && time.Now().Before(away.to) && d > timeout/2 {
 		c.violate(breakerOpens, "%v: %s took %v although Redis has been away for a second", c.process, what, d)
 	}
-	if err != nil && !c.mayFail(err) && c.healthyFor(c.process, key, c.plan.healed) {
+	if err != nil && !c.mayFail(err) && c.healthyFor(c.process, key, c.scenario.healed) {
 		c.violate(answered, "%v: %s of %s failed although its server is healthy: %v", c.process, what, key, err)
 	}
 }
@@ -217,13 +217,13 @@ func (c *client) called(what, key string, begun time.Time, most time.Duration, e
 func (c *client) mayFail(err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.plan.chargeTime > 0 || c.hurries && (errors.Is(err, driver.ErrOverloaded) || errors.Is(err, context.DeadlineExceeded)) ||
+	return c.scenario.chargeTime > 0 || c.hurries && (errors.Is(err, driver.ErrOverloaded) || errors.Is(err, context.DeadlineExceeded)) ||
 		c.migrates() && (strings.Contains(err.Error(), "TRYAGAIN") || errors.Is(err, context.DeadlineExceeded))
 }
 
 // watchBreakers checks after a fault that the breaker opens and closes in time.
 func (s *simulation) watchBreakers(f fault) (checks []*time.Timer) {
-	if s.plan.stores != withBackup || s.plan.cluster {
+	if s.scenario.stores != withBackup || s.scenario.cluster {
 		return nil
 	}
 	checks = append(checks, time.AfterFunc(f.lasts+6*time.Second, func() {
@@ -235,7 +235,7 @@ func (s *simulation) watchBreakers(f fault) (checks []*time.Timer) {
 			}
 		}
 	}))
-	if f.lasts < 2*time.Second || s.plan.idle > timeout || s.plan.load.rates == 0 {
+	if f.lasts < 2*time.Second || s.scenario.idle > timeout || s.scenario.load.rates == 0 {
 		return checks // too few calls
 	}
 	for _, p := range s.processes {
@@ -260,7 +260,7 @@ func (s *simulation) end(t *testing.T) {
 		n.frozen, n.down, n.failure, n.noMemory, n.scriptTime, n.chargeTime = time.Time{}, time.Time{}, "", false, scriptTime, 0
 		n.mu.Unlock()
 	}
-	time.Sleep(3*s.plan.hold + 75*time.Second) // the longest period is a minute, except for quotas
+	time.Sleep(3*s.scenario.hold + 75*time.Second) // the longest period is a minute, except for quotas
 	fresh := s.start(t, len(s.processes))
 	s.processes = append(s.processes, fresh)
 	s.places.checkFree(fresh)
@@ -272,7 +272,7 @@ func (s *simulation) end(t *testing.T) {
 	s.stopWatching()
 	time.Sleep(day) // quotas begin again
 	s.events.checkLeft(fresh, quotaRate)
-	if s.plan.stores == withBackup && !s.plan.cluster {
+	if s.scenario.stores == withBackup && !s.scenario.cluster {
 		s.places.checkBackups()
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// A plan is a kind of deployment, with its load and its faults.
-type plan struct {
+// A scenario is a kind of deployment, with its load and its faults.
+type scenario struct {
 	name      string
 	servers   int
 	processes int
@@ -68,7 +68,7 @@ func with(faults []string, more ...string) []string {
 	return append(append([]string(nil), faults...), more...)
 }
 
-var plans = []plan{
+var scenarios = []scenario{
 	{
 		name: "slow", servers: 1, processes: 3, stores: withBackup, pool: 10, length: 100 * time.Hour, idle: time.Hour, hold: time.Hour,
 		load: load{places: 4, rates: 1}, every: 3 * time.Hour, faults: with(network, "partition", "loading", "readonly", "stopped"),
