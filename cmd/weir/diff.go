@@ -90,11 +90,11 @@ func (d *differ) run(args []string, stdout, stderr io.Writer) error {
 
 // compare applies both configurations to the traces.
 func (d *differ) compare(a, b *rules.Config, stderr io.Writer) (*comparison, error) {
-	before, err := newScenario(a, *d.policy)
+	before, err := newSimulation(a, *d.policy)
 	if err != nil {
 		return nil, err
 	}
-	after, err := newScenario(b, *d.policy)
+	after, err := newSimulation(b, *d.policy)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ type changedKey struct {
 	DeniedAfter  uint64 `json:"denied_after"`
 }
 
-func newComparison(before, after *scenario, t *traffic, name func(string) string, top int) *comparison {
+func newComparison(before, after *simulation, t *traffic, name func(string) string, top int) *comparison {
 	c := &comparison{Trace: t.name, Keys: len(after.Clients), TopKeys: []changedKey{}}
 	for key, n := range after.Clients {
 		o := before.Clients[key]

@@ -99,7 +99,7 @@ func TestDiff_JSON(t *testing.T) {
 	t.Setenv("WEIR_KEY_SECRET", "s")
 	var got comparison
 	reportOf(t, &got, "diff", "old.yaml", "new.yaml", "-trace", "trace", "-json")
-	r := simulation(t, "new.yaml", "trace")
+	r := simulateArgs(t, "new.yaml", "trace")
 	for _, k := range got.TopKeys { // the hashes are those of weir simulate
 		if !strings.HasPrefix(k.Key, "#") || !slices.ContainsFunc(r.TopKeys, func(s simulatedKey) bool { return s.Key == k.Key && s.Denied == k.DeniedAfter }) {
 			t.Errorf("got the key %+v", k)

@@ -52,7 +52,7 @@ func TestSimulate_Formats(t *testing.T) {
 	begin := map[string]bool{}
 	for _, test := range tests {
 		t.Run(strings.Join(append([]string{test.file}, test.flags...), " "), func(t *testing.T) {
-			r := simulation(t, append([]string{file, "testdata/" + test.file}, test.flags...)...)
+			r := simulateArgs(t, append([]string{file, "testdata/" + test.file}, test.flags...)...)
 			logins := 0
 			for _, p := range r.Policies {
 				if p.Name == "login" {
@@ -80,11 +80,11 @@ func TestSimulate_Formats(t *testing.T) {
 		if strings.Contains(string(content), "#Fields:") {
 			continue
 		}
-		want := simulation(t, append([]string{file, "testdata/" + test.file}, test.flags...)...)
+		want := simulateArgs(t, append([]string{file, "testdata/" + test.file}, test.flags...)...)
 		for _, words := range []string{"2027-01-12T09:00:01.1Z stdout F ", "web-1  | ", "\x1b[36mweb-1  | \x1b[0m", "[pod/web-1/app] ", "2027-01-12T09:00:01.1+00:00 app[web.1]: ", "Jan 12 09:00:01 web1 app[7]: "} {
 			changed := t.TempDir() + "/trace"
 			write(t, changed, words+strings.ReplaceAll(strings.TrimSpace(string(content)), "\n", "\n"+words))
-			if got := simulation(t, append([]string{file, changed}, test.flags...)...); got.figures() != want.figures() || got.First != want.First {
+			if got := simulateArgs(t, append([]string{file, changed}, test.flags...)...); got.figures() != want.figures() || got.First != want.First {
 				t.Errorf("%s %q behind %q: got %s, want %s", test.file, test.flags, words, got.figures(), want.figures())
 			}
 		}

@@ -23,7 +23,7 @@ func defineSimulate(flags *flag.FlagSet) func(args []string, stdout, stderr io.W
 		if err != nil {
 			return err
 		}
-		s, err := newScenario(config, *policy)
+		s, err := newSimulation(config, *policy)
 		if err != nil {
 			return err
 		}

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// simulation runs weir simulate with these arguments, and returns its report.
-func simulation(t *testing.T, args ...string) *simulated {
+// simulateArgs runs weir simulate with these arguments, and returns its report.
+func simulateArgs(t *testing.T, args ...string) *simulated {
 	t.Helper()
 	var r simulated
 	reportOf(t, &r, append([]string{"simulate", "-json"}, args...)...)
@@ -344,7 +344,7 @@ api.n, candidate (shadow) fixed_window 2/m: 2 0 0, most 1 of 2/m
 			t.Chdir(t.TempDir())
 			write(t, "f.yaml", test.file)
 			write(t, "trace", strings.ReplaceAll(test.trace, "_", " "))
-			r := simulation(t, append([]string{"f.yaml", "trace"}, strings.Fields(test.args)...)...)
+			r := simulateArgs(t, append([]string{"f.yaml", "trace"}, strings.Fields(test.args)...)...)
 			if got := r.figures(); got != test.want {
 				t.Errorf("got:\n%s\nwant:\n%s", got, test.want)
 			}
@@ -465,7 +465,7 @@ The trace does not have the keys of 1 override of the file.
 	if got := output(t, "simulate", "f.yaml", "trace", "-keys"); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
-	s := simulation(t, "f.yaml", "trace", "-keys")
+	s := simulateArgs(t, "f.yaml", "trace", "-keys")
 	if by := s.TopKeys[0].DeniedBy; len(by) != 2 || by["api"] != 2 || by["login"] != 3 || s.NoPolicy != 2 || s.Admitted != 6 || s.Policies[0].DeniedKeys != 2 || s.Policies[1].DeniedKeys != 1 {
 		t.Errorf("got %+v", s)
 	}
@@ -601,7 +601,7 @@ func TestSimulate_Traces(t *testing.T) {
 	defer func(old *os.File) { os.Stdin = old }(os.Stdin)
 	os.Stdin = stdin
 
-	want := simulation(t, "f.yaml", "trace")
+	want := simulateArgs(t, "f.yaml", "trace")
 	if want.Denied != 3 || want.Keys != 2 {
 		t.Fatalf("got %+v", want)
 	}
@@ -609,7 +609,7 @@ func TestSimulate_Traces(t *testing.T) {
 		"f.yaml -", "f.yaml a b.json", "f.yaml b.json a", "f.yaml z.gz", "f.yaml c.csv -time when -key addr -cost n", "-key addr f.yaml -time=when c.csv -format csv", "-- f.yaml -keys", "-policy api f.yaml -- trace",
 		"f.yaml trace -top 10",
 	} {
-		got := simulation(t, strings.Fields(args)...)
+		got := simulateArgs(t, strings.Fields(args)...)
 		got.Trace = "trace"
 		a, _ := json.Marshal(got)
 		if b, _ := json.Marshal(want); !bytes.Equal(a, b) {
@@ -647,7 +647,7 @@ func TestSimulate_Notes(t *testing.T) {
 				"Simulated clients do not adapt: each request comes at the time of the trace, also if a real client would have waited after a denial.",
 				"The times of the trace are whole seconds: the requests of a second count as sent at once, so limits of some seconds deny more than in reality.",
 			}, test.want)
-			got := simulation(t, "f.yaml", "trace").Notes
+			got := simulateArgs(t, "f.yaml", "trace").Notes
 			slices.Sort(got)
 			slices.Sort(want)
 			if !slices.Equal(got, want) {
@@ -676,7 +676,7 @@ func TestSimulate_Keys(t *testing.T) {
 	write(t, "lines.json", `{"time":1767322800.5,"key":"x\ny\tz\rw"}`+"\n"+`{"time":1767322800.5,"key":"x\ny\tz\rw"}`)
 	hash := regexp.MustCompile("^#[0-9a-f]{12}$")
 	keys := func(args ...string) (keys []string) {
-		r := simulation(t, append([]string{"f.yaml", "trace"}, args...)...)
+		r := simulateArgs(t, append([]string{"f.yaml", "trace"}, args...)...)
 		for _, k := range r.TopKeys {
 			keys = append(keys, k.Key)
 		}
@@ -742,7 +742,7 @@ func TestSimulate_Generators(t *testing.T) {
 		"burst:rate=5/m,every=1m,request=GET /":       "5 of 10/m",
 		"poisson:rate=100/s,for=5s,request=GET /":     "10 of 10/m",
 	} {
-		r := simulation(t, "f.yaml", args)
+		r := simulateArgs(t, "f.yaml", args)
 		m := r.Policies[0].Rules[0].Most
 		if got := fmt.Sprintf("%d of %s", m.Admitted, m.Limit); got != want || r.NoPolicy != 0 || r.Trace != args {
 			t.Errorf("%s: got %s, want %s", args, got, want)

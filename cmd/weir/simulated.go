@@ -97,7 +97,7 @@ type simulatedTimeline struct {
 	Denied   []uint64  `json:"denied"`
 }
 
-func newSimulated(s *scenario, t *traffic, name func(string) string, top int) *simulated {
+func newSimulated(s *simulation, t *traffic, name func(string) string, top int) *simulated {
 	r := &simulated{File: s.config.Name, Trace: t.name, First: utc(t.stats.First), Last: utc(t.stats.Last), NoPolicy: s.noPolicy, Keys: len(s.Clients),
 		Policies: []simulatedPolicy{}, TopKeys: []simulatedKey{}}
 	denied := make(map[*simulate.Policy]int) // keys
@@ -181,7 +181,7 @@ func quantilesOf(d *simulate.Distribution, unit float64) quantiles {
 func utc(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
 
 // warnings returns the facts about the requests because of which they may have the wrong policies.
-func (s *scenario) warnings() []string {
+func (s *simulation) warnings() []string {
 	if isFew(s.noMethod, s.requests) {
 		return nil
 	}
@@ -189,13 +189,13 @@ func (s *scenario) warnings() []string {
 }
 
 // withoutMethod returns the sentence about the requests without a method.
-func (s *scenario) withoutMethod() string {
+func (s *simulation) withoutMethod() string {
 	return fmt.Sprintf("%s read without a method and counted as GET, but %s has %s with a method.",
 		pluralWas(int(s.noMethod), "request"), printable(s.config.Name, false), plural(s.methods, "route"))
 }
 
 // notes returns the notes of a report about s.
-func (s *scenario) notes() []string {
+func (s *simulation) notes() []string {
 	notes := []string{"Simulated clients do not adapt: each request comes at the time of the trace, also if a real client would have waited after a denial."}
 	if s.noPolicy > 0 {
 		notes = append(notes, plural(int(s.noPolicy), "request")+" had no policy, and no limit: no route of the file matches. -policy chooses one for them.")

@@ -95,7 +95,7 @@ func TestSuggest_Simulate(t *testing.T) {
 				t.Errorf("%s: the file has the limit %s, want %s", args, got, l.Limit)
 			}
 			write(t, "f.yaml", policy("{name: r, algorithm: sliding_window, limit: "+l.Limit+"}"))
-			s := simulation(t, "f.yaml", fields[0], "-top", "1000")
+			s := simulateArgs(t, "f.yaml", fields[0], "-top", "1000")
 			if s.DeniedKeys != l.Denied || s.Keys != r.Keys || s.Requests != r.Requests {
 				t.Errorf("%s: the limit %s denies %d of %d keys, want %d of %d", args, l.Limit, s.DeniedKeys, s.Keys, l.Denied, r.Keys)
 			}
@@ -104,7 +104,7 @@ func TestSuggest_Simulate(t *testing.T) {
 			}
 		}
 		write(t, "f.yaml", file+"\n")
-		s := simulation(t, "f.yaml", fields[0], "-top", "1000")
+		s := simulateArgs(t, "f.yaml", fields[0], "-top", "1000")
 		if got := requestsOf(s.TopKeys); s.DeniedKeys != r.Denied || got != r.DeniedRequests {
 			t.Errorf("%s: all limits deny %d keys with %d requests, want %d and %d", args, s.DeniedKeys, got, r.Denied, r.DeniedRequests)
 		}

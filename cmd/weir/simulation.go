@@ -12,8 +12,8 @@ import (
 	"github.com/weir-go/weir/core/rules"
 )
 
-// A scenario is a configuration that is applied to simulated traffic.
-type scenario struct {
+// A simulation is a configuration that is applied to simulated traffic.
+type simulation struct {
 	*simulate.Simulation
 	config   *rules.Config
 	set      *rules.Set
@@ -39,10 +39,10 @@ const maxUnknown = 5
 // maxKnown is the number of requests whose policies are remembered.
 const maxKnown = 100_000
 
-// newScenario returns the scenario of a configuration. Requests without a route have the named policy, or if
+// newSimulation returns the simulation of a configuration. Requests without a route have the named policy, or if
 // that is empty the only policy. Every request has the policy of all routes, too.
-func newScenario(config *rules.Config, policy string) (*scenario, error) {
-	s := &scenario{Simulation: simulate.New(), policies: make(map[*core.Limiter]*simulate.Policy), known: make(map[string]*simulate.Policy), plans: make(map[*simulate.Policy]map[string]bool)}
+func newSimulation(config *rules.Config, policy string) (*simulation, error) {
+	s := &simulation{Simulation: simulate.New(), policies: make(map[*core.Limiter]*simulate.Policy), known: make(map[string]*simulate.Policy), plans: make(map[*simulate.Policy]map[string]bool)}
 	s.config, s.left = withoutInFlight(config)
 	var err error
 	if s.set, err = rules.New(s.Store(), s.config); err != nil {
@@ -136,7 +136,7 @@ func uncounted(l core.Limit) core.Limit {
 }
 
 // decide decides about e.
-func (s *scenario) decide(ctx context.Context, e *simulate.Event) (core.Decision, error) {
+func (s *simulation) decide(ctx context.Context, e *simulate.Event) (core.Decision, error) {
 	var both [2]simulate.Ask
 	asks, unknown := both[:0], false
 	add := func(p *simulate.Policy) {
@@ -172,7 +172,7 @@ func (s *scenario) decide(ctx context.Context, e *simulate.Event) (core.Decision
 }
 
 // absentKeys returns the number of overrides for keys without a request.
-func (s *scenario) absentKeys() (n int) {
+func (s *simulation) absentKeys() (n int) {
 	for _, p := range s.config.Policies {
 		for key := range p.Keys {
 			if s.Clients[key] == nil {
@@ -184,7 +184,7 @@ func (s *scenario) absentKeys() (n int) {
 }
 
 // check returns an error if no request has a policy: a report would be about no limit.
-func (s *scenario) check() error {
+func (s *simulation) check() error {
 	if slices.ContainsFunc(s.Policies, func(p *simulate.Policy) bool { return p.Requests > 0 }) {
 		return nil
 	}
@@ -196,7 +196,7 @@ func (s *scenario) check() error {
 }
 
 // policyOf returns the policy of a request such as "POST /login", or nil.
-func (s *scenario) policyOf(request string) *simulate.Policy {
+func (s *simulation) policyOf(request string) *simulate.Policy {
 	if request == "" || len(s.config.Routes) == 0 {
 		return s.other
 	}
@@ -217,7 +217,7 @@ func (s *scenario) policyOf(request string) *simulate.Policy {
 }
 
 // rules returns the rules of all policies, for an adversary.
-func (s *scenario) rules() (all []core.Rule) {
+func (s *simulation) rules() (all []core.Rule) {
 	policies := s.Policies
 	if s.other != nil {
 		policies = []*simulate.Policy{s.other}
