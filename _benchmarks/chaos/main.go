@@ -55,8 +55,8 @@ var pacings = map[form]pacing{
 	cluster: {calm: 3 * time.Second, fault: 6 * time.Second, after: 2 * time.Second},
 }
 
-// A plan selects the trials of a run.
-type plan struct {
+// A selection has the trials of a run.
+type selection struct {
 	forms []form
 	rate  int
 	only  *regexp.Regexp
@@ -88,7 +88,7 @@ func run(ctx context.Context, w io.Writer, args []string) error {
 	if err != nil {
 		return fmt.Errorf("-only: %w", err)
 	}
-	p := plan{forms: []form{short}, rate: *rate, only: match, wrong: *wrong}
+	p := selection{forms: []form{short}, rate: *rate, only: match, wrong: *wrong}
 	if *isLong {
 		p.forms = []form{long, cluster}
 	}
@@ -98,17 +98,17 @@ func run(ctx context.Context, w io.Writer, args []string) error {
 	return p.run(ctx, w)
 }
 
-// has reports whether the plan includes a fault of the form.
-func (p plan) has(f form) bool {
+// has reports whether the selection includes a fault of the form.
+func (p selection) has(f form) bool {
 	return slices.ContainsFunc(faults, func(ft fault) bool { return p.includes(&ft, f) })
 }
 
-func (p plan) includes(ft *fault, f form) bool {
+func (p selection) includes(ft *fault, f form) bool {
 	return ft.forms&f != 0 && p.only.MatchString(ft.name)
 }
 
 // run runs all forms, and then returns all violations.
-func (p plan) run(ctx context.Context, w io.Writer) error {
+func (p selection) run(ctx context.Context, w io.Writer) error {
 	var broken []error
 	for _, f := range p.forms {
 		if !p.has(f) {
@@ -135,7 +135,7 @@ func (p plan) run(ctx context.Context, w io.Writer) error {
 // warmUp is the time for connections and scripts before the first trial.
 const warmUp = 500 * time.Millisecond
 
-func (p plan) runForm(ctx context.Context, w io.Writer, f form) (broken []string, err error) {
+func (p selection) runForm(ctx context.Context, w io.Writer, f form) (broken []string, err error) {
 	fl, err := startFleet(f == cluster, p.wrong)
 	if err != nil {
 		return nil, err

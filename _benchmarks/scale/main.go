@@ -41,7 +41,7 @@ type config struct {
 func parse(args []string) (c config, err error) {
 	f := flag.NewFlagSet("scale", flag.ContinueOnError)
 	f.StringVar(&c.addr, "redis", "", "`address` of an empty Redis, which is emptied at the end; default: start a server")
-	f.IntVar(&c.users, "users", 1_000_000, "users of the plan")
+	f.IntVar(&c.users, "users", 1_000_000, "users of the estimate")
 	f.Float64Var(&c.rate, "rate", 15, "requests a second of each user")
 	f.Float64Var(&c.limit, "limit", 10, "limit of each user in events a second, for the rows with a denycache")
 	f.IntVar(&c.nodes, "nodes", 10, "application processes over which the requests of a user are spread")
@@ -109,7 +109,7 @@ func run(ctx context.Context, c config) error {
 	if err := leases(ctx); err != nil {
 		return err
 	}
-	plan(c, m, alone, calls)
+	estimate(c, m, alone, calls)
 	return nil
 }
 

@@ -12,9 +12,9 @@ type way struct {
 	us    float64 // Redis CPU per call, in microseconds
 }
 
-// plan prints the number of Redis processes and the memory that the load needs. alone is the cost of a
+// estimate prints the number of Redis processes and the memory that the load needs. alone is the cost of a
 // decision that shares no round trip.
-func plan(c config, m measures, alone float64, denied [2]float64) {
+func estimate(c config, m measures, alone float64, denied [2]float64) {
 	rows := [][]string{{"", "calls of Redis a second", "Redis processes"}}
 	one, two := m["token bucket"].admitted, m["2 token buckets"].admitted
 	for _, w := range []way{
