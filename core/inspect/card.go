@@ -14,8 +14,8 @@ type card struct{ ID, Name, Value, Detail, Class string }
 // Cards returns the figures at the top.
 func (v view) Cards() []card {
 	var hour observe.Counts
-	for i := range v.periods {
-		add(&hour, &v.periods[i].requests)
+	for i := range v.intervals {
+		add(&hour, &v.intervals[i].requests)
 	}
 	total := observe.Counts(v.Requests)
 	share := "no decision yet"
@@ -59,9 +59,9 @@ func (v view) Cards() []card {
 		cards = append(cards, card{"blocks", "Blocked keys", blocked, number(uint64(overrides)) + " keys have an override in Redis", ""})
 	}
 	if _, ok := v.measure("weir.redis.round_trips"); ok {
-		trips, latest := 0.0, v.periods[max(0, len(v.periods)-2):]
-		for _, p := range latest {
-			trips += p.trips
+		trips, latest := 0.0, v.intervals[max(0, len(v.intervals)-2):]
+		for _, m := range latest {
+			trips += m.trips
 		}
 		cards = append(cards, card{"trips", "Round trips to Redis", fmt.Sprintf("%.3g", trips/max(1, v.Now.Sub(latest[0].from).Seconds())), "a second, in the last one to two minutes", ""})
 	}

@@ -45,11 +45,11 @@ const (
 	chartTall  = 100
 )
 
-// newChart returns a chart of layers, whose values are those of the periods. Layers without values are
+// newChart returns a chart of layers, whose values are those of the intervals. Layers without values are
 // omitted, except for the first one.
-func newChart(id, title, unit string, periods []period, layers ...layer) chart {
-	c := chart{ID: id, Title: title, Unit: unit, From: periods[len(periods)-1].to.Add(-minutes * time.Minute).Format("15:04")}
-	sums := make([]uint64, len(periods))
+func newChart(id, title, unit string, intervals []interval, layers ...layer) chart {
+	c := chart{ID: id, Title: title, Unit: unit, From: intervals[len(intervals)-1].to.Add(-minutes * time.Minute).Format("15:04")}
+	sums := make([]uint64, len(intervals))
 	highest := uint64(0)
 	for i, l := range layers {
 		l.Total = 0
@@ -63,9 +63,9 @@ func newChart(id, title, unit string, periods []period, layers ...layer) chart {
 		}
 	}
 	c.Top = ceiling(highest)
-	for at := range periods {
-		p := &periods[at]
-		x := chartWidth - slot*(len(periods)-at)
+	for at := range intervals {
+		m := &intervals[at]
+		x := chartWidth - slot*(len(intervals)-at)
 		b := bar{X: x + 1, Width: slot - 2}
 		var texts []string
 		y := float64(chartTall)
@@ -78,8 +78,8 @@ func newChart(id, title, unit string, periods []period, layers ...layer) chart {
 			b.Parts = append(b.Parts, part{l.Class, y, height})
 			texts = append(texts, fmt.Sprintf("%s %d", l.Name, l.values[at]))
 		}
-		b.Title = p.from.Format("15:04:05") + ": " + strings.Join(texts, ", ")
-		if p.outage {
+		b.Title = m.from.Format("15:04:05") + ": " + strings.Join(texts, ", ")
+		if m.outage {
 			c.Outages = append(c.Outages, bar{X: x, Width: slot})
 		}
 		if len(b.Parts) > 0 {

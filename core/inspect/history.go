@@ -15,13 +15,13 @@ const minutes = 60
 // A history contains the figures of the last minutes.
 type history struct {
 	mu   sync.Mutex
-	past []period // complete minutes, the oldest first
+	past []interval // complete minutes, the oldest first
 	last *observe.Snapshot
 	from time.Time // the time of last
 }
 
-// A period contains the differences of two snapshots.
-type period struct {
+// An interval contains the differences of two snapshots.
+type interval struct {
 	from, to time.Time
 	series   []observe.Series // those with decisions, in the order of a Snapshot
 	requests observe.Counts   // the sum of those of series
@@ -45,15 +45,15 @@ func (h *history) next(now *observe.Snapshot) {
 }
 
 // hour returns the last minutes, of which the last one is not complete. now is a snapshot of this moment.
-func (h *history) hour(now *observe.Snapshot) []period {
+func (h *history) hour(now *observe.Snapshot) []interval {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return append(slices.Clone(h.past), h.present(now))
 }
 
 // present returns the minute since the last complete one. now may be older than the latter, by a moment.
-func (h *history) present(now *observe.Snapshot) period {
-	p := period{from: h.from, to: time.Now()}
+func (h *history) present(now *observe.Snapshot) interval {
+	m := interval{from: h.from, to: time.Now()}
 	old := h.last.Series
 	for _, s := range now.Series {
 		for len(old) > 0 && compare(&old[0], &s) < 0 {
@@ -64,19 +64,19 @@ func (h *history) present(now *observe.Snapshot) period {
 			subtract(&s.Requests, &old[0].Requests)
 		}
 		if s.Decisions.Total() > 0 || s.Requests.Total() > 0 {
-			p.series = append(p.series, s)
-			add(&p.requests, &s.Requests)
+			m.series = append(m.series, s)
+			add(&m.requests, &s.Requests)
 		}
 	}
-	p.calls = now.Calls
-	p.calls.Buckets = slices.Clone(p.calls.Buckets)
-	for i := range p.calls.Buckets {
-		p.calls.Buckets[i] = less(p.calls.Buckets[i], h.last.Calls.Buckets[i])
+	m.calls = now.Calls
+	m.calls.Buckets = slices.Clone(m.calls.Buckets)
+	for i := range m.calls.Buckets {
+		m.calls.Buckets[i] = less(m.calls.Buckets[i], h.last.Calls.Buckets[i])
 	}
-	p.calls.Count = less(now.Calls.Count, h.last.Calls.Count)
-	p.trips = max(0, measure(now, "weir.redis.round_trips")-measure(h.last, "weir.redis.round_trips"))
-	p.outage = measure(now, failoverState) >= 1 || measure(now, "weir.failover.backup") > measure(h.last, "weir.failover.backup")
-	return p
+	m.calls.Count = less(now.Calls.Count, h.last.Calls.Count)
+	m.trips = max(0, measure(now, "weir.redis.round_trips")-measure(h.last, "weir.redis.round_trips"))
+	m.outage = measure(now, failoverState) >= 1 || measure(now, "weir.failover.backup") > measure(h.last, "weir.failover.backup")
+	return m
 }
 
 func compare(a, b *observe.Series) int {

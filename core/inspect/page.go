@@ -72,23 +72,23 @@ func (v view) Shown() []rule { return v.Rules[:min(maxRows, len(v.Rules))] }
 // Charts returns the charts of the last hour.
 func (v view) Charts() []chart {
 	of := func(results ...driver.Result) (values []uint64) {
-		for i := range v.periods {
+		for i := range v.intervals {
 			sum := uint64(0)
 			for _, r := range results {
-				sum += v.periods[i].requests[r]
+				sum += v.intervals[i].requests[r]
 			}
 			values = append(values, sum)
 		}
 		return values
 	}
 	return []chart{
-		newChart("results", "Decisions by result", "decisions a minute", v.periods,
+		newChart("results", "Decisions by result", "decisions a minute", v.intervals,
 			layer{Class: "allowed", Name: "allowed", values: of(driver.Allowed)},
 			layer{Class: "soft", Name: "soft", values: of(driver.Soft)},
 			layer{Class: "denied", Name: "denied", values: of(driver.Denied, driver.NeverAllowed)},
 			layer{Class: "blocked", Name: "blocked", values: of(driver.Blocked)},
 			layer{Class: "failed", Name: "not decided", values: of(driver.Canceled, driver.Failed)}),
-		newChart("binding", "Denials by the rule that determined them", "denials a minute", v.periods, v.binding()...),
+		newChart("binding", "Denials by the rule that determined them", "denials a minute", v.intervals, v.binding()...),
 	}
 }
 
@@ -98,7 +98,7 @@ func (v view) binding() (layers []layer) {
 	for _, s := range v.Series {
 		at := slices.IndexFunc(layers, func(l layer) bool { return l.Name == s.Rule })
 		if at < 0 {
-			at, layers = len(layers), append(layers, layer{Name: s.Rule, values: make([]uint64, len(v.periods))})
+			at, layers = len(layers), append(layers, layer{Name: s.Rule, values: make([]uint64, len(v.intervals))})
 		}
 		for i, n := range s.denials {
 			layers[at].values[i] += n
@@ -106,7 +106,7 @@ func (v view) binding() (layers []layer) {
 		}
 	}
 	slices.SortStableFunc(layers, func(a, b layer) int { return cmp.Compare(b.Total, a.Total) })
-	others := layer{Name: "others", values: make([]uint64, len(v.periods))}
+	others := layer{Name: "others", values: make([]uint64, len(v.intervals))}
 	for _, l := range layers[min(colors, len(layers)):] {
 		for at, n := range l.values {
 			others.values[at] += n

@@ -30,8 +30,8 @@ type report struct {
 	Calls    calls          `json:"calls"`
 	Key      *answer        `json:"key,omitempty"`
 
-	periods []period
-	plans   []string // of all rules
+	intervals []interval
+	plans     []string // of all rules
 }
 
 // counts are written as an object with the results as names, without zeros.
@@ -54,7 +54,7 @@ type series struct {
 	Decisions span   `json:"decisions"`
 	Requests  span   `json:"requests"`
 
-	denials []uint64 // that the rule determined, for each period
+	denials []uint64 // that the rule determined, for each interval
 }
 
 // A span contains the numbers of decisions since the start and in the last hour.
@@ -104,7 +104,7 @@ type measured struct {
 	Help  string  `json:"help"`
 }
 
-// A calls describes the calls of the store since the start, in the last hour and in the last two periods.
+// A calls describes the calls of the store since the start, in the last hour and in the last two intervals.
 type calls struct {
 	Count  uint64 `json:"count"`
 	Hour   times  `json:"hour"`
@@ -123,7 +123,7 @@ func (h *Handler) report(ctx context.Context, asked question) *report {
 	now := h.store.Snapshot()
 	r := &report{
 		Process: h.process, Begun: h.begun, Now: time.Now(), Requests: counts(now.Total()),
-		periods: h.history.hour(now),
+		intervals: h.history.hour(now),
 	}
 	for _, k := range now.Denied {
 		r.Denied = append(r.Denied, topKey(k))
@@ -135,11 +135,11 @@ func (h *Handler) report(ctx context.Context, asked question) *report {
 		r.Measures = append(r.Measures, measured{m.Name, m.Role, m.Value, m.Unit, m.Help})
 	}
 	r.addSeries(now.Series)
-	for i := range r.periods {
-		p := &r.periods[i]
-		r.Minutes = append(r.Minutes, minute{p.from, counts(p.requests), p.outage})
+	for i := range r.intervals {
+		m := &r.intervals[i]
+		r.Minutes = append(r.Minutes, minute{m.from, counts(m.requests), m.outage})
 	}
-	r.Calls = calls{Count: now.Calls.Count, Hour: timesOf(r.periods), Minute: timesOf(r.periods[max(0, len(r.periods)-2):])}
+	r.Calls = calls{Count: now.Calls.Count, Hour: timesOf(r.intervals), Minute: timesOf(r.intervals[max(0, len(r.intervals)-2):])}
 	groups := h.groups()
 	for _, g := range groups {
 		r.addRules(&g)
@@ -158,13 +158,13 @@ func (h *Handler) report(ctx context.Context, asked question) *report {
 
 func (r *report) addSeries(all []observe.Series) {
 	for i := range all {
-		s := series{Rule: all[i].Rule, Plan: all[i].Plan, denials: make([]uint64, len(r.periods))}
+		s := series{Rule: all[i].Rule, Plan: all[i].Plan, denials: make([]uint64, len(r.intervals))}
 		s.Decisions.Total, s.Requests.Total = counts(all[i].Decisions), counts(all[i].Requests)
 		r.Series = append(r.Series, s)
 	}
-	for n := range r.periods {
-		for i := range r.periods[n].series {
-			p := &r.periods[n].series[i]
+	for n := range r.intervals {
+		for i := range r.intervals[n].series {
+			p := &r.intervals[n].series[i]
 			at, ok := slices.BinarySearchFunc(r.Series, p, func(s series, p *observe.Series) int {
 				return cmp.Or(cmp.Compare(s.Rule, p.Rule), cmp.Compare(s.Plan, p.Plan))
 			})
@@ -179,12 +179,12 @@ func (r *report) addSeries(all []observe.Series) {
 	}
 }
 
-// timesOf returns the times of the calls in periods.
-func timesOf(periods []period) (t times) {
+// timesOf returns the times of the calls in intervals.
+func timesOf(intervals []interval) (t times) {
 	sum := observe.Calls{Buckets: make([]uint64, len(observe.Bounds)+1)}
-	for _, p := range periods {
-		sum.Count += p.calls.Count
-		for i, n := range p.calls.Buckets {
+	for _, m := range intervals {
+		sum.Count += m.calls.Count
+		for i, n := range m.calls.Buckets {
 			sum.Buckets[i] += n
 		}
 	}
