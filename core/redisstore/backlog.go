@@ -181,7 +181,7 @@ func (b *backlog) roundTrip(t trip, requests []*request) {
 		cancel()
 		replied := returned && isReply(last.err)
 		for _, r := range requests {
-			r.answer()
+			r.finish()
 			r.done <- struct{}{} // has room for one
 		}
 		runtime.Gosched() // lets these callers ask again, so that the next round trip has more requests

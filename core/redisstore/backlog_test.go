@@ -31,14 +31,14 @@ func newFakeServer(takes time.Duration) *fakeServer {
 	s.backlog.run, s.backlog.limit, s.backlog.idle = s.run, 100, minRunning
 	s.backlog.runOwn = func(ctx context.Context, requests []*request) {
 		s.set(func() { s.inline++ })
-		s.answer(ctx.Done(), requests)
+		s.reply(ctx.Done(), requests)
 	}
 	return s
 }
 
-func (s *fakeServer) run(_ context.Context, requests []*request) { s.answer(nil, requests) }
+func (s *fakeServer) run(_ context.Context, requests []*request) { s.reply(nil, requests) }
 
-func (s *fakeServer) answer(late <-chan struct{}, requests []*request) {
+func (s *fakeServer) reply(late <-chan struct{}, requests []*request) {
 	s.backlog.mu.Lock()
 	work := s.backlog.work
 	s.backlog.mu.Unlock()

@@ -214,7 +214,7 @@ func TestBatch_AtMost(t *testing.T) {
 	runTogether(t, rdb, all...)
 	taken := make(map[string]int)
 	for i, c := range all {
-		if c.err != nil || c.answer(c.admitted) != nil {
+		if c.err != nil || c.setVerdicts(c.admitted) != nil {
 			t.Fatalf("call %d: %v", i, c.err)
 		}
 		if c.admitted {

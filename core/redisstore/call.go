@@ -83,9 +83,9 @@ func (c *call) maxDelay(i int) time.Duration {
 	return max(1, d-c.waited) // 0 would be no bound
 }
 
-// answer sets the Verdicts, the receipts of charges that were applied, and the Costs with AtMost.
+// setVerdicts sets the Verdicts, the receipts of charges that were applied, and the Costs with AtMost.
 // admitted says whether all calls of the decision are admitted.
-func (c *call) answer(admitted bool) error {
+func (c *call) setVerdicts(admitted bool) error {
 	fit := true
 	if c.charges[0].AtMost {
 		driver.Reduce(c.charges, func(i int) driver.Reading { return c.readings[i] })

@@ -152,10 +152,10 @@ func replyOf(err error) redis.Error {
 	return nil
 }
 
-// noAnswer is the error of a command without a reply in this time.
-type noAnswer time.Duration
+// noReply is the error of a command without a reply in this time.
+type noReply time.Duration
 
-func (t noAnswer) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(t)) }
+func (t noReply) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(t)) }
 
 // errClient names the client in the errors of package call: a malformed reply, a hook or a client of another package may
 // panic.
@@ -173,7 +173,7 @@ func within[T any](ctx context.Context, timeout time.Duration, f func(context.Co
 	defer stop()
 	value, err := others.Detached(once, errClient, nil, func() (T, error) { return f(running) })
 	if err == context.DeadlineExceeded && once.Err() != nil && ctx.Err() == nil {
-		err = noAnswer(timeout)
+		err = noReply(timeout)
 	}
 	return value, err
 }

@@ -245,7 +245,7 @@ func TestDiagnose_Permissions(t *testing.T) {
 	})
 }
 
-// A strange server makes checks fail, and neither ends the program nor is any of its answers OK.
+// A strange server makes checks fail, and neither ends the program nor is any of its replies OK.
 func TestDiagnose_StrangeReplies(t *testing.T) {
 	t.Parallel()
 	for name, reply := range map[string]string{

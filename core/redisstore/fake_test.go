@@ -18,15 +18,15 @@ func FakeDialer(reply func(args []string) string) func(context.Context, string, 
 		client, server := net.Pipe()
 		go func() {
 			defer func() { _ = server.Close() }()
-			answer(server, reply)
+			serve(server, reply)
 		}()
 		return client, nil
 	}
 }
 
-// answer answers commands until the connection ends. It writes the replies in a goroutine: a client
+// serve replies to commands until the connection ends. It writes the replies in a goroutine: a client
 // reads the first one after it has written all commands of a pipeline, and a net.Pipe has no buffer.
-func answer(conn net.Conn, reply func(args []string) string) {
+func serve(conn net.Conn, reply func(args []string) string) {
 	in := bufio.NewReaderSize(conn, 64<<10)
 	replies := make(chan string, 1000)
 	defer close(replies)

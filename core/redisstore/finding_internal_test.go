@@ -46,7 +46,7 @@ func TestFailed(t *testing.T) {
 
 		{lookup, ResultUnknown, "", checkAgain},
 		{io.EOF, ResultUnknown, "", checkAgain},
-		{noAnswer(1), ResultUnknown, "", checkAgain},
+		{noReply(1), ResultUnknown, "", checkAgain},
 		{context.DeadlineExceeded, ResultUnknown, "", checkAgain},
 		{redis.ErrClosed, ResultUnknown, "", checkAgain},
 		{redis.ErrPoolTimeout, ResultUnknown, "", checkAgain},

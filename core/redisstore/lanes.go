@@ -80,7 +80,7 @@ func (l *lanes) next(now time.Time, d *distance, underWay time.Duration) (reques
 		case r.ended(now):
 		case d.isHopeless(r, now, underWay):
 			r.err = ErrOverloaded
-			r.answer()
+			r.finish()
 			r.done <- struct{}{} // has room for one
 		case len(requests) > 0 && work+r.work > maxWork:
 			return requests, work

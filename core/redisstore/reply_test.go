@@ -72,7 +72,7 @@ func FuzzReply(f *testing.F) {
 		}
 		r := new(executor).newRequest(&c)
 		(&batch{requests: []*request{r}}).setOutcomes(reply, nil)
-		if r.err != nil || c.decode(r.time, r.reply) != nil || c.answer(c.admitted) != nil {
+		if r.err != nil || c.decode(r.time, r.reply) != nil || c.setVerdicts(c.admitted) != nil {
 			return
 		}
 		for i := range c.charges {

@@ -132,9 +132,9 @@ func (r *request) leave() bool {
 	return true
 }
 
-// answer notes that the outcome is set. If the caller does not learn the places that r has taken, or may have taken,
+// finish notes that the outcome is set. If the caller does not learn the places that r has taken, or may have taken,
 // they are freed, and its queue is removed.
-func (r *request) answer() {
+func (r *request) finish() {
 	left := r.left.Swap(true)
 	if r.places == nil {
 		return

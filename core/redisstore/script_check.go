@@ -131,11 +131,11 @@ func (t *target) do(ctx context.Context, c *driver.Charge) error {
 	t.store.router.setKeys(one)
 	t.store.executor.exec(ctx, time.Now().Add(t.timeout), one)
 	if one.err == nil {
-		one.err = one.answer(one.admitted)
+		one.err = one.setVerdicts(one.admitted)
 	}
 	*c = one.charges[0]
 	if errors.Is(one.err, context.DeadlineExceeded) {
-		return noAnswer(t.timeout)
+		return noReply(t.timeout)
 	}
 	return one.err
 }

@@ -102,7 +102,7 @@ func (s direct) send(d *deadline, r *request) error {
 	go func() {
 		defer close(done)
 		s.run(ctx, []*request{r})
-		r.answer()
+		r.finish()
 	}()
 	if _, ended := wait(d, done); ended != nil {
 		if ended == context.DeadlineExceeded {

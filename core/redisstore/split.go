@@ -41,7 +41,7 @@ func (s *Store) decideSplit(ctx context.Context, deadline time.Time, charges []d
 		if c.err != nil {
 			continue // the others were applied
 		}
-		if err := c.answer(admitted || !asks); err != nil {
+		if err := c.setVerdicts(admitted || !asks); err != nil {
 			failed = cmp.Or(failed, err)
 			continue
 		}

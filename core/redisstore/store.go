@@ -291,7 +291,7 @@ func (s *Store) decide(ctx context.Context, charges []driver.Charge) error {
 		c.charges = charges
 		s.router.setKeys(c)
 		if s.executor.exec(ctx, deadline, c); c.err == nil {
-			c.err = c.answer(c.admitted)
+			c.err = c.setVerdicts(c.admitted)
 		}
 		err = c.err
 		c.free()

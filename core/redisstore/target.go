@@ -289,7 +289,7 @@ func (t *target) checkMessages(ctx context.Context) Finding {
 		}
 		select {
 		case err := <-received:
-			if late := noAnswer(0); errors.As(err, &late) {
+			if late := noReply(0); errors.As(err, &late) {
 				return unheard(Finding{name, ResultFailed, fmt.Sprintf("no message within %v", time.Duration(late)), change})
 			} else if err != nil {
 				return unheard(t.failed(ctx, name, err, change))

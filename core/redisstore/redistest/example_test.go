@@ -32,6 +32,6 @@ func ExampleStartProxy() {
 		log.Fatal(err)
 	}
 	defer proxy.Close()
-	// Clients that connect to proxy.Addr reach the server. Now they get no answers.
+	// Clients that connect to proxy.Addr reach the server. Now they get no replies.
 	proxy.Drop()
 }

@@ -29,8 +29,8 @@ func ping(conn net.Conn, timeout time.Duration) error {
 	if _, err := io.WriteString(conn, "PING\r\n"); err != nil {
 		return err
 	}
-	answer := make([]byte, len("+PONG\r\n"))
-	_, err := io.ReadFull(conn, answer)
+	reply := make([]byte, len("+PONG\r\n"))
+	_, err := io.ReadFull(conn, reply)
 	return err
 }
 

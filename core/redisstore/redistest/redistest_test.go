@@ -96,7 +96,7 @@ func TestServer_Lifecycle(t *testing.T) {
 	t.Cleanup(s.Close)
 	once := func(o *redis.Options) { o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = -1, 1, true }
 	rdb := s.Client(once)
-	answers := func(want bool) {
+	replies := func(want bool) {
 		t.Helper()
 		conn, err := net.Dial("tcp", s.Addr)
 		if err == nil {
@@ -117,16 +117,16 @@ func TestServer_Lifecycle(t *testing.T) {
 		t.Error("Start of a running server: no error")
 	}
 	must(t, s.Pause())
-	answers(false)
+	replies(false)
 	must(t, s.Resume())
-	answers(true)
+	replies(true)
 	if got := rdb.Get(t.Context(), "key").Val(); got != "value" {
 		t.Errorf("after Resume, the key holds %q, want value", got)
 	}
 	first := s.PID()
 	must(t, s.Stop())
 	must(t, s.Stop())
-	answers(false)
+	replies(false)
 	if s.PID() != 0 || s.Pause() == nil || s.Resume() == nil {
 		t.Errorf("a stopped server has process %d, or can be paused or resumed", s.PID())
 	}
@@ -149,7 +149,7 @@ func TestServer_Lifecycle(t *testing.T) {
 	must(t, s.Start())
 	must(t, s.Pause()) // Close ends a paused server, too
 	s.Close()
-	answers(false)
+	replies(false)
 	if _, err := os.Stat(s.inst.dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the folder of a closed server: %v, want none", err)
 	}
@@ -188,7 +188,7 @@ func TestLaunch_PortTaken(t *testing.T) {
 		t.Errorf("the port is %d after trying %v, want the second of two", s.inst.port, ports)
 	}
 	other := NewServer(t)
-	if err := s.inst.answers(other.inst.running()); err != (permanent{errPortTaken}) {
+	if err := s.inst.replies(other.inst.running()); err != (permanent{errPortTaken}) {
 		t.Errorf("the process of another server: %v, want %v", err, errPortTaken)
 	}
 }

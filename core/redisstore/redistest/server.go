@@ -128,7 +128,7 @@ func (s *Server) Resume() error {
 		if err := proc.resume(); err != nil {
 			return err
 		}
-		return poll(func() error { return s.inst.answers(proc) })
+		return poll(func() error { return s.inst.replies(proc) })
 	})
 }
 
@@ -260,7 +260,7 @@ func (i *instance) start() error {
 	if err != nil {
 		return err
 	}
-	if err := poll(func() error { return i.answers(proc) }); err != nil {
+	if err := poll(func() error { return i.replies(proc) }); err != nil {
 		proc.kill()
 		log := i.log()[logged:]
 		if strings.Contains(log, "Address already in use") || strings.Contains(log, "Failed listening on port") {
@@ -272,8 +272,8 @@ func (i *instance) start() error {
 	return nil
 }
 
-// answers returns nil if the server on the port is proc and executes commands.
-func (i *instance) answers(proc *process) error {
+// replies returns nil if the server on the port is proc and executes commands.
+func (i *instance) replies(proc *process) error {
 	if proc.ended() {
 		return permanent{errors.New("the server ended while it was starting")}
 	}

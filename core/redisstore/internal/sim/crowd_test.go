@@ -259,7 +259,7 @@ func (c *client) waitForPlaces() {
 	}
 }
 
-// acquirePlaces waits for places. It returns nil if it leaves before, or if the server does not answer.
+// acquirePlaces waits for places. It returns nil if it leaves before, or if the server does not reply.
 func (c *client) acquirePlaces(k *crowded, l *core.Limiter, me *caller) *core.Reservation {
 	ctx, cancel := context.WithCancel(context.Background())
 	patience := time.Hour
@@ -275,7 +275,7 @@ func (c *client) acquirePlaces(k *crowded, l *core.Limiter, me *caller) *core.Re
 	left := earlier(me.came.Add(patience), time.Now())
 	c.took("Acquire", k.name, left, 2*timeout, err)
 	if err != nil && !errors.Is(err, context.Canceled) && !c.mayFail(err) && c.healthyFor(c.process, crowdKey, c.scenario.healed) {
-		c.violate(answered, "%v: Acquire of %s failed although its server is healthy: %v", c.process, k.name, err)
+		c.violate(available, "%v: Acquire of %s failed although its server is healthy: %v", c.process, k.name, err)
 	}
 	return r
 }

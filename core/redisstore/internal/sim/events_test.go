@@ -18,9 +18,9 @@ type ledger struct {
 	s       *simulation
 	mu      sync.Mutex
 	events  map[string][]event // admitted, by rule and key
-	maybe   map[string][]event // charged, perhaps: calls that ended without an answer
+	maybe   map[string][]event // charged, perhaps: calls that ended without a reply
 	asking  map[string]int     // the cost of calls under way
-	failed  map[string]int     // the cost of calls that ended without an answer
+	failed  map[string]int     // the cost of calls that ended without a reply
 	granted map[string]int     // the cost of admitted calls
 	once    []string           // keys with one call
 }
@@ -171,7 +171,7 @@ func (l *ledger) denied(p *process, r core.Rule, key string) {
 	used := l.asking[id]
 	for i, all := range [][]event{l.events[id], l.maybe[id]} {
 		for _, e := range all {
-			// A call without an answer may have waited in a server that was frozen for up to 20 s.
+			// A call without a reply may have waited in a server that was frozen for up to 20 s.
 			if time.Since(e.to) <= span+time.Second+time.Duration(i)*20*time.Second {
 				used += e.cost
 			}

@@ -32,7 +32,7 @@ var (
 		"Every key has a TTL and expires when its state equals the state of a new key."}
 	deniedRightly = &invariant{"denied only at the limit", "denycache/doc.go",
 		"The cache never admits, and it denies only events that the Store would deny"}
-	answered = &invariant{"a healthy server is used", "redisstore/store.go",
+	available = &invariant{"a healthy server is used", "redisstore/store.go",
 		"A command that certainly did not run is sent again within the deadline"}
 	inTime = &invariant{"in time", "redisstore/store.go",
 		"Take and Adjust return within [Timeout], regardless of the configuration of the client."}
@@ -75,7 +75,7 @@ var (
 )
 
 var invariants = []*invariant{
-	placesAtServer, placesHeld, placeKept, placeFreed, placesBack, eventsInSpan, chargedOnce, capacityBack, deniedRightly, answered,
+	placesAtServer, placesHeld, placeKept, placeFreed, placesBack, eventsInSpan, chargedOnce, capacityBack, deniedRightly, available,
 	inTime, breakerOpens, partInUse, breakerCloses, refundAfterStep, blocked, crowdOrder, crowdServed,
 	pauseHolds, pauseLength, pauseExact, pauseCharges, pauseState, pauseEnded, pauseWaits, pauseAfterStep,
 	pauseAtBackup, pauseInOutage, pauseUnchanged,

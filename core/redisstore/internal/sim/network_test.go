@@ -25,7 +25,7 @@ type link struct {
 	flaky    time.Time // one packet of ten ends its connection
 	faint    time.Time // packets take up to slowness longer
 	slowness time.Duration
-	silent   time.Time // dials have no answer
+	silent   time.Time // dials have no reply
 	gone     bool      // the process has died
 	conns    map[*conn]struct{}
 	muted    time.Time // messages to subscribers are lost

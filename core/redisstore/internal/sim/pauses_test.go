@@ -485,7 +485,7 @@ func (c *client) waited(k *pausedKey, begun time.Time, err error) {
 			c.violate(pauseWaits, "%v: Wait of %s has returned %v after the end of the pause: %v", c.process, k.name, d, err)
 		}
 	default:
-		c.violate(answered, "%v: Wait of %s failed although its server is healthy: %v", c.process, k.name, err)
+		c.violate(available, "%v: Wait of %s failed although its server is healthy: %v", c.process, k.name, err)
 	}
 }
 

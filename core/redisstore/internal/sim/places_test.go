@@ -15,8 +15,8 @@ import (
 type book struct {
 	s       *simulation
 	mu      sync.Mutex
-	taken   map[string]int       // places that may be taken, except for those of calls without an answer
-	unknown map[string]time.Time // of the last call without an answer
+	taken   map[string]int       // places that may be taken, except for those of calls without a reply
+	unknown map[string]time.Time // of the last call without a reply
 	freed   map[string]time.Time // when the last place was freed
 	held    map[string]int       // events that believe that they have a place
 	lost    int
@@ -64,11 +64,11 @@ func (b *book) ended(key string, err error) {
 }
 
 // denied checks that an event is denied only if its places may be taken. free is the time after which a place
-// whose release had no answer is free.
+// whose release had no reply is free.
 func (b *book) denied(p *process, key string, begun time.Time, n int, free time.Duration, healthy bool) {
 	b.mu.Lock()
 	b.taken[key]--
-	// Places of other calls under way count, too, as do those of calls without an answer.
+	// Places of other calls under way count, too, as do those of calls without a reply.
 	wrong := b.freed[key].Before(begun) && b.taken[key] < n && time.Since(b.unknown[key]) > free && time.Since(b.s.begin) > free
 	taken := b.taken[key]
 	b.mu.Unlock()
@@ -84,7 +84,7 @@ func (b *book) withdraw(key string) {
 	b.taken[key]--
 }
 
-// failed notes that a call for a place had no answer.
+// failed notes that a call for a place had no reply.
 func (b *book) failed(key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -113,7 +113,7 @@ func (c *client) takePlaces() {
 	b, keys := c.simulation.places, c.placeKeys()
 	free := 2 * c.scenario.hold
 	if slices.Contains(c.scenario.faults, "freezeLong") {
-		free += 3 * c.scenario.hold // in which a call without an answer waits in the server
+		free += 3 * c.scenario.hold // in which a call without a reply waits in the server
 	}
 	idle := c.scenario.idle
 	for c.rest(idle) {

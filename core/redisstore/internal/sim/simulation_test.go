@@ -207,7 +207,7 @@ func (c *client) called(what, key string, begun time.Time, most time.Duration, e
 		c.violate(breakerOpens, "%v: %s took %v although Redis has been away for a second", c.process, what, d)
 	}
 	if err != nil && !c.mayFail(err) && c.healthyFor(c.process, key, c.scenario.healed) {
-		c.violate(answered, "%v: %s of %s failed although its server is healthy: %v", c.process, what, key, err)
+		c.violate(available, "%v: %s of %s failed although its server is healthy: %v", c.process, what, key, err)
 	}
 }
 
