@@ -69,10 +69,10 @@ const (
 // since a fixed instant. It is safe for concurrent use. While the primary is healthy, its methods
 // take no lock and rarely write shared memory.
 type breaker struct {
-	state        atomic.Int32
-	since        atomic.Int64 // when the state began
-	lastAnswered atomic.Int64 // when the latest successful call began; the value may be older by up to aliveFor/8
-	counting     atomic.Bool  // a call failed recently, so successes are counted, too
+	state       atomic.Int32
+	since       atomic.Int64 // when the state began
+	lastSuccess atomic.Int64 // when the latest successful call began; the value may be older by up to aliveFor/8
+	counting    atomic.Bool  // a call failed recently, so successes are counted, too
 
 	aliveFor time.Duration               // the primary is not dead if a call that began within this time succeeded
 	changed  func(to State, cause error) // called under the lock, in order
@@ -95,7 +95,7 @@ type breaker struct {
 
 func newBreaker(aliveFor time.Duration, changed func(to State, cause error)) *breaker {
 	b := &breaker{aliveFor: aliveFor, changed: changed}
-	b.lastAnswered.Store(-int64(relapsePeriod)) // never
+	b.lastSuccess.Store(-int64(relapsePeriod)) // never
 	b.since.Store(-int64(relapsePeriod))
 	b.probedAt = -relapsePeriod
 	return b
@@ -115,16 +115,16 @@ func (b *breaker) admits(now time.Duration) bool {
 	return false
 }
 
-// answeredSince reports whether a call that began at begun or later has succeeded. It may miss
-// calls that began less than aliveFor/8 after lastAnswered.
-func (b *breaker) answeredSince(begun time.Duration) bool {
-	return b.lastAnswered.Load() >= int64(begun)
+// succeededSince reports whether a call that began at begun or later has succeeded. It may miss
+// calls that began less than aliveFor/8 after lastSuccess.
+func (b *breaker) succeededSince(begun time.Duration) bool {
+	return b.lastSuccess.Load() >= int64(begun)
 }
 
 // succeed records the success of a call that began at begun. It reports true at most once in aliveFor/8.
 func (b *breaker) succeed(begun time.Duration) (noted bool) {
-	if noted = int64(begun)-b.lastAnswered.Load() > int64(b.aliveFor/8); noted {
-		b.lastAnswered.Store(int64(begun))
+	if noted = int64(begun)-b.lastSuccess.Load() > int64(b.aliveFor/8); noted {
+		b.lastSuccess.Store(int64(begun))
 	}
 	if b.counting.Load() {
 		b.countSuccess(begun)
@@ -187,19 +187,19 @@ func (b *breaker) fail(begun, now time.Duration, cause error) {
 	b.startWindow(now)
 	if b.isNew(cause) {
 		b.failures++
-		if !b.answeredSince(begun) { // a failure may take longer than a success
+		if !b.succeededSince(begun) { // a failure may take longer than a success
 			b.consecutive++
 		}
 	}
 	b.failed++
-	silent := now - time.Duration(b.lastAnswered.Load())
+	silent := now - time.Duration(b.lastSuccess.Load())
 	probed := now-b.probedAt < 5*b.aliveFor // the prober sleeps for 2*aliveFor, and a probe may take as long
-	answers := probed && b.alive
+	replies := probed && b.alive
 	gone := probed || b.State() == halfOpen || silent >= relapsePeriod
 	dead := silent >= b.aliveFor && (b.consecutive >= maxConsecutive && gone || b.consecutive >= maxUnprobed)
 	sick := b.failed+b.succeeded >= minCalls && b.failed >= b.succeeded && b.failures >= maxConsecutive && gone
 	lost := dead && silent >= relapsePeriod && b.consecutive >= maxUnprobed // although probes may succeed
-	if lost || (dead || sick) && !answers {
+	if lost || (dead || sick) && !replies {
 		b.open(now, cause)
 	}
 }
@@ -251,7 +251,7 @@ func (b *breaker) probed(now time.Duration, ok bool) {
 	case b.confirmed < b.relapses:
 		b.confirmed, b.interval = b.confirmed+1, confirmInterval
 	default:
-		b.lastAnswered.Store(int64(now))
+		b.lastSuccess.Store(int64(now))
 		b.setState(halfOpen, now, nil)
 	}
 }

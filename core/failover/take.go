@@ -56,7 +56,7 @@ func (s *Store) assess(ctx context.Context, begun time.Duration, charges []drive
 	if ended != nil && now-begun < s.primary.deadline {
 		// A cancelled call is no evidence against the primary unless the whole deadline had passed.
 		// Callers may be cancelling because the primary hangs, so the primary is probed.
-		if !s.breaker.answeredSince(begun) {
+		if !s.breaker.succeededSince(begun) {
 			s.prober.start(charges)
 		}
 		return false, ended

@@ -23,15 +23,15 @@ func (l *failureLog) warn(ctx context.Context, msg string, err error, status int
 	if !ok {
 		return
 	}
-	answer := strconv.Itoa(status)
+	response := strconv.Itoa(status)
 	switch status {
 	case 0:
-		answer = "let through without a limit"
+		response = "let through without a limit"
 	case sent:
-		answer = "not changed"
+		response = "not changed"
 	}
 	slog.Default().LogAttrs(ctx, slog.LevelWarn, msg,
 		slog.String("error", err.Error()),
-		slog.String("answer", answer),
+		slog.String("answer", response),
 		slog.Int("suppressed", suppressed))
 }

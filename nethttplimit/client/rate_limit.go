@@ -11,11 +11,11 @@ const maxPolicies = 32
 
 // rateLimit reads the field RateLimit: a list of structured fields (RFC 9651), such as "day";r=0;t=3600, "hour";r=5 in
 // drafts 8 to 11, and limit=100, remaining=0, reset=50 in draft 7; or RateLimit-Reset of older drafts.
-func (a answer) rateLimit() (longest time.Duration, ok bool) {
-	fields := strings.Join(a.Values("Ratelimit"), ",")
+func (h response) rateLimit() (longest time.Duration, ok bool) {
+	fields := strings.Join(h.Values("Ratelimit"), ",")
 	if fields == "" {
-		d, known := a.reset(a.Get("Ratelimit-Reset"))
-		return d, known && a.exhausted("Ratelimit-Remaining")
+		d, known := h.reset(h.Get("Ratelimit-Reset"))
+		return d, known && h.exhausted("Ratelimit-Remaining")
 	}
 	separator := byte(',')
 	if !strings.ContainsRune(fields, ';') && strings.Contains(fields, "reset") { // draft 7: one policy, whose parts are the items
@@ -37,7 +37,7 @@ func (a answer) rateLimit() (longest time.Duration, ok bool) {
 			}
 		}
 		left, known := number(remaining)
-		if d, timed := a.reset(after); known && left == 0 && timed {
+		if d, timed := h.reset(after); known && left == 0 && timed {
 			longest, ok = max(longest, d), true
 		}
 	}

@@ -27,8 +27,8 @@ const maxWait = 365 * 24 * time.Hour
 // If several limits are exhausted, the last of their times counts. RetryAfter ignores fields that it cannot read. It does
 // not look at the status: use it for a response that says that it was limited.
 func RetryAfter(r *http.Response) (d time.Duration, ok bool) {
-	a := answer{r.Header, dateOf(r.Header)}
-	for _, read := range [...]func() (time.Duration, bool){a.retryAfter, a.rateLimit, a.xRateLimit, a.vendors} {
+	h := response{r.Header, dateOf(r.Header)}
+	for _, read := range [...]func() (time.Duration, bool){h.retryAfter, h.rateLimit, h.xRateLimit, h.vendors} {
 		if d, ok = read(); ok {
 			return min(max(d, 0), maxWait), true
 		}
@@ -36,8 +36,8 @@ func RetryAfter(r *http.Response) (d time.Duration, ok bool) {
 	return 0, false
 }
 
-// An answer is the header of a response, and the time at which the server made it.
-type answer struct {
+// A response has the header of a response, and the time at which the server made it.
+type response struct {
 	http.Header
 	date time.Time
 }
@@ -51,20 +51,20 @@ func dateOf(h http.Header) time.Time {
 	return time.Now()
 }
 
-func (a answer) retryAfter() (time.Duration, bool) {
-	if ms, ok := number(a.Get("Retry-After-Ms")); ok {
+func (h response) retryAfter() (time.Duration, bool) {
+	if ms, ok := number(h.Get("Retry-After-Ms")); ok {
 		return duration(ms / 1000), true
 	}
-	return a.reset(a.Get("Retry-After"))
+	return h.reset(h.Get("Retry-After"))
 }
 
 // xRateLimit reads the fields that most servers have, and those of Discord and X.
-func (a answer) xRateLimit() (time.Duration, bool) {
-	if after, ok := number(a.Get("X-Ratelimit-Reset-After")); ok && a.exhausted("X-Ratelimit-Remaining") {
+func (h response) xRateLimit() (time.Duration, bool) {
+	if after, ok := number(h.Get("X-Ratelimit-Reset-After")); ok && h.exhausted("X-Ratelimit-Remaining") {
 		return duration(after), true
 	}
 	for _, prefix := range [...]string{"X-Ratelimit-", "X-Rate-Limit-"} {
-		if d, ok := a.reset(a.Get(prefix + "Reset")); ok && a.exhausted(prefix+"Remaining") {
+		if d, ok := h.reset(h.Get(prefix + "Reset")); ok && h.exhausted(prefix+"Remaining") {
 			return d, true
 		}
 	}
@@ -72,21 +72,21 @@ func (a answer) xRateLimit() (time.Duration, bool) {
 }
 
 // exhausted reports whether a field says that no unit is left. Without the field, the status says it.
-func (a answer) exhausted(field string) bool {
-	text := a.Get(field)
+func (h response) exhausted(field string) bool {
+	text := h.Get(field)
 	n, ok := number(strings.TrimPrefix(text, "-")) // more was used than there was
 	return text == "" || ok && (n < 1 || text[0] == '-')
 }
 
 // reset reads seconds, a time since 1970 in seconds or milliseconds, or a time as text.
-func (a answer) reset(text string) (time.Duration, bool) {
+func (h response) reset(text string) (time.Duration, bool) {
 	const epoch, milliseconds = 1e9, 1e11
 	text = short(text)
 	switch n, ok := number(text); {
 	case ok && n >= milliseconds:
-		return time.UnixMilli(int64(min(n, 1e15))).Sub(a.date), true
+		return time.UnixMilli(int64(min(n, 1e15))).Sub(h.date), true
 	case ok && n >= epoch:
-		return time.UnixMilli(int64(n * 1000)).Sub(a.date), true
+		return time.UnixMilli(int64(n * 1000)).Sub(h.date), true
 	case ok:
 		return duration(n), true
 	}
@@ -94,25 +94,25 @@ func (a answer) reset(text string) (time.Duration, bool) {
 		return d, true
 	}
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
-		return at.Sub(a.date), true
+		return at.Sub(h.date), true
 	}
 	if at, err := time.Parse("2006-01-02T15:04Z07:00", text); err == nil { // of Atlassian, which leaves out the seconds
-		return at.Add(time.Minute).Sub(a.date), true
+		return at.Add(time.Minute).Sub(h.date), true
 	}
 	at, err := http.ParseTime(text)
-	return at.Sub(a.date), err == nil
+	return at.Sub(h.date), err == nil
 }
 
 // vendors reads the fields of OpenAI, Anthropic and Linear: one reset and one number of remaining units for each limit.
-func (a answer) vendors() (longest time.Duration, ok bool) {
+func (h response) vendors() (longest time.Duration, ok bool) {
 	for _, limit := range [...]string{"requests", "tokens", "input-tokens", "output-tokens", "complexity"} {
 		for _, f := range [...]struct{ reset, remaining string }{
 			{"X-Ratelimit-Reset-" + limit, "X-Ratelimit-Remaining-" + limit},
 			{"Anthropic-Ratelimit-" + limit + "-Reset", "Anthropic-Ratelimit-" + limit + "-Remaining"},
 			{"X-Ratelimit-" + limit + "-Reset", "X-Ratelimit-" + limit + "-Remaining"},
 		} {
-			d, known := a.reset(a.Get(f.reset))
-			if known && a.Get(f.remaining) != "" && a.exhausted(f.remaining) {
+			d, known := h.reset(h.Get(f.reset))
+			if known && h.Get(f.remaining) != "" && h.exhausted(f.remaining) {
 				longest, ok = max(longest, d), true
 			}
 		}

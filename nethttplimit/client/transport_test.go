@@ -45,14 +45,14 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
 	return f(r)
 }
 
-// answer returns a response with a status, the lines of a header, and a body of 4 bytes.
-func answer(status int, lines string) *http.Response {
+// respond returns a response with a status, the lines of a header, and a body of 4 bytes.
+func respond(status int, lines string) *http.Response {
 	return &http.Response{StatusCode: status, Header: header(lines), Body: io.NopCloser(strings.NewReader("body"))}
 }
 
 // always is a server with one answer.
 func always(status int, lines string) http.RoundTripper {
-	return roundTrip(func(*http.Request) (*http.Response, error) { return answer(status, lines), nil })
+	return roundTrip(func(*http.Request) (*http.Response, error) { return respond(status, lines), nil })
 }
 
 func get(ctx context.Context, t *testing.T) *http.Request {
@@ -152,7 +152,7 @@ func TestTransport_NotSent(t *testing.T) {
 				c.t.Key = client.ByHost
 				c.t.Base = roundTrip(func(*http.Request) (*http.Response, error) {
 					t.Error("the request was sent")
-					return answer(200, ""), nil
+					return respond(200, ""), nil
 				})
 				body := &closing{Reader: strings.NewReader("x")}
 				r := get(t.Context(), t)
@@ -229,7 +229,7 @@ func TestTransport_Pause(t *testing.T) {
 						if err := other.Pause(t.Context(), "partner.example", c.before); err != nil {
 							t.Error(err)
 						}
-						return answer(c.status, c.header), nil
+						return respond(c.status, c.header), nil
 					})
 				}
 				r, err := sends.RoundTrip(get(t.Context(), t))
@@ -261,7 +261,7 @@ func TestTransport_PauseAfterEnd(t *testing.T) {
 	tr := client.New(l, client.ByHost)
 	tr.Base = roundTrip(func(*http.Request) (*http.Response, error) {
 		cancel()
-		return answer(429, "Retry-After: 3"), nil
+		return respond(429, "Retry-After: 3"), nil
 	})
 	if _, err := tr.RoundTrip(get(ctx, t)); err != nil {
 		t.Fatal(err)
@@ -304,9 +304,9 @@ func TestTransport_Retries(t *testing.T) {
 				sent := 0
 				base := roundTrip(func(r *http.Request) (*http.Response, error) {
 					if sent++; sent > 1 {
-						return answer(200, ""), nil
+						return respond(200, ""), nil
 					}
-					return answer(c.status, "Retry-After: 3"), nil
+					return respond(c.status, "Retry-After: 3"), nil
 				})
 				l := limiter(memstore.New(), core.InFlight("places", 1), core.TokenBucket("rate", core.PerSecond(10)))
 				tr := client.Transport{Limiter: l, Key: client.ByHost, Base: base, MaxWait: c.maxWait, Retries: c.retries}
@@ -374,7 +374,7 @@ func TestTransport_Places(t *testing.T) {
 					if c.status == 0 {
 						return nil, io.ErrUnexpectedEOF
 					}
-					r := answer(c.status, "")
+					r := respond(c.status, "")
 					r.Body = c.body
 					return r, nil
 				})}
@@ -450,7 +450,7 @@ func TestTransport_MaxWaitOfAll(t *testing.T) {
 		tr := &client.Transport{Limiter: l, Key: client.ByHost, MaxWait: 5 * time.Second, Retries: 1}
 		tr.Base = roundTrip(func(*http.Request) (*http.Response, error) {
 			sent++
-			return answer(429, "Retry-After: 1"), nil
+			return respond(429, "Retry-After: 1"), nil
 		})
 		if r, err := tr.RoundTrip(get(t.Context(), t)); err != nil || r.StatusCode != 429 || sent != 1 {
 			t.Errorf("got %v, %v, sent %d times", r, err, sent)
@@ -684,7 +684,7 @@ func TestTransport_CloseWrite(t *testing.T) {
 
 // A Base with a fault keeps no place, and its results are passed on.
 func TestTransport_FaultOfBase(t *testing.T) {
-	ok := answer(200, "")
+	ok := respond(200, "")
 	for name, c := range map[string]struct {
 		base     roundTrip
 		response *http.Response
@@ -818,9 +818,9 @@ func TestTransport_NotAgain(t *testing.T) {
 				tr := &client.Transport{Limiter: l, Key: client.ByHost, MaxWait: 4 * time.Second, Retries: 1}
 				tr.Base = roundTrip(func(*http.Request) (*http.Response, error) {
 					if sent++; sent > 1 {
-						return answer(200, ""), nil
+						return respond(200, ""), nil
 					}
-					r := answer(429, "Retry-After: 3")
+					r := respond(429, "Retry-After: 3")
 					if r.Body = nil; c.size >= 0 {
 						r.Body = limited
 					}
@@ -872,7 +872,7 @@ func testSlowResponse(t *testing.T, maxWait time.Duration) {
 	l := limiter(memstore.New(), core.InFlight("places", 1))
 	tr := &client.Transport{Limiter: l, Key: client.ByHost, MaxWait: maxWait, Retries: 1}
 	tr.Base = roundTrip(func(*http.Request) (*http.Response, error) {
-		r := answer(429, "Retry-After: 3")
+		r := respond(429, "Retry-After: 3")
 		r.Body = reader
 		return r, nil
 	})
