@@ -47,7 +47,7 @@ const name = "echolimit"
 // Key functions receive the context of the request, but its Value looks up strings with c.Get
 // first.
 func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) echo.MiddlewareFunc {
-	g, answer := adapter.New[respond](name, l, key, opts...)
+	g, responder := adapter.New[respond](name, l, key, opts...)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			original := c.Request()
@@ -60,7 +60,7 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) echo.Middleware
 			case rejection == nil:
 				return run(outcome, c, next)
 			}
-			if respond, ok := answer(rejection); ok {
+			if respond, ok := responder(rejection); ok {
 				return respond(c, rejection)
 			}
 			return problem(c, rejection)
@@ -98,7 +98,7 @@ func problem(c echo.Context, rejection *gate.Rejection) error {
 func run(o *adapter.Outcome, c echo.Context, next echo.HandlerFunc) (err error) {
 	res := c.Response()
 	res.Writer = o.Watch(res.Writer)
-	o.Run(func() (answered bool) {
+	o.Run(func() (responded bool) {
 		err = next(c)
 		switch {
 		case res.Committed:
@@ -117,11 +117,11 @@ func run(o *adapter.Outcome, c echo.Context, next echo.HandlerFunc) (err error) 
 // which should be 429, and the body. For the other requests that are not let through, see
 // [OnRejected]. OnDenied panics if f is nil.
 func OnDenied(f func(c echo.Context, d core.Decision) error) gate.Option {
-	var answer respond
+	var responder respond
 	if f != nil {
-		answer = func(c echo.Context, rejection *gate.Rejection) error { return f(c, rejection.Decision) }
+		responder = func(c echo.Context, rejection *gate.Rejection) error { return f(c, rejection.Decision) }
 	}
-	return adapter.Denied(name, answer)
+	return adapter.Denied(name, responder)
 }
 
 // OnRejected replaces the response to requests that are rejected although they are not over the limit:
@@ -132,16 +132,16 @@ func OnDenied(f func(c echo.Context, d core.Decision) error) gate.Option {
 // echo.NewHTTPError(rejection.Problem.Status, rejection.Problem): Echo does not know the status of
 // rejection itself. For the choice of the status, see [gate.OnError]. OnRejected panics if f is nil.
 func OnRejected(f func(c echo.Context, rejection *gate.Rejection) error) gate.Option {
-	var answer respond
+	var responder respond
 	if f != nil {
-		answer = func(c echo.Context, rejection *gate.Rejection) error {
+		responder = func(c echo.Context, rejection *gate.Rejection) error {
 			if err := f(c, rejection); err != nil || c.Response().Committed {
 				return err
 			}
 			return c.NoContent(rejection.Problem.Status)
 		}
 	}
-	return adapter.Rejected(name, answer)
+	return adapter.Rejected(name, responder)
 }
 
 // Check asks l about key inside a handler, for a key that is known only there, such as a login name in

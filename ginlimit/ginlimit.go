@@ -42,7 +42,7 @@ const name = "ginlimit"
 //
 // Key functions receive the *gin.Context. The Store receives c.Request.Context().
 func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) gin.HandlerFunc {
-	g, answer := adapter.New[respond](name, l, key, opts...)
+	g, responder := adapter.New[respond](name, l, key, opts...)
 	return func(c *gin.Context) {
 		original := c.Request
 		r, outcome, rejection := g.Admit(c, c.Writer.Header(), original, c.FullPath())
@@ -52,7 +52,7 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) gin.HandlerFunc
 			run(outcome, c)
 			return
 		}
-		respond, _ := answer(rejection)
+		respond, _ := responder(rejection)
 		abort(c, rejection, respond)
 	}
 }
@@ -87,7 +87,7 @@ func abort(c *gin.Context, rejection *gate.Rejection, respond respond) {
 	} else if respond(c, rejection); !c.Writer.Written() {
 		return
 	}
-	c.Writer = answered{c.Writer}
+	c.Writer = complete{c.Writer}
 }
 
 // OnDenied replaces the response to requests over the limit. When f is called, the request is
@@ -95,11 +95,11 @@ func abort(c *gin.Context, rejection *gate.Rejection, respond respond) {
 // should be 429, and the body; if f writes no body, an outer middleware may write it. For the other
 // requests that are not let through, see [OnRejected]. OnDenied panics if f is nil.
 func OnDenied(f func(c *gin.Context, d core.Decision)) gate.Option {
-	var answer respond
+	var responder respond
 	if f != nil {
-		answer = func(c *gin.Context, rejection *gate.Rejection) { f(c, rejection.Decision) }
+		responder = func(c *gin.Context, rejection *gate.Rejection) { f(c, rejection.Decision) }
 	}
-	return adapter.Denied(name, answer)
+	return adapter.Denied(name, responder)
 }
 
 // OnRejected replaces the response to requests that are rejected although they are not over the limit:
@@ -109,14 +109,14 @@ func OnDenied(f func(c *gin.Context, d core.Decision)) gate.Option {
 // outer middleware may write it. For the choice of the status, see [gate.OnError]. OnRejected panics if f
 // is nil.
 func OnRejected(f func(c *gin.Context, rejection *gate.Rejection)) gate.Option {
-	var answer respond
+	var responder respond
 	if f != nil {
-		answer = func(c *gin.Context, rejection *gate.Rejection) {
+		responder = func(c *gin.Context, rejection *gate.Rejection) {
 			c.Status(rejection.Problem.Status)
 			f(c, rejection)
 		}
 	}
-	return adapter.Rejected(name, answer)
+	return adapter.Rejected(name, responder)
 }
 
 // Check asks l about key inside a handler, for a key that is known only there, such as a login name in

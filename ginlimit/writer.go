@@ -19,12 +19,12 @@ func run(o *adapter.Outcome, c *gin.Context) {
 	if o.NeedsStatus() {
 		c.Writer = &writer{c.Writer, o}
 	}
-	o.Run(func() (answered bool) {
+	o.Run(func() (responded bool) {
 		c.Next()
-		if answered = c.Writer.Written() || len(c.Errors) == 0; answered {
+		if responded = c.Writer.Written() || len(c.Errors) == 0; responded {
 			o.Answer(c.Writer.Status()) // Gin sends a status without a body after the handlers
 		}
-		return answered
+		return responded
 	})
 }
 
@@ -68,19 +68,19 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// An answered writer drops writes after a complete response. Gin's ErrorLogger and other
+// A complete writer drops writes after a complete response. Gin's ErrorLogger and other
 // middlewares write a document for every entry of c.Errors, even if a response has been written.
-type answered struct{ gin.ResponseWriter }
+type complete struct{ gin.ResponseWriter }
 
 // Unwrap is for http.ResponseController.
-func (w answered) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w complete) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Written returns true also for a response without a body, such as that to HEAD, which Gin sends after
 // the handlers.
-func (w answered) Written() bool { return true }
+func (w complete) Written() bool { return true }
 
-func (w answered) WriteHeader(int) {}
+func (w complete) WriteHeader(int) {}
 
-func (w answered) Write(b []byte) (int, error) { return len(b), nil }
+func (w complete) Write(b []byte) (int, error) { return len(b), nil }
 
-func (w answered) WriteString(s string) (int, error) { return len(s), nil }
+func (w complete) WriteString(s string) (int, error) { return len(s), nil }

@@ -35,7 +35,7 @@ const name = "nethttplimit"
 // middleware may write one later, as Echo does behind echo.WrapMiddleware: RefundIf then gets its
 // status. If nothing is written, nothing is refunded, although net/http sends 200.
 func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(http.Handler) http.Handler {
-	g, answer := adapter.New[respond](name, l, key, opts...)
+	g, responder := adapter.New[respond](name, l, key, opts...)
 	return func(next http.Handler) http.Handler {
 		if next == nil {
 			panic(name + ": New: handler is nil")
@@ -49,12 +49,12 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(http.Handl
 				next.ServeHTTP(w, r)
 			case rejection == nil:
 				w := outcome.Watch(w)
-				outcome.Run(func() (answered bool) {
+				outcome.Run(func() (responded bool) {
 					next.ServeHTTP(w, r)
 					return false // w has reported a response; a framework may write one later
 				})
 			default:
-				if respond, ok := answer(rejection); ok {
+				if respond, ok := responder(rejection); ok {
 					respond(w, r, rejection)
 				} else {
 					adapter.WriteProblem(w, r, rejection.Problem)
@@ -85,11 +85,11 @@ type respond = func(http.ResponseWriter, *http.Request, *gate.Rejection)
 // writes nothing, the status is 200. For the other requests that are not let through, see [OnRejected].
 // OnDenied panics if f is nil.
 func OnDenied(f func(w http.ResponseWriter, r *http.Request, d core.Decision)) gate.Option {
-	var answer respond
+	var responder respond
 	if f != nil {
-		answer = func(w http.ResponseWriter, r *http.Request, rejection *gate.Rejection) { f(w, r, rejection.Decision) }
+		responder = func(w http.ResponseWriter, r *http.Request, rejection *gate.Rejection) { f(w, r, rejection.Decision) }
 	}
-	return adapter.Denied(name, answer)
+	return adapter.Denied(name, responder)
 }
 
 // OnRejected replaces the response to requests that are rejected although they are not over the limit:
@@ -98,15 +98,15 @@ func OnDenied(f func(w http.ResponseWriter, r *http.Request, d core.Decision)) g
 // rejection.Problem; if it writes nothing, a response with this status and without a body is sent. For
 // the choice of the status, see [gate.OnError]. OnRejected panics if f is nil.
 func OnRejected(f func(w http.ResponseWriter, r *http.Request, rejection *gate.Rejection)) gate.Option {
-	var answer respond
+	var responder respond
 	if f != nil {
-		answer = func(w http.ResponseWriter, r *http.Request, rejection *gate.Rejection) {
-			own := &answering{ResponseWriter: w, status: rejection.Problem.Status}
+		responder = func(w http.ResponseWriter, r *http.Request, rejection *gate.Rejection) {
+			own := &responding{ResponseWriter: w, status: rejection.Problem.Status}
 			f(own, r, rejection)
 			own.begin()
 		}
 	}
-	return adapter.Rejected(name, answer)
+	return adapter.Rejected(name, responder)
 }
 
 // Check asks l about key inside a handler, for a key that is known only there, such as a login name in

@@ -101,8 +101,8 @@ func (functions) New(name string, l *core.Limiter, key keyfunc.Func, opts []Opti
 	return g.Admit, g.onDenied, g.onRejected
 }
 
-// Answer returns the option OnDenied or OnRejected of the adapter called name.
-func (functions) Answer(name string, denied bool, f any) Option {
+// Respond returns the option OnDenied or OnRejected of the adapter called name.
+func (functions) Respond(name string, denied bool, f any) Option {
 	option, set := "OnRejected", func(o *options) { o.onRejected = f }
 	if denied {
 		option, set = "OnDenied", func(o *options) { o.onDenied = f }

@@ -61,7 +61,7 @@ const name = "echolimit/v5"
 // first. [keyfunc.PathValue] gets the value of c.Param. Echo leaves escapes such as %61 in it, unless
 // UnescapePathParamValues of [echo.RouterConfig] is set: set it if handlers unescape the value.
 func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) echo.MiddlewareFunc {
-	g, answer := adapter.New[respond](name, l, key, opts...)
+	g, responder := adapter.New[respond](name, l, key, opts...)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c *echo.Context) error {
 			original := c.Request()
@@ -74,7 +74,7 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) echo.Middleware
 			case rejection == nil:
 				return run(outcome, c, next)
 			}
-			if respond, ok := answer(rejection); ok {
+			if respond, ok := responder(rejection); ok {
 				return respond(c, rejection)
 			}
 			return problem(c, rejection)
@@ -105,7 +105,7 @@ func run(o *adapter.Outcome, c *echo.Context, next echo.HandlerFunc) (err error)
 		// Above the ResponseWriter of an outer middleware, which may buffer the status, as Gzip does.
 		c.SetResponse(o.Watch(c.Response()))
 	}
-	o.Run(func() (answered bool) {
+	o.Run(func() (responded bool) {
 		err = next(c)
 		switch {
 		case res != nil && res.Committed:
@@ -139,11 +139,11 @@ func PerIP(limit core.Limit, opts ...gate.Option) echo.MiddlewareFunc {
 // which should be 429, and the body. For the other requests that are not let through, see
 // [OnRejected]. OnDenied panics if f is nil.
 func OnDenied(f func(c *echo.Context, d core.Decision) error) gate.Option {
-	var answer respond
+	var responder respond
 	if f != nil {
-		answer = func(c *echo.Context, rejection *gate.Rejection) error { return f(c, rejection.Decision) }
+		responder = func(c *echo.Context, rejection *gate.Rejection) error { return f(c, rejection.Decision) }
 	}
-	return adapter.Denied(name, answer)
+	return adapter.Denied(name, responder)
 }
 
 // OnRejected replaces the response to requests that are rejected although they are not over the limit:
@@ -154,9 +154,9 @@ func OnDenied(f func(c *echo.Context, d core.Decision) error) gate.Option {
 // rejection itself, which must not be wrapped. For the choice of the status, see [gate.OnError].
 // OnRejected panics if f is nil.
 func OnRejected(f func(c *echo.Context, rejection *gate.Rejection) error) gate.Option {
-	var answer respond
+	var responder respond
 	if f != nil {
-		answer = func(c *echo.Context, rejection *gate.Rejection) error {
+		responder = func(c *echo.Context, rejection *gate.Rejection) error {
 			// The first Response does not know yet whether f has responded, if a ResponseWriter above it buffers.
 			own := echo.NewResponse(c.Response(), c.Logger())
 			c.SetResponse(own)
@@ -169,7 +169,7 @@ func OnRejected(f func(c *echo.Context, rejection *gate.Rejection) error) gate.O
 			return c.NoContent(rejection.Problem.Status)
 		}
 	}
-	return adapter.Rejected(name, answer)
+	return adapter.Rejected(name, responder)
 }
 
 // Check asks l about key inside a handler, for a key that is known only there, such as a login name in

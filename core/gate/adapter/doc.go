@@ -23,7 +23,7 @@
 //     directly. The framework must write the response to the ResponseWriter of Watch. If the
 //     framework uses another ResponseWriter, the adapter must call [Outcome.Answer], because
 //     RefundIf gets no status otherwise.
-//  5. If Admit returns a Rejection, the handler must not run. If the function answer of New has a
+//  5. If Admit returns a Rejection, the handler must not run. If the function responder of New has a
 //     function of the application for the Rejection, the middleware calls it. Otherwise it sends the
 //     Problem of the Rejection: with [WriteProblem], or as an error that the framework's own error
 //     handler writes. The header fields are already set, except Content-Type and

@@ -24,7 +24,7 @@ func (h Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h(&Context{
 
 // NewMiddleware is the New of the adapter.
 func NewMiddleware(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(Handler) Handler {
-	g, answer := adapter.New[Respond]("examplelimit", l, key, opts...)
+	g, responder := adapter.New[Respond]("examplelimit", l, key, opts...)
 	return func(next Handler) Handler {
 		return func(c *Context) {
 			original := c.Request
@@ -33,8 +33,8 @@ func NewMiddleware(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(
 			defer func() { adapter.CopyBack(original, c.Request) }()
 			if rejection == nil {
 				c.Writer = outcome.Watch(c.Writer)
-				outcome.Run(func() (answered bool) { next(c); return true })
-			} else if respond, ok := answer(rejection); ok {
+				outcome.Run(func() (responded bool) { next(c); return true })
+			} else if respond, ok := responder(rejection); ok {
 				if written := respond(c, rejection); !written {
 					c.Writer.WriteHeader(rejection.Problem.Status)
 				}

@@ -14,7 +14,7 @@ import (
 // functions is implemented by the type functions of package gate, for this package alone.
 type functions interface {
 	New(name string, l *core.Limiter, key keyfunc.Func, opts []gate.Option) (_ admit, denied, rejected any)
-	Answer(name string, denied bool, f any) gate.Option
+	Respond(name string, denied bool, f any) gate.Option
 	PerIP(name string, limit core.Limit, opts []gate.Option) *core.Limiter
 	Check(name string, ctx context.Context, h http.Header, r *http.Request, l *core.Limiter, key string, opts []gate.Option) *gate.Rejection
 	Deny(name string, h http.Header, r *http.Request, d core.Decision) *gate.Rejection
@@ -28,13 +28,13 @@ type admit = func(ctx context.Context, h http.Header, r *http.Request, pattern s
 // A Gate decides about the requests of one middleware. It is safe for concurrent use. See [New].
 type Gate struct{ admit admit }
 
-// New returns a Gate for the adapter called name. The Gate charges l for the key that key returns. answer
-// returns the function of type F that the application has given to answer a request with this Rejection
+// New returns a Gate for the adapter called name. The Gate charges l for the key that key returns. responder
+// returns the function of type F that the application has given to respond to a request with this Rejection
 // ([Denied], [Rejected]), or false.
 //
 // New panics if l, key or an option is nil, if an option belongs to another adapter, or if the limiters
 // use different Stores.
-func New[F any](name string, l *core.Limiter, key keyfunc.Func, opts ...gate.Option) (g *Gate, answer func(*gate.Rejection) (F, bool)) {
+func New[F any](name string, l *core.Limiter, key keyfunc.Func, opts ...gate.Option) (g *Gate, responder func(*gate.Rejection) (F, bool)) {
 	admit, onDenied, onRejected := inner.New(name, l, key, opts)
 	denied, isDenied := onDenied.(F)
 	rejected, isRejected := onRejected.(F)
@@ -46,14 +46,14 @@ func New[F any](name string, l *core.Limiter, key keyfunc.Func, opts ...gate.Opt
 	}
 }
 
-// Denied returns the option OnDenied of the adapter called name, whose function f answers denied requests.
+// Denied returns the option OnDenied of the adapter called name, whose function f responds to denied requests.
 // F is the type that this adapter gives to [New]. New panics in any other adapter. Denied panics if f,
 // which must be a function, is nil.
-func Denied[F any](name string, f F) gate.Option { return inner.Answer(name, true, f) }
+func Denied[F any](name string, f F) gate.Option { return inner.Respond(name, true, f) }
 
-// Rejected returns the option OnRejected of the adapter called name, whose function f answers the other
+// Rejected returns the option OnRejected of the adapter called name, whose function f responds to the other
 // requests that are not let through. It panics as [Denied] does.
-func Rejected[F any](name string, f F) gate.Option { return inner.Answer(name, false, f) }
+func Rejected[F any](name string, f F) gate.Option { return inner.Respond(name, false, f) }
 
 // PerIP returns the limiter of the function PerIP of the adapter called name, which passes it to its New
 // with [keyfunc.RemoteIP] and opts. PerIP panics if limit has a Burst, or an option is an And.
@@ -87,7 +87,7 @@ func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request, patter
 // FailClosed, Headers, OnDecision, OnError and XRateLimitRule; Check panics if another option is given, or if l is
 // nil.
 // If l has a [core.InFlight] rule that admits the event, the Rejection has the status 500.
-// If Check returns a Rejection, the adapter answers it as a middleware does, but without OnDenied and OnRejected.
+// If Check returns a Rejection, the adapter responds as a middleware does, but without OnDenied and OnRejected.
 // Otherwise the handler goes on. If no gate has decided about r before, Check sets the context of r, so that
 // [gate.FromContext] finds the decision, and [gate.SettleFor] corrects the cost.
 func Check(name string, ctx context.Context, h http.Header, r *http.Request, l *core.Limiter, key string, opts ...gate.Option) *gate.Rejection {

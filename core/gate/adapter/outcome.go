@@ -32,7 +32,7 @@ func (o *Outcome) NeedsStatus() bool { return o != nil && o.served.RefundIf != n
 // it later, for example in an error handler. If no status was reported, the first later call of
 // [Outcome.Answer] then decides about the refund; without one, nothing is refunded. If handle
 // returns true and no status was reported, the status is 200.
-func (o *Outcome) Run(handle func() (answered bool)) {
+func (o *Outcome) Run(handle func() (responded bool)) {
 	if o == nil {
 		handle()
 		return
@@ -40,11 +40,11 @@ func (o *Outcome) Run(handle func() (answered bool)) {
 	if o.served.End != nil {
 		defer o.served.End()
 	}
-	answered, returned := false, false
+	responded, returned := false, false
 	if o.served.RefundIf != nil {
-		defer func() { o.returned(answered, !returned) }()
+		defer func() { o.returned(responded, !returned) }()
 	}
-	answered = handle()
+	responded = handle()
 	returned = true
 }
 
@@ -54,7 +54,7 @@ func (o *Outcome) Run(handle func() (answered bool)) {
 // reason, such as the timeout of another middleware. With HTTP/1, net/http notices a hang-up
 // only after the body was read. The rest of the body is not read here: the read could wait for a
 // client that waits for the response, and net/http would notice a hang-up only some time later.
-func (o *Outcome) returned(answered, panicked bool) {
+func (o *Outcome) returned(responded, panicked bool) {
 	if o.request.Context().Err() != nil {
 		return
 	}
@@ -63,7 +63,7 @@ func (o *Outcome) returned(answered, panicked bool) {
 	switch {
 	case panicked:
 		status = http.StatusInternalServerError
-	case status == 0 && answered:
+	case status == 0 && responded:
 		status = http.StatusOK
 	}
 	o.pending = status == 0

@@ -10,7 +10,7 @@ import (
 )
 
 // A function of OnRejected that chooses no status sends that of the problem.
-func TestAnswering(t *testing.T) {
+func TestResponding(t *testing.T) {
 	for name, c := range map[string]struct {
 		f    func(http.ResponseWriter)
 		want int
@@ -28,7 +28,7 @@ func TestAnswering(t *testing.T) {
 		}, 503},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			own := &answering{ResponseWriter: w, status: 503}
+			own := &responding{ResponseWriter: w, status: 503}
 			c.f(own)
 			own.begin()
 		}))
