@@ -41,7 +41,7 @@ func TestSet_Watch(t *testing.T) {
 		local := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}
 		return content{err: &net.OpError{Op: "read", Net: "tcp", Source: local, Addr: new(net.TCPAddr), Err: os.ErrDeadlineExceeded}}
 	}
-	type event struct {
+	type write struct {
 		at   time.Duration
 		file content
 	}
@@ -51,50 +51,50 @@ func TestSet_Watch(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name   string
-		events []event
+		events []write
 		want   []expectation
 		errors []string // parts of the errors, in order
 	}{
 		{"unchanged", nil, []expectation{{10 * time.Second, "1/s"}}, nil},
-		{"changed at once", []event{{0, ok("2/s")}}, []expectation{{50 * ms, "1/s"}, {150 * ms, "2/s"}}, nil},
-		{"changed, within 1.1 s", []event{{1010 * ms, ok("2/s")}}, []expectation{{2050 * ms, "1/s"}, {2120 * ms, "2/s"}}, nil},
-		{"changed twice", []event{{1500 * ms, ok("2/s")}, {3500 * ms, ok("1/s")}}, []expectation{{3 * time.Second, "2/s"}, {5 * time.Second, "1/s"}}, nil},
+		{"changed at once", []write{{0, ok("2/s")}}, []expectation{{50 * ms, "1/s"}, {150 * ms, "2/s"}}, nil},
+		{"changed, within 1.1 s", []write{{1010 * ms, ok("2/s")}}, []expectation{{2050 * ms, "1/s"}, {2120 * ms, "2/s"}}, nil},
+		{"changed twice", []write{{1500 * ms, ok("2/s")}, {3500 * ms, ok("1/s")}}, []expectation{{3 * time.Second, "2/s"}, {5 * time.Second, "1/s"}}, nil},
 		{
-			"broken, then good", []event{{1500 * ms, broken}, {9500 * ms, ok("3/s")}}, []expectation{{9 * time.Second, "1/s"}, {11 * time.Second, "3/s"}},
+			"broken, then good", []write{{1500 * ms, broken}, {9500 * ms, ok("3/s")}}, []expectation{{9 * time.Second, "1/s"}, {11 * time.Second, "3/s"}},
 			[]string{`f.yaml:2:9: policies.api.rule: is an unknown field`},
 		},
 		{
-			"broken twice, with another text between", []event{{1500 * ms, broken}, {3500 * ms, ok("1/s")}, {5500 * ms, broken}},
+			"broken twice, with another text between", []write{{1500 * ms, broken}, {3500 * ms, ok("1/s")}, {5500 * ms, broken}},
 			[]expectation{{9 * time.Second, "1/s"}}, []string{"f.yaml:2:9", "f.yaml:2:9"},
 		},
-		{"empty", []event{{1500 * ms, content{}}}, []expectation{{9 * time.Second, "1/s"}}, []string{"f.yaml:1:1"}},
-		{"only comments", []event{{1500 * ms, content{text: "# none\n"}}}, []expectation{{9 * time.Second, "1/s"}}, []string{"f.yaml:1:1"}},
-		{"without policies", []event{{1500 * ms, content{text: "policies: {}\n"}}}, []expectation{{9 * time.Second, "1/s"}}, []string{"f.yaml:1:1: the file has no policies"}},
+		{"empty", []write{{1500 * ms, content{}}}, []expectation{{9 * time.Second, "1/s"}}, []string{"f.yaml:1:1"}},
+		{"only comments", []write{{1500 * ms, content{text: "# none\n"}}}, []expectation{{9 * time.Second, "1/s"}}, []string{"f.yaml:1:1"}},
+		{"without policies", []write{{1500 * ms, content{text: "policies: {}\n"}}}, []expectation{{9 * time.Second, "1/s"}}, []string{"f.yaml:1:1: the file has no policies"}},
 		{
-			"missing, then again there", []event{{1500 * ms, missing}, {5500 * ms, ok("1/s")}, {7500 * ms, missing}, {9500 * ms, ok("2/s")}},
+			"missing, then again there", []write{{1500 * ms, missing}, {5500 * ms, ok("1/s")}, {7500 * ms, missing}, {9500 * ms, ok("2/s")}},
 			[]expectation{{9 * time.Second, "1/s"}, {11 * time.Second, "2/s"}},
 			[]string{"weir: configuration of f.yaml: open f.yaml: file does not exist", "file does not exist"},
 		},
 		{
-			"missing, then another error", []event{{1500 * ms, missing}, {5500 * ms, content{err: fs.ErrPermission}}}, []expectation{{9 * time.Second, "1/s"}},
+			"missing, then another error", []write{{1500 * ms, missing}, {5500 * ms, content{err: fs.ErrPermission}}}, []expectation{{9 * time.Second, "1/s"}},
 			[]string{"not exist", "permission denied"},
 		},
 		{
-			"a connection is lost, and others", []event{{1500 * ms, lost(1)}, {2500 * ms, lost(2)}, {3500 * ms, lost(3)}}, []expectation{{9 * time.Second, "1/s"}},
+			"a connection is lost, and others", []write{{1500 * ms, lost(1)}, {2500 * ms, lost(2)}, {3500 * ms, lost(3)}}, []expectation{{9 * time.Second, "1/s"}},
 			[]string{"127.0.0.1:1->:0: i/o timeout"},
 		},
 		{
-			"replaced by an editor: missing and in steps", []event{
+			"replaced by an editor: missing and in steps", []write{
 				{1950 * ms, missing}, {2050 * ms, content{}}, {2150 * ms, content{text: limited("2/s")[:20]}}, {2250 * ms, ok("2/s")},
 			},
 			[]expectation{{2250 * ms, "1/s"}, {3 * time.Second, "2/s"}}, nil,
 		},
 		{ // the beginning of the text is a valid configuration with fewer rules
-			"written in two steps", []event{{1950 * ms, ok("1/s")}, {1990 * ms, ok("2/s")}, {2050 * ms, ok("20/s")}},
+			"written in two steps", []write{{1950 * ms, ok("1/s")}, {1990 * ms, ok("2/s")}, {2050 * ms, ok("20/s")}},
 			[]expectation{{2150 * ms, "1/s"}, {2350 * ms, "20/s"}}, nil,
 		},
 		{
-			"in conflict", []event{{1500 * ms, content{text: strings.Replace(limited("1/s"), "name: r", "name: taken", 1)}}}, []expectation{{9 * time.Second, "1/s"}},
+			"in conflict", []write{{1500 * ms, content{text: strings.Replace(limited("1/s"), "name: r", "name: taken", 1)}}}, []expectation{{9 * time.Second, "1/s"}},
 			[]string{`rule "api.taken"`},
 		},
 	} {
