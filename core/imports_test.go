@@ -124,7 +124,7 @@ func TestImports_Allowed(t *testing.T) {
 		name := strings.TrimPrefix(path, module)
 		may, known := allowed[name]
 		if !known {
-			t.Errorf("allowed has no entry for %s: add one", name)
+			t.Errorf("allowed has no row for %s: add one", name)
 		}
 		for _, imported := range strings.Split(imports, ",") {
 			if first, _, _ := strings.Cut(imported, "/"); !strings.Contains(first, ".") {
