@@ -297,7 +297,7 @@ func TestHandler_InFlight(t *testing.T) {
 	}
 	look("unused", "Admitted.", "{api.exports 3  enforced 0 3 now now false 30s}", `<td class="n">0 of 3 taken</td>`)
 	first := reserve(api)
-	look("a place", "Admitted.", "{api.exports 3  enforced 1 2 now when all events end false 30s}", "<td>3 at the same time, lease 30s</td>")
+	look("a place", "Admitted.", "{api.exports 3  enforced 1 2 now when all events end false 30s}", "<td>3 at the same time, hold 30s</td>")
 	second, third := reserve(api), reserve(api)
 	look("all places", "Denied: all places are taken. The next event is admitted when a running one ends.",
 		"{api.exports 3  enforced 3 0 when an event ends when all events end true 30s}", `<td class="n">3 of 3 taken</td>`)
@@ -381,7 +381,7 @@ func TestHandler_ByCost(t *testing.T) {
 		decision, state, page string
 	}{
 		{0, "Admitted.", "{api.tokens 90000 by cost  enforced 0 90000 now now false 30s}", `<td class="n">0 of 90000 taken</td>`},
-		{60_000, "Admitted.", "{api.tokens 90000 by cost  enforced 60000 30000 now when all events end false 30s}", "<td>90000 by cost at the same time, lease 30s</td>"},
+		{60_000, "Admitted.", "{api.tokens 90000 by cost  enforced 60000 30000 now when all events end false 30s}", "<td>90000 by cost at the same time, hold 30s</td>"},
 		{30_000, "Denied: all places are taken. The next event is admitted when a running one ends.",
 			"{api.tokens 90000 by cost  enforced 90000 0 when an event ends when all events end true 30s}", `<td class="n">90000 of 90000 taken</td>`},
 	} {

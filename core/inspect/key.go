@@ -68,7 +68,7 @@ type state struct {
 	RetryAfter string `json:"retry_after"`
 	ResetAfter string `json:"reset_after"`
 	Denies     bool   `json:"denies"`
-	Hold       string `json:"lease,omitempty"` // of an in-flight rule, whose Used and Left are places
+	Hold       string `json:"hold,omitempty"` // of an in-flight rule, whose Used and Left are places
 }
 
 // Places returns the number of places of an in-flight rule: Limit without its modifiers.

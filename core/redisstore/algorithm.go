@@ -52,7 +52,7 @@ const (
 	costBits = 20
 	// maxNumber is the largest number of places without these bits.
 	maxNumber = maxInteger >> costBits
-	// maxQueues is the largest number of queues of callers in a state, and queueLease the time after which it forgets
+	// maxQueues is the largest number of queues of callers in a state, and queueHold the time after which it forgets
 	// one, as in package driver.
 	maxQueues = 64
 	queueHold = 2 * time.Second
