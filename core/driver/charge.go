@@ -211,7 +211,7 @@ func (c *Charge) Apply(s State, r *Reading, now int64) State {
 	return s
 }
 
-// Answer sets the Verdict from r, and wakes the callers of this process for whom Commit or Apply has found places. A
+// Answer sets the Verdict from r, and wakes the callers of this process that Commit or Apply has found places for. A
 // Store calls it once, when the State has been stored. For a Spend or Peek, r is the Reading of Commit, and admitted
 // its argument. For the ops of Adjust, r is the Reading that Apply has set, and Found remains.
 func (c *Charge) Answer(r *Reading, admitted bool) {
