@@ -14,8 +14,9 @@ type conn struct {
 	id string
 
 	mu       sync.Mutex
-	in       []byte // that the client has not read
-	request  []byte // that the server has read of an incomplete command
+	in       []byte   // that the client has not read
+	under    []string // packets under way to the server; timers of one moment may run in any order
+	request  []byte   // that the server has read of an incomplete command
 	session  session
 	err      error // after in
 	closed   bool
@@ -52,8 +53,8 @@ func (c *conn) Write(b []byte) (int, error) {
 		c.dead = true // a packet that follows a lost one does not arrive either
 		return len(b), nil
 	}
-	packet := string(b)
-	time.AfterFunc(time.Until(at), func() { c.l.server.receive(c, packet) })
+	c.under = append(c.under, string(b))
+	time.AfterFunc(time.Until(at), func() { c.l.server.receive(c) })
 	return len(b), nil
 }
 

@@ -84,9 +84,11 @@ func (s *server) now() int64 {
 	return time.Now().Add(s.clock).UnixMicro()
 }
 
-// receive gets a packet.
-func (s *server) receive(c *conn, packet string) {
+// receive gets the next packet of c.
+func (s *server) receive(c *conn) {
 	c.mu.Lock()
+	packet := c.under[0]
+	c.under = c.under[1:]
 	if c.err != nil && s.w.rand(2, "late", c.id, c.sent) == 0 {
 		c.mu.Unlock()
 		return // the reset was faster; otherwise the command runs, and its reply is lost
