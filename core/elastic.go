@@ -11,7 +11,6 @@ import (
 )
 
 const (
-	maxElastic    = 1000
 	elasticSteps  = 10  // from the limit of the rule to upTo times that limit
 	stepTolerance = 0.1 // in steps: a signal rarely reaches 1, because no machine is ever fully idle
 )

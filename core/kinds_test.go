@@ -38,7 +38,7 @@ func TestKind_NoComparisons(t *testing.T) {
 			case *ast.KeyValueExpr:
 				key, _ := n.Key.(*ast.Ident)
 				allowed[n.Key] = true
-				allowed[n.Value] = key != nil && slices.Contains([]string{"Algorithm", "probe"}, key.Name)
+				allowed[n.Value] = key != nil && key.Name == "Algorithm"
 			case *ast.GenDecl:
 				if n.Tok == token.CONST {
 					return false
@@ -57,5 +57,26 @@ func TestKind_NoComparisons(t *testing.T) {
 	})
 	if named < len(algorithmConstants) {
 		t.Errorf("%d uses of algorithms were found, want those of all constructors", named)
+	}
+}
+
+// Package core has a constant for every algorithm of package driver.
+func TestAlgorithm_Constants(t *testing.T) {
+	var declared []string
+	eachFile(t, func(path string, file *ast.File) {
+		if path != "core/rule.go" {
+			return
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.ValueSpec); ok {
+				declared = append(declared, spec.Names[0].Name)
+			}
+			return true
+		})
+	})
+	for _, name := range algorithmConstants {
+		if strings.HasPrefix(name, "Algorithm") && !slices.Contains(declared, name) {
+			t.Errorf("core/rule.go has no constant %s", name)
+		}
 	}
 }

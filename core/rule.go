@@ -36,6 +36,23 @@ func NewRule(s Spec) Rule {
 	return Rule{newDefinition(s)}
 }
 
+// An Algorithm defines how a rule counts events: see the function of the same name, such as [TokenBucket].
+// Its String is "token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window", "in_flight",
+// "quota" or "pause". The zero Algorithm is invalid.
+type Algorithm = driver.Algorithm
+
+// The algorithms.
+const (
+	AlgorithmTokenBucket   = driver.TokenBucket
+	AlgorithmLeakyBucket   = driver.LeakyBucket
+	AlgorithmFixedWindow   = driver.FixedWindow
+	AlgorithmSlidingLog    = driver.SlidingLog
+	AlgorithmSlidingWindow = driver.SlidingWindow
+	AlgorithmInFlight      = driver.InFlight
+	AlgorithmQuota         = driver.Quota
+	AlgorithmPause         = driver.Pause
+)
+
 // TokenBucket returns a rule whose bucket holds l.Burst tokens and refills continuously at l.Events
 // per l.Per. A full bucket admits Burst events at once. The arithmetic is exact to the microsecond
 // for any rate (ITU-T I.371, GCRA).

@@ -153,23 +153,6 @@ type Plan struct {
 	Headroom float64
 }
 
-// An Algorithm defines how a rule counts events: see the function of the same name, such as [TokenBucket].
-// Its String is "token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window", "in_flight",
-// "quota" or "pause". The zero Algorithm is invalid.
-type Algorithm = driver.Algorithm
-
-// The algorithms.
-const (
-	AlgorithmTokenBucket   = driver.TokenBucket
-	AlgorithmLeakyBucket   = driver.LeakyBucket
-	AlgorithmFixedWindow   = driver.FixedWindow
-	AlgorithmSlidingLog    = driver.SlidingLog
-	AlgorithmSlidingWindow = driver.SlidingWindow
-	AlgorithmInFlight      = driver.InFlight
-	AlgorithmQuota         = driver.Quota
-	AlgorithmPause         = driver.Pause
-)
-
 const (
 	defaultSubWindows = 60
 	defaultHold       = 30 * time.Second
@@ -238,6 +221,9 @@ func (s *Spec) invalid(field, reason string) *RuleError {
 }
 
 func (s *Spec) isElastic() bool { return s.Spare != nil || s.UpTo != 0 }
+
+// maxElastic bounds UpTo.
+const maxElastic = 1000
 
 // checkElastic returns an error if Spare or UpTo is invalid.
 func (s *Spec) checkElastic() error {

@@ -22,25 +22,11 @@ func Reduce(charges []Charge, read func(i int) Reading) {
 // room returns the largest cost that is admitted without a bound of the delay, given r, or 0 if there
 // is none.
 func (c *Compiled) room(r *Reading) int64 {
-	switch e := c.engine.(type) {
-	case *bucket:
-		if e.most.less(r.Used) {
-			return 0
-		}
-		return e.tokens(e.sub(e.most, r.Used))
-	case *window:
-		return max(0, e.events-r.Count)
-	case *log:
-		return max(0, e.events-r.Count)
-	case *places:
-		return max(0, e.events-r.Count)
-	case *quota:
-		return max(0, e.events-r.Count)
-	case pause:
-		if e.fits(r) {
-			return Never
-		}
+	switch b, ok := c.engine.(*bucket); {
+	case ok && b.most.less(r.Used), c.Kind.Closes && r.Left > 0:
 		return 0
+	case ok:
+		return b.tokens(b.sub(b.most, r.Used))
 	}
-	panic(c.Algorithm.unknown())
+	return max(0, c.Constants.Capacity-r.Count)
 }

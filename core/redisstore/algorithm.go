@@ -9,6 +9,30 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
+// libraries are the names of the algorithms in Lua, as scripts get them in arguments. Library "x"
+// consists of x.lua and, for take, x_take.lua, if x.lua is not enough, and likewise for the other verbs; at_most has the
+// files of take for a library without x_at_most.lua.
+var libraries = [...]any{ // strings, boxed once
+	bucket:        "bucket",
+	slidingWindow: "sliding_window",
+	slidingLog:    "sliding_log",
+	inFlight:      "in_flight",
+	quota:         "quota",
+	pause:         "pause",
+}
+
+// A library is an index into the array libraries.
+type library uint8
+
+const (
+	bucket library = iota
+	slidingWindow
+	slidingLog
+	inFlight
+	quota
+	pause
+)
+
 // An algorithm encodes the script arguments of charges of a [driver.Algorithm], and decodes the
 // integers that scripts report. A new algorithm needs a row in algorithms. Unless it uses the
 // library of another algorithm, it also needs Lua files and a name in libraries.
@@ -21,8 +45,6 @@ type algorithm struct {
 	// events. heavy is the time for other ops and more events, which may read the whole state: that of a
 	// debit, credit or undo with a few hundred events.
 	light, heavy time.Duration
-
-	probe driver.Algorithm // that of probes: its rules have short periods, and need the same permissions; 0 for its own
 
 	// arguments returns the script arguments of a charge without a MaxDelay.
 	arguments func(r *driver.Compiled, cost int64) []any
@@ -68,9 +90,9 @@ var algorithms = [...]algorithm{
 	driver.FixedWindow:   {library: quota, version: "f3", readings: 3, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: fixedWindowArguments, read: readQuota},
 	driver.SlidingWindow: {library: slidingWindow, version: "c3", readings: 5, light: 7 * time.Microsecond, heavy: 30 * time.Microsecond, arguments: slidingWindowArguments, read: readSlidingWindow},
 	driver.SlidingLog:    {library: slidingLog, version: "l4", readings: 4, light: 7 * time.Microsecond, heavy: 30 * time.Microsecond, arguments: slidingLogArguments, read: readSlidingLog},
-	driver.InFlight:      {library: inFlight, version: "i3", readings: 4, light: 7 * time.Microsecond, heavy: 14 * time.Microsecond, probe: driver.SlidingLog, arguments: inFlightArguments, read: readInFlight},
-	driver.Quota:         {library: quota, version: "d1", readings: 3, probe: driver.FixedWindow, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: quotaArguments, read: readQuota},
-	driver.Pause:         {library: pause, version: "p1", readings: 1, probe: driver.FixedWindow, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: pauseArguments, read: readPause},
+	driver.InFlight:      {library: inFlight, version: "i3", readings: 4, light: 7 * time.Microsecond, heavy: 14 * time.Microsecond, arguments: inFlightArguments, read: readInFlight},
+	driver.Quota:         {library: quota, version: "d1", readings: 3, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: quotaArguments, read: readQuota},
+	driver.Pause:         {library: pause, version: "p1", readings: 1, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: pauseArguments, read: readPause},
 }
 
 // fromFirst encodes a fixed window from the first event, which is a quota without periods in Lua.

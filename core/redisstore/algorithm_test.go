@@ -51,3 +51,25 @@ func TestHorizon(t *testing.T) {
 		t.Errorf("got no error for %v, more than horizon", d.Per)
 	}
 }
+
+// Each row has times, a version of its own, and a rule of probes.
+func TestAlgorithms(t *testing.T) {
+	versions := map[string]bool{}
+	for i, a := range append(algorithms[1:len(algorithms):len(algorithms)], fromFirst) {
+		if a.light <= 0 || a.heavy < a.light || versions[a.version] {
+			t.Errorf("%d: the times are %v and %v, and the version %q, want times above 0 and another version", i+1, a.light, a.heavy, a.version)
+		}
+		versions[a.version] = true
+		d := driver.Definition{Algorithm: driver.Algorithm(i + 1)}
+		if i+1 == len(algorithms) {
+			d = driver.Definition{Algorithm: driver.FixedWindow, FromFirst: true}
+		}
+		if c, err := probeRule(&driver.Compiled{Definition: d}); err == nil || c != nil {
+			t.Errorf("%v: got a rule without a name", d.Algorithm)
+		}
+		d.Name, d.SubWindows = "r", 60
+		if c, err := probeRule(&driver.Compiled{Definition: d}); err != nil || c.Constants.Capacity < 100_000 || c.Kind.Holds || c.Kind.Closes {
+			t.Errorf("%v: got the rule %v of probes, %v", d.Algorithm, c, err)
+		}
+	}
+}

@@ -46,12 +46,19 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 	return s.failure(ctx, err)
 }
 
-// probeRule returns the rule of probes for r. An in-flight rule has too few places for the probes of many
-// processes, and a quota or pause has no short period. A log and a fixed window need the same permissions. The TTL
-// of the states of a probe is the window of half a second plus one sub-window, so at most about a second.
-func probeRule(r *driver.Compiled) (*driver.Compiled, error) {
-	return driver.Definition{
-		Name: r.Name, Algorithm: cmp.Or(algorithmOf(&r.Definition).probe, r.Algorithm), FromFirst: r.FromFirst,
-		Events: 1_000_000, Per: time.Second / 2, SubWindows: min(r.SubWindows, 1),
-	}.Compile()
+// probeRule returns the rule of probes for r. An in-flight rule has too few places for the probes of many processes, and
+// a log needs the same permissions. A fixed window stands for rules that cannot have a short period and a million events.
+// The TTL of the states of a probe is the window of half a second plus one sub-window, so at most about a second.
+func probeRule(r *driver.Compiled) (c *driver.Compiled, err error) {
+	all := []driver.Definition{{Algorithm: r.Algorithm, FromFirst: r.FromFirst, SubWindows: min(r.SubWindows, 1)}, {Algorithm: driver.FixedWindow}}
+	if algorithmOf(&r.Definition).library == inFlight {
+		all[0] = driver.Definition{Algorithm: driver.SlidingLog}
+	}
+	for _, d := range all {
+		d.Name, d.Events, d.Per = r.Name, 1_000_000, time.Second/2
+		if c, err = d.Compile(); err == nil {
+			break
+		}
+	}
+	return c, err
 }

@@ -36,30 +36,6 @@ const (
 // A librarySet is a set of libraries: bit i represents libraries[i].
 type librarySet uint8
 
-// libraries are the names of the algorithms in Lua, as scripts get them in arguments. Library "x"
-// consists of x.lua and, for take, x_take.lua, if x.lua is not enough, and likewise for the other verbs; at_most has the
-// files of take for a library without x_at_most.lua.
-var libraries = [...]any{ // strings, boxed once
-	bucket:        "bucket",
-	slidingWindow: "sliding_window",
-	slidingLog:    "sliding_log",
-	inFlight:      "in_flight",
-	quota:         "quota",
-	pause:         "pause",
-}
-
-// A library is an index into the array libraries.
-type library uint8
-
-const (
-	bucket library = iota
-	slidingWindow
-	slidingLog
-	inFlight
-	quota
-	pause
-)
-
 // A scriptCache contains the scripts of a verb.
 type scriptCache [1 << len(libraries)]struct {
 	once   sync.Once

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
@@ -43,17 +44,36 @@ var (
 	}
 )
 
-// scriptChecks has the check of each library: a rule of three events, and the steps.
-var scriptChecks = [len(libraries)]struct {
-	rule  driver.Definition
-	steps []step
-}{
-	bucket:        {driver.Definition{Algorithm: driver.TokenBucket, Events: 3, Per: checkPeriod}, rateSteps},
-	slidingWindow: {driver.Definition{Algorithm: driver.SlidingWindow, Events: 3, Per: checkPeriod, SubWindows: 10}, rateSteps},
-	slidingLog:    {driver.Definition{Algorithm: driver.SlidingLog, Events: 3, Per: checkPeriod}, rateSteps},
-	inFlight:      {driver.Definition{Algorithm: driver.InFlight, Events: 3, Hold: checkPeriod, ByCost: true}, placeSteps},
-	quota:         {driver.Definition{Algorithm: driver.FixedWindow, Events: 3, Per: checkPeriod, FromFirst: true}, rateSteps}, // a short period
-	pause:         {driver.Definition{Algorithm: driver.Pause}, pauseSteps},
+// checkRule returns the rule of the check of a library: one of three events, for the first algorithm that has the library.
+func checkRule(l library) driver.Definition {
+	a := slices.IndexFunc(algorithms[:], func(a algorithm) bool { return a.readings > 0 && a.library == l })
+	d := driver.Definition{Name: "check", Algorithm: driver.Algorithm(a)}
+	has := func(property string) bool { return slices.Contains(d.Kind().Properties, property) }
+	d.FromFirst, d.ByCost = has("from first"), has("by cost")
+	if has("limit") {
+		d.Events = 3
+	}
+	if has("per") {
+		d.Per = checkPeriod
+	}
+	if has("hold") {
+		d.Hold = checkPeriod
+	}
+	if has("sub-windows") {
+		d.SubWindows = 10
+	}
+	return d
+}
+
+// stepsOf returns the steps of the check of a kind of rules.
+func stepsOf(k *driver.Kind) []step {
+	switch {
+	case k.Closes:
+		return pauseSteps
+	case k.Holds:
+		return placeSteps
+	}
+	return rateSteps
 }
 
 // errSteps reports that a script has run, and that its result is wrong.
@@ -74,11 +94,11 @@ func (t *target) checkScript(ctx context.Context, l library) Finding {
 }
 
 func (t *target) runSteps(ctx context.Context, l library) error {
-	rule, err := t.rule(scriptChecks[l].rule)
+	rule, err := checkRule(l).Compile()
 	if err != nil {
 		return err
 	}
-	steps := scriptChecks[l].steps
+	steps := stepsOf(rule.Kind)
 	receipts := make([]driver.Receipt, len(steps))
 	for i, s := range steps {
 		c := driver.Charge{Rule: rule, Op: s.op, Cost: s.cost, AtMost: s.atMost}
@@ -99,12 +119,6 @@ func (t *target) runSteps(ctx context.Context, l library) error {
 		}
 	}
 	return nil
-}
-
-// rule returns the rule of a check.
-func (t *target) rule(d driver.Definition) (*driver.Compiled, error) {
-	d.Name = "check"
-	return d.Compile()
 }
 
 // right reports whether c, the charge of s, has the result of s.

@@ -268,9 +268,9 @@ func (t *target) checkMessages(ctx context.Context) Finding {
 	if err != nil {
 		return unheard(t.failed(ctx, name, err, change))
 	}
-	one := scriptChecks[inFlight].rule
+	one := checkRule(inFlight)
 	one.Events = 1
-	rule, err := t.rule(one)
+	rule, err := one.Compile()
 	if err == nil {
 		defer t.do(ctx, &driver.Charge{Rule: rule, Op: driver.Reset})
 		err = t.do(ctx, &driver.Charge{Rule: rule, Cost: 1})
