@@ -215,8 +215,7 @@ func (c *Charge) Apply(s State, r *Reading, now int64) State {
 // Store calls it once, when the State has been stored. For a Spend or Peek, r is the Reading of Commit, and admitted
 // its argument. For the ops of Adjust, r is the Reading that Apply has set, and Found remains.
 func (c *Charge) Answer(r *Reading, admitted bool) {
-	v := &c.Verdict
-	found := v.Found
+	v, found := &c.Verdict, c.Verdict.Found
 	c.Rule.verdict(v, r, c.asked(), c.maxDelay(), admitted && c.Op == Spend)
 	if !c.Op.Asks() {
 		v.Allowed, v.RetryAfter, v.Soft, v.Found, v.Done = true, 0, false, found, true
