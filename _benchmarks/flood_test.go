@@ -75,11 +75,11 @@ func newFloodApp(b *testing.B, server *redistest.Server, proxy *redistest.Proxy,
 	must(os.WriteFile(path, []byte(floodPolicy), 0o600))
 	config, err := rules.Load(ctx, rules.File(path))
 	must(err)
-	source, all := rules.Redis(rdb, opts...), []rules.Option{}
+	source, all := rules.Redis(rdb, "test", opts...), []rules.Option{}
 	if opts != nil {
 		all = append(all, rules.Overrides(source))
 	}
-	set, err := rules.New(redisstore.New(rdb), config, all...)
+	set, err := rules.New(redisstore.New(rdb, "test"), config, all...)
 	must(err)
 	l, err := set.Limiter("api")
 	must(err)

@@ -48,7 +48,7 @@ func (c cell) mixture(b *testing.B) {
 func (c cell) open(b *testing.B) {
 	const table = "Requests at 70 % of the capacity over a network"
 	preciseTimers(b)
-	primary := redisstore.New(c.client(b))
+	primary := redisstore.New(c.client(b), "test")
 	loop := closedLoop(b, "", load{c.callers, reserve(core.Must(core.New(primary, c.rules...)), c.cost)})
 	rate := 0.7 * interleaveLoops([]candidate{loop})[""].median(rateOf)
 

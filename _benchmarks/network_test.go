@@ -128,9 +128,9 @@ var networkStores = []struct {
 	name string
 	make func(rdb *redis.Client) core.Store
 }{
-	{"weir", func(rdb *redis.Client) core.Store { return redisstore.New(rdb) }},
+	{"weir", func(rdb *redis.Client) core.Store { return redisstore.New(rdb, "test") }},
 	{"Unbatched", func(rdb *redis.Client) core.Store {
-		return redisstore.New(rdb, redisstore.Prefix("unbatched:"), redisstore.Unbatched())
+		return redisstore.New(rdb, "test", redisstore.Prefix("unbatched:"), redisstore.Unbatched())
 	}},
 }
 

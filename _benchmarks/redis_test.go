@@ -54,7 +54,7 @@ func usage(rdb *redis.Client) (us, scripts float64, err error) {
 
 // newStore returns a Store with a deadline that a busy machine does not miss.
 func newStore(rdb *redis.Client) core.Store {
-	return redisstore.New(rdb, redisstore.Timeout(10*time.Second))
+	return redisstore.New(rdb, "test", redisstore.Timeout(10*time.Second))
 }
 
 // A decider decides about one event.

@@ -107,7 +107,7 @@ func newApp(c appConfig) http.Handler {
 	if c.Fault == noShare {
 		share = 1
 	}
-	var store core.Store = redisstore.New(rdb)
+	var store core.Store = redisstore.New(rdb, "bench")
 	over := failover.New(store, memstore.New(), failover.Instances(share), failover.FailClosedFor("login"))
 	if c.Fault != noFailover {
 		store = over

@@ -102,7 +102,7 @@ func workerMain(config string) {
 		panic(err)
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: w.config.Addr})
-	w.store = &counting{Store: redisstore.New(rdb, redisstore.Timeout(time.Second))}
+	w.store = &counting{Store: redisstore.New(rdb, "bench", redisstore.Timeout(time.Second))}
 	w.small = core.Must(core.New(w.store, core.InFlight(smallRule, w.config.PerKey).Hold(w.config.Lease)))
 	w.large = core.Must(core.New(w.store, core.InFlight(largeRule, w.config.MostLarge).Hold(w.config.Lease)))
 	answers := json.NewEncoder(os.Stdout)

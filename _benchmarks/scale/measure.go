@@ -191,7 +191,7 @@ func (s *server) limiters(n, callers int, rules []core.Rule) (ls []*core.Limiter
 	for range n {
 		rdb := s.client(max(1, callers/n))
 		clients = append(clients, rdb)
-		store := redisstore.New(rdb, redisstore.Timeout(time.Minute))
+		store := redisstore.New(rdb, "bench", redisstore.Timeout(time.Minute))
 		ls = append(ls, core.Must(core.New(store, rules...)))
 	}
 	return ls, func() {

@@ -101,7 +101,7 @@ func main() {
 	if len(token) < 16 {
 		log.Fatal("set ADMIN_TOKEN to a secret of 16 characters or more")
 	}
-	store := memstore.New() // with several instances, resilient.New(rdb): all have the same states
+	store := memstore.New() // with several instances, resilient.New(...): all have the same states
 	if err := demo.Serve(newHandler(token, store), try); err != nil {
 		log.Fatal(err)
 	}

@@ -41,7 +41,7 @@ type stores struct {
 }
 
 func newStores(rdb redis.UniversalClient, timeout time.Duration) stores {
-	denied := denycache.New(redisstore.New(rdb, redisstore.Timeout(timeout)))
+	denied := denycache.New(redisstore.New(rdb, "busy", redisstore.Timeout(timeout)))
 	return stores{lease.New(denied), denied}
 }
 

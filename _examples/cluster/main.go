@@ -35,7 +35,7 @@ import (
 // newHandler returns one instance of the application, with its own client and store.
 // An instance has no configuration that names the others.
 func newHandler(rdb *redis.ClusterClient, timeout time.Duration) http.Handler {
-	store := redisstore.New(rdb, redisstore.Timeout(timeout))
+	store := redisstore.New(rdb, "cluster", redisstore.Timeout(timeout))
 
 	// All rules of one user are on one master, so a decision calls one master. Users
 	// are spread over the masters by the hash of their keys.

@@ -40,7 +40,7 @@ func newStore(rdb redis.UniversalClient, timeout time.Duration, instances int) *
 	// If Redis does not decide in time, the memory of this instance decides. After a
 	// few such failures in a row the store stops calling Redis, and probes it in the
 	// background until it accepts writes again.
-	return failover.New(redisstore.New(rdb, redisstore.Timeout(timeout)), memstore.New(),
+	return failover.New(redisstore.New(rdb, "failover", redisstore.Timeout(timeout)), memstore.New(),
 		failover.Deadline(timeout),
 		// In an outage each instance counts alone, so each enforces its part of every limit.
 		failover.Instances(instances),

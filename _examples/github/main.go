@@ -125,7 +125,7 @@ func run() error {
 		if err != nil {
 			return fmt.Errorf("REDIS_TIMEOUT: %w", err)
 		}
-		store = redisstore.New(rdb, redisstore.Timeout(timeout))
+		store = redisstore.New(rdb, "github", redisstore.Timeout(timeout))
 	}
 	return demo.Serve(newHandler(store, atOnce), strings.ReplaceAll(try, "PLACES", strconv.Itoa(atOnce)))
 }

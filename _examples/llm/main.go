@@ -258,7 +258,7 @@ func main() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		store = redisstore.New(redis.NewClient(options))
+		store = redisstore.New(redis.NewClient(options), "llm")
 	}
 	if err := demo.Serve(newHandler(os.Getenv("FRAMEWORK"), store), try); err != nil {
 		log.Fatal(err)

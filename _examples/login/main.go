@@ -118,7 +118,7 @@ const try = `
 `
 
 func main() {
-	store := memstore.New() // with several instances, redisstore.New(rdb)
+	store := memstore.New() // with several instances, redisstore.New(rdb, "login")
 	if err := demo.Serve(newHandler(store, valid), try); err != nil {
 		log.Fatal(err)
 	}

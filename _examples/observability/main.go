@@ -43,7 +43,7 @@ import (
 )
 
 func newStore(rdb redis.UniversalClient, timeout time.Duration) *resilient.Store {
-	return resilient.New(rdb,
+	return resilient.New(rdb, "observability",
 		resilient.Timeout(timeout),
 		resilient.Instances(1), // the number of processes of the application
 		resilient.FailClosedFor("login"),

@@ -33,7 +33,7 @@ import (
 func newHandler(rdb redis.UniversalClient, timeout time.Duration) http.Handler {
 	// The store calls Redis at the first request, so Redis may be absent now. A
 	// decision never takes longer than the timeout.
-	store := redisstore.New(rdb, redisstore.Timeout(timeout))
+	store := redisstore.New(rdb, "redis", redisstore.Timeout(timeout))
 
 	// A request must satisfy both rules: 10 a minute and 500 an hour. One call of Redis
 	// decides both, and a request that one rule denies is not charged to the other.

@@ -90,7 +90,9 @@ func fromFile(ctx context.Context, path string) (*limits, error) {
 // fromRedis returns the limiters of the configuration in Redis, which follow Redis until ctx ends.
 // They begin with that of path if Redis is empty or down.
 func fromRedis(ctx context.Context, rdb redis.UniversalClient, path string) (*limits, error) {
-	source := rules.Redis(rdb)
+	// All processes count in Redis, and each for itself while Redis is down.
+	store := failover.New(redisstore.New(rdb, "rules"), memstore.New())
+	source := rules.RedisOf(store)
 	soon, cancel := context.WithTimeout(ctx, 3*time.Second) // Redis may hang
 	defer cancel()
 	config, err := rules.Load(soon, source)
@@ -110,8 +112,6 @@ func fromRedis(ctx context.Context, rdb redis.UniversalClient, path string) (*li
 			log.Printf("%s is written into Redis", path)
 		}
 	}
-	// All processes count in Redis, and each for itself while Redis is down.
-	store := failover.New(redisstore.New(rdb), memstore.New())
 	return watch(ctx, store, config, source, rules.Overrides(source))
 }
 

@@ -134,7 +134,7 @@ func TestRedis_AbsentAtStart(t *testing.T) {
 	p := demotest.Start(t, "REDIS_URL=redis://"+server.Addr+"/0")
 	wantPolicy(t, p, "ann", `"minute";q=10;w=60`)
 	demotest.Must(t, server.Start())
-	source := rules.Redis(server.Client())
+	source := rules.Redis(server.Client(), "rules")
 	text, err := os.ReadFile(copied(t, "10/m", "30/m"))
 	demotest.Must(t, err)
 	demotest.Must(t, source.Put(t.Context(), text))

@@ -92,7 +92,7 @@ func notes(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "remember t
 func valid(user, password string) bool { return user == "ann" && password == "correct horse" }
 
 func newStore(rdb *redis.Client) *resilient.Store {
-	return resilient.New(rdb,
+	return resilient.New(rdb, "notes",
 		resilient.Instances(1), // the processes of the application
 		resilient.Observe(observe.TopKeys(10)))
 }
@@ -134,7 +134,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	set, err := rules.New(store, config, rules.Overrides(rules.Redis(rdb)))
+	set, err := rules.New(store, config, rules.Overrides(rules.RedisOf(store)))
 	if err != nil {
 		return err
 	}

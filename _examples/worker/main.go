@@ -74,7 +74,7 @@ func run(ctx context.Context) error {
 	defer rdb.Close()
 
 	// A leaky bucket spaces the jobs evenly, 200 ms from one to the next in all processes.
-	limiter, err := core.New(redisstore.New(rdb), core.LeakyBucket("jobs", core.PerSecond(5)))
+	limiter, err := core.New(redisstore.New(rdb, "worker"), core.LeakyBucket("jobs", core.PerSecond(5)))
 	if err != nil {
 		return err
 	}

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"flag"
+	"fmt"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -15,27 +17,30 @@ import (
 
 const defaultURL = "redis://127.0.0.1:6379"
 
-// A connection is a client of Redis with the prefix and the secret of the programs.
+// A connection is a client of Redis with the name of an application, the prefix and the secret of its programs.
 type connection struct {
-	url, prefix string // flags
-	cluster     bool
-	rdb         redis.UniversalClient
-	secret      []byte // nil for none
+	url, app, prefix string // flags
+	cluster          bool
+	rdb              redis.UniversalClient
+	secret           []byte // nil for none
 }
 
 // define defines the flags of a connection.
 func (c *connection) define(flags *flag.FlagSet) {
 	flags.StringVar(&c.url, "redis", "", "the `URL` of Redis (default $WEIR_REDIS_URL, else "+defaultURL+")")
 	flags.BoolVar(&c.cluster, "cluster", false, "the URL is that of a Redis Cluster")
-	flags.StringVar(&c.prefix, "prefix", redisstore.DefaultPrefix, "the `TEXT` before all keys in Redis")
+	flags.StringVar(&c.app, "app", os.Getenv("WEIR_APP"), "the `NAME` of the application, as of resilient.New (default $WEIR_APP)")
+	flags.StringVar(&c.prefix, "prefix", redisstore.DefaultPrefix, "the `TEXT` before the names of applications in Redis")
 }
 
 // open sets the client and the secret.
 func (c *connection) open() (err error) {
 	secret := os.Getenv("WEIR_KEY_SECRET")
 	switch {
-	case len(c.prefix) > 32 || strings.ContainsAny(c.prefix, "{}"):
-		return errors.New("the prefix is longer than 32 bytes or contains a brace")
+	case len(c.keyPrefix()) > 32 || strings.ContainsAny(c.prefix, "{}"):
+		return errors.New("the prefix and the name of the application are longer than 31 bytes, or contain a brace")
+	case !appName.MatchString(c.app):
+		return fmt.Errorf("the name of the application is %q: it has letters, digits, '-', '_' and '.'", c.app)
 	case secret != "" && len(secret) < 16:
 		return errors.New("WEIR_KEY_SECRET is shorter than 16 bytes")
 	case secret != "":
@@ -49,6 +54,12 @@ func (c *connection) open() (err error) {
 	}
 	return nil
 }
+
+// appName matches names of applications, and none.
+var appName = regexp.MustCompile(`^[A-Za-z0-9._-]*$`)
+
+// keyPrefix returns the prefix of all keys of the application.
+func (c *connection) keyPrefix() string { return c.prefix + c.app + ":" }
 
 // storeOptions returns the options of a store whose keys are those of the programs.
 func (c *connection) storeOptions() []redisstore.Option {

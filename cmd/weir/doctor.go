@@ -40,13 +40,16 @@ func (d *doctor) run(_ []string, stdout, _ io.Writer) error {
 	if d.timeout <= 0 {
 		return errors.New("the flag -timeout is not positive")
 	}
+	if d.app == "" {
+		return errNoApp
+	}
 	if err := d.open(); err != nil {
 		return err
 	}
 	defer d.rdb.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*timeout) // for a hundred round trips to a distant Redis
 	defer cancel()
-	findings := redisstore.Diagnose(ctx, d.rdb, append(d.storeOptions(), redisstore.Timeout(d.timeout))...)
+	findings := redisstore.Diagnose(ctx, d.rdb, d.app, append(d.storeOptions(), redisstore.Timeout(d.timeout))...)
 	if d.rules && findings[0].Result == redisstore.ResultOK {
 		findings = append(findings, d.checkRules(ctx))
 	}
@@ -70,7 +73,7 @@ func (d *doctor) checkRules(ctx context.Context) redisstore.Finding {
 	f := redisstore.Finding{Check: "rules", Result: redisstore.ResultOK, Detail: "limits, overrides and blocks can be read"}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	source := rules.Redis(d.rdb, rules.Prefix(d.prefix), rules.Timeout(timeout), rules.FailClosed())
+	source := rules.Redis(d.rdb, d.app, rules.Prefix(d.prefix), rules.Timeout(timeout), rules.FailClosed())
 	_, err := source.Load(ctx)
 	if err == nil || errors.Is(err, rules.ErrNoConfig) {
 		err = watch(ctx, source)

@@ -118,7 +118,7 @@ func TestDoctor_Errors(t *testing.T) {
 		{"-timeout 0s", 1, "", "weir: the flag -timeout is not positive\n"},
 		{"-timeout -1s", 1, "", "weir: the flag -timeout is not positive\n"},
 		{"-redis 127.0.0.1:6379", 1, "", "weir: the URL of Redis is invalid"},
-		{"-prefix {", 1, "", "weir: the prefix is longer"},
+		{"-prefix {", 1, "", "weir: the prefix and the name"},
 		{"-redis redis://" + listener.Addr().String(), 1, "connection  failed  ", ""},
 		{"-cluster -redis redis://" + listener.Addr().String(), 1, "connection  failed  ", ""},
 		{"-redis redis://" + listener.Addr().String() + "?master_name=m", 1, "connection  failed  ", ""},

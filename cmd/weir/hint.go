@@ -69,10 +69,27 @@ func (r *remote) hintUnknown(ctx context.Context, key string, policies []string)
 	found := r.hintPrefix(ctx)
 	for _, prefix := range found[:min(len(found), maxNames)] {
 		other := r.connection
-		if other.prefix = prefix; prefix != r.prefix && r.knownBy(ctx, other, key, policies) {
-			r.note("the key has events with the prefix %q: see -prefix", prefix)
+		app, ours := strings.CutPrefix(prefix, r.prefix)
+		if !ours {
+			other.prefix, app = split(prefix)
+		}
+		if other.app = strings.TrimSuffix(app, ":"); prefix == r.keyPrefix() || other.app == "" || !r.knownBy(ctx, other, key, policies) {
+			continue
+		}
+		if other.app != r.app {
+			r.note("the key has events of the application %q: see -app", other.app)
+		}
+		if !ours {
+			r.note("the key has events with the prefix %q: see -prefix", other.prefix)
 		}
 	}
+}
+
+// split splits a prefix into its beginning and the name of an application with a colon, if the beginning ends with a colon
+// or is empty.
+func split(prefix string) (beginning, app string) {
+	i := strings.LastIndexByte(strings.TrimSuffix(prefix, ":"), ':') + 1
+	return prefix[:i], prefix[i:]
 }
 
 // knownBy reports whether a key has events of programs with another prefix or secret.
@@ -148,21 +165,17 @@ const (
 	maxNames  = 5
 )
 
-// ofWeir matches the keys of overrides and states. The first group is their prefix.
-var ofWeir = regexp.MustCompile(`^([^{}]{0,32})\{(?:rules\}|[A-Za-z0-9_-]{22}\}(?:override|[a-z][0-9]+[^:]*):)`)
+// ofWeir matches the keys of overrides, states and configurations. The first group is their prefix.
+var ofWeir = regexp.MustCompile(`^([^{}]{1,31}:)(?:\{(?:rules:[A-Za-z0-9._-]+\}|[A-Za-z0-9_-]{22}\}(?:override|[a-z][0-9]+[^:]*):)|rules$)`)
 
 // hintPrefix notes that no key with the prefix was found in Redis. It returns the prefixes that were.
 func (r *remote) hintPrefix(ctx context.Context) []string {
 	found, all, err := r.prefixes(ctx)
 	names := slices.Sorted(maps.Keys(found))
-	if slices.Contains(names, r.prefix) || err != nil || !all && len(names) == 0 {
+	if slices.Contains(names, r.keyPrefix()) || err != nil || !all && len(names) == 0 {
 		return names
 	}
-	in := "in Redis"
-	if !all {
-		in = fmt.Sprintf("among some %d keys of Redis", maxScans*scanCount)
-	}
-	text := fmt.Sprintf("no override and no state %s has the prefix %q", in, r.prefix)
+	text := fmt.Sprintf("no key %s has the prefix %q", among(all), r.keyPrefix())
 	if len(names) > 0 {
 		text += "; there is " + quotedAll(names[:min(len(names), maxNames)])
 	}
@@ -170,13 +183,21 @@ func (r *remote) hintPrefix(ctx context.Context) []string {
 	return names
 }
 
-// prefixes returns the prefixes of overrides and states among some thousand keys of Redis, and whether these were all.
+// among says where keys were looked for.
+func among(all bool) string {
+	if all {
+		return "in Redis"
+	}
+	return fmt.Sprintf("among some %d keys of Redis", maxScans*scanCount)
+}
+
+// prefixes returns the prefixes of applications among some thousand keys of Redis, and whether these were all.
 func (r *remote) prefixes(ctx context.Context) (found map[string]struct{}, all bool, err error) {
 	found = make(map[string]struct{})
 	scans := maxScans
 	scan := func(ctx context.Context, rdb redis.Cmdable) error {
 		for cursor := uint64(0); scans > 0; scans-- {
-			keys, next, err := rdb.Scan(ctx, cursor, "*{*}*", scanCount).Result()
+			keys, next, err := rdb.Scan(ctx, cursor, "*:*", scanCount).Result()
 			if err != nil {
 				return err
 			}

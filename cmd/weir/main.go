@@ -21,7 +21,7 @@
 //	weir rules unblock POLICY KEY              end the block of a key
 //	weir rules remove POLICY KEY               remove the override and the block of a key
 //	weir rules get                             print the configuration in Redis
-//	weir rules put FILE                        write a configuration, and list the changes
+//	weir rules put FILE                        list the changes that a file makes, and write it
 //
 // A ROUTE is a request such as "POST /login". The commands weir explain and weir rules why accept
 // it in place of a policy, and print which policy applies to it, and that of all routes.
@@ -45,7 +45,7 @@
 // that a program has paused has the LIMIT paused, and both times are those until the end of the pause; a reset ends
 // it at once. The command weir explain reads no states. For a quota, both are the end of its
 // period in its time zone. A reset takes the places of running events of an in_flight rule away, and a credit of such
-// a rule is an error. The commands need the prefix and the secret of the store, which are those of the rules. A
+// a rule is an error. The commands need the name of the application, the prefix and the secret of the store, which are those of the rules. A
 // program notices a reset or a credit at its next decision; with package denycache, which package resilient contains,
 // at most a second later; with package lease when its tokens are spent.
 //
@@ -65,7 +65,7 @@
 // compares versions, memory, clocks and round trips with the needs of the store (redisstore.Diagnose). It prints a table,
 // and each change that is necessary or useful. Run it as the user, with the prefix and from the network of the programs. The
 // exit status is 1 if something will not work; a warning or an unknown result does not change it. Its flags
-// -redis, -cluster and -prefix are those of weir rules.
+// -app, -redis, -cluster and -prefix are those of weir rules.
 //
 //	-timeout DURATION  as of the option resilient.Timeout; default: 100ms
 //	-rules             also check the commands of programs that read limits, overrides and blocks from Redis, and
@@ -137,6 +137,7 @@
 //
 //	-redis URL      default: the environment variable WEIR_REDIS_URL, or redis://127.0.0.1:6379
 //	-cluster        Redis is a Cluster
+//	-app NAME       the application, as of resilient.New; default: the environment variable WEIR_APP
 //	-prefix PREFIX  as of the option rules.Prefix; default: weir:
 //	-config FILE    the policies are in a file, and only the overrides in Redis
 //	-rule NAME      usage, reset and credit: only this rule of the policy
@@ -144,6 +145,14 @@
 //	-note TEXT      override and block: at most 200 bytes for list and why, such as the reason
 //	-text           override and block: write the key as text for list, which otherwise shows its hash
 //	-n NUMBER       list: at most so many entries; default: 100
+//	-remove         put: remove the policies that the file does not have
+//	-if-version V   put: write only if the configuration has this version, which get and put print; none if there is none
+//
+// Commands that change something, and doctor, need the name of the application. Without it, the others take the only
+// application that has keys among some 20 000 of Redis, and say so, or end with an error that names those that were found.
+//
+// The command put prints the changes before it writes. It writes nothing if the file does not have a policy that is in
+// Redis, without -remove, or if somebody else has written meanwhile. On a terminal, it asks.
 //
 // A URL is redis://USER:PASSWORD@HOST:PORT/DB, or rediss:// for TLS. With parameters ?addr=HOST:PORT,
 // it is that of a Cluster with several nodes, and with ?master_name=NAME that of a Sentinel. Other

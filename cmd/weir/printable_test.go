@@ -119,11 +119,16 @@ func TestRules_Hostile(t *testing.T) {
 	for name, c := range hostile {
 		for _, end := range []string{"\n", "\r\n", "\tx\n"} {
 			config := "# " + c.text + end + "policies: {}" + end
-			if err := server.Client().HSet(t.Context(), "hostile:rules", "text", config, "version", "x").Err(); err != nil {
+			if err := server.Client().HSet(t.Context(), "hostile:test:rules", "text", config, "version", c.text).Err(); err != nil {
 				t.Fatal(err)
 			}
-			if got, want := output(t, "rules", "get", "-prefix", "hostile:", "-redis", "redis://"+server.Addr), strings.Replace(config, c.text, c.shown, 1); got != want {
-				t.Errorf("%s: got %q, want %q", name, got, want)
+			var stdout, notes strings.Builder
+			status := run([]string{"rules", "get", "-prefix", "hostile:", "-redis", "redis://" + server.Addr}, &stdout, &notes)
+			if want := strings.Replace(config, c.text, c.shown, 1); status != 0 || stdout.String() != want {
+				t.Errorf("%s: got %q, want %q", name, &stdout, want)
+			}
+			if got, want := notes.String(), "weir: note: version "+c.shown+"\n"; got != want {
+				t.Errorf("%s: got the notes %q, want %q", name, got, want)
 			}
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,6 +28,9 @@ type remote struct {
 	about          string
 	most           int       // flag of list
 	now            time.Time // when the command began
+	writes         bool      // the command changes something
+	removes        bool      // flags of put
+	version        string
 	source         *rules.RedisSource
 	config         *rules.Config
 	set            *rules.Set // of config, with the overrides in Redis; no policy is off
@@ -34,12 +39,45 @@ type remote struct {
 	mu             sync.Mutex // of a scan
 }
 
-// open sets the client, the secret and the source.
-func (r *remote) open() error {
+// open sets the client, the secret, the application and the source.
+func (r *remote) open(ctx context.Context) error {
 	if err := r.connection.open(); err != nil {
 		return err
 	}
+	if r.app == "" {
+		if err := r.chooseApp(ctx); err != nil {
+			return err
+		}
+	}
 	r.source = r.newSource()
+	return nil
+}
+
+// errNoApp is the error of a command that needs the name of the application.
+var errNoApp = errors.New("the flag -app or WEIR_APP has to name the application, as its programs do in resilient.New or redisstore.New")
+
+// chooseApp sets the application of a command that only reads to the one that has keys in Redis, and returns an error if
+// there are others, or none, or if the command writes.
+func (r *remote) chooseApp(ctx context.Context) error {
+	found, all, err := r.prefixes(ctx)
+	if err != nil {
+		return fmt.Errorf("%w; the applications in Redis are not known: %w", errNoApp, err)
+	}
+	var apps []string
+	for prefix := range found {
+		if app, ok := strings.CutPrefix(prefix, r.prefix); ok {
+			apps = append(apps, strings.TrimSuffix(app, ":"))
+		}
+	}
+	slices.Sort(apps)
+	switch {
+	case len(apps) == 0:
+		return fmt.Errorf("%w; none was found %s", errNoApp, among(all))
+	case len(apps) > 1 || r.writes:
+		return fmt.Errorf("%w; %s there is %s", errNoApp, among(all), quotedAll(apps[:min(len(apps), maxNames)]))
+	}
+	r.app = apps[0]
+	r.note("the application is %q, the only one %s", r.app, among(all))
 	return nil
 }
 
@@ -48,7 +86,7 @@ func (r *remote) newSource() *rules.RedisSource {
 	if r.secret != nil {
 		opts = append(opts, rules.KeySecret(r.secret))
 	}
-	return rules.Redis(r.rdb, opts...)
+	return rules.Redis(r.rdb, r.app, opts...)
 }
 
 // load reads the policies, and makes the Set.
@@ -89,7 +127,7 @@ func newSet(c connection, policies map[string]rules.Policy, opts ...rules.Option
 		p.Disabled = false
 		on[name] = p
 	}
-	store := redisstore.New(c.rdb, append(c.storeOptions(), redisstore.Timeout(timeout))...)
+	store := redisstore.New(c.rdb, c.app, append(c.storeOptions(), redisstore.Timeout(timeout))...)
 	return rules.New(store, &rules.Config{Policies: on}, opts...)
 }
 

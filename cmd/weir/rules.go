@@ -1,12 +1,16 @@
 package main
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,16 +30,16 @@ func (r *remote) commands() []command {
 	return []command{
 		{"rules why", "POLICY|ROUTE KEY", "tell why a key is denied or admitted", 2, 2, r.run("config plan", r.why)},
 		{"rules usage", "POLICY KEY", "print how much of its limits a key has used", 2, 2, r.run("config rule plan", r.ofStates(nil))},
-		{"rules reset", "POLICY KEY", "forget the events of a key", 2, 2, r.run("config rule", r.ofStates(reset))},
-		{"rules credit", "POLICY KEY N", "free N events of a key", 3, 3, r.run("config rule plan", r.ofStates(credit))},
+		{"rules reset", "POLICY KEY", "forget the events of a key", 2, 2, r.write("config rule", r.ofStates(reset))},
+		{"rules credit", "POLICY KEY N", "free N events of a key", 3, 3, r.write("config rule plan", r.ofStates(credit))},
 		{"rules list", "", "list the overrides and blocks, newest first", 0, 0, r.run("config n", r.list)},
 		{"rules get", "POLICY KEY", "print the override of a key", 2, 2, r.run("config", r.ofKey(nil))},
-		{"rules override", "POLICY KEY OVERRIDE", "give a key other limits", 3, 3, r.run("config note text", r.ofKey(override))},
-		{"rules block", "POLICY KEY [UNTIL]", "deny the events of a key, also until a time or for 24h or 7d", 2, 3, r.run("config note text", r.ofKey(block))},
-		{"rules unblock", "POLICY KEY", "end the block of a key", 2, 2, r.run("config", r.ofKey(unblock))},
-		{"rules remove", "POLICY KEY", "remove the override and the block of a key", 2, 2, r.run("config", r.ofKey(remove))},
+		{"rules override", "POLICY KEY OVERRIDE", "give a key other limits", 3, 3, r.write("config note text", r.ofKey(override))},
+		{"rules block", "POLICY KEY [UNTIL]", "deny the events of a key, also until a time or for 24h or 7d", 2, 3, r.write("config note text", r.ofKey(block))},
+		{"rules unblock", "POLICY KEY", "end the block of a key", 2, 2, r.write("config", r.ofKey(unblock))},
+		{"rules remove", "POLICY KEY", "remove the override and the block of a key", 2, 2, r.write("config", r.ofKey(remove))},
 		{"rules get", "", "print the configuration in Redis", 0, 0, r.run("", r.getConfig)},
-		{"rules put", "FILE", "write a configuration, and list the changes", 1, 1, r.run("", r.putConfig)},
+		{"rules put", "FILE", "list the changes that a file makes, and write it", 1, 1, r.write("remove if-version", r.putConfig)},
 	}
 }
 
@@ -49,6 +53,8 @@ func runRules(args []string, stdout, stderr io.Writer) int {
 	flags.StringVar(&r.plan, "plan", "", "of why, usage and credit: the plan of the key has this `NAME`")
 	flags.StringVar(&r.about, "note", "", "of override and block: a `TEXT` for list and why, such as the reason")
 	flags.BoolVar(&r.text, "text", false, "of override and block: write the key as text, for list, and not its hash alone")
+	flags.BoolVar(&r.removes, "remove", false, "of put: remove the policies that the file does not have")
+	flags.StringVar(&r.version, "if-version", "", "of put: write only if the configuration in Redis has this `VERSION`, none if there is no configuration")
 	flags.IntVar(&r.most, "n", 100, "of list: at most this `NUMBER` of entries")
 	return dispatch(flags, r.commands(), "rules ", args, stdout, stderr)
 }
@@ -56,7 +62,7 @@ func runRules(args []string, stdout, stderr io.Writer) int {
 // run returns a command that runs f. It accepts the flags that have names in accepted, and those about Redis.
 func (r *remote) run(accepted string, f func(ctx context.Context, args []string) error) func(args []string, _, _ io.Writer) error {
 	return func(args []string, _, _ io.Writer) error {
-		known, unknown := strings.Fields("redis cluster prefix "+accepted), ""
+		known, unknown := strings.Fields("redis cluster app prefix "+accepted), ""
 		r.flags.Visit(func(f *flag.Flag) {
 			if !slices.Contains(known, f.Name) {
 				unknown = f.Name
@@ -70,16 +76,27 @@ func (r *remote) run(accepted string, f func(ctx context.Context, args []string)
 	}
 }
 
+// write is run for a command that changes something.
+func (r *remote) write(accepted string, f func(ctx context.Context, args []string) error) func(args []string, _, _ io.Writer) error {
+	run := r.run(accepted, f)
+	return func(args []string, stdout, stderr io.Writer) error {
+		r.writes = true
+		return run(args, stdout, stderr)
+	}
+}
+
 // connect runs f with a client of Redis, for at most the timeout.
 func (r *remote) connect(f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	r.now = time.Now()
-	if err := r.open(); err != nil {
-		return err
+	err := r.open(ctx)
+	if r.rdb != nil {
+		defer r.rdb.Close()
 	}
-	defer r.rdb.Close()
-	err := f(ctx)
+	if err == nil {
+		err = f(ctx)
+	}
 	if _, moved := redis.IsMovedError(err); moved {
 		return fmt.Errorf("%w; a Redis Cluster needs the flag -cluster", err)
 	}
@@ -100,11 +117,16 @@ func (r *remote) getConfig(ctx context.Context, _ []string) error {
 	if err != nil {
 		return fmt.Errorf("configuration of %v: %w", r.source, err)
 	}
+	r.note("version %s", r.source.Version())
 	_, err = r.stdout.Write(text)
 	return err
 }
 
-// putConfig writes a file into Redis, and prints the changes.
+// noVersion is the version of a Redis without a configuration in arguments.
+const noVersion = "none"
+
+// putConfig prints the changes that a file makes in Redis, and writes it if nobody else has written meanwhile. On a terminal,
+// it asks before.
 func (r *remote) putConfig(ctx context.Context, args []string) error {
 	text, err := read(args[0])
 	if err != nil {
@@ -122,14 +144,60 @@ func (r *remote) putConfig(ctx context.Context, args []string) error {
 	case err != nil && !errors.Is(err, rules.ErrNoConfig):
 		return err
 	}
-	warn(r.stderr, args[0], text)
-	if err := r.source.Put(ctx, text); err != nil {
-		return err
+	version := r.source.Version()
+	if present := cmp.Or(version, noVersion); r.version != "" && r.version != present {
+		return fmt.Errorf("%w: %s, not %s; nothing is written", rules.ErrVersion, present, r.version)
 	}
+	warn(r.stderr, args[0], text)
 	for _, line := range rules.Diff(old, config) {
 		fmt.Fprintln(r.stdout, line)
 	}
+	if removed := removedPolicies(old, config); len(removed) > 0 && !r.removes {
+		return fmt.Errorf("the file does not have the policies %s of the application %q, which -remove removes; nothing is written", quotedAll(removed), r.app)
+	}
+	if terminal() && !confirmed(r.stderr, fmt.Sprintf("write this for the application %q?", r.app)) {
+		return errors.New("nothing is written")
+	}
+	ctx, cancel := longer(ctx, 0) // an answer may take long
+	defer cancel()
+	if err := r.source.Put(ctx, text, rules.IfVersion(version)); err != nil {
+		return fmt.Errorf("%w; nothing is written", err)
+	}
+	if _, err := r.source.Load(ctx); err == nil {
+		r.note("version %s", r.source.Version())
+	}
 	return nil
+}
+
+// removedPolicies returns the names of the policies of old, which may be nil, that config does not have.
+func removedPolicies(old, config *rules.Config) (names []string) {
+	if old == nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(old.Policies)) {
+		if _, ok := config.Policies[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// The terminal of a command that asks. Tests replace both.
+var (
+	stdin    io.Reader = os.Stdin
+	terminal           = func() bool { return isTerminal(os.Stdin) && isTerminal(os.Stdout) }
+)
+
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// confirmed asks a question, and reports whether the answer is y or yes.
+func confirmed(stderr io.Writer, question string) bool {
+	fmt.Fprintf(stderr, "%s [y/N] ", question)
+	answer, _ := bufio.NewReader(stdin).ReadString('\n')
+	return slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer)))
 }
 
 // ofKey returns a command that changes the override of a key, unless change is nil, and prints the

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 
 func TestMain(m *testing.M) {
 	hintTime = time.Minute
+	_ = os.Setenv("WEIR_APP", "test")
 	redistest.Main(m)
 }
 
@@ -158,7 +160,7 @@ func TestRules_Environment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source := rules.Redis(server.Client(), rules.Prefix(prefix), rules.KeySecret([]byte(secret)))
+	source := rules.Redis(server.Client(), "test", rules.Prefix(prefix), rules.KeySecret([]byte(secret)))
 	set, err := rules.New(memstore.New(), config, rules.Overrides(source))
 	if err != nil {
 		t.Fatal(err)
@@ -179,12 +181,12 @@ func TestRules_InvalidValues(t *testing.T) {
 		"é\t\u00a0\r\n\x1b[2J\r\u009b\xff\x00": "é\t\u00a0\r\n" + `\x1b[2J\r\u009b\xff\x00`,
 		"polices: {}\n":                        "polices: {}\n",
 	} {
-		if err := rdb.HSet(t.Context(), prefix+"rules", "text", text, "version", "x").Err(); err != nil {
+		if err := rdb.HSet(t.Context(), prefix+"test:rules", "text", text, "version", "x").Err(); err != nil {
 			t.Fatal(err)
 		}
 		runSteps(t, flags, step{"get", 0, shown, ""})
 	}
-	if err := rdb.HSet(t.Context(), prefix+"rules", "text", "polices: {}\n").Err(); err != nil {
+	if err := rdb.HSet(t.Context(), prefix+"test:rules", "text", "polices: {}\n").Err(); err != nil {
 		t.Fatal(err)
 	}
 	runSteps(t, flags, []step{
@@ -251,8 +253,8 @@ func TestRules_Errors(t *testing.T) {
 		{"get -redis http://127.0.0.1", 1, "", "weir: the URL of Redis is invalid"},
 		{"get -cluster -redis http://127.0.0.1", 1, "", "weir: the URL of Redis is invalid"},
 		{"get -redis http://127.0.0.1?master_name=m", 1, "", "weir: the URL of Redis is invalid"},
-		{"get -prefix " + strings.Repeat("x", 33), 1, "", "weir: the prefix is longer"},
-		{"get -prefix {", 1, "", "weir: the prefix is longer"},
+		{"get -prefix " + strings.Repeat("x", 33), 1, "", "weir: the prefix and the name"},
+		{"get -prefix {", 1, "", "weir: the prefix and the name"},
 	}...)
 	t.Setenv("WEIR_KEY_SECRET", strings.Repeat("x", 15))
 	runSteps(t, "", step{"get", 1, "", "weir: WEIR_KEY_SECRET is shorter than 16 bytes\n"})
@@ -335,7 +337,7 @@ func TestRules_Usage(t *testing.T) {
 			write(t, "api.yaml", config)
 			parsed, err := rules.Parse("api.yaml", []byte(config))
 			must(t, err)
-			set, err := rules.New(redisstore.New(c.rdb, opts...), parsed)
+			set, err := rules.New(redisstore.New(c.rdb, "test", opts...), parsed)
 			must(t, err)
 			l, err := set.Limiter("api")
 			must(t, err)
@@ -406,7 +408,7 @@ func TestRules_InFlight(t *testing.T) {
 	write(t, "more.yaml", strings.Replace(config, "limit: 2,", `limit: "3", max_hold: 1h,`, 1))
 	parsed, err := rules.Parse("api.yaml", []byte(config))
 	must(t, err)
-	set, err := rules.New(redisstore.New(server.Client(), redisstore.Prefix("places:"), redisstore.Timeout(10*time.Second)), parsed)
+	set, err := rules.New(redisstore.New(server.Client(), "test", redisstore.Prefix("places:"), redisstore.Timeout(10*time.Second)), parsed)
 	must(t, err)
 	l, err := set.Limiter("api")
 	must(t, err)
@@ -449,7 +451,7 @@ func TestRules_ByCost(t *testing.T) {
 	write(t, "api.yaml", config)
 	parsed, err := rules.Parse("api.yaml", []byte(config))
 	must(t, err)
-	set, err := rules.New(redisstore.New(server.Client(), redisstore.Prefix("weights:"), redisstore.Timeout(10*time.Second)), parsed)
+	set, err := rules.New(redisstore.New(server.Client(), "test", redisstore.Prefix("weights:"), redisstore.Timeout(10*time.Second)), parsed)
 	must(t, err)
 	l, err := set.Limiter("api")
 	must(t, err)
@@ -481,7 +483,7 @@ func TestRules_Pause(t *testing.T) {
 	write(t, "api.yaml", config)
 	parsed, err := rules.Parse("api.yaml", []byte(config))
 	must(t, err)
-	set, err := rules.New(redisstore.New(server.Client(), redisstore.Prefix("pauses:"), redisstore.Timeout(10*time.Second)), parsed)
+	set, err := rules.New(redisstore.New(server.Client(), "test", redisstore.Prefix("pauses:"), redisstore.Timeout(10*time.Second)), parsed)
 	must(t, err)
 	l, err := set.Limiter("api")
 	must(t, err)
@@ -538,7 +540,7 @@ func TestRules_Quota(t *testing.T) {
 	write(t, "span.yaml", strings.Replace(config, "10/month", "10/30d", 1))
 	parsed, err := rules.Parse("api.yaml", []byte(config))
 	must(t, err)
-	set, err := rules.New(redisstore.New(server.Client(), redisstore.Prefix("quota:"), redisstore.Timeout(10*time.Second)), parsed)
+	set, err := rules.New(redisstore.New(server.Client(), "test", redisstore.Prefix("quota:"), redisstore.Timeout(10*time.Second)), parsed)
 	must(t, err)
 	l, err := set.Limiter("api")
 	must(t, err)

@@ -47,7 +47,7 @@ func program(t *testing.T, server *redistest.Server, prefix string, secret []byt
 	if secret != nil {
 		store, overrides = append(store, redisstore.KeySecret(secret)), append(overrides, rules.KeySecret(secret))
 	}
-	set, err := rules.New(redisstore.New(server.Client(), store...), config, rules.Overrides(rules.Redis(server.Client(), overrides...)))
+	set, err := rules.New(redisstore.New(server.Client(), "test", store...), config, rules.Overrides(rules.Redis(server.Client(), "test", overrides...)))
 	must(t, err)
 	return set
 }
@@ -95,12 +95,12 @@ func TestRules_Why(t *testing.T) {
 	must(t, open.Block(t.Context(), "api", "user:bad", time.Now().Add(time.Hour), rules.Note("ticket 7")))
 	must(t, open.Block(t.Context(), "api", "user:never", time.Time{}))
 	must(t, open.Override(t.Context(), "api", "user:vip", rules.Override{Plan: "gold"}, rules.Note("sales")))
-	before, err := server.Client().ZRange(t.Context(), "shop:{rules}overrides", 0, -1).Result()
+	before, err := server.Client().ZRange(t.Context(), "shop:test:{rules:test}overrides", 0, -1).Result()
 	must(t, err)
 	must(t, open.Override(t.Context(), "api", "user:lost", rules.Override{Plan: "gold"}))
-	after, err := server.Client().ZRange(t.Context(), "shop:{rules}overrides", 0, -1).Result()
+	after, err := server.Client().ZRange(t.Context(), "shop:test:{rules:test}overrides", 0, -1).Result()
 	must(t, err)
-	must(t, server.Client().ZRem(t.Context(), "shop:{rules}overrides", slices.DeleteFunc(after, func(m string) bool { return slices.Contains(before, m) })).Err())
+	must(t, server.Client().ZRem(t.Context(), "shop:test:{rules:test}overrides", slices.DeleteFunc(after, func(m string) bool { return slices.Contains(before, m) })).Err())
 	running, err := limiter(t, open, "jobs").Reserve(t.Context(), "user:ann", 1)
 	must(t, err)
 	t.Cleanup(func() { _ = running.Release(context.Background()) })
@@ -141,14 +141,14 @@ func TestRules_Why(t *testing.T) {
 		"its plan":                             {"", "shop:", "login user:day -plan day", []string{"Admitted.", partly, columns, `hour|token_bucket|50/d|plan "day"|3|47|now|shadow`}},
 		"its plan, without its word":           {"", "shop:", "login day", []string{nothing, partly, day, columns, unusedDay, no("day", "login") + `; there is the key "user:day"`}},
 		"its plan, with a wrong prefix": {"", "weir:", "login user:day", []string{nothing, partly, day, columns, unusedDay, no("user:day", "login") + text,
-			`weir: note: no override and no state in Redis has the prefix "weir:"; there is "hidden:" and "shop:"`, elsewhere}},
+			`weir: note: no key in Redis has the prefix "weir:test:"; there is "hidden:test:" and "shop:test:"`, elsewhere}},
 		"an override without its entry": {"", "shop:", "api user:lost", []string{"Admitted.", "The override {plan: gold} is in Redis, and the list of overrides does not have it.", columns,
 			`calls|sliding_log|100/h|plan "gold", override of the key|0|100|now|enforce`, idle, stop}},
 		"a key without its word": {"", "shop:", "api ann", []string{nothing, plan, columns, unused, idle, stop, no("ann", "api") + `; there is the key "user:ann"`}},
 		"an address":             {"", "shop:", "api 2001:db8::7", []string{nothing, plan, columns, unused, idle, stop, no("2001:db8::7", "api") + `; there is the key "2001:db8::/64"`}},
 		"an unknown key":         {"", "shop:", "api user:x", []string{nothing, plan, columns, unused, idle, stop, no("user:x", "api") + text}},
 		"a wrong prefix": {"", "weir:", "api user:ann", []string{nothing, plan, columns, unused, idle, stop, no("user:ann", "api") + text,
-			`weir: note: no override and no state in Redis has the prefix "weir:"; there is "hidden:" and "shop:"`, elsewhere}},
+			`weir: note: no key in Redis has the prefix "weir:test:"; there is "hidden:test:" and "shop:test:"`, elsewhere}},
 		"a missing secret": {"", "hidden:", "api user:ann", []string{nothing, plan, columns, unused, idle, stop, no("user:ann", "api") + text,
 			"weir: note: WEIR_KEY_SECRET is not set, and the latest override or block was written with a secret", elsewhere}},
 		"a wrong secret": {"another secret of sixteen", "hidden:", "api user:ann", []string{nothing, plan, columns, unused, idle, stop, no("user:ann", "api") + text,
@@ -250,19 +250,19 @@ func TestRules_List(t *testing.T) {
 			t.Errorf("-n %s: got %q, want %q", n, got, want)
 		}
 	}
-	if got := runWhy(t, append(flags[:2:2], "-prefix", "shop:", "list")...); !slices.Equal(got, []string{columns, `weir: note: no override and no state in Redis has the prefix "shop:"; there is "weir:"`}) {
+	if got := runWhy(t, append(flags[:2:2], "-prefix", "shop:", "list")...); !slices.Equal(got, []string{columns, `weir: note: no key in Redis has the prefix "shop:test:"; there is "weir:test:"`}) {
 		t.Errorf("got %q", got)
 	}
 	runSteps(t, strings.Join(flags[:2], " "),
-		step{"get -prefix shop:", 1, "", `weir: note: no override and no state in Redis has the prefix "shop:"; there is "weir:"`},
-		step{"get -prefix shop: api k", 1, "", `weir: note: no override and no state in Redis has the prefix "shop:"; there is "weir:"`})
+		step{"get -prefix shop:", 1, "", `weir: note: no key in Redis has the prefix "shop:test:"; there is "weir:test:"`},
+		step{"get -prefix shop: api k", 1, "", `weir: note: no key in Redis has the prefix "shop:test:"; there is "weir:test:"`})
 	// No text of another program controls the terminal.
 	for name, c := range hostile {
 		member := strings.Repeat("x", 22) + ":" + c.text
 		rdb := server.Client()
-		must(t, rdb.Del(t.Context(), "weir:{rules}blocks", "weir:{rules}overrides").Err())
-		must(t, rdb.Do(t.Context(), "ZADD", "weir:{rules}blocks", "+inf", member).Err())
-		must(t, rdb.Set(t.Context(), "weir:{rules}block:"+member, fmt.Sprintf(`{"at":1,"note":"%s"}`, strings.ReplaceAll(fmt.Sprintf("%+q", c.text), `"`, "")), 0).Err())
+		must(t, rdb.Del(t.Context(), "weir:test:{rules:test}blocks", "weir:test:{rules:test}overrides").Err())
+		must(t, rdb.Do(t.Context(), "ZADD", "weir:test:{rules:test}blocks", "+inf", member).Err())
+		must(t, rdb.Set(t.Context(), "weir:test:{rules:test}block:"+member, fmt.Sprintf(`{"at":1,"note":"%s"}`, strings.ReplaceAll(fmt.Sprintf("%+q", c.text), `"`, "")), 0).Err())
 		got := output(t, append([]string{"rules"}, append(flags[:2:2], "list")...)...)
 		if strings.ContainsFunc(got, controls) || strings.Count(got, "\n") != 2 {
 			t.Errorf("%s: got %q", name, got)
@@ -297,8 +297,8 @@ func TestRules_Hints(t *testing.T) {
 	files(t)
 	write(t, "support.yaml", supportRules)
 	flags := "-redis redis://" + server.Addr + " -prefix b: -config support.yaml"
-	must(t, server.Client().Eval(t.Context(), "for i = 1, 50000 do redis.call('SET', 'a:{qqqqqqqqqqqqqqqqqqqqqq}override:' .. i, '') end return 1", nil).Err())
-	runSteps(t, flags, step{"get login ann", 0, "{}\n", `note: no override and no state among some 20000 keys of Redis has the prefix "b:"; there is "a:"`})
+	must(t, server.Client().Eval(t.Context(), "for i = 1, 50000 do redis.call('SET', 'a:test:{qqqqqqqqqqqqqqqqqqqqqq}override:' .. i, '') end return 1", nil).Err())
+	runSteps(t, flags, step{"get login ann", 0, "{}\n", `note: no key among some 20000 keys of Redis has the prefix "b:test:"; there is "a:test:"`})
 	before := hintTime
 	t.Cleanup(func() { hintTime = before })
 	hintTime = 0

@@ -1,7 +1,7 @@
 // Package denycache caches the denials of a Store, so that repeated requests of a client that is
 // over its limit do not reach the Store.
 //
-//	store := denycache.New(redisstore.New(rdb))
+//	store := denycache.New(redisstore.New(rdb, "shop"))
 //
 // Package resilient contains such a cache over package failover.
 //

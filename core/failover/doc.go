@@ -1,7 +1,7 @@
 // Package failover provides a Store over two stores: a primary, usually Redis, and a backup that
 // decides while the primary is slow, frozen or unreachable.
 //
-//	store := failover.New(redisstore.New(rdb), memstore.New(), failover.Instances(4))
+//	store := failover.New(redisstore.New(rdb, "shop"), memstore.New(), failover.Instances(4))
 //
 // Package resilient combines these three with package denycache, and has the options that matter.
 //

@@ -2,7 +2,7 @@
 // state of the store, and the limits of a key with the commands that change them. The page itself
 // changes nothing.
 //
-//	store := resilient.New(rdb, resilient.Observe(observe.TopKeys(10)))
+//	store := resilient.New(rdb, "shop", resilient.Observe(observe.TopKeys(10)))
 //	api := core.Must(core.New(store, core.SlidingWindow("api", core.PerMinute(100))))
 //	page := inspect.New(isOperator, store.Observer(), inspect.Limiters(api))
 //	mux.Handle("/debug/limits", page)

@@ -1,7 +1,7 @@
 // Package lease is a Store that wraps another Store. It takes tokens from that Store in bundles and
 // spends them in this process, so that a hot key costs one round trip for hundreds of decisions.
 //
-//	store := lease.New(denycache.New(redisstore.New(rdb)))
+//	store := lease.New(denycache.New(redisstore.New(rdb, "shop")))
 //	defer store.Close()
 //
 // Every token is charged in the Store behind, which is the argument of [New], before this process

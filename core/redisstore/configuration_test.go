@@ -358,7 +358,7 @@ func TestStore_EvictionWarning(t *testing.T) {
 		server := redistest.NewServer(t, c.args...)
 		rdb := server.Client()
 		before := infoCalls(t, rdb)
-		l := testkit.Limiter(t, redisstore.New(rdb, redisstore.Timeout(waitLimit)), core.TokenBucket("r", core.PerDay(1000)))
+		l := testkit.Limiter(t, redisstore.New(rdb, "test", redisstore.Timeout(waitLimit)), core.TokenBucket("r", core.PerDay(1000)))
 		for range 50 {
 			testkit.Allow(t, l, "k")
 		}
@@ -389,7 +389,7 @@ func TestACL_DefaultUser(t *testing.T) {
 			dir, all := t.TempDir(), []string{"--appendonly", "yes", "--appendfsync", "always"}
 			before := redistest.NewServer(t, append(all, "--dir", dir)...)
 			admit := func(rdb redis.UniversalClient) (used int) {
-				l := testkit.Limiter(t, redisstore.New(rdb, redisstore.Timeout(time.Minute)), core.SlidingLog("r", core.PerDay(10)))
+				l := testkit.Limiter(t, redisstore.New(rdb, "test", redisstore.Timeout(time.Minute)), core.SlidingLog("r", core.PerDay(10)))
 				used = testkit.Used(t, l, "k")[0]
 				testkit.Admit(t, l, "k", 1)
 				return used

@@ -12,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	others "github.com/weir-go/weir/core/internal/call" // call is a type of this package
-	"github.com/weir-go/weir/internal/argument"
 )
 
 // Diagnose checks whether a Store with these options works on the Redis of rdb, and returns the result of each check:
@@ -31,19 +30,17 @@ import (
 // server.
 //
 // Diagnose checks all servers concurrently, each with about 110 commands, one after the other, and 20 more if the server
-// does not have the scripts. It uses the prefix and the secret of opts, and keys of its own, which it deletes, and which
+// does not have the scripts. It uses keys of its own, with the prefix of app and the secret of opts, which it deletes, and which
 // expire within 13 s if it cannot. It opens four more connections for a moment. It neither logs nor changes the Redis.
 //
 // Diagnose returns after the last check, or when ctx ends. A command may take a second, or [Timeout] if that is
 // longer. After a command without a reply, that check of the server and all later ones are ResultUnknown. A server that
 // has not replied when ctx ends is ResultFailed, and all other checks that ctx has interrupted or
 // prevented are ResultUnknown. Commands that were sent continue in the background until their replies arrive or the
-// timeouts of the client end them. Diagnose panics if rdb or an option is nil.
-func Diagnose(ctx context.Context, rdb redis.UniversalClient, opts ...Option) []Finding {
-	argument.NotNil("redisstore: Diagnose", "the client", rdb)
-	c := config{prefix: DefaultPrefix, timeout: DefaultTimeout}
-	argument.Apply("redisstore: Diagnose", &c, opts)
-	d := &diagnosis{config: c, universal: rdb, timeout: max(c.timeout, time.Second), store: New(rdb, slices.Concat(opts, []Option{Unbatched()})...)}
+// timeouts of the client end them. Diagnose panics if rdb or an option is nil, or app invalid.
+func Diagnose(ctx context.Context, rdb redis.UniversalClient, app string, opts ...Option) []Finding {
+	c := newConfig("redisstore: Diagnose", rdb, app, opts)
+	d := &diagnosis{config: c, universal: rdb, timeout: max(c.timeout, time.Second), store: New(rdb, app, slices.Concat(opts, []Option{Unbatched()})...)}
 	targets, err := within(ctx, manyCommands*d.timeout, d.targets)
 	if err == nil && len(targets) == 0 {
 		err = errors.New("the client knows no server")

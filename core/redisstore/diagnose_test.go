@@ -23,7 +23,7 @@ func diagnosed(t *testing.T, rdb redis.UniversalClient, opts ...redisstore.Optio
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	findings := make(map[string]redisstore.Finding)
-	for _, f := range redisstore.Diagnose(ctx, rdb, append([]redisstore.Option{redisstore.Prefix("test:"), redisstore.Timeout(waitLimit / 10)}, opts...)...) {
+	for _, f := range redisstore.Diagnose(ctx, rdb, "test", append([]redisstore.Option{redisstore.Prefix("test:"), redisstore.Timeout(waitLimit / 10)}, opts...)...) {
 		if _, double := findings[f.Check]; double || f.Detail == "" || (f.Change == "") != (f.Result == redisstore.ResultOK) {
 			t.Errorf("got %+v, want one Finding of the check, with a change unless it is OK", f)
 		}
@@ -411,7 +411,7 @@ func TestDiagnose_Interrupted(t *testing.T) {
 		h.left.Store(n)
 		rdb := server.Client()
 		rdb.AddHook(h)
-		findings := redisstore.Diagnose(ctx, rdb, redisstore.Timeout(waitLimit))
+		findings := redisstore.Diagnose(ctx, rdb, "test", redisstore.Timeout(waitLimit))
 		complete := ctx.Err() == nil
 		cancel()
 		if complete {
@@ -481,8 +481,8 @@ func TestDiagnose_InvalidArguments(t *testing.T) {
 	var noOption redisstore.Option
 	rdb := redistest.Shared(t).Client() // outside of the function whose panic is wanted: with -short, it skips the test
 	for want, f := range map[string]func(){
-		"redisstore: Diagnose: the client is nil": func() { redisstore.Diagnose(t.Context(), none) },
-		"redisstore: Diagnose: option 0 is nil":   func() { redisstore.Diagnose(t.Context(), rdb, noOption) },
+		"redisstore: Diagnose: the client is nil": func() { redisstore.Diagnose(t.Context(), none, "test") },
+		"redisstore: Diagnose: option 0 is nil":   func() { redisstore.Diagnose(t.Context(), rdb, "test", noOption) },
 	} {
 		testkit.Panics(t, want, f)
 	}

@@ -24,7 +24,7 @@ func down() *redis.Client {
 func ExampleNew() {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
 	defer rdb.Close()
-	api := core.Must(core.New(redisstore.New(rdb), core.SlidingWindow("api", core.PerMinute(100))))
+	api := core.Must(core.New(redisstore.New(rdb, "shop"), core.SlidingWindow("api", core.PerMinute(100))))
 
 	d, err := api.Allow(context.Background(), "203.0.113.7")
 	if err != nil {
@@ -37,7 +37,7 @@ func ExampleNew() {
 func ExampleNew_cluster() {
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"10.0.0.1:6379", "10.0.0.2:6379"}})
 	defer rdb.Close()
-	store := redisstore.New(rdb)
+	store := redisstore.New(rdb, "shop")
 	fmt.Println(core.New(store, core.SlidingWindow("api", core.PerMinute(100))))
 }
 
@@ -47,7 +47,7 @@ func ExampleNew_sentinel() {
 		SentinelAddrs: []string{"10.0.0.1:26379", "10.0.0.2:26379", "10.0.0.3:26379"},
 	})
 	defer rdb.Close()
-	store := redisstore.New(rdb)
+	store := redisstore.New(rdb, "shop")
 	fmt.Println(core.New(store, core.SlidingWindow("api", core.PerMinute(100))))
 }
 
@@ -55,7 +55,7 @@ func ExampleNew_sentinel() {
 func ExampleOption() {
 	rdb := down()
 	defer rdb.Close()
-	store := redisstore.New(rdb,
+	store := redisstore.New(rdb, "shop",
 		redisstore.Prefix("shop:"),
 		redisstore.Timeout(50*time.Millisecond),
 		redisstore.KeySecret([]byte("32 random bytes from your secrets"))) // keys are personal data
@@ -67,7 +67,7 @@ func ExampleOption() {
 func ExampleError() {
 	rdb := down()
 	defer rdb.Close()
-	api := core.Must(core.New(redisstore.New(rdb), core.SlidingWindow("api", core.PerMinute(100))))
+	api := core.Must(core.New(redisstore.New(rdb, "shop"), core.SlidingWindow("api", core.PerMinute(100))))
 
 	_, err := api.Allow(context.Background(), "203.0.113.7")
 	var failure *redisstore.Error
@@ -84,7 +84,7 @@ func ExampleError() {
 func ExampleStats() {
 	rdb := down()
 	defer rdb.Close()
-	store := redisstore.New(rdb)
+	store := redisstore.New(rdb, "shop")
 	api := core.Must(core.New(store, core.SlidingWindow("api", core.PerMinute(100))))
 	for range 3 {
 		_, _ = api.Allow(context.Background(), "203.0.113.7")

@@ -25,7 +25,7 @@ func TestFailed(t *testing.T) {
 			"OOM command not allowed when used memory > 'maxmemory'.", raiseMemory},
 		{reply("ERR Error running script (call to f_53aa7d29): @user_script:4: Unknown Redis command called from Lua script"), ResultFailed,
 			"Unknown Redis command called from Lua script", otherServer},
-		{reply("ERR unknown command 'eval', with args beginning with: 'local x = 1' '1' 'weir:{a}?' "), ResultFailed, "ERR unknown command 'eval'", otherServer},
+		{reply("ERR unknown command 'eval', with args beginning with: 'local x = 1' '1' 'weir:shop:{a}?' "), ResultFailed, "ERR unknown command 'eval'", otherServer},
 		{reply("ERR unknown command `eval`, with args beginning with: `local x = 1`, "), ResultFailed, "ERR unknown command `eval`", otherServer},
 		{reply("ERR This Valkey command is not allowed from script script: 53aa7d29, on @user_script:13."), ResultFailed,
 			"ERR This Valkey command is not allowed from script", otherServer},

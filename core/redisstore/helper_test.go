@@ -36,7 +36,7 @@ func prefix() redisstore.Option {
 
 // newStore returns a Store with a prefix and the timeout waitLimit. opts take precedence.
 func newStore(rdb redis.UniversalClient, opts ...redisstore.Option) *redisstore.Store {
-	return redisstore.New(rdb, append([]redisstore.Option{prefix(), redisstore.Timeout(waitLimit)}, opts...)...)
+	return redisstore.New(rdb, "test", append([]redisstore.Option{prefix(), redisstore.Timeout(waitLimit)}, opts...)...)
 }
 
 // dailyRules returns rules with a limit of 1000 events, of which none is refilled during a test.

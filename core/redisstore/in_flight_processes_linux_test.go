@@ -96,7 +96,7 @@ func work(t *testing.T, config string) {
 	log, err := os.OpenFile(w.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	testkit.Must(t, err)
 	rdb := redis.NewClient(&redis.Options{Addr: w.Addr, ReadTimeout: 500 * time.Millisecond})
-	s := &witness{Store: redisstore.New(rdb, redisstore.Prefix(w.Prefix)), log: log, holds: make(map[place]time.Duration)}
+	s := &witness{Store: redisstore.New(rdb, "test", redisstore.Prefix(w.Prefix)), log: log, holds: make(map[place]time.Duration)}
 	limiters := placeLimiters(t, s)
 	ctx, stop := context.WithCancel(t.Context())
 	go func() {
@@ -258,7 +258,7 @@ func TestInFlight_processes(t *testing.T) {
 	}
 	ended := time.Now()
 
-	limiters := placeLimiters(t, redisstore.New(server.Client(), redisstore.Prefix(prefix), redisstore.Timeout(waitLimit)))
+	limiters := placeLimiters(t, redisstore.New(server.Client(), "test", redisstore.Prefix(prefix), redisstore.Timeout(waitLimit)))
 	for i, l := range limiters {
 		for _, key := range placeKeys {
 			eventually(t, func() error {
@@ -275,7 +275,7 @@ func TestInFlight_processes(t *testing.T) {
 		t.Logf("all places are free after %v", took)
 	}
 	checkTestimonies(t, workers, stopped)
-	checkHandover(t, limiters, placeLimiters(t, redisstore.New(server.Client(), redisstore.Prefix(prefix), redisstore.Timeout(waitLimit))))
+	checkHandover(t, limiters, placeLimiters(t, redisstore.New(server.Client(), "test", redisstore.Prefix(prefix), redisstore.Timeout(waitLimit))))
 }
 
 // checkTestimonies checks that no more places were taken than the limit, and that workers were told of lost

@@ -1,6 +1,8 @@
 package redisstore
 
 import (
+	"github.com/redis/go-redis/v9"
+
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/keyhash"
 )
@@ -8,17 +10,25 @@ import (
 // A keyer makes the keys in Redis. Their hash tag contains 128 bits of a hash of the identity. The
 // length of keys is therefore bounded, keys hide the identity, and no client can choose the slot.
 type keyer struct {
-	prefix string
+	prefix string // with app
+	app    string
 	hasher keyhash.Hasher
 }
 
-func newKeyer(c config) keyer { return keyer{c.prefix, keyhash.New(c.secret)} }
+// Redis returns the client of s, the prefix of its keys, the name of the application, and the hasher of identities, for
+// package rules.
+func (s *Store) Redis() (rdb redis.UniversalClient, prefix, app string, h keyhash.Hasher) {
+	k := &s.router.keys
+	return s.listeners.rdb, k.prefix, k.app, k.hasher
+}
+
+func newKeyer(c config) keyer { return keyer{c.prefix, c.app, keyhash.New(c.secret)} }
 
 // tag returns the hash of an identity.
 func (k *keyer) tag(identity string) string { return k.hasher.Tag(identity) }
 
 // key returns the key for the state of r: for a sliding log of 500/h that is called
-// "api", "weir:{<tag>}l4:3600:api".
+// "api", "weir:shop:{<tag>}l4:3600:api".
 func (k *keyer) key(tag string, r *driver.Compiled) string {
 	return k.prefix + "{" + tag + "}" + algorithmOf(&r.Definition).version + ":" + r.StateName
 }

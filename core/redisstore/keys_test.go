@@ -25,7 +25,7 @@ var hostile = []string{
 
 // The longest prefix and rule name.
 var (
-	longestPrefix = strings.Repeat("p", 32)
+	longestPrefix = strings.Repeat("p", 27)
 	longestName   = strings.Repeat("n", 64)
 )
 
@@ -39,7 +39,7 @@ func TestStore_Keys(t *testing.T) {
 		{redisstore.Prefix(longestPrefix)},
 		{redisstore.Prefix(""), redisstore.KeySecret([]byte("sixteen bytes...")), redisstore.Unbatched()},
 	} {
-		s := redisstore.New(rdb, append(opts, redisstore.Timeout(waitLimit))...)
+		s := redisstore.New(rdb, "test", append(opts, redisstore.Timeout(waitLimit))...)
 		rules := append(dailyRules(),
 			core.TokenBucket(longestName, core.PerSecond(3)), core.SlidingLog("a {b} c*", core.Per(2, 20*time.Millisecond)))
 		l := testkit.Limiter(t, s, rules...)
@@ -126,10 +126,25 @@ func TestStore_Keys_prefixAndSecret(t *testing.T) {
 func TestOptions_panic(t *testing.T) {
 	t.Parallel()
 	for want, call := range map[string]func(){
-		"redisstore: Prefix: longer than 32 bytes":     func() { redisstore.Prefix(longestPrefix + "p") },
+		"redisstore: Prefix: longer than 32 bytes":     func() { redisstore.Prefix(strings.Repeat("p", 33)) },
 		"redisstore: KeySecret: shorter than 16 bytes": func() { redisstore.KeySecret([]byte("fifteen bytes..")) },
 		"redisstore: Timeout: not positive":            func() { redisstore.Timeout(0) },
-		"redisstore: New: the client is nil":           func() { redisstore.New(nil) },
+		"redisstore: New: the client is nil":           func() { redisstore.New(nil, "test") },
+		`redisstore: New: the name of the application is "": it has letters, digits, '-', '_' and '.', at least one`: func() {
+			redisstore.New(redistest.Shared(t).Client(), "")
+		},
+		`redisstore: New: the name of the application is "shöp": it has letters, digits, '-', '_' and '.', at least one`: func() {
+			redisstore.New(redistest.Shared(t).Client(), "shöp")
+		},
+		`redisstore: New: the name of the application is "a:b": it has letters, digits, '-', '_' and '.', at least one`: func() {
+			redisstore.New(redistest.Shared(t).Client(), "a:b")
+		},
+		`redisstore: New: "weir:" and the name of the application, "abcdefghijklmnopqrstuvwxyz1", are longer than 31 bytes`: func() {
+			redisstore.New(redistest.Shared(t).Client(), "abcdefghijklmnopqrstuvwxyz1")
+		},
+		`redisstore: Diagnose: the name of the application is "{}": it has letters, digits, '-', '_' and '.', at least one`: func() {
+			redisstore.Diagnose(t.Context(), redistest.Shared(t).Client(), "{}")
+		},
 	} {
 		testkit.Panics(t, want, call)
 	}

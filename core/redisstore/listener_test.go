@@ -104,7 +104,7 @@ func TestAcquire_order(t *testing.T) {
 			rdb, prefix := open(t), "test:"
 			var limiters []*core.Limiter
 			for range 4 {
-				s := redisstore.New(rdb, redisstore.Prefix(prefix), redisstore.Timeout(waitLimit))
+				s := redisstore.New(rdb, "test", redisstore.Prefix(prefix), redisstore.Timeout(waitLimit))
 				limiters = append(limiters, testkit.Limiter(t, s, core.InFlight("jobs", 1)))
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
@@ -274,8 +274,8 @@ func TestAcquire_subscription(t *testing.T) {
 func TestAcquire_messages(t *testing.T) {
 	const process = 12
 	rdb := redistest.NewServer(t).Client()
-	s := redisstore.New(rdb, redisstore.Prefix("test:"), redisstore.Timeout(waitLimit))
-	subscription := rdb.Subscribe(t.Context(), fmt.Sprintf("test:wake:%d", process))
+	s := redisstore.New(rdb, "test", redisstore.Prefix("test:"), redisstore.Timeout(waitLimit))
+	subscription := rdb.Subscribe(t.Context(), fmt.Sprintf("test:test:wake:%d", process))
 	defer subscription.Close()
 	_, err := subscription.Receive(t.Context())
 	testkit.Must(t, err)
@@ -309,7 +309,7 @@ func TestAcquire_messages(t *testing.T) {
 		do(driver.Spend, driver.Receipt{})
 		waits(first)
 		do(driver.Reset, driver.Receipt{}) // all places are free
-		testkit.Must(t, rdb.Publish(t.Context(), fmt.Sprintf("test:wake:%d", process), "end").Err())
+		testkit.Must(t, rdb.Publish(t.Context(), fmt.Sprintf("test:test:wake:%d", process), "end").Err())
 		var got []string
 		for len(got) == 0 || got[len(got)-1] != "end" {
 			m, err := subscription.ReceiveMessage(t.Context())

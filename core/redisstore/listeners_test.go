@@ -72,12 +72,12 @@ func TestAcquire_servers(t *testing.T) {
 							t.Error(err)
 						}
 					})
-					eventually(t, func() error { return subscribed(t, own, c.servers, c.servers[:i+1]...) })
+					eventually(t, func() error { return subscribed(t, own+"test:", c.servers, c.servers[:i+1]...) })
 				}
 				if c.name == "Cluster" {
 					slot := keyhash.Slot(tag(s.Key(keys[0], rule)))
 					migrate(t, cluster, c.servers[0], c.servers[2], slot)
-					eventually(t, func() error { return subscribed(t, own, c.servers, c.servers...) })
+					eventually(t, func() error { return subscribed(t, own+"test:", c.servers, c.servers...) })
 					defer migrate(t, cluster, c.servers[2], c.servers[0], slot)
 				}
 				for _, r := range held {
@@ -85,7 +85,7 @@ func TestAcquire_servers(t *testing.T) {
 				}
 				wg.Wait()
 				testkit.Must(t, rdb.Close())
-				eventually(t, func() error { return subscribed(t, own, c.servers) })
+				eventually(t, func() error { return subscribed(t, own+"test:", c.servers) })
 			})
 		}
 	}

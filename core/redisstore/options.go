@@ -3,6 +3,8 @@ package redisstore
 import (
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/weir-go/weir/core/internal/keyhash"
 	"github.com/weir-go/weir/internal/argument"
 )
@@ -13,18 +15,29 @@ type Option interface{ argument.Option[config] }
 type option = argument.OptionFunc[config]
 
 type config struct {
-	prefix    string
+	app       string
+	prefix    string // of all keys; as an option, its beginning before app
 	secret    []byte
 	timeout   time.Duration
 	unbatched bool
 	clock     func() string // see executor
 }
 
-// DefaultPrefix is the prefix of every key when [Prefix] is not given.
+// newConfig returns the config of opts for an application, with the prefix of all its keys.
+func newConfig(caller string, rdb redis.UniversalClient, app string, opts []Option) config {
+	argument.NotNil(caller, "the client", rdb)
+	c := config{app: app, prefix: DefaultPrefix, timeout: DefaultTimeout}
+	argument.Apply(caller, &c, opts)
+	c.prefix = keyhash.Prefix(caller, c.prefix, app)
+	return c
+}
+
+// DefaultPrefix is the beginning of every key when [Prefix] is not given.
 const DefaultPrefix = "weir:"
 
-// Prefix sets the prefix of every key, so that applications can share a Redis. The default is
-// [DefaultPrefix]. Prefix panics if p is longer than 32 bytes or contains a brace.
+// Prefix sets the beginning of every key, before the name of the application, in place of [DefaultPrefix]: for a Redis
+// where each tenant has a prefix. p and the name have at most 31 bytes. Prefix panics if p is longer than 32 bytes or
+// contains a brace.
 func Prefix(p string) Option {
 	keyhash.CheckPrefix("redisstore: Prefix", p)
 	return option(func(c *config) { c.prefix = p })

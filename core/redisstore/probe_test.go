@@ -51,7 +51,7 @@ func TestStore_ProbeKeys(t *testing.T) {
 		for _, mode := range modes {
 			t.Run(on.name+"/"+mode.name, func(t *testing.T) {
 				own := fmt.Sprintf("probe%d:", prefixes.Add(1))
-				s := redisstore.New(on.rdb, append([]redisstore.Option{redisstore.Prefix(own), redisstore.Timeout(waitLimit)}, mode.opts...)...)
+				s := redisstore.New(on.rdb, "test", append([]redisstore.Option{redisstore.Prefix(own), redisstore.Timeout(waitLimit)}, mode.opts...)...)
 				var rules []core.Rule
 				for _, a := range testkit.Algorithms {
 					rules = append(rules, a.Rule(a.Name, core.PerDay(10)))
@@ -102,7 +102,7 @@ func TestStore_ProbeErrors(t *testing.T) {
 	server := redistest.NewServer(t)
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
-			s := redisstore.New(server.Client(), append([]redisstore.Option{redisstore.Timeout(short)}, mode.opts...)...)
+			s := redisstore.New(server.Client(), "test", append([]redisstore.Option{redisstore.Timeout(short)}, mode.opts...)...)
 			l := testkit.Limiter(t, s, dailyRules()...)
 			charges := peeks(l, "mallory")
 			testkit.Must(t, server.Pause())

@@ -120,7 +120,7 @@ func shareStates(t *testing.T, rule core.Rule, clients ...redis.UniversalClient)
 	opts := []redisstore.Option{prefix(), now, redisstore.Unbatched(), redisstore.Timeout(waitLimit)}
 	var stores []core.Store
 	for _, rdb := range clients {
-		stores = append(stores, redisstore.New(rdb, opts...))
+		stores = append(stores, redisstore.New(rdb, "test", opts...))
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	turns := new(storetest.Fake).Set(func(ctx context.Context, charges []driver.Charge, _ storetest.Call) error {

@@ -68,7 +68,7 @@ func TestStore_Take_lateEvent(t *testing.T) {
 	} {
 		for _, more := range [][]core.Rule{nil, {core.SlidingLog("log", hourly)}} {
 			testkit.Must(t, rdb.FlushAll(t.Context()).Err())
-			store := New(rdb, Timeout(3*time.Hour))
+			store := New(rdb, "test", Timeout(3*time.Hour))
 			l := core.Must(core.New(store, append(more, core.LeakyBucket("queue", core.PerHour(60)))...))
 			ask := core.Ask{Limiter: l, Key: "k"}
 			_, err := core.AllowTogether(t.Context(), ask)

@@ -50,16 +50,18 @@
 //
 // # Keys
 //
-//	weir:{N3Jh0bO7eS3y5cQ4kz1mGA}t2:60:api
-//	     └─ the identity, hashed ─┘ │  └─ length of the state, and name of the rule
-//	                                └─ algorithm and version of its state
+//	weir:shop:{N3Jh0bO7eS3y5cQ4kz1mGA}t2:60:api
+//	     │    └─ the identity, hashed ─┘ │  └─ length of the state, and name of the rule
+//	     └─ the application              └─ algorithm and version of its state
+//
+// The name of the application keeps the states of applications apart that share a Redis: see [New].
 //
 // The keys of one identity share a hash slot. Keys show neither addresses nor names; see
 // [KeySecret] for identities that can be guessed. Every key has a TTL and expires when its state
 // equals the state of a new key. Probes of package failover write keys that end with a question
 // mark and expire after about a second; the test under Batches writes such keys, too, for 10 s.
 //
-// The key of a quota, such as weir:{N3Jh0bO7eS3y5cQ4kz1mGA}d1:month:calls, has the name of its period, and
+// The key of a quota, such as weir:shop:{N3Jh0bO7eS3y5cQ4kz1mGA}d1:month:calls, has the name of its period, and
 // expires at the end of that: in up to 31 days. Its time zone and anchor are no part of the key, so a
 // change of them begins no new count.
 //
@@ -107,14 +109,14 @@
 //
 // # Permissions
 //
-// A Redis user with these permissions can run every algorithm and operation (weir: is
+// A Redis user with these permissions can run every algorithm and operation of the application shop (weir: is
 // [DefaultPrefix]; password is an example):
 //
-//	ACL SETUSER limiter on >password ~weir:* &weir:* +evalsha +eval +time +get +psetex +del
+//	ACL SETUSER limiter on >password ~weir:shop:* &weir:shop:* +evalsha +eval +time +get +psetex +del
 //	    +unlink +zadd +zrem +zcard +zcount +zrange +zrevrange +zrangebyscore +zremrangebyrank
 //	    +hmget +hset +hgetall +hdel +exists +pexpire +info +publish +subscribe
 //
-// The channel weir:* and the last two are used only while callers wait for places (core.Limiter.Acquire): without them,
+// The channel weir:shop:* and the last two are used only while callers wait for places (core.Limiter.Acquire): without them,
 // places are found by asking, see Places. INFO is used only for the warning that the server may evict keys, and by
 // [Diagnose], which names the permissions that are missing. go-redis also sends CLIENT
 // SETINFO on every new connection. If the user may not call it, decisions succeed, but the server
@@ -158,7 +160,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/internal/sampler"
 )
 
@@ -190,9 +191,10 @@ type Stats struct {
 	Waiting     int    // requests that wait for a round trip
 }
 
-// New returns a Store that uses rdb. The Store neither closes nor reconfigures rdb. It sends no
-// command before the first decision, so Redis may be unreachable when New is called. New panics if
-// rdb or an option is nil.
+// New returns a Store that uses rdb for an application, such as "shop": applications with different names share no state.
+// app has letters, digits, '-', '_' and '.', and at most 26 of them (see [Prefix]). The Store neither closes nor
+// reconfigures rdb. It sends no command before the first decision, so Redis may be unreachable when New is called. New
+// panics if rdb or an option is nil, or app invalid.
 //
 // Hooks must be added to rdb before New, because the Store also uses a copy of rdb with the same
 // connections. On a Cluster, the Store uses the clients of the nodes, so hooks must be added to
@@ -203,10 +205,8 @@ type Stats struct {
 // that the server has all keys (see Batches in the documentation of the package). On a
 // *redis.ClusterClient, one call decides the charges of one hash slot. On any other client, and before the
 // test, one call decides the charges of one key.
-func New(rdb redis.UniversalClient, opts ...Option) *Store {
-	argument.NotNil("redisstore: New", "the client", rdb)
-	c := config{prefix: DefaultPrefix, timeout: DefaultTimeout}
-	argument.Apply("redisstore: New", &c, opts)
+func New(rdb redis.UniversalClient, app string, opts ...Option) *Store {
+	c := newConfig("redisstore: New", rdb, app, opts)
 	faults := faultLog{sampler.New(1, time.Minute)}
 	s := &Store{
 		timeout:   c.timeout,

@@ -306,7 +306,7 @@ func TestStore_Undo_otherRate(t *testing.T) {
 // TestStore_unknownAlgorithm calls the methods with a rule of an unknown algorithm.
 func TestStore_unknownAlgorithm(t *testing.T) {
 	t.Parallel()
-	s := redisstore.New(redistest.Shared(t).Client(), prefix())
+	s := redisstore.New(redistest.Shared(t).Client(), "test", prefix())
 	rule := new(driver.Compiled)
 	want := "weir: algorithm 0 has no script"
 	charges := func(op driver.Op) []driver.Charge {

@@ -133,7 +133,7 @@ func TestRunner_Run_noScript(t *testing.T) {
 	defer func() { _ = rdb.Close() }()
 	var counter tripCounter
 	rdb.AddHook(&counter)
-	s := New(rdb)
+	s := New(rdb, "test")
 	server := s.executor.sender.(*server)
 	server.whole.disprove()
 	rule := testkit.Compiled(core.TokenBucket("r", core.PerSecond(1)))

@@ -90,10 +90,10 @@ func onStores(t *testing.T, test func(t *testing.T, s core.Store)) {
 	for name, s := range map[string]func(t *testing.T) core.Store{
 		"memory": func(*testing.T) core.Store { return memstore.New() },
 		"Redis": func(t *testing.T) core.Store {
-			return redisstore.New(redistest.Shared(t).Client(), redisstore.Prefix(newPrefix()), redisstore.Timeout(time.Minute))
+			return redisstore.New(redistest.Shared(t).Client(), "test", redisstore.Prefix(newPrefix()), redisstore.Timeout(time.Minute))
 		},
 		"Cluster": func(t *testing.T) core.Store {
-			return redisstore.New(redistest.SharedCluster(t).Client(), redisstore.Prefix(newPrefix()), redisstore.Timeout(time.Minute))
+			return redisstore.New(redistest.SharedCluster(t).Client(), "test", redisstore.Prefix(newPrefix()), redisstore.Timeout(time.Minute))
 		},
 	} {
 		t.Run(name, func(t *testing.T) { test(t, s(t)) })

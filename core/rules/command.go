@@ -15,8 +15,7 @@ func (s *Set) Config() *Config { return s.applied.Load().config }
 
 // Command returns the line that runs weir rules with args, such as "unblock", "api" and
 // "user:7", in a shell (bash, zsh, fish or another one of POSIX), for the overrides and the configuration
-// of s: with the flags -config, -redis, -cluster and
-// -prefix as far as they are necessary. It is for pages and messages for operators.
+// of s: with the flag -app, and -config, -redis, -cluster and -prefix as far as they are necessary. It is for pages and messages for operators.
 //
 // The line contains no secret. If the client of Redis has a password, the line has no -redis: the
 // environment of the operator then needs WEIR_REDIS_URL, and WEIR_KEY_SECRET if the source has a
@@ -33,8 +32,9 @@ func (s *Set) Command(args ...string) (string, error) {
 		words = append(words, "-config", name)
 	}
 	words = append(words, flagsOf(s.overrides.rdb)...)
-	if p := s.overrides.prefix; p != DefaultPrefix {
-		words = append(words, "-prefix", p)
+	words = append(words, "-app", s.overrides.app)
+	if beginning := strings.TrimSuffix(s.overrides.prefix, s.overrides.app+":"); beginning != DefaultPrefix {
+		words = append(words, "-prefix", beginning)
 	}
 	words = append(words, args...)
 	for i, w := range words {

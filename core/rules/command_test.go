@@ -23,20 +23,20 @@ func TestSet_Command(t *testing.T) {
 		want         string
 	}{
 		{"a file", "limits.yaml", server(redis.Options{Addr: "127.0.0.1:1"}), nil, []string{"unblock", "api", "user:7"},
-			"weir rules -config limits.yaml -redis redis://127.0.0.1:1 unblock api user:7"},
+			"weir rules -config limits.yaml -redis redis://127.0.0.1:1 -app test unblock api user:7"},
 		{"Redis", "Redis", server(redis.Options{Addr: "redis.internal:6379", DB: 2, TLSConfig: &tls.Config{}}), []rules.RedisOption{rules.Prefix("shop:")}, []string{"get"},
-			"weir rules -redis rediss://redis.internal:6379/2 -prefix shop: get"},
-		{"a password", "Redis", server(redis.Options{Addr: "127.0.0.1:1", Password: "secret"}), nil, []string{"get"}, "weir rules get"},
-		{"a Sentinel", "", redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}}), nil, []string{"get"}, "weir rules get"},
-		{"a Cluster", "", redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}), nil, []string{"get"}, "weir rules -cluster get"},
+			"weir rules -redis rediss://redis.internal:6379/2 -app test -prefix shop: get"},
+		{"a password", "Redis", server(redis.Options{Addr: "127.0.0.1:1", Password: "secret"}), nil, []string{"get"}, "weir rules -app test get"},
+		{"a Sentinel", "", redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}}), nil, []string{"get"}, "weir rules -app test get"},
+		{"a Cluster", "", redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}), nil, []string{"get"}, "weir rules -cluster -app test get"},
 		{"quotes", "my limits.yaml", redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}), nil, []string{"override", "api", `it's $HOME; \';#1`, "{plan: gold}", "", "ключ", "a,b", "@a"},
-			`weir rules -config 'my limits.yaml' -cluster override api 'it'\''s $HOME; '"\\"''\'';#1' '{plan: gold}' '' 'ключ' 'a,b' '@a'`},
+			`weir rules -config 'my limits.yaml' -cluster -app test override api 'it'\''s $HOME; '"\\"''\'';#1' '{plan: gold}' '' 'ключ' 'a,b' '@a'`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Cleanup(func() { _ = c.rdb.Close() })
 			config, err := rules.Parse(c.config, []byte(apiPolicies))
 			testkit.Must(t, err)
-			set, err := rules.New(memstore.New(), config, rules.Overrides(rules.Redis(c.rdb, c.opts...)))
+			set, err := rules.New(memstore.New(), config, rules.Overrides(rules.Redis(c.rdb, "test", c.opts...)))
 			testkit.Must(t, err)
 			got, err := set.Command(c.args...)
 			if err != nil || got != c.want {

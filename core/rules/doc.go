@@ -179,7 +179,7 @@
 //
 // Several processes share a configuration that is in Redis, and overrides for any number of keys:
 //
-//	source := rules.Redis(rdb) // with the KeySecret of the store, if that has one
+//	source := rules.RedisOf(store) // the Redis, name, prefix and secret of the store
 //	soon, cancel := context.WithTimeout(ctx, time.Second)
 //	defer cancel()
 //	config, err := rules.Load(soon, source)
@@ -220,7 +220,7 @@
 // that has to read a key waits for up to [Timeout], or for half of the time until the deadline of
 // its context if that is less. After 300 ms without a reply, no decision waits, until Redis replies
 // again. On a Cluster, this applies to each sixteenth of the hash slots, and to all of them if the
-// node of weir:{rules}blocks fails. [RedisSource.Stats] counts such decisions and tells the age of
+// node of weir:shop:{rules:shop}blocks fails. [RedisSource.Stats] counts such decisions and tells the age of
 // the hashes. A text that cannot be parsed leaves the cached override in force, and a value of
 // another type is no override. A plan, rule or limit that the policy cannot have is ignored. These
 // errors are reported to [OnError].
@@ -231,40 +231,40 @@
 //
 //	weir:rules                    a hash; the field text is the configuration, and the field version
 //	                              any text that changes with it
-//	weir:{HASH}override:POLICY    the text of an override, such as {plan: gold}
-//	weir:{rules}overrides         a sorted set of the keys that have an override: HASH:POLICY, with
+//	weir:shop:{HASH}override:POLICY    the text of an override, such as {plan: gold}
+//	weir:shop:{rules:shop}overrides         a sorted set of the keys that have an override: HASH:POLICY, with
 //	                              the end in Unix milliseconds, or +inf, as the score
-//	weir:{rules}blocks            the same for blocks, which have no text
-//	weir:{rules}override:HASH:POLICY, weir:{rules}block:HASH:POLICY
+//	weir:shop:{rules:shop}blocks            the same for blocks, which have no text
+//	weir:shop:{rules:shop}override:HASH:POLICY, weir:shop:{rules:shop}block:HASH:POLICY
 //	                              for operators: {"at": TIME, "note": TEXT, "key": TEXT}, with the time of the
 //	                              write in Unix milliseconds; each field is optional. A record that weir writes ends
 //	                              two hours after its override or block
-//	weir:{rules}secret            the hash of "the secret of weir", from the latest write (CheckSecret)
-//	weir:{rules}changes           a stream of the changes of both sets, of which at least the latest
+//	weir:shop:{rules:shop}secret            the hash of "the secret of weir", from the latest write (CheckSecret)
+//	weir:shop:{rules:shop}changes           a stream of the changes of both sets, of which at least the latest
 //	                              10 000 are kept
 //
 // A program that blocks a key writes the set and the stream in one transaction, and sets or deletes the record, which
 // may be that of an earlier block:
 //
 //	MULTI
-//	DEL weir:{rules}block:HASH:POLICY
-//	ZADD weir:{rules}blocks +inf HASH:POLICY
-//	XADD weir:{rules}changes MAXLEN ~ 10000 * member HASH:POLICY set blocks end +inf
+//	DEL weir:shop:{rules:shop}block:HASH:POLICY
+//	ZADD weir:shop:{rules:shop}blocks +inf HASH:POLICY
+//	XADD weir:shop:{rules:shop}changes MAXLEN ~ 10000 * member HASH:POLICY set blocks end +inf
 //	EXEC
 //
 // To remove the block, it uses ZREM, and 0 as the end. It writes an override in three steps:
 //
-//	MULTI, DEL weir:{rules}override:HASH:POLICY, ZADD weir:{rules}overrides GT +inf HASH:POLICY,
-//	    XADD weir:{rules}changes MAXLEN ~ 10000 * member HASH:POLICY set overrides end +inf, EXEC
-//	SET weir:{HASH}override:POLICY TEXT
+//	MULTI, DEL weir:shop:{rules:shop}override:HASH:POLICY, ZADD weir:shop:{rules:shop}overrides GT +inf HASH:POLICY,
+//	    XADD weir:shop:{rules:shop}changes MAXLEN ~ 10000 * member HASH:POLICY set overrides end +inf, EXEC
+//	SET weir:shop:{HASH}override:POLICY TEXT
 //	the transaction again
 //
 // and removes it in three steps, too:
 //
-//	MULTI, DEL weir:{rules}override:HASH:POLICY, ZREM weir:{rules}overrides HASH:POLICY,
-//	    XADD weir:{rules}changes MAXLEN ~ 10000 * member HASH:POLICY set overrides end 0, EXEC
-//	DEL weir:{HASH}override:POLICY
-//	XADD weir:{rules}changes MAXLEN ~ 10000 * member HASH:POLICY
+//	MULTI, DEL weir:shop:{rules:shop}override:HASH:POLICY, ZREM weir:shop:{rules:shop}overrides HASH:POLICY,
+//	    XADD weir:shop:{rules:shop}changes MAXLEN ~ 10000 * member HASH:POLICY set overrides end 0, EXEC
+//	DEL weir:shop:{HASH}override:POLICY
+//	XADD weir:shop:{rules:shop}changes MAXLEN ~ 10000 * member HASH:POLICY
 //
 // With GT, a later end of an earlier override stays, and Stats count the key until then. A change of overrides with the
 // field exact is that of a ZADD without GT.
@@ -274,8 +274,8 @@
 // These Redis users can read and write (passwords are examples; package redisstore describes the
 // permissions of the store, of a Cluster, and client|setinfo of newer servers):
 //
-//	ACL SETUSER reader on >password ~weir:* +hget +hgetall +mget +xrange +xrevrange +zcount +zmscore +zscan +multi +exec
-//	ACL SETUSER operator on >password ~weir:* +hget +hgetall +mget +xrange +xrevrange +zcount +zmscore +zscan +multi +exec +hset +set +del +xadd +zadd +zrem +zremrangebyscore
+//	ACL SETUSER reader on >password ~weir:shop:* +hget +hgetall +mget +xrange +xrevrange +zcount +zmscore +zscan +multi +exec
+//	ACL SETUSER operator on >password ~weir:shop:* +hget +hgetall +mget +xrange +xrevrange +zcount +zmscore +zscan +multi +exec +hset +watch +unwatch +set +del +xadd +zadd +zrem +zremrangebyscore
 //
 // For the commands why, usage, reset and credit of weir rules, and for notes about keys without events, an operator
 // also needs the permissions of the store.

@@ -210,7 +210,7 @@ func (s *RedisSource) entries(ctx context.Context, all []member) ([]Entry, error
 var ErrKeySecret = errors.New("the latest override or block was written with another KeySecret: those of that secret have no effect here")
 
 // secretKey returns the key of a text that tells with which secret the latest entry was written.
-func (s *RedisSource) secretKey() string { return s.prefix + "{rules}secret" }
+func (s *RedisSource) secretKey() string { return s.sharedKey("secret") }
 
 // secretCheck returns that text for the secret of s.
 func (s *RedisSource) secretCheck() string { return s.hasher.Tag("the secret of weir") }

@@ -46,7 +46,7 @@ func TestRedisSource_List(t *testing.T) {
 			write(n.Block(ctx, "api", "a b", time.Time{}, rules.KeyText(), rules.Note("abuse")))
 			write(n.Override(ctx, "other", "a", rules.Override{Limits: map[string]core.Limit{"o": core.PerHour(7)}}, rules.KeyText()))
 			write(n.Override(ctx, "api", "b", rules.Override{Blocked: true}))
-			write(rdb.ZAdd(ctx, prefix+"{rules}blocks", redis.Z{Score: float64(begun.UnixMilli()), Member: keyhash.New(nil).Tag("ended") + ":api"}).Err())
+			write(rdb.ZAdd(ctx, prefix+"test:{rules:test}blocks", redis.Z{Score: float64(begun.UnixMilli()), Member: keyhash.New(nil).Tag("ended") + ":api"}).Err())
 			write(n.Block(ctx, "api", "gone", time.Time{}, rules.Note("x")))
 			write(n.Block(ctx, "api", "a", time.Time{}, rules.Note("again")))
 			testkit.Must(t, n.Unblock(ctx, "api", "gone"))
@@ -76,7 +76,7 @@ func TestRedisSource_List(t *testing.T) {
 			if got := of(n.EntriesOf(ctx, "api", "gone")); len(got) > 0 {
 				t.Errorf("got the entries %q of a key without one", got)
 			}
-			if keys := rdb.Exists(ctx, prefix+"{rules}block:"+keyhash.New(nil).Tag("gone")+":api").Val(); keys != 0 {
+			if keys := rdb.Exists(ctx, prefix+"test:{rules:test}block:"+keyhash.New(nil).Tag("gone")+":api").Val(); keys != 0 {
 				t.Error("the note of a removed block stays")
 			}
 		})
@@ -92,14 +92,14 @@ func TestRedisSource_List_OtherPrograms(t *testing.T) {
 	testkit.Must(t, n.Override(ctx, "api", "new", rules.Override{Plan: "gold"}))
 	for i, record := range []string{"", "?", `{"at":1}`, `{"at":2,"key":"another"}`, `{"at":3,"key":"4"}`} {
 		member := keyhash.New(nil).Tag(fmt.Sprint(i)) + ":api"
-		testkit.Must(t, rdb.ZAdd(ctx, prefix+"{rules}overrides", redis.Z{Score: 1e300, Member: member}).Err())
-		testkit.Must(t, rdb.Set(ctx, prefix+"{"+keyhash.New(nil).Tag(fmt.Sprint(i))+"}override:api", []string{"{plan: free}", "?"}[i%2], 0).Err())
+		testkit.Must(t, rdb.ZAdd(ctx, prefix+"test:{rules:test}overrides", redis.Z{Score: 1e300, Member: member}).Err())
+		testkit.Must(t, rdb.Set(ctx, prefix+"test:{"+keyhash.New(nil).Tag(fmt.Sprint(i))+"}override:api", []string{"{plan: free}", "?"}[i%2], 0).Err())
 		if record != "" {
-			testkit.Must(t, rdb.Set(ctx, prefix+"{rules}override:"+member, record, 0).Err())
+			testkit.Must(t, rdb.Set(ctx, prefix+"test:{rules:test}override:"+member, record, 0).Err())
 		}
 	}
 	// No decision depends on a member without a text.
-	testkit.Must(t, rdb.ZAdd(ctx, prefix+"{rules}overrides", redis.Z{Score: 1e300, Member: keyhash.New(nil).Tag("absent") + ":api"}).Err())
+	testkit.Must(t, rdb.ZAdd(ctx, prefix+"test:{rules:test}overrides", redis.Z{Score: 1e300, Member: keyhash.New(nil).Tag("absent") + ":api"}).Err())
 	if of, err := n.EntriesOf(ctx, "api", "absent"); err != nil || len(of) > 0 {
 		t.Errorf("got the entries %v, %v of a key without a text", of, err)
 	}
@@ -123,13 +123,13 @@ func TestRedisSource_List_Many(t *testing.T) {
 	_, err := rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i := range many {
 			member := keyhash.New(nil).Tag(fmt.Sprint(i)) + ":api"
-			pipe.ZAdd(ctx, prefix+"{rules}blocks", redis.Z{Score: 1e300, Member: member})
-			pipe.Set(ctx, prefix+"{rules}block:"+member, fmt.Sprintf(`{"at":%d,"key":"%d"}`, 1+i*7919%many, i), 0)
+			pipe.ZAdd(ctx, prefix+"test:{rules:test}blocks", redis.Z{Score: 1e300, Member: member})
+			pipe.Set(ctx, prefix+"test:{rules:test}block:"+member, fmt.Sprintf(`{"at":%d,"key":"%d"}`, 1+i*7919%many, i), 0)
 		}
 		return nil
 	})
 	testkit.Must(t, err)
-	source := rules.Redis(rdb, rules.Prefix(prefix))
+	source := rules.Redis(rdb, "test", rules.Prefix(prefix))
 	for _, n := range []int{0, 1, 1200, many, 2 * many} {
 		all, err := source.List(ctx, n)
 		testkit.Must(t, err)
@@ -183,7 +183,7 @@ func TestRedisSource_CheckSecret(t *testing.T) {
 	}
 	for writer, opts := range secrets {
 		prefix := newPrefix()
-		if err := rules.Redis(rdb, append(opts, rules.Prefix(prefix))...).CheckSecret(t.Context()); err != nil {
+		if err := rules.Redis(rdb, "test", append(opts, rules.Prefix(prefix))...).CheckSecret(t.Context()); err != nil {
 			t.Errorf("got %v before the first write", err)
 		}
 		n := newNode(t, rdb, append(opts, rules.Prefix(prefix))...)
@@ -213,7 +213,7 @@ func TestRedisSource_CheckSecret(t *testing.T) {
 func TestSet_Measures_Blocks(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
-	ctx, source := t.Context(), rules.Redis(rdb, rules.Prefix(newPrefix()))
+	ctx, source := t.Context(), rules.Redis(rdb, "test", rules.Prefix(newPrefix()))
 	rules.PollEvery(source, 20*time.Millisecond)
 	set, err := rules.New(memstore.New(), parse(t, `api: {rules: [{name: r, algorithm: fixed_window, limit: 10/h, plans: {gold: 100/h}}],
 		keys: {a: {blocked: true}, b: {blocked: true}, c: {blocked: true}, ended: {blocked: true, until: 2020-01-01T00:00:00Z}, d: {plan: gold}}},

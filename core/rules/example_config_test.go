@@ -12,6 +12,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/rules"
 )
 
@@ -198,11 +199,12 @@ func ExampleSource() {
 
 // Configuration and overrides in Redis, for all processes. If Redis has no configuration, or is down,
 // a file has the first one.
-func ExampleRedis() {
+func ExampleRedisOf() {
 	ctx := context.Background()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
 	defer rdb.Close()
-	source := rules.Redis(rdb)
+	store := redisstore.New(rdb, "shop")
+	source := rules.RedisOf(store)
 
 	soon, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -213,7 +215,7 @@ func ExampleRedis() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	set, err := rules.New(memstore.New(), config, rules.Overrides(source))
+	set, err := rules.New(store, config, rules.Overrides(source))
 	if err != nil {
 		log.Fatal(err)
 	}

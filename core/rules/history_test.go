@@ -352,11 +352,11 @@ func TestSet_Histories_Redis(t *testing.T) {
 	occurred := make(map[string]int)
 	for seed := range uint64(12) {
 		h := history{Rand: rand.New(rand.NewPCG(seed, 2)), real: true}
-		m := newModel(redisstore.New(rdb, redisstore.Prefix(newPrefix()), redisstore.Timeout(time.Minute)))
+		m := newModel(redisstore.New(rdb, "test", redisstore.Prefix(newPrefix()), redisstore.Timeout(time.Minute)))
 		prefix := newPrefix()
-		source := rules.Redis(rdb, rules.Prefix(prefix), rules.Timeout(time.Minute))
+		source := rules.Redis(rdb, "test", rules.Prefix(prefix), rules.Timeout(time.Minute))
 		c := h.config(m)
-		s, err := rules.New(redisstore.New(rdb, redisstore.Prefix(prefix), redisstore.Timeout(time.Minute)), c, rules.Overrides(source))
+		s, err := rules.New(redisstore.New(rdb, "test", redisstore.Prefix(prefix), redisstore.Timeout(time.Minute)), c, rules.Overrides(source))
 		testkit.Must(t, err)
 		m.apply(c)
 		for range 200 {

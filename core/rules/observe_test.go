@@ -23,11 +23,11 @@ import (
 func TestStore_MeasuresOfStores(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	t.Cleanup(func() { _ = rdb.Close() })
-	leased := lease.New(redisstore.New(rdb))
+	leased := lease.New(redisstore.New(rdb, "test"))
 	over := failover.New(leased, memstore.New())
 	t.Cleanup(func() { _, _ = over.Close(), leased.Close() })
 	s := observe.New(denycache.New(over))
-	set, err := rules.New(s, &rules.Config{}, rules.Overrides(rules.Redis(rdb)))
+	set, err := rules.New(s, &rules.Config{}, rules.Overrides(rules.Redis(rdb, "test")))
 	testkit.Must(t, err)
 	s.Add(set)
 	prefixes := map[string]int{}

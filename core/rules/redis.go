@@ -1,14 +1,19 @@
 package rules
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/call"
 	"github.com/weir-go/weir/core/internal/keyhash"
 	"github.com/weir-go/weir/core/internal/memo"
@@ -16,13 +21,14 @@ import (
 	"github.com/weir-go/weir/internal/sampler"
 )
 
-// A RedisSource keeps a configuration in Redis, and overrides of any number of keys beside it. Use
-// [Redis] to make one. It is a [Source] for [Load] and [Set.Watch]. The overrides are in force for
+// A RedisSource keeps the configuration of an application in Redis, and overrides of any number of keys beside it. Use
+// [RedisOf] to make one, or [Redis] without a store. It is a [Source] for [Load] and [Set.Watch]. The overrides are in force for
 // a Set with the option [Overrides]. A RedisSource is safe for concurrent use, and belongs to one
 // Set.
 type RedisSource struct {
 	rdb    redis.UniversalClient
-	prefix string
+	prefix string // of all keys, with the name of the application
+	app    string
 	hasher keyhash.Hasher
 	cache  *cache
 	parsed memo.Map[string, parsedOverride] // by text
@@ -38,20 +44,65 @@ type RedisSource struct {
 	from     int64         // members that have ended before are not in the indexes
 }
 
-// Redis returns a RedisSource that uses rdb, a client of a single server, a Sentinel group or a
-// Cluster, of Redis or Valkey (tested: Redis 7.0). It must read from masters, because replicas may have
-// old overrides. Redis sends no command before the first call of a method, and neither closes nor
-// reconfigures rdb. Redis panics if rdb or an option is nil.
-func Redis(rdb redis.UniversalClient, opts ...RedisOption) *RedisSource {
-	argument.NotNil("rules: Redis", "the client", rdb)
-	c := redisConfig{prefix: DefaultPrefix, cache: cacheOptions{parts: 1, size: DefaultMaxKeys, timeout: DefaultTimeout, maxAge: DefaultMaxAge}}
-	argument.Apply("rules: Redis", &c, opts)
-	if _, ok := rdb.(*redis.ClusterClient); ok {
-		c.cache.parts = 16
+// RedisOf returns the RedisSource of the application whose limits are in store, a Store of package redisstore or a store
+// over one, such as that of package resilient: with its client, name, prefix and secret. RedisOf panics if an option is
+// nil, [Prefix] or [KeySecret], or if store has no states in Redis.
+func RedisOf(store core.Store, opts ...RedisOption) *RedisSource {
+	of := inRedis(store)
+	if of == nil {
+		panic(fmt.Sprintf("rules: RedisOf: a %T has no states in Redis", store))
 	}
-	s := &RedisSource{rdb: rdb, prefix: c.prefix, hasher: keyhash.New(c.secret), interval: WatchInterval, polling: make(chan struct{}, 1), errors: sampler.New(maxInvalid, time.Second)}
+	c := newRedisConfig("rules: RedisOf", opts)
+	if c.prefix != "" || c.secret != nil {
+		panic("rules: RedisOf: Prefix and KeySecret are those of the store")
+	}
+	rdb, prefix, app, h := of.Redis()
+	return newRedisSource(rdb, prefix, app, h, c.cache)
+}
+
+// A redisStore is the Store of package redisstore.
+type redisStore interface {
+	Redis() (rdb redis.UniversalClient, prefix, app string, h keyhash.Hasher)
+}
+
+// inRedis returns the store in Redis that is s or behind it, the primary first, or nil.
+func inRedis(s driver.Store) redisStore {
+	if of, ok := s.(redisStore); ok {
+		return of
+	}
+	behind := driver.Describe(s).Behind
+	for _, role := range slices.Backward(slices.Sorted(maps.Keys(behind))) {
+		if of := inRedis(behind[role]); of != nil {
+			return of
+		}
+	}
+	return nil
+}
+
+// Redis returns the RedisSource of an application, for a program without its store, such as one that only writes: app is
+// the name that its programs give to redisstore.New or resilient.New. rdb is a client of a single server, a Sentinel group
+// or a Cluster, of Redis or Valkey (tested: Redis 7.0). It must read from masters, because replicas may have
+// old overrides. Redis sends no command before the first call of a method, and neither closes nor
+// reconfigures rdb. Redis panics if rdb or an option is nil, or if app is no name of letters, digits, '-', '_' and '.'.
+func Redis(rdb redis.UniversalClient, app string, opts ...RedisOption) *RedisSource {
+	argument.NotNil("rules: Redis", "the client", rdb)
+	c := newRedisConfig("rules: Redis", opts)
+	return newRedisSource(rdb, keyhash.Prefix("rules: Redis", cmp.Or(c.prefix, DefaultPrefix), app), app, keyhash.New(c.secret), c.cache)
+}
+
+func newRedisConfig(caller string, opts []RedisOption) redisConfig {
+	c := redisConfig{cache: cacheOptions{parts: 1, size: DefaultMaxKeys, timeout: DefaultTimeout, maxAge: DefaultMaxAge}}
+	argument.Apply(caller, &c, opts)
+	return c
+}
+
+func newRedisSource(rdb redis.UniversalClient, prefix, app string, h keyhash.Hasher, cache cacheOptions) *RedisSource {
+	if _, ok := rdb.(*redis.ClusterClient); ok {
+		cache.parts = 16
+	}
+	s := &RedisSource{rdb: rdb, prefix: prefix, app: app, hasher: h, interval: WatchInterval, polling: make(chan struct{}, 1), errors: sampler.New(maxInvalid, time.Second)}
 	s.parsed.Max, s.known.Max = maxViews, maxViews
-	s.cache = newCache(c.cache, s.hasher)
+	s.cache = newCache(cache, s.hasher)
 	s.cache.read, s.cache.report = s.read, s.failed
 	return s
 }
@@ -107,21 +158,68 @@ type loadedConfig struct {
 	text    []byte
 }
 
+// Version returns the version of the configuration that the last [RedisSource.Load] has read, a hash of its text, or an
+// empty text if there was none.
+func (s *RedisSource) Version() string {
+	if c := s.loaded.Load(); c != nil {
+		return c.version
+	}
+	return ""
+}
+
 // Put writes a configuration, in the format of [Parse]. Every process that watches the source
 // applies it within two seconds. Errors in the text are those of Parse; nothing is then written.
-// The rules for an update of a file apply: see [Set.Apply].
-func (s *RedisSource) Put(ctx context.Context, text []byte) error {
+// The rules for an update of a file apply: see [Set.Apply]. Put panics if an option is nil.
+func (s *RedisSource) Put(ctx context.Context, text []byte, opts ...PutOption) error {
+	var c putConfig
+	argument.Apply("rules: Put", &c, opts)
 	if _, err := Parse("configuration", text); err != nil {
 		return err
 	}
-	_, err := await(ctx, func() (int64, error) {
-		return s.rdb.HSet(ctx, s.configKey(), "text", text, "version", hashOf(text)).Result()
+	key, version := s.configKey(), hashOf(text)
+	_, err := await(ctx, func() (string, error) {
+		if c.replaces == nil {
+			return version, s.rdb.HSet(ctx, key, "text", text, "version", version).Err()
+		}
+		return version, s.rdb.Watch(ctx, func(tx *redis.Tx) error {
+			present, err := tx.HGet(ctx, key, "version").Result()
+			switch {
+			case err != nil && !errors.Is(err, redis.Nil):
+				return err
+			case present != *c.replaces:
+				return fmt.Errorf("%w: %q, not %q", ErrVersion, present, *c.replaces)
+			}
+			_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
+				return p.HSet(ctx, key, "text", text, "version", version).Err()
+			})
+			return err
+		}, key)
 	})
+	if errors.Is(err, redis.TxFailedErr) {
+		err = ErrVersion
+	}
 	if err != nil {
 		return fmt.Errorf("weir: configuration of %v: %w", s, err)
 	}
 	return nil
 }
+
+// A PutOption configures [RedisSource.Put].
+type PutOption interface{ argument.Option[putConfig] }
+
+type putConfig struct {
+	replaces *string // a version, or nil for any
+}
+
+// IfVersion makes [RedisSource.Put] write only if the configuration in Redis has this version (see [RedisSource.Version]),
+// or if version is empty and there is none. Otherwise Put returns an [ErrVersion], because somebody else was first. The
+// user of Redis also needs the permissions +watch, +unwatch, +multi and +exec.
+func IfVersion(version string) PutOption {
+	return argument.OptionFunc[putConfig](func(c *putConfig) { c.replaces = &version })
+}
+
+// ErrVersion is the error of [RedisSource.Put] with [IfVersion] for another version. Use [errors.Is].
+var ErrVersion = errors.New("the configuration in Redis has another version")
 
 // RedisStats describe the overrides of a [RedisSource].
 type RedisStats struct {

@@ -77,7 +77,7 @@ func writer(t *testing.T, rdb redis.UniversalClient, prefix string) *rules.Set {
 	t.Helper()
 	config, err := rules.Parse("f", []byte(apiPolicies))
 	testkit.Must(t, err)
-	s, err := rules.New(nothing{}, config, rules.Overrides(rules.Redis(rdb, rules.Prefix(prefix))))
+	s, err := rules.New(nothing{}, config, rules.Overrides(rules.Redis(rdb, "test", rules.Prefix(prefix))))
 	testkit.Must(t, err)
 	return s
 }
@@ -209,7 +209,7 @@ func TestSet_Write_Killed(t *testing.T) {
 // inRedis returns the text of the override of a key, and the end of its member, or 0 if there is none.
 func inRedis(t *testing.T, rdb redis.UniversalClient, prefix, key string) (text string, member float64) {
 	tag := keyhash.New(nil).Tag(key)
-	return rdb.Get(t.Context(), prefix+"{"+tag+"}override:api").Val(), rdb.ZScore(t.Context(), prefix+"{rules}overrides", tag+":api").Val()
+	return rdb.Get(t.Context(), prefix+"test:{"+tag+"}override:api").Val(), rdb.ZScore(t.Context(), prefix+"test:{rules:test}overrides", tag+":api").Val()
 }
 
 // Two writers of one key leave no text without a member, in whatever order their commands run.
@@ -296,8 +296,8 @@ func TestRedisSource_EarlierEnd(t *testing.T) {
 	becomes(t, "an override", "100/h", func() string { return n.limit(t, "k") })
 	_, err := rdb.TxPipelined(ctx, func(tx redis.Pipeliner) error {
 		member, past := keyhash.New(nil).Tag("k")+":api", time.Now().Add(-time.Minute).UnixMilli()
-		tx.ZAddArgs(ctx, prefix+"{rules}overrides", redis.ZAddArgs{GT: true, Members: []redis.Z{{Score: float64(past), Member: member}}})
-		return tx.XAdd(ctx, &redis.XAddArgs{Stream: prefix + "{rules}changes", Values: []any{"member", member, "set", "overrides", "end", past}}).Err()
+		tx.ZAddArgs(ctx, prefix+"test:{rules:test}overrides", redis.ZAddArgs{GT: true, Members: []redis.Z{{Score: float64(past), Member: member}}})
+		return tx.XAdd(ctx, &redis.XAddArgs{Stream: prefix + "test:{rules:test}changes", Values: []any{"member", member, "set", "overrides", "end", past}}).Err()
 	})
 	testkit.Must(t, err)
 	for _, later := range []string{"a", "b"} { // after the second one, the index of overrides is used for k
@@ -318,12 +318,12 @@ func TestRedisSource_WithoutNotice(t *testing.T) {
 	n.isConfirmed(t)
 	member := keyhash.New(nil).Tag("k") + ":api"
 	for range 3 {
-		testkit.Must(t, rdb.ZAdd(ctx, prefix+"{rules}blocks", redis.Z{Score: math.Inf(1), Member: member}).Err())
+		testkit.Must(t, rdb.ZAdd(ctx, prefix+"test:{rules:test}blocks", redis.Z{Score: math.Inf(1), Member: member}).Err())
 		becomes(t, "a member", "blocked", func() string { return n.limit(t, "k") })
-		testkit.Must(t, rdb.Del(ctx, prefix+"{rules}blocks").Err())
+		testkit.Must(t, rdb.Del(ctx, prefix+"test:{rules:test}blocks").Err())
 		becomes(t, "an eviction", "10/h", func() string { return n.limit(t, "k") })
 	}
-	testkit.Must(t, rdb.Set(ctx, prefix+"{rules}blocks", "text", 0).Err())
+	testkit.Must(t, rdb.Set(ctx, prefix+"test:{rules:test}blocks", "text", 0).Err())
 	becomes(t, "another type", "reported", func() string {
 		if slices.ContainsFunc(n.errs(), func(s string) bool { return strings.Contains(s, "WRONGTYPE") }) {
 			return "reported"
@@ -338,7 +338,7 @@ func TestRedisSource_EndedMembers(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
 	ctx, prefix := t.Context(), newPrefix()
-	set := prefix + "{rules}blocks"
+	set := prefix + "test:{rules:test}blocks"
 	for i, age := range []time.Duration{-time.Hour, 10 * time.Minute, 90 * time.Minute, 3 * time.Hour} {
 		member := keyhash.New(nil).Tag(fmt.Sprint(i)) + ":api"
 		testkit.Must(t, rdb.ZAdd(ctx, set, redis.Z{Score: float64(time.Now().Add(-age).UnixMilli()), Member: member}).Err())
@@ -377,7 +377,7 @@ func TestRedisSource_ManyMembers(t *testing.T) {
 	for i := range members {
 		all = append(all, redis.Z{Score: math.Inf(1), Member: keyhash.New(nil).Tag(fmt.Sprint(i)) + ":api"})
 	}
-	testkit.Must(t, rdb.ZAdd(ctx, prefix+"{rules}blocks", all...).Err())
+	testkit.Must(t, rdb.ZAdd(ctx, prefix+"test:{rules:test}blocks", all...).Err())
 	other := writer(t, rdb, prefix)
 	n := newNode(t, rdb, rules.Prefix(prefix))
 	for i := range 100 {

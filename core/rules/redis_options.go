@@ -18,19 +18,19 @@ type redisConfig struct {
 	cache  cacheOptions
 }
 
-// DefaultPrefix is the prefix of all keys when [Prefix] is not given. It is that of package
+// DefaultPrefix is the beginning of all keys when [Prefix] is not given. It is that of package
 // redisstore, whose keys are different.
 const DefaultPrefix = "weir:"
 
-// Prefix sets the prefix of all keys in Redis. The default is [DefaultPrefix]. Prefix panics if p
-// is longer than 32 bytes or contains a brace.
+// Prefix sets the beginning of all keys in Redis, before the name of the application, in place of [DefaultPrefix]. It is
+// for [Redis]; [RedisOf] has that of the store. Prefix panics if p is longer than 32 bytes or contains a brace.
 func Prefix(p string) RedisOption {
 	keyhash.CheckPrefix("rules: Prefix", p)
 	return redisOption(func(c *redisConfig) { c.prefix = p })
 }
 
 // KeySecret hides keys from readers of Redis, like the option of the same name of package
-// redisstore. All programs and commands that use the overrides need the same secret, as the same
+// redisstore. It is for [Redis]; [RedisOf] has that of the store. All programs and commands that use the overrides need the same secret, as the same
 // bytes. With another secret, overrides and blocks are not found. KeySecret panics if secret is
 // shorter than 16 bytes.
 func KeySecret(secret []byte) RedisOption {

@@ -24,11 +24,14 @@ const (
 // setKey returns the key of a sorted set of members. The scores are the ends in Unix milliseconds,
 // or +inf. A block is nothing but its member. An override has a text, too, and is a member before
 // the text exists.
-func (s *RedisSource) setKey(k kind) string { return s.prefix + "{rules}" + string(k) }
+func (s *RedisSource) setKey(k kind) string { return s.sharedKey(string(k)) }
 
 // changesKey returns the key of a stream with the changes of these sets. It is in the hash slot of
 // both, so that a transaction changes a set and the stream together.
-func (s *RedisSource) changesKey() string { return s.prefix + "{rules}changes" }
+func (s *RedisSource) changesKey() string { return s.sharedKey("changes") }
+
+// sharedKey returns a key in the hash slot of the overrides and blocks of the application.
+func (s *RedisSource) sharedKey(name string) string { return s.prefix + "{rules:" + s.app + "}" + name }
 
 // textKey returns the key of the text of an override. It is in the hash slot of the states of
 // redisstore.

@@ -47,7 +47,7 @@ func newNode(t *testing.T, rdb redis.UniversalClient, opts ...rules.RedisOption)
 	t.Helper()
 	var mu sync.Mutex
 	var errs []string
-	n := &node{source: rules.Redis(rdb, append([]rules.RedisOption{rules.Timeout(time.Minute)}, opts...)...), errs: func() []string {
+	n := &node{source: rules.Redis(rdb, "test", append([]rules.RedisOption{rules.Timeout(time.Minute)}, opts...)...), errs: func() []string {
 		mu.Lock()
 		defer mu.Unlock()
 		return slices.Clone(errs)
@@ -99,13 +99,13 @@ func writeText(t *testing.T, rdb redis.UniversalClient, prefix, key, text string
 	ctx, tag := t.Context(), keyhash.New(nil).Tag(key)
 	change := func() {
 		_, err := rdb.TxPipelined(ctx, func(tx redis.Pipeliner) error {
-			tx.ZAdd(ctx, prefix+"{rules}overrides", redis.Z{Score: math.Inf(1), Member: tag + ":api"})
-			return tx.XAdd(ctx, &redis.XAddArgs{Stream: prefix + "{rules}changes", Values: []string{"member", tag + ":api", "set", "overrides", "end", "+inf"}}).Err()
+			tx.ZAdd(ctx, prefix+"test:{rules:test}overrides", redis.Z{Score: math.Inf(1), Member: tag + ":api"})
+			return tx.XAdd(ctx, &redis.XAddArgs{Stream: prefix + "test:{rules:test}changes", Values: []string{"member", tag + ":api", "set", "overrides", "end", "+inf"}}).Err()
 		})
 		testkit.Must(t, err)
 	}
 	change()
-	testkit.Must(t, rdb.Set(ctx, prefix+"{"+tag+"}override:api", text, 0).Err())
+	testkit.Must(t, rdb.Set(ctx, prefix+"test:{"+tag+"}override:api", text, 0).Err())
 	change()
 }
 
@@ -244,19 +244,19 @@ func TestSet_Override_Keys(t *testing.T) {
 		keys := rdb.Keys(ctx, prefix+"*").Val()
 		slices.Sort(keys)
 		want := []string{
-			prefix + "rules", prefix + "{rules}blocks", prefix + "{rules}changes", prefix + "{rules}overrides", prefix + "{rules}secret", prefix + "{" + tag + "}override:api",
-			prefix + "{rules}override:" + tag + ":api", prefix + "{rules}block:" + tag + ":other",
+			prefix + "test:rules", prefix + "test:{rules:test}blocks", prefix + "test:{rules:test}changes", prefix + "test:{rules:test}overrides", prefix + "test:{rules:test}secret", prefix + "test:{" + tag + "}override:api",
+			prefix + "test:{rules:test}override:" + tag + ":api", prefix + "test:{rules:test}block:" + tag + ":other",
 		}
 		slices.Sort(want)
 		if !slices.Equal(keys, want) {
 			t.Errorf("got the keys %q, want %q", keys, want)
 		}
-		for _, key := range []string{prefix + "{" + tag + "}override:api", prefix + "{rules}override:" + tag + ":api"} {
+		for _, key := range []string{prefix + "test:{" + tag + "}override:api", prefix + "test:{rules:test}override:" + tag + ":api"} {
 			if ttl := rdb.TTL(ctx, key).Val(); ttl < time.Hour || ttl > 4*time.Hour {
 				t.Errorf("%s: got the TTL %v of an override of an hour", key, ttl)
 			}
 		}
-		for _, m := range rdb.XRange(ctx, prefix+"{rules}changes", "-", "+").Val() {
+		for _, m := range rdb.XRange(ctx, prefix+"test:{rules:test}changes", "-", "+").Val() {
 			if s := fmt.Sprint(m.Values); strings.Contains(s, "user:1") {
 				t.Errorf("got the change %s", s)
 			}
@@ -267,7 +267,7 @@ func TestSet_Override_Keys(t *testing.T) {
 // OverrideOf returns the override that a decision uses, and that of the configuration.
 func TestSet_OverrideOf(t *testing.T) {
 	t.Parallel()
-	source := rules.Redis(redistest.Shared(t).Client(), rules.Prefix(newPrefix()))
+	source := rules.Redis(redistest.Shared(t).Client(), "test", rules.Prefix(newPrefix()))
 	n, err := rules.New(memstore.New(), parse(t, "api: {rules: [{name: r, algorithm: fixed_window, limit: 10/h, plans: {gold: 100/h}}], keys: {k: {plan: gold}}}"), rules.Overrides(source))
 	testkit.Must(t, err)
 	ctx, until := t.Context(), time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
@@ -306,12 +306,12 @@ func TestRedisSource_Gap(t *testing.T) {
 	rdb := redistest.Shared(t).Client()
 	for name, lose := range map[string]func(p redis.Pipeliner, prefix string){
 		"trimmed": func(p redis.Pipeliner, prefix string) {
-			p.XAdd(t.Context(), &redis.XAddArgs{Stream: prefix + "{rules}changes", Values: []string{"member", "glTDKakoUPbVOd03b0gW7g:api"}})
-			p.XTrimMaxLen(t.Context(), prefix+"{rules}changes", 1)
+			p.XAdd(t.Context(), &redis.XAddArgs{Stream: prefix + "test:{rules:test}changes", Values: []string{"member", "glTDKakoUPbVOd03b0gW7g:api"}})
+			p.XTrimMaxLen(t.Context(), prefix+"test:{rules:test}changes", 1)
 		},
-		"removed": func(p redis.Pipeliner, prefix string) { p.Del(t.Context(), prefix+"{rules}changes") },
+		"removed": func(p redis.Pipeliner, prefix string) { p.Del(t.Context(), prefix+"test:{rules:test}changes") },
 		"foreign": func(p redis.Pipeliner, prefix string) {
-			p.XAdd(t.Context(), &redis.XAddArgs{Stream: prefix + "{rules}changes", Values: []string{"a", "b"}})
+			p.XAdd(t.Context(), &redis.XAddArgs{Stream: prefix + "test:{rules:test}changes", Values: []string{"a", "b"}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -323,8 +323,8 @@ func TestRedisSource_Gap(t *testing.T) {
 				becomes(t, "before", map[string]string{"gold": "100/h", "free": "50/h"}[plan], func() string { return b.limit(t, "0") })
 			}
 			pipe := rdb.TxPipeline() // removes the override, and blocks another key, without a notice
-			pipe.Del(ctx, prefix+"{X-zrZv_IbzjZUnhsbWlseQ}override:api")
-			pipe.ZAdd(ctx, prefix+"{rules}blocks", redis.Z{Score: math.Inf(1), Member: "glTDKakoUPbVOd03b0gW7g:api"})
+			pipe.Del(ctx, prefix+"test:{X-zrZv_IbzjZUnhsbWlseQ}override:api")
+			pipe.ZAdd(ctx, prefix+"test:{rules:test}blocks", redis.Z{Score: math.Inf(1), Member: "glTDKakoUPbVOd03b0gW7g:api"})
 			lose(pipe, prefix)
 			_, err := pipe.Exec(ctx)
 			testkit.Must(t, err)
@@ -342,12 +342,12 @@ func TestRedisSource_GapAtTheBeginning(t *testing.T) {
 	becomes(t, "polled", "true", func() string { return fmt.Sprint(n.source.Stats().Age >= 0) })
 	becomes(t, "before", "10/h", func() string { return n.limit(t, "k") })
 	pipe := rdb.TxPipeline()
-	pipe.ZAdd(ctx, prefix+"{rules}overrides", redis.Z{Score: math.Inf(1), Member: "glTDKakoUPbVOd03b0gW7g:api"})
-	pipe.Set(ctx, prefix+"{glTDKakoUPbVOd03b0gW7g}override:api", "{plan: gold}", 0)
+	pipe.ZAdd(ctx, prefix+"test:{rules:test}overrides", redis.Z{Score: math.Inf(1), Member: "glTDKakoUPbVOd03b0gW7g:api"})
+	pipe.Set(ctx, prefix+"test:{glTDKakoUPbVOd03b0gW7g}override:api", "{plan: gold}", 0)
 	for _, tag := range []string{"glTDKakoUPbVOd03b0gW7g", "X-zrZv_IbzjZUnhsbWlseQ"} {
-		pipe.XAdd(ctx, &redis.XAddArgs{Stream: prefix + "{rules}changes", Values: []string{"member", tag + ":api"}})
+		pipe.XAdd(ctx, &redis.XAddArgs{Stream: prefix + "test:{rules:test}changes", Values: []string{"member", tag + ":api"}})
 	}
-	pipe.XTrimMaxLen(ctx, prefix+"{rules}changes", 1)
+	pipe.XTrimMaxLen(ctx, prefix+"test:{rules:test}changes", 1)
 	_, err := pipe.Exec(ctx)
 	testkit.Must(t, err)
 	becomes(t, "after", "100/h", func() string { return n.limit(t, "k") })
@@ -503,11 +503,11 @@ func TestRedisSource_Watch(t *testing.T) {
 	prefix := newPrefix()
 	n := newNode(t, rdb, rules.Prefix(prefix))
 	ctx := t.Context()
-	if _, err := rules.Load(ctx, n.source); !errors.Is(err, rules.ErrNoConfig) || !strings.Contains(err.Error(), prefix+"rules") {
+	if _, err := rules.Load(ctx, n.source); !errors.Is(err, rules.ErrNoConfig) || !strings.Contains(err.Error(), prefix+"test:rules") {
 		t.Errorf("got error %v without a configuration", err)
 	}
-	testkit.Must(t, rdb.HSet(ctx, prefix+"rules", "text", "policies: {", "version", "").Err())
-	if text, err := rules.Redis(rdb, rules.Prefix(prefix)).Load(ctx); string(text) != "policies: {" || err != nil {
+	testkit.Must(t, rdb.HSet(ctx, prefix+"test:rules", "text", "policies: {", "version", "").Err())
+	if text, err := rules.Redis(rdb, "test", rules.Prefix(prefix)).Load(ctx); string(text) != "policies: {" || err != nil {
 		t.Errorf("got %q, %v with an empty version", text, err)
 	}
 	put := func(limit string) {
@@ -523,9 +523,9 @@ func TestRedisSource_Watch(t *testing.T) {
 	becomes(t, "second", "12/h", func() string { return n.limit(t, "k") })
 	for name, lose := range map[string]func() error{
 		"flow node": func() error {
-			return rdb.HSet(ctx, prefix+"rules", "text", "policies: {", "version", "x").Err()
+			return rdb.HSet(ctx, prefix+"test:rules", "text", "policies: {", "version", "x").Err()
 		},
-		"there is no configuration": func() error { return rdb.Del(ctx, prefix+"rules").Err() },
+		"there is no configuration": func() error { return rdb.Del(ctx, prefix+"test:rules").Err() },
 	} {
 		before := len(n.errs())
 		testkit.Must(t, lose())
@@ -591,7 +591,7 @@ func TestRedisSource_Permissions(t *testing.T) {
 	for _, user := range users {
 		var command []any
 		for _, word := range strings.Fields(user) {
-			command = append(command, word)
+			command = append(command, strings.ReplaceAll(word, "weir:shop:", "weir:test:"))
 		}
 		testkit.Must(t, server.Client().Do(ctx, command...).Err())
 	}
@@ -603,7 +603,7 @@ func TestRedisSource_Permissions(t *testing.T) {
 		return rdb
 	}
 	writer, reader := newNode(t, client("operator")), newNode(t, client("reader"))
-	testkit.Must(t, writer.source.Put(ctx, []byte(strings.Replace(apiPolicies, "10/h", "11/h", 1))))
+	testkit.Must(t, writer.source.Put(ctx, []byte(strings.Replace(apiPolicies, "10/h", "11/h", 1)), rules.IfVersion("")))
 	testkit.Must(t, writer.Override(ctx, "api", "gold", rules.Override{Plan: "gold"}))
 	testkit.Must(t, writer.Block(ctx, "api", "gone", time.Time{}))
 	testkit.Must(t, writer.Remove(ctx, "api", "gone"))

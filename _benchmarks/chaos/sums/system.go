@@ -44,10 +44,10 @@ func startSystem() (*system, error) {
 			return nil, err
 		}
 		s.clients[i] = redis.NewClient(&redis.Options{Addr: s.proxies[i].Addr})
-		s.stores[i] = redisstore.New(s.clients[i])
+		s.stores[i] = redisstore.New(s.clients[i], "bench")
 	}
 	s.direct = server.Client(func(o *redis.Options) { o.ClientName = directName })
-	s.healthy = redisstore.New(s.direct, redisstore.Timeout(quietTimeout))
+	s.healthy = redisstore.New(s.direct, "bench", redisstore.Timeout(quietTimeout))
 	return s, nil
 }
 

@@ -29,10 +29,10 @@ import (
 func TestMetrics(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	t.Cleanup(func() { _ = rdb.Close() })
-	over := failover.New(lease.New(redisstore.New(rdb)), memstore.New())
+	over := failover.New(lease.New(redisstore.New(rdb, "test")), memstore.New())
 	t.Cleanup(func() { _ = over.Close() })
 	s := observe.New(denycache.New(over))
-	set, err := rules.New(s, &rules.Config{}, rules.Overrides(rules.Redis(rdb)))
+	set, err := rules.New(s, &rules.Config{}, rules.Overrides(rules.RedisOf(s)))
 	testkit.Must(t, err)
 	s.Add(set)
 	reader := metric.NewManualReader()

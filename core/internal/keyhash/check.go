@@ -2,6 +2,7 @@ package keyhash
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 )
 
@@ -9,12 +10,30 @@ import (
 // caller, the name of an option.
 func CheckPrefix(caller, prefix string) {
 	switch {
-	case len(prefix) > 32: // keys have at most 128 bytes
+	case len(prefix) > maxPrefix:
 		panic(caller + ": longer than 32 bytes")
 	case strings.ContainsAny(prefix, "{}"): // a brace would determine the hash slot
 		panic(caller + ": contains a brace")
 	}
 }
+
+// Prefix returns the prefix of all keys of an application: beginning, its name and a colon. It panics, like CheckPrefix, if
+// the name is invalid, or the prefix too long.
+func Prefix(caller, beginning, app string) string {
+	prefix := beginning + app + ":"
+	switch {
+	case app == "" || strings.ContainsFunc(app, func(c rune) bool { return !strings.ContainsRune(nameChars, c) }):
+		panic(fmt.Sprintf("%s: the name of the application is %q: it has letters, digits, '-', '_' and '.', at least one", caller, app))
+	case len(prefix) > maxPrefix:
+		panic(fmt.Sprintf("%s: %q and the name of the application, %q, are longer than %d bytes", caller, beginning, app, maxPrefix-1))
+	}
+	return prefix
+}
+
+const (
+	maxPrefix = 32 // keys have at most 128 bytes
+	nameChars = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
+)
 
 // CopySecret returns a copy of secret, which an application may change later. It panics, like
 // CheckPrefix, if secret is short enough to be guessed.

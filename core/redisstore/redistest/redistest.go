@@ -23,7 +23,7 @@
 //
 //	func TestLogin(t *testing.T) {
 //		rdb, prefix := redistest.Shared(t).Client(), redistest.Prefix(t)
-//		store := redisstore.New(rdb, redisstore.Prefix(prefix))
+//		store := redisstore.New(rdb, "test", redisstore.Prefix(prefix))
 //		...
 //	}
 //

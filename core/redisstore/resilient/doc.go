@@ -2,7 +2,7 @@
 // the process, while Redis is slow or unreachable, and it denies repeated requests of a client that
 // is over its limit without a call of Redis.
 //
-//	store := resilient.New(rdb, resilient.Instances(4)) // the application has four processes
+//	store := resilient.New(rdb, "shop", resilient.Instances(4)) // the application has four processes
 //	defer store.Close()
 //
 // The Store is made of four packages, which can also be used alone and in other combinations:
@@ -40,5 +40,5 @@
 //
 // Package lease takes the tokens of a large limit in bundles. It is used over this Store:
 //
-//	store := lease.New(resilient.New(rdb, resilient.Instances(4)))
+//	store := lease.New(resilient.New(rdb, "shop", resilient.Instances(4)))
 package resilient

@@ -23,7 +23,7 @@ func down() *redis.Client {
 func ExampleInstances() {
 	rdb := down()
 	defer rdb.Close()
-	store := resilient.New(rdb, resilient.Instances(4))
+	store := resilient.New(rdb, "shop", resilient.Instances(4))
 	defer store.Close()
 	api := core.Must(core.New(store, core.SlidingLog("api", core.PerHour(100))))
 
@@ -36,7 +36,7 @@ func ExampleInstances() {
 func ExampleFailClosedFor() {
 	rdb := down()
 	defer rdb.Close()
-	store := resilient.New(rdb, resilient.Instances(4), resilient.FailClosedFor("login"))
+	store := resilient.New(rdb, "shop", resilient.Instances(4), resilient.FailClosedFor("login"))
 	defer store.Close()
 	login := core.Must(core.New(store, core.SlidingLog("login", core.PerHour(5))))
 
@@ -50,7 +50,7 @@ func ExampleFailClosedFor() {
 func ExampleStore() {
 	rdb := down()
 	defer rdb.Close()
-	store := resilient.New(rdb, resilient.Instances(4))
+	store := resilient.New(rdb, "shop", resilient.Instances(4))
 	defer store.Close()
 	api := core.Must(core.New(store, core.SlidingLog("api", core.PerHour(100))))
 
@@ -65,7 +65,7 @@ func ExampleStore() {
 func ExampleStats() {
 	rdb := down()
 	defer rdb.Close()
-	store := resilient.New(rdb, resilient.Instances(4))
+	store := resilient.New(rdb, "shop", resilient.Instances(4))
 	defer store.Close()
 	api := core.Must(core.New(store, core.SlidingLog("api", core.PerHour(80))))
 

@@ -28,7 +28,7 @@ func Example() {
 	defer stop()
 
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
-	store := resilient.New(rdb,
+	store := resilient.New(rdb, "shop",
 		resilient.Instances(4),           // the application has four processes
 		resilient.FailClosedFor("login"), // during an outage, a login answers 503
 		resilient.OnChange(func(from, to failover.State, cause error) {
@@ -74,7 +74,7 @@ func Example_memory() {
 		if err != nil {
 			return nil, err
 		}
-		return resilient.New(redis.NewClient(options)), nil
+		return resilient.New(redis.NewClient(options), "shop"), nil
 	}
 
 	store, err := open("") // usually the value of an environment variable

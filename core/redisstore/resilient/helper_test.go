@@ -29,7 +29,7 @@ var wide = core.TokenBucket("wide", core.PerSecond(1_000_000))
 // newStore returns a Store with Instances(1), so that it logs no warning, unless opts contain
 // another number.
 func newStore(t *testing.T, rdb redis.UniversalClient, opts ...resilient.Option) *resilient.Store {
-	s := resilient.New(rdb, append([]resilient.Option{resilient.Instances(1)}, opts...)...)
+	s := resilient.New(rdb, "test", append([]resilient.Option{resilient.Instances(1)}, opts...)...)
 	t.Cleanup(func() { s.Close() })
 	return s
 }

@@ -25,7 +25,7 @@ type config struct {
 	instances bool // Instances is given
 }
 
-// Prefix sets the prefix of every key in Redis, so that applications can share a Redis, by default
+// Prefix sets the beginning of every key in Redis, before the name of the application, in place of
 // redisstore.DefaultPrefix. It is redisstore.Prefix. Prefix panics if p is longer than 32 bytes or
 // contains a brace.
 func Prefix(p string) Option {

@@ -32,9 +32,10 @@ type Store struct {
 	cancel   context.CancelFunc // of checks
 }
 
-// New returns a Store that uses rdb, as redisstore.New does: rdb may be the client of a server, of
+// New returns a Store that uses rdb for an application, such as "shop", as redisstore.New does: applications with different
+// names share no state, rdb may be the client of a server, of
 // a Sentinel group or of a Cluster, and hooks must be added to rdb before New. New does not wait for Redis, which
-// may be unreachable. New panics if rdb or an option is nil.
+// may be unreachable. New panics if rdb or an option is nil, or app invalid.
 //
 // In the background, and for at most a second, the Store checks with redisstore.Diagnose whether it works on this Redis.
 // If something will not work, for example because the user lacks a permission or the server accepts no scripts, the
@@ -46,7 +47,7 @@ type Store struct {
 // changes nothing else.
 //
 // The caller must call [Store.Close] unless it uses the Store until the program ends.
-func New(rdb redis.UniversalClient, opts ...Option) *Store {
+func New(rdb redis.UniversalClient, app string, opts ...Option) *Store {
 	argument.NotNil("resilient: New", "the client", rdb)
 	var c config
 	argument.Apply("resilient: New", &c, opts)
@@ -54,13 +55,13 @@ func New(rdb redis.UniversalClient, opts ...Option) *Store {
 		slog.Warn("weir: resilient.New without Instances: during an outage of Redis, each process enforces the whole limit. " +
 			"Instances(n) divides the limits by n processes; Instances(1) is for an application of one process, and ends this warning")
 	}
-	s := &Store{primary: redisstore.New(rdb, c.primary...), backup: memstore.New(c.backup...)}
+	s := &Store{primary: redisstore.New(rdb, app, c.primary...), backup: memstore.New(c.backup...)}
 	s.failover = failover.New(s.primary, s.backup, c.failover...)
 	s.cache = denycache.New(s.failover)
 	s.observed = observe.New(s.cache, c.observe...)
 	var ctx context.Context
 	ctx, s.cancel = context.WithTimeout(context.Background(), checkTime)
-	s.checks.Go(func() { s.check(ctx, rdb, c.primary) })
+	s.checks.Go(func() { s.check(ctx, rdb, app, c.primary) })
 	return s
 }
 
@@ -69,9 +70,9 @@ const checkTime = time.Second
 
 // check logs the first Finding about Redis that says that something will not work, unless Redis does not reply, which
 // package failover reports.
-func (s *Store) check(ctx context.Context, rdb redis.UniversalClient, opts []redisstore.Option) {
+func (s *Store) check(ctx context.Context, rdb redis.UniversalClient, app string, opts []redisstore.Option) {
 	defer func() { _ = recover() }() // a client of another package may panic
-	findings := redisstore.Diagnose(ctx, rdb, opts...)
+	findings := redisstore.Diagnose(ctx, rdb, app, opts...)
 	first := slices.IndexFunc(findings, func(f redisstore.Finding) bool { return f.Result == redisstore.ResultFailed })
 	if first < 0 || findings[0].Result == redisstore.ResultFailed || errors.Is(ctx.Err(), context.Canceled) {
 		return

@@ -25,8 +25,8 @@ func TestNew_InvalidArguments(t *testing.T) {
 		noOption  resilient.Option
 	)
 	for want, f := range map[string]func(){
-		"resilient: New: the client is nil":           func() { resilient.New(noCluster) },
-		"resilient: New: option 1 is nil":             func() { resilient.New(absent(t), resilient.Instances(1), noOption) },
+		"resilient: New: the client is nil":           func() { resilient.New(noCluster, "test") },
+		"resilient: New: option 1 is nil":             func() { resilient.New(absent(t), "test", resilient.Instances(1), noOption) },
 		"resilient: Prefix: contains a brace":         func() { resilient.Prefix("{weir}") },
 		"resilient: KeySecret: shorter than 16 bytes": func() { resilient.KeySecret(make([]byte, 15)) },
 		"resilient: Timeout: not positive":            func() { resilient.Timeout(0) },
@@ -52,7 +52,7 @@ func TestNew_Warning(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			log := captureLog(t)
-			s := resilient.New(absent(t), c.opts...)
+			s := resilient.New(absent(t), "test", c.opts...)
 			until(t, s, testkit.Limiter(t, s, wide), failover.Backup)
 			testkit.Must(t, s.Close())
 			got := 0

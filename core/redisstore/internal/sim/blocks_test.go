@@ -34,7 +34,7 @@ func (s *simulation) watch(t *testing.T, p *process, store driver.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source := rules.Redis(p.rdb)
+	source := rules.Redis(p.rdb, "test")
 	if p.set, err = rules.New(store, config, rules.Overrides(source)); err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func TestConformance(t *testing.T) {
 			Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx) },
 		})
 		t.Cleanup(func() { _ = rdb.Close() })
-		store := redisstore.New(rdb, redisstore.Unbatched(), redisstore.Timeout(time.Minute)) // in a queue, real time would pass
+		store := redisstore.New(rdb, "test", redisstore.Unbatched(), redisstore.Timeout(time.Minute)) // in a queue, real time would pass
 		learning := &storetest.Fake{Store: store}
 		learning.Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
 			for i := range charges {

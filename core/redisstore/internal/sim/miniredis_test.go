@@ -17,7 +17,7 @@ import (
 func TestMiniredis(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
 	defer rdb.Close()
-	s := redisstore.New(rdb)
+	s := redisstore.New(rdb, "test")
 	for _, a := range testkit.Algorithms {
 		d, err := testkit.Limiter(t, s, a.Rule(a.Name, core.PerMinute(3))).Allow(t.Context(), "k")
 		if err != nil && !(errors.Is(err, core.ErrUnavailable) && strings.Contains(err.Error(), "test with memstore or redistest")) || err == nil && !d.Allowed {

@@ -75,7 +75,7 @@ func (s *simulation) start(t *testing.T, index int) *process {
 		for _, r := range checkRules() {
 			s.rules.add(testkit.Compiled(r))
 		}
-		p.failover = resilient.New(p.rdb, resilient.Instances(s.scenario.processes), resilient.OnChange(func(from, to failover.State, _ error) {
+		p.failover = resilient.New(p.rdb, "test", resilient.Instances(s.scenario.processes), resilient.OnChange(func(from, to failover.State, _ error) {
 			s.logf("p%d is %v, was %v", index, to, from)
 			p.changed.Store(time.Now().UnixNano())
 			healthy := 0
@@ -90,10 +90,10 @@ func (s *simulation) start(t *testing.T, index int) *process {
 		}))
 		store, fast = p.failover, lease.New(p.failover)
 	case leased:
-		store = denycache.New(redisstore.New(p.rdb))
+		store = denycache.New(redisstore.New(p.rdb, "test"))
 		fast = lease.New(store)
 	default:
-		store = redisstore.New(p.rdb)
+		store = redisstore.New(p.rdb, "test")
 		fast = store
 	}
 	limiter := func(store driver.Store, all ...core.Rule) *core.Limiter {

@@ -22,12 +22,12 @@ func TestConstructors_NilArguments(t *testing.T) {
 		want string
 		call func()
 	}{
-		{"redisstore: New: the client is nil", func() { redisstore.New(nil) }},
-		{"redisstore: New: the client is nil", func() { redisstore.New(noClient) }},
-		{"redisstore: New: the client is nil", func() { redisstore.New(noCluster) }},
-		{"redisstore: New: option 0 is nil", func() { redisstore.New(client, nil) }},
-		{"resilient: New: the client is nil", func() { resilient.New(noClient) }},
-		{"resilient: New: option 0 is nil", func() { resilient.New(client, nil) }},
+		{"redisstore: New: the client is nil", func() { redisstore.New(nil, "test") }},
+		{"redisstore: New: the client is nil", func() { redisstore.New(noClient, "test") }},
+		{"redisstore: New: the client is nil", func() { redisstore.New(noCluster, "test") }},
+		{"redisstore: New: option 0 is nil", func() { redisstore.New(client, "test", nil) }},
+		{"resilient: New: the client is nil", func() { resilient.New(noClient, "test") }},
+		{"resilient: New: option 0 is nil", func() { resilient.New(client, "test", nil) }},
 	} {
 		testkit.Panics(t, c.want, c.call)
 	}

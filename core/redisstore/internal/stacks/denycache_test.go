@@ -13,7 +13,7 @@ import (
 
 // newRedis returns a denycache over the Redis of the tests, for one process of those with prefix.
 func newRedis(t *testing.T, prefix string) *denycache.Store {
-	return denycache.New(redisstore.New(redistest.Shared(t).Client(), redisstore.Prefix(prefix), redisstore.Timeout(20*time.Second)))
+	return denycache.New(redisstore.New(redistest.Shared(t).Client(), "test", redisstore.Prefix(prefix), redisstore.Timeout(20*time.Second)))
 }
 
 // 20 000 events of a denied key cost at most one call of Redis a caller and second.

@@ -142,7 +142,7 @@ func TestRedis_Away(t *testing.T) {
 			var limiters []*core.Limiter
 			for range 2 { // processes
 				rdb := server.Client(func(o *redis.Options) { o.PoolSize = 10 })
-				s := failover.New(redisstore.New(rdb, c.opts...), memstore.New())
+				s := failover.New(redisstore.New(rdb, "test", c.opts...), memstore.New())
 				defer s.Close()
 				stores = append(stores, s)
 				limiters = append(limiters, testkit.Limiter(t, s, wide))
@@ -202,7 +202,7 @@ func TestRedis_WritesRefused(t *testing.T) {
 		t.Run(c.name+"/"+c.way.name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.NewServer(t)
-			below := redisstore.New(server.Client(), append(c.opts, redisstore.Timeout(unhurried))...)
+			below := redisstore.New(server.Client(), "test", append(c.opts, redisstore.Timeout(unhurried))...)
 			refuseWrites(t, c.way, server, below, c.over, anyKey)
 		})
 	}
@@ -213,7 +213,7 @@ func TestRedis_WritesRefused(t *testing.T) {
 func TestRedis_WritesRefusedByClusterNode(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.NewCluster(t)
-	below := redisstore.New(cluster.Client(), redisstore.Timeout(unhurried))
+	below := redisstore.New(cluster.Client(), "test", redisstore.Timeout(unhurried))
 	refuseWrites(t, outOfMemory, cluster.Nodes[0], below, func(s core.Store) core.Store { return s }, keysOn(t, cluster.Nodes[0], below))
 }
 

@@ -41,7 +41,7 @@ func TestStore_Take_FourProcessesOnRedis(t *testing.T) {
 			var stores []*lease.Store
 			var caches []*denycache.Store
 			for range processes {
-				cache := denycache.New(redisstore.New(tt.rdb, redisstore.Timeout(20*time.Second)))
+				cache := denycache.New(redisstore.New(tt.rdb, "test", redisstore.Timeout(20*time.Second)))
 				caches = append(caches, cache)
 				stores = append(stores, lease.New(cache, lease.Timeout(20*time.Second)))
 			}
@@ -95,7 +95,7 @@ func TestStore_Take_RedisDies(t *testing.T) {
 			t.Parallel()
 			const deadline = 200 * time.Millisecond
 			server := redistest.NewServer(t)
-			s := lease.New(redisstore.New(server.Client(), redisstore.Timeout(deadline)))
+			s := lease.New(redisstore.New(server.Client(), "test", redisstore.Timeout(deadline)))
 			bucket := core.TokenBucket("b", core.PerSecond(20_000))
 			one := testkit.Limiter(t, s, bucket)
 			two := testkit.Limiter(t, s, bucket, core.SlidingLog("log", core.PerSecond(1000)))

@@ -34,7 +34,7 @@ func TestPlaces_HostileClients(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) core.Store{
 		"memory": func(*testing.T) core.Store { return memstore.New() },
 		"Redis": func(t *testing.T) core.Store {
-			return redisstore.New(redistest.NewServer(t).Client(), redisstore.Timeout(10*time.Second))
+			return redisstore.New(redistest.NewServer(t).Client(), "test", redisstore.Timeout(10*time.Second))
 		},
 	} {
 		for _, http2 := range []bool{false, true} {
