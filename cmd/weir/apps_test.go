@@ -110,7 +110,7 @@ func TestRules_Put(t *testing.T) {
 			t.Errorf("answer %q: got status %d and %q", answer, status, &stderr)
 		}
 	}
-	// Somebody else writes while the command asks.
+	// Another operator writes while the command asks.
 	stdin, terminal = slowAnswer{func() {
 		must(t, server.Client().HSet(t.Context(), "weir:test:rules", "text", shopRules, "version", "other").Err())
 	}}, func() bool { return true }

@@ -152,7 +152,7 @@
 // application that has keys among some 20 000 of Redis, and say so, or end with an error that names those that were found.
 //
 // The command put prints the changes before it writes. It writes nothing if the file does not have a policy that is in
-// Redis, without -remove, or if somebody else has written meanwhile. On a terminal, it asks.
+// Redis, without -remove, or if another operator has written meanwhile. On a terminal, it asks.
 //
 // A URL is redis://USER:PASSWORD@HOST:PORT/DB, or rediss:// for TLS. With parameters ?addr=HOST:PORT,
 // it is that of a Cluster with several nodes, and with ?master_name=NAME that of a Sentinel. Other

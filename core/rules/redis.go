@@ -212,7 +212,7 @@ type putConfig struct {
 }
 
 // IfVersion makes [RedisSource.Put] write only if the configuration in Redis has this version (see [RedisSource.Version]),
-// or if version is empty and there is none. Otherwise Put returns an [ErrVersion], because somebody else was first. The
+// or if version is empty and there is none. Otherwise Put returns an [ErrVersion], because another writer was first. The
 // user of Redis also needs the permissions +watch, +unwatch, +multi and +exec.
 func IfVersion(version string) PutOption {
 	return argument.OptionFunc[putConfig](func(c *putConfig) { c.replaces = &version })

@@ -98,7 +98,7 @@ func TestRedisSource_Put_IfVersion(t *testing.T) {
 	if second := load(); second == first {
 		t.Errorf("two texts have the version %q", second)
 	}
-	// Of many that have seen one version, one is first.
+	// One of many that have seen one version is first.
 	seen, won := load(), make(chan bool, 16)
 	for i := range cap(won) {
 		go func() {
