@@ -149,16 +149,16 @@ const tryRedis = `
   curl -i -u ann: http://ADDR/
   curl -i -u sue: http://ADDR/
   # in the root of the repository: an operator gives ann other limits, and blocks bob for a day
-  go run github.com/weir-go/weir/cmd/weir rules override -redis 'URL' api basic:ann '{limits: {minute: 250/m}}'
-  go run github.com/weir-go/weir/cmd/weir rules block -redis 'URL' api basic:bob 24h
+  go run github.com/weir-go/weir/cmd/weir rules override -app rules -redis 'URL' api basic:ann '{limits: {minute: 250/m}}'
+  go run github.com/weir-go/weir/cmd/weir rules block -app rules -redis 'URL' api basic:bob 24h
   sleep 2
   curl -i -u ann: http://ADDR/
   curl -i -u bob: http://ADDR/
   # the page http://ADDR/debug/limits shows the block of basic:bob, with the password in PASSWORD
   # the operator ends the block, and changes a limit of all
-  go run github.com/weir-go/weir/cmd/weir rules unblock -redis 'URL' api basic:bob
-  go run github.com/weir-go/weir/cmd/weir rules get -redis 'URL' | sed -e 's|limit: 10/m|limit: 20/m|' > FILE.new
-  go run github.com/weir-go/weir/cmd/weir rules put -redis 'URL' FILE.new && rm FILE.new
+  go run github.com/weir-go/weir/cmd/weir rules unblock -app rules -redis 'URL' api basic:bob
+  go run github.com/weir-go/weir/cmd/weir rules get -app rules -redis 'URL' | sed -e 's|limit: 10/m|limit: 20/m|' > FILE.new
+  go run github.com/weir-go/weir/cmd/weir rules put -app rules -redis 'URL' FILE.new && rm FILE.new
   sleep 2
   curl -i -u bob: http://ADDR/
 `
