@@ -24,6 +24,9 @@ func TestRules_Apps(t *testing.T) {
 	write(t, "shop.yaml", shopRules)
 	write(t, "blog.yaml", blogRules)
 	flags := "-redis redis://" + server.Addr
+	for _, key := range []string{"weir:{N3Jh0bO7eS3y5cQ4kz1mGA}t2:60:api", "weir:a:b:{N3Jh0bO7eS3y5cQ4kz1mGA}t2:60:api", "weir::rules", "x:rules"} { // of none
+		must(t, server.Client().Set(t.Context(), key, "", 0).Err())
+	}
 	const none = "weir: the flag -app or WEIR_APP has to name the application"
 	runSteps(t, flags, []step{
 		{"get", 1, "", none + ", as its programs do in resilient.New or redisstore.New; none was found in Redis"},
@@ -39,7 +42,7 @@ func TestRules_Apps(t *testing.T) {
 		{"get -app blog comments k", 0, "{}\n", `weir: note: no event and no override of the key "k"`},
 		{"get -app b:c", 1, "", `weir: the name of the application is "b:c"`},
 		{"get -app " + strings.Repeat("a", 27), 1, "", "weir: the prefix and the name of the application are longer than 31 bytes"},
-		{"get -prefix other: -app shop", 1, "", `weir: note: no key in Redis has the prefix "other:shop:"; there is "weir:blog:" and "weir:shop:"`},
+		{"get -prefix other: -app shop", 1, "", `weir: note: no key in Redis has the prefix "other:shop:"; there is "weir:a:b:" and "weir:blog:" and "weir:shop:"`},
 	}...)
 	var stdout, stderr strings.Builder
 	if status := run([]string{"doctor", "-redis", "redis://" + server.Addr}, &stdout, &stderr); status != 1 || !strings.HasPrefix(stderr.String(), none) {

@@ -69,27 +69,31 @@ func (r *remote) hintUnknown(ctx context.Context, key string, policies []string)
 	found := r.hintPrefix(ctx)
 	for _, prefix := range found[:min(len(found), maxNames)] {
 		other := r.connection
-		app, ours := strings.CutPrefix(prefix, r.prefix)
-		if !ours {
-			other.prefix, app = split(prefix)
-		}
-		if other.app = strings.TrimSuffix(app, ":"); prefix == r.keyPrefix() || other.app == "" || !r.knownBy(ctx, other, key, policies) {
+		other.prefix, other.app = r.split(prefix)
+		if prefix == r.keyPrefix() || other.app == "" || !r.knownBy(ctx, other, key, policies) {
 			continue
 		}
 		if other.app != r.app {
 			r.note("the key has events of the application %q: see -app", other.app)
 		}
-		if !ours {
+		if other.prefix != r.prefix {
 			r.note("the key has events with the prefix %q: see -prefix", other.prefix)
 		}
 	}
 }
 
-// split splits a prefix into its beginning and the name of an application with a colon, if the beginning ends with a colon
-// or is empty.
-func split(prefix string) (beginning, app string) {
-	i := strings.LastIndexByte(strings.TrimSuffix(prefix, ":"), ':') + 1
-	return prefix[:i], prefix[i:]
+// split splits a prefix, which ends with a colon, into its beginning, that of r or one that is empty or ends with a colon,
+// and the name of an application, which is empty if it is none.
+func (r *remote) split(prefix string) (beginning, app string) {
+	prefix = strings.TrimSuffix(prefix, ":")
+	i := strings.LastIndexByte(prefix, ':') + 1
+	if app, ok := strings.CutPrefix(prefix, r.prefix); ok && appName.MatchString(app) {
+		i = len(r.prefix)
+	}
+	if app = prefix[i:]; !appName.MatchString(app) {
+		app = ""
+	}
+	return prefix[:i], app
 }
 
 // knownBy reports whether a key has events of programs with another prefix or secret.
@@ -202,7 +206,11 @@ func (r *remote) prefixes(ctx context.Context) (found map[string]struct{}, all b
 				return err
 			}
 			for _, key := range keys {
-				if m := ofWeir.FindStringSubmatch(key); m != nil {
+				m := ofWeir.FindStringSubmatch(key)
+				if m == nil || m[1]+"rules" == key && !strings.HasPrefix(key, r.prefix) { // that may be of another program
+					continue
+				}
+				if _, app := r.split(m[1]); app != "" {
 					found[m[1]] = struct{}{}
 				}
 			}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -65,8 +64,8 @@ func (r *remote) chooseApp(ctx context.Context) error {
 	}
 	var apps []string
 	for prefix := range found {
-		if app, ok := strings.CutPrefix(prefix, r.prefix); ok {
-			apps = append(apps, strings.TrimSuffix(app, ":"))
+		if beginning, app := r.split(prefix); beginning == r.prefix && app != "" {
+			apps = append(apps, app)
 		}
 	}
 	slices.Sort(apps)
