@@ -42,7 +42,7 @@ func TestRules_Apps(t *testing.T) {
 		{"get -app blog comments k", 0, "{}\n", `weir: note: no event and no override of the key "k"`},
 		{"get -app b:c", 1, "", `weir: the name of the application is "b:c"`},
 		{"get -app " + strings.Repeat("a", 27), 1, "", "weir: the prefix and the name of the application are longer than 31 bytes"},
-		{"get -prefix other: -app shop", 1, "", `weir: note: no key in Redis has the prefix "other:shop:"; there is "weir:a:b:" and "weir:blog:" and "weir:shop:"`},
+		{"get -prefix other: -app shop", 1, "", `weir: note: no key in Redis has the prefix "other:shop:"; there is "weir:" and "weir:a:b:" and "weir:shop:"`},
 	}...)
 	var stdout, stderr strings.Builder
 	if status := run([]string{"doctor", "-redis", "redis://" + server.Addr}, &stdout, &stderr); status != 1 || !strings.HasPrefix(stderr.String(), none) {
