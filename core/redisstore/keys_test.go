@@ -125,25 +125,27 @@ func TestStore_Keys_prefixAndSecret(t *testing.T) {
 
 func TestOptions_panic(t *testing.T) {
 	t.Parallel()
+	client := redis.NewClient(new(redis.Options))
+	t.Cleanup(func() { _ = client.Close() })
 	for want, call := range map[string]func(){
 		"redisstore: Prefix: longer than 32 bytes":     func() { redisstore.Prefix(strings.Repeat("p", 33)) },
 		"redisstore: KeySecret: shorter than 16 bytes": func() { redisstore.KeySecret([]byte("fifteen bytes..")) },
 		"redisstore: Timeout: not positive":            func() { redisstore.Timeout(0) },
 		"redisstore: New: the client is nil":           func() { redisstore.New(nil, "test") },
 		`redisstore: New: the name of the application is "": it has letters, digits, '-', '_' and '.', at least one`: func() {
-			redisstore.New(redistest.Shared(t).Client(), "")
+			redisstore.New(client, "")
 		},
 		`redisstore: New: the name of the application is "shöp": it has letters, digits, '-', '_' and '.', at least one`: func() {
-			redisstore.New(redistest.Shared(t).Client(), "shöp")
+			redisstore.New(client, "shöp")
 		},
 		`redisstore: New: the name of the application is "a:b": it has letters, digits, '-', '_' and '.', at least one`: func() {
-			redisstore.New(redistest.Shared(t).Client(), "a:b")
+			redisstore.New(client, "a:b")
 		},
 		`redisstore: New: "weir:" and the name of the application, "abcdefghijklmnopqrstuvwxyz1", are longer than 31 bytes`: func() {
-			redisstore.New(redistest.Shared(t).Client(), "abcdefghijklmnopqrstuvwxyz1")
+			redisstore.New(client, "abcdefghijklmnopqrstuvwxyz1")
 		},
 		`redisstore: Diagnose: the name of the application is "{}": it has letters, digits, '-', '_' and '.', at least one`: func() {
-			redisstore.Diagnose(t.Context(), redistest.Shared(t).Client(), "{}")
+			redisstore.Diagnose(t.Context(), client, "{}")
 		},
 	} {
 		testkit.Panics(t, want, call)
