@@ -24,7 +24,7 @@ func TestRules_Apps(t *testing.T) {
 	write(t, "shop.yaml", shopRules)
 	write(t, "blog.yaml", blogRules)
 	flags := "-redis redis://" + server.Addr
-	for _, key := range []string{"weir:{N3Jh0bO7eS3y5cQ4kz1mGA}t2:60:api", "weir:a:b:{N3Jh0bO7eS3y5cQ4kz1mGA}t2:60:api", "weir::rules", "x:rules"} { // of none
+	for _, key := range []string{"weir:{N3Jh0bO7eS3y5cQ4kz1mGA}t2:60:api", "weir:a:b:{N3Jh0bO7eS3y5cQ4kz1mGA}t2:60:api", "weir::rules", "x:rules", strings.Repeat("é", 17) + ":shop:{N3Jh0bO7eS3y5cQ4kz1mGA}t2:60:api"} { // of none
 		must(t, server.Client().Set(t.Context(), key, "", 0).Err())
 	}
 	const none = "weir: the flag -app or WEIR_APP has to name the application"
@@ -88,6 +88,7 @@ func TestRules_Put(t *testing.T) {
 	}
 	runSteps(t, flags, []step{
 		{"put -if-version abc shop.yaml", 1, "", "weir: the configuration in Redis has another version: none, not abc; nothing is written"},
+		{"put -if-version= shop.yaml", 2, "", "the version is empty; without a configuration it is none"},
 		{"put -if-version none shop.yaml", 0, "checkout.r: added (token_bucket 10/m)\npolicy checkout: added\n", ""},
 		{"put -if-version none shop.yaml", 1, "", "not none; nothing is written"},
 		{"put blog.yaml", 1, "comments.r: added (token_bucket 5/m)\npolicy checkout: removed\npolicy comments: added\n", `weir: the file does not have the policies "checkout" of the application "test", which -remove removes; nothing is written`},
@@ -99,6 +100,13 @@ func TestRules_Put(t *testing.T) {
 		{"put -if-version " + first + " shop.yaml -remove", 1, "", "not " + first + "; nothing is written"},
 		{"put blog.yaml -remove", 0, "policy checkout: removed\n", ""},
 		{"get", 0, blogRules, "note: version "},
+	}...)
+	// A configuration that this command cannot read is not replaced without -remove.
+	must(t, server.Client().HSet(t.Context(), "weir:test:rules", "text", strings.Replace(blogRules, "name: r", "name: r, new_field: 3", 1), "version", "newer").Err())
+	runSteps(t, flags, []step{
+		{"put shop.yaml", 1, "", "which cannot show what is removed"},
+		{"get", 0, strings.Replace(blogRules, "name: r", "name: r, new_field: 3", 1), ""},
+		{"put -remove blog.yaml", 0, "comments.r: added (token_bucket 5/m)\npolicy comments: added\n", "weir: the configuration in Redis was invalid; it is replaced"},
 	}...)
 	t.Cleanup(func() { stdin, terminal = strings.NewReader(""), func() bool { return false } })
 	for answer, written := range map[string]bool{"": false, "n\n": false, "yes\n": true, "Y\n": true} {

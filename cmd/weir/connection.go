@@ -35,16 +35,19 @@ func (c *connection) define(flags *flag.FlagSet) {
 
 // open sets the client and the secret.
 func (c *connection) open() (err error) {
-	secret := os.Getenv("WEIR_KEY_SECRET")
+	if secret := os.Getenv("WEIR_KEY_SECRET"); secret != "" {
+		c.secret = []byte(secret)
+	}
+	if c.prefix != "" && !strings.HasSuffix(c.prefix, ":") {
+		c.prefix += ":" // as redisstore.New does
+	}
 	switch {
 	case len(c.keyPrefix()) > 32 || strings.ContainsAny(c.prefix, "{}"):
 		return errors.New("the prefix and the name of the application are longer than 31 bytes, or contain a brace")
 	case !appName.MatchString(c.app):
 		return fmt.Errorf("the name of the application is %q: it has letters, digits, '-', '_' and '.'", c.app)
-	case secret != "" && len(secret) < 16:
+	case c.secret != nil && len(c.secret) < 16:
 		return errors.New("WEIR_KEY_SECRET is shorter than 16 bytes")
-	case secret != "":
-		c.secret = []byte(secret)
 	}
 	c.rdb, err = newClient(cmp.Or(c.url, os.Getenv("WEIR_REDIS_URL"), defaultURL), c.cluster)
 	if err != nil {

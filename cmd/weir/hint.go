@@ -207,7 +207,7 @@ func (r *remote) prefixes(ctx context.Context) (found map[string]struct{}, all b
 			}
 			for _, key := range keys {
 				m := ofWeir.FindStringSubmatch(key)
-				if m == nil || m[1]+"rules" == key && !strings.HasPrefix(key, r.prefix) { // that may be of another program
+				if m == nil || len(m[1]) > 32 || m[1]+"rules" == key && !strings.HasPrefix(key, r.prefix) { // that may be of another program
 					continue
 				}
 				if _, app := r.split(m[1]); app != "" {

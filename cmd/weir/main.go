@@ -30,8 +30,8 @@
 // (package keyfunc). A block is for one policy; '*' in place of a POLICY is for all of them, with one line of output for
 // each policy that was changed. An OVERRIDE is written as in a file, and UNTIL is a time or a duration such as 24h or 7d:
 //
-//	weir rules override --redis redis://redis.internal:6379 api user:99 '{plan: gold, until: 2027-01-01T00:00:00Z}'
-//	weir rules block --redis redis://redis.internal:6379 '*' user:7 24h -note 'ticket 12' -text
+//	weir rules override -app shop --redis redis://redis.internal:6379 api user:99 '{plan: gold, until: 2027-01-01T00:00:00Z}'
+//	weir rules block -app shop --redis redis://redis.internal:6379 '*' user:7 24h -note 'ticket 12' -text
 //
 // The commands that change a key print the override that is then in force, which is the block if
 // there is one, or {} if there is none. A running program applies the change if its rules.Set has
@@ -53,7 +53,7 @@
 //
 // A command about a key without any event or override still does its work. It then writes to the standard error
 // which similar key has events, such as user:ann for ann, or which causes Redis shows: the secret is not that of the
-// latest override or block, the events are those of programs without a secret or with another prefix, or only other
+// latest override or block, the events are those of programs without a secret, of another application or with another prefix, or only other
 // prefixes are in use (among some 20 000 keys). Events are found with any of the first 16 plans of the policy. Another
 // note says that the limits are those without a plan, and which plans there are.
 // Notes need the permissions of the store, and scan for prefixes; without them there are none. They take at most a
@@ -152,7 +152,7 @@
 // application that has keys among some 20 000 of Redis, and say so, or end with an error that names those that were found.
 //
 // The command put prints the changes before it writes. It writes nothing if the file does not have a policy that is in
-// Redis, without -remove, or if another operator has written meanwhile. On a terminal, it asks.
+// Redis, without -remove, if it cannot read the configuration in Redis, or if another operator has written meanwhile. On a terminal, it asks.
 //
 // A URL is redis://USER:PASSWORD@HOST:PORT/DB, or rediss:// for TLS. With parameters ?addr=HOST:PORT,
 // it is that of a Cluster with several nodes, and with ?master_name=NAME that of a Sentinel. Other

@@ -54,7 +54,12 @@ func runRules(args []string, stdout, stderr io.Writer) int {
 	flags.StringVar(&r.about, "note", "", "of override and block: a `TEXT` for list and why, such as the reason")
 	flags.BoolVar(&r.text, "text", false, "of override and block: write the key as text, for list, and not its hash alone")
 	flags.BoolVar(&r.removes, "remove", false, "of put: remove the policies that the file does not have")
-	flags.StringVar(&r.version, "if-version", "", "of put: write only if the configuration in Redis has this `VERSION`, none if there is no configuration")
+	flags.Func("if-version", "of put: write only if the configuration in Redis has this `VERSION`, none if there is no configuration", func(v string) error {
+		if r.version = v; v == "" {
+			return errors.New("the version is empty; without a configuration it is " + noVersion)
+		}
+		return nil
+	})
 	flags.IntVar(&r.most, "n", 100, "of list: at most this `NUMBER` of entries")
 	return dispatch(flags, r.commands(), "rules ", args, stdout, stderr)
 }
@@ -139,6 +144,9 @@ func (r *remote) putConfig(ctx context.Context, args []string) error {
 	old, err := rules.Load(ctx, r.source)
 	var invalid rules.Errors
 	switch {
+	case errors.As(err, &invalid) && !r.removes:
+		report(r.stderr, err)
+		return errors.New("the configuration in Redis is invalid for this command, which cannot show what is removed; nothing is written, and -remove replaces it")
 	case errors.As(err, &invalid):
 		fmt.Fprintln(r.stderr, "weir: the configuration in Redis was invalid; it is replaced")
 	case err != nil && !errors.Is(err, rules.ErrNoConfig):
@@ -160,13 +168,16 @@ func (r *remote) putConfig(ctx context.Context, args []string) error {
 	}
 	ctx, cancel := longer(ctx, 0) // an answer may take long
 	defer cancel()
-	if err := r.source.Put(ctx, text, rules.IfVersion(version)); err != nil {
-		return fmt.Errorf("%w; nothing is written", err)
-	}
-	if _, err := r.source.Load(ctx); err == nil {
+	err = r.source.Put(ctx, text, rules.IfVersion(version))
+	switch {
+	case err == nil:
 		r.note("version %s", r.source.Version())
+	case errors.Is(err, rules.ErrVersion):
+		err = fmt.Errorf("%w; nothing is written", err)
+	default:
+		err = fmt.Errorf("%w; weir rules get shows whether it was written", err)
 	}
-	return nil
+	return err
 }
 
 // removedPolicies returns the names of the policies of old, which may be nil, that config does not have.
@@ -190,7 +201,8 @@ var (
 
 func isTerminal(f *os.File) bool {
 	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	null, _ := os.Stat(os.DevNull)
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && !os.SameFile(info, null)
 }
 
 // confirmed asks a question, and reports whether the answer is y or yes.

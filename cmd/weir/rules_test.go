@@ -192,7 +192,7 @@ func TestRules_InvalidValues(t *testing.T) {
 	runSteps(t, flags, []step{
 		{"get", 0, "polices: {}\n", ""},
 		{"get api x", 1, "", "Redis:1:1: polices: is an unknown field"},
-		{"put first.yaml", 0, addedRules, "weir: the configuration in Redis was invalid; it is replaced\n"},
+		{"put -remove first.yaml", 0, addedRules, "weir: the configuration in Redis was invalid; it is replaced\n"},
 		{`override api x {"plan":"gold"}`, 0, "{plan: gold}\n", ""},
 	}...)
 	keys := rdb.Keys(t.Context(), prefix+"*override:api").Val()

@@ -25,7 +25,7 @@ var hostile = []string{
 
 // The longest prefix and rule name.
 var (
-	longestPrefix = strings.Repeat("p", 27)
+	longestPrefix = strings.Repeat("p", 26)
 	longestName   = strings.Repeat("n", 64)
 )
 

@@ -36,7 +36,8 @@ func newConfig(caller string, rdb redis.UniversalClient, app string, opts []Opti
 const DefaultPrefix = "weir:"
 
 // Prefix sets the beginning of every key, before the name of the application, in place of [DefaultPrefix]: for a Redis
-// where each tenant has a prefix. p and the name have at most 31 bytes. Prefix panics if p is longer than 32 bytes or
+// where each tenant has a prefix. A colon follows p, unless it ends with one or is empty. p and the name have at most 31
+// bytes. Prefix panics if p is longer than 32 bytes or
 // contains a brace.
 func Prefix(p string) Option {
 	keyhash.CheckPrefix("redisstore: Prefix", p)

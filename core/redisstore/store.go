@@ -2,7 +2,7 @@
 // Sentinel group or a Cluster. It is tested on Redis 7.0 and Valkey 8.0.
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
-//	api := core.Must(core.New(redisstore.New(rdb), core.SlidingWindow("api", core.PerMinute(100))))
+//	api := core.Must(core.New(redisstore.New(rdb, "shop"), core.SlidingWindow("api", core.PerMinute(100))))
 //
 // An application that has to go on while Redis is down uses package resilient, in the folder of that name below this
 // package, which combines this Store with a backup in memory.
@@ -80,7 +80,7 @@
 // Callers of core.Limiter.Acquire are in the states of the places that they wait for, one of each process and Limiter,
 // for 2 s after they have asked: so all processes give places in the order of arrival, by the clock of the server.
 // When places are freed, the script publishes a message to the channel of the process that is first, such as
-// weir:wake:1804289383. While callers wait, and for a minute afterwards, a Store has a subscription, on a connection of its
+// weir:shop:wake:1804289383. While callers wait, and for a minute afterwards, a Store has a subscription, on a connection of its
 // own, on each server of a Cluster or *redis.Ring that has their places. Callers who hear the messages ask at least once a
 // second, so a lost message or a process that was killed delays the next caller by at most 3 s; if a subscription breaks,
 // they ask within 250 ms. Without messages, because the user lacks a permission or a proxy does not pass them, callers ask

@@ -229,19 +229,19 @@
 // first 16 bytes of SHA-256 of the key, or of HMAC-SHA-256 with the KeySecret, in base64 for URLs
 // without padding (q8Oke4rRi4VcaH2cosYJHg for user:1, without a secret).
 //
-//	weir:rules                    a hash; the field text is the configuration, and the field version
-//	                              any text that changes with it
-//	weir:shop:{HASH}override:POLICY    the text of an override, such as {plan: gold}
+//	weir:shop:rules                         a hash; the field text is the configuration, and the field version
+//	                                        any text that changes with it
+//	weir:shop:{HASH}override:POLICY         the text of an override, such as {plan: gold}
 //	weir:shop:{rules:shop}overrides         a sorted set of the keys that have an override: HASH:POLICY, with
-//	                              the end in Unix milliseconds, or +inf, as the score
+//	                                        the end in Unix milliseconds, or +inf, as the score
 //	weir:shop:{rules:shop}blocks            the same for blocks, which have no text
 //	weir:shop:{rules:shop}override:HASH:POLICY, weir:shop:{rules:shop}block:HASH:POLICY
-//	                              for operators: {"at": TIME, "note": TEXT, "key": TEXT}, with the time of the
-//	                              write in Unix milliseconds; each field is optional. A record that weir writes ends
-//	                              two hours after its override or block
+//	                                        for operators: {"at": TIME, "note": TEXT, "key": TEXT}, with the time
+//	                                        of the write in Unix milliseconds; each field is optional. A record
+//	                                        that weir writes ends two hours after its override or block
 //	weir:shop:{rules:shop}secret            the hash of "the secret of weir", from the latest write (CheckSecret)
 //	weir:shop:{rules:shop}changes           a stream of the changes of both sets, of which at least the latest
-//	                              10 000 are kept
+//	                                        10 000 are kept
 //
 // A program that blocks a key writes the set and the stream in one transaction, and sets or deletes the record, which
 // may be that of an earlier block:

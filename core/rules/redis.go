@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,7 +52,7 @@ func RedisOf(store core.Store, opts ...RedisOption) *RedisSource {
 		panic(fmt.Sprintf("rules: RedisOf: a %T has no states in Redis", store))
 	}
 	c := newRedisConfig("rules: RedisOf", opts)
-	if c.prefix != "" || c.secret != nil {
+	if c.prefix != nil || c.secret != nil {
 		panic("rules: RedisOf: Prefix and KeySecret are those of the store")
 	}
 	rdb, prefix, app, h := of.Redis()
@@ -87,7 +86,11 @@ func inRedis(s driver.Store) redisStore {
 func Redis(rdb redis.UniversalClient, app string, opts ...RedisOption) *RedisSource {
 	argument.NotNil("rules: Redis", "the client", rdb)
 	c := newRedisConfig("rules: Redis", opts)
-	return newRedisSource(rdb, keyhash.Prefix("rules: Redis", cmp.Or(c.prefix, DefaultPrefix), app), app, keyhash.New(c.secret), c.cache)
+	beginning := DefaultPrefix
+	if c.prefix != nil {
+		beginning = *c.prefix
+	}
+	return newRedisSource(rdb, keyhash.Prefix("rules: Redis", beginning, app), app, keyhash.New(c.secret), c.cache)
 }
 
 func newRedisConfig(caller string, opts []RedisOption) redisConfig {
@@ -137,6 +140,7 @@ func (s *RedisSource) load(ctx context.Context) ([]byte, error) {
 	version, err := s.rdb.HGet(ctx, s.configKey(), "version").Result()
 	switch old := s.loaded.Load(); {
 	case errors.Is(err, redis.Nil):
+		s.loaded.Store(nil)
 		return nil, fmt.Errorf("%w (key %s)", ErrNoConfig, s.configKey())
 	case err != nil:
 		return nil, err
@@ -158,8 +162,9 @@ type loadedConfig struct {
 	text    []byte
 }
 
-// Version returns the version of the configuration that the last [RedisSource.Load] has read, a hash of its text, or an
-// empty text if there was none.
+// Version returns the version of the configuration that the last [RedisSource.Load] has read or the last
+// [RedisSource.Put] has written, a hash of its text, or an empty text if there was none. [Set.Watch] calls Load, so a program
+// that edits the configuration needs a source of its own.
 func (s *RedisSource) Version() string {
 	if c := s.loaded.Load(); c != nil {
 		return c.version
@@ -177,15 +182,21 @@ func (s *RedisSource) Put(ctx context.Context, text []byte, opts ...PutOption) e
 		return err
 	}
 	key, version := s.configKey(), hashOf(text)
-	_, err := await(ctx, func() (string, error) {
+	_, err := await(ctx, func() (struct{}, error) {
 		if c.replaces == nil {
-			return version, s.rdb.HSet(ctx, key, "text", text, "version", version).Err()
+			return struct{}{}, s.rdb.HSet(ctx, key, "text", text, "version", version).Err()
 		}
-		return version, s.rdb.Watch(ctx, func(tx *redis.Tx) error {
+		// A server that rejects MULTI would execute the write of a transaction alone.
+		if err := s.transact(ctx, func(tx redis.Pipeliner) { tx.HGet(ctx, key, "version") }); err != nil && !errors.Is(err, redis.Nil) {
+			return struct{}{}, err
+		}
+		return struct{}{}, s.rdb.Watch(ctx, func(tx *redis.Tx) error {
 			present, err := tx.HGet(ctx, key, "version").Result()
 			switch {
 			case err != nil && !errors.Is(err, redis.Nil):
 				return err
+			case present == version: // also that of an attempt whose reply was lost
+				return nil
 			case present != *c.replaces:
 				return fmt.Errorf("%w: %q, not %q", ErrVersion, present, *c.replaces)
 			}
@@ -201,6 +212,7 @@ func (s *RedisSource) Put(ctx context.Context, text []byte, opts ...PutOption) e
 	if err != nil {
 		return fmt.Errorf("weir: configuration of %v: %w", s, err)
 	}
+	s.loaded.Store(&loadedConfig{version, slices.Clone(text)})
 	return nil
 }
 
@@ -212,7 +224,7 @@ type putConfig struct {
 }
 
 // IfVersion makes [RedisSource.Put] write only if the configuration in Redis has this version (see [RedisSource.Version]),
-// or if version is empty and there is none. Otherwise Put returns an [ErrVersion], because another writer was first. The
+// or that of the text, or if version is empty and there is none. Otherwise Put returns an [ErrVersion], because another writer was first. The
 // user of Redis also needs the permissions +watch, +unwatch, +multi and +exec.
 func IfVersion(version string) PutOption {
 	return argument.OptionFunc[putConfig](func(c *putConfig) { c.replaces = &version })

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/failover"
@@ -67,9 +69,23 @@ func TestRedisOf(t *testing.T) {
 			}
 		})
 	}
+	// Two beginnings and names are never one prefix.
+	base := newPrefix()
+	for prefix, want := range map[string]string{"": "", base + "t": base + "t:", base + "t1": base + "t1:", base: base} {
+		source := rules.RedisOf(redisstore.New(rdb, "1x", redisstore.Prefix(prefix)))
+		testkit.Must(t, source.Put(t.Context(), []byte(apiPolicies)))
+		if rdb.Del(t.Context(), want+"1x:rules").Val() != 1 {
+			t.Errorf("the prefix %q: there is no key %q", prefix, want+"1x:rules")
+		}
+		alone := rules.Redis(rdb, "1x", rules.Prefix(prefix))
+		testkit.Must(t, alone.Put(t.Context(), []byte(apiPolicies)))
+		if rdb.Del(t.Context(), want+"1x:rules").Val() != 1 {
+			t.Errorf("without a store, the prefix %q: there is no key %q", prefix, want+"1x:rules")
+		}
+	}
 	for want, call := range map[string]func(){
 		"rules: RedisOf: a *memstore.Store has no states in Redis":                                                func() { rules.RedisOf(memstore.New()) },
-		"rules: RedisOf: Prefix and KeySecret are those of the store":                                             func() { rules.RedisOf(redisstore.New(rdb, "shop"), rules.Prefix("a:")) },
+		"rules: RedisOf: Prefix and KeySecret are those of the store":                                             func() { rules.RedisOf(redisstore.New(rdb, "shop"), rules.Prefix("")) },
 		`rules: Redis: the name of the application is "": it has letters, digits, '-', '_' and '.', at least one`: func() { rules.Redis(rdb, "") },
 	} {
 		testkit.Panics(t, want, call)
@@ -79,7 +95,8 @@ func TestRedisOf(t *testing.T) {
 // With IfVersion, a Put replaces the version that it has seen, and no other.
 func TestRedisSource_Put_IfVersion(t *testing.T) {
 	rdb := redistest.Shared(t).Client()
-	source := rules.Redis(rdb, "test", rules.Prefix(newPrefix()))
+	prefix := newPrefix()
+	source := rules.Redis(rdb, "test", rules.Prefix(prefix))
 	other := strings.Replace(apiPolicies, "10/h", "11/h", 1)
 	load := func() string {
 		_, err := source.Load(t.Context())
@@ -98,6 +115,8 @@ func TestRedisSource_Put_IfVersion(t *testing.T) {
 	if second := load(); second == first {
 		t.Errorf("two texts have the version %q", second)
 	}
+	// A Put of the text that is there changes nothing.
+	testkit.Must(t, source.Put(t.Context(), []byte(other), rules.IfVersion("x")))
 	// One of many that have seen one version is first.
 	seen, won := load(), make(chan bool, 16)
 	for i := range cap(won) {
@@ -115,11 +134,29 @@ func TestRedisSource_Put_IfVersion(t *testing.T) {
 	if n != 1 {
 		t.Errorf("%d of 16 replaced one version, want 1", n)
 	}
+	testkit.Must(t, rdb.Del(t.Context(), prefix+"test:rules").Err())
+	if _, err := source.Load(t.Context()); !errors.Is(err, rules.ErrNoConfig) || source.Version() != "" {
+		t.Errorf("without a configuration: got %v and the version %q", err, source.Version())
+	}
 }
 
 func isVersion(t *testing.T, err error) {
 	t.Helper()
 	if !errors.Is(err, rules.ErrVersion) {
 		t.Errorf("got error %v, want ErrVersion", err)
+	}
+}
+
+// Without the permission for MULTI, nothing is written outside of a transaction.
+func TestRedisSource_Put_WithoutMulti(t *testing.T) {
+	server := redistest.NewServer(t)
+	testkit.Must(t, server.Client().Do(t.Context(), "ACL", "SETUSER", "writer", "on", ">password", "~weir:*", "+hget", "+hgetall", "+hset", "+watch", "+unwatch").Err())
+	o := *server.Client().Options()
+	o.Username, o.Password, o.DisableIdentity = "writer", "password", true
+	rdb := redis.NewClient(&o)
+	t.Cleanup(func() { _ = rdb.Close() })
+	err := rules.Redis(rdb, "test").Put(t.Context(), []byte(apiPolicies), rules.IfVersion(""))
+	if err == nil || !strings.Contains(err.Error(), "NOPERM") || server.Client().Exists(t.Context(), "weir:test:rules").Val() != 0 {
+		t.Errorf("got error %v, and %d keys", err, server.Client().Exists(t.Context(), "weir:test:rules").Val())
 	}
 }

@@ -13,7 +13,7 @@ type RedisOption interface{ argument.Option[redisConfig] }
 type redisOption = argument.OptionFunc[redisConfig]
 
 type redisConfig struct {
-	prefix string
+	prefix *string // nil if it is not given
 	secret []byte
 	cache  cacheOptions
 }
@@ -26,7 +26,7 @@ const DefaultPrefix = "weir:"
 // for [Redis]; [RedisOf] has that of the store. Prefix panics if p is longer than 32 bytes or contains a brace.
 func Prefix(p string) RedisOption {
 	keyhash.CheckPrefix("rules: Prefix", p)
-	return redisOption(func(c *redisConfig) { c.prefix = p })
+	return redisOption(func(c *redisConfig) { c.prefix = &p })
 }
 
 // KeySecret hides keys from readers of Redis, like the option of the same name of package

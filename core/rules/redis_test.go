@@ -230,7 +230,7 @@ func TestSet_Override_Keys(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
 	for _, secret := range []string{"", "a secret of sixteen or more"} {
-		prefix := newPrefix() + fmt.Sprint(len(secret))
+		prefix := newPrefix() + fmt.Sprint(len(secret), ":")
 		opts := []rules.RedisOption{rules.Prefix(prefix)}
 		tag := "q8Oke4rRi4VcaH2cosYJHg"
 		if secret != "" {

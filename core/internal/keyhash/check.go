@@ -17,9 +17,12 @@ func CheckPrefix(caller, prefix string) {
 	}
 }
 
-// Prefix returns the prefix of all keys of an application: beginning, its name and a colon. It panics, like CheckPrefix, if
-// the name is invalid, or the prefix too long.
+// Prefix returns the prefix of all keys of an application: beginning, with a colon unless it ends with one or is empty, the
+// name of the application and a colon. It panics, like CheckPrefix, if the name is invalid, or the prefix too long.
 func Prefix(caller, beginning, app string) string {
+	if beginning != "" && !strings.HasSuffix(beginning, ":") {
+		beginning += ":" // or "a" and "bc" would be "ab" and "c"
+	}
 	prefix := beginning + app + ":"
 	switch {
 	case app == "" || strings.ContainsFunc(app, func(c rune) bool { return !strings.ContainsRune(nameChars, c) }):
