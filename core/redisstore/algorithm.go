@@ -211,7 +211,7 @@ func readPause(_ driver.Constants, n [maxReadings]int64) (driver.Reading, bool) 
 }
 
 // largest is maxInteger, boxed once.
-var largest any = strconv.Itoa(maxInteger)
+var largest any = strconv.FormatInt(maxInteger, 10)
 
 // smallIntegers are boxed once.
 var smallIntegers = [...]any{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16"}
