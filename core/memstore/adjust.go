@@ -34,7 +34,8 @@ func (st *chargeState) adjust(c *driver.Charge, now int64) {
 	} else {
 		st.save(c, state, now)
 	}
-	c.Answer(&st.reading, false)
-	st.load(c, now) // save may have cut a debt or made a log coarser
+	if !c.Rule.Kind.Holds { // save may have cut a debt or made a log coarser
+		st.load(c, now)
+	}
 	c.Answer(&st.reading, false)
 }
