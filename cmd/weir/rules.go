@@ -130,8 +130,8 @@ func (r *remote) getConfig(ctx context.Context, _ []string) error {
 // noVersion is the version of a Redis without a configuration in arguments.
 const noVersion = "none"
 
-// putConfig prints the changes that a file makes in Redis, and writes it unless another operator has written meanwhile. On a terminal,
-// it asks before.
+// putConfig prints the changes that a file makes in Redis, and writes it unless another operator has written meanwhile.
+// On a terminal, it asks before.
 func (r *remote) putConfig(ctx context.Context, args []string) error {
 	text, err := read(args[0])
 	if err != nil {

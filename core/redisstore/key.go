@@ -1,8 +1,6 @@
 package redisstore
 
 import (
-	"github.com/redis/go-redis/v9"
-
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/keyhash"
 )
@@ -13,13 +11,6 @@ type keyer struct {
 	prefix string // with app
 	app    string
 	hasher keyhash.Hasher
-}
-
-// Redis returns the client of s, the prefix of its keys, the name of the application, and the hasher of identities, for
-// package rules.
-func (s *Store) Redis() (rdb redis.UniversalClient, prefix, app string, h keyhash.Hasher) {
-	k := &s.router.keys
-	return s.listeners.rdb, k.prefix, k.app, k.hasher
 }
 
 func newKeyer(c config) keyer { return keyer{c.prefix, c.app, keyhash.New(c.secret)} }

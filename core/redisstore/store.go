@@ -160,6 +160,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/keyhash"
 	"github.com/weir-go/weir/internal/sampler"
 )
 
@@ -233,6 +234,13 @@ func New(rdb redis.UniversalClient, app string, opts ...Option) *Store {
 		e.reload = func() { rdb.ReloadState(context.Background()) }
 	}
 	return s
+}
+
+// Redis returns the client of s, the prefix of its keys, the name of the application, and the hasher of identities, for
+// package rules.
+func (s *Store) Redis() (rdb redis.UniversalClient, prefix, app string, h keyhash.Hasher) {
+	k := &s.router.keys
+	return s.listeners.rdb, k.prefix, k.app, k.hasher
 }
 
 // maxCharges is the largest number of charges of a call: see [driver.Store].
