@@ -76,6 +76,13 @@ coverage: deps ## measure the coverage of the library, and compare it with .ci/c
 		-coverpkg=$$(echo $(COVERED) | tr ' ' ,) $(COVERED) >tests.out || { cat tests.out; exit 1; }
 	$(GO) run ./.ci/coverage $(COVERAGE) coverage.out
 
+# PATHFLAGS=-v prints their names, too.
+PATHFLAGS ?=
+.PHONY: path
+path: deps ## count the functions and files that a warm request runs, in memory and in Redis (.ci/path)
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	$(WORK) GOCOVERDIR=$$dir $(GO) run -cover -covermode=atomic -coverpkg=$(ALL) ./.ci/path $(PATHFLAGS)
+
 .PHONY: race
 race: deps ## hunt for races: the library's tests three times, in random order
 	$(WORK) CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on -count=3 $(TESTFLAGS) $(ALL)
