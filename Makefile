@@ -67,7 +67,7 @@ quick: ## run the fast tests that need no server, without the race detector
 
 # The statements of the library that a test of any package runs. Marked tests are skipped: they repeat the others with
 # more values, or count allocations, which the counters change. The workflow has a job for this, beside .ci/run.
-COVERED = $$($(WORK) $(GO) list $(ALL) | grep -v -E '/(cmd/weir.*|internal/(testkit|apptest|frameworks|sim.*|stacks)|storetest.*|redistest|gatetest)$$')
+COVERED = $$($(WORK) $(GO) list $(ALL) | grep -v -E '/(cmd/weir.*|internal/(testkit|apptest|frameworks|servertest|sim.*|stacks)|storetest.*|redistest|gatetest)$$')
 COVERAGE ?=
 .PHONY: coverage
 coverage: deps ## measure the coverage of the library, and compare it with .ci/coverage (COVERAGE=-write changes that)

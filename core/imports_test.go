@@ -34,11 +34,12 @@ var allowed = map[string][]string{
 	"internal/testkit":          {"core", "core/driver"},
 	"core/internal/unexported":  {},
 	"core/memstore":             {"core/driver", "internal/argument"},
-	"core/redisstore":           {"core/driver", "internal/argument", "core/internal/call", "core/internal/keyhash", "core/internal/memo", "core/internal/waiters", "internal/sampler", "github.com/redis/go-redis/v9"},
+	"core/redisstore":           {"core/driver", "internal/argument", "core/internal/keyhash", "core/internal/waiters", "core/redisstore/internal/pipe", "core/redisstore/internal/wire", "internal/sampler", "github.com/redis/go-redis/v9"},
+	"core/redisstore/diagnose":  {"core/driver", "core/internal/call", "core/internal/waiters", "core/redisstore", "core/redisstore/internal/pipe", "core/redisstore/internal/wire", "github.com/redis/go-redis/v9"},
 	"core/storetest":            {"core", "core/driver", "core/internal/waiters", "core/storetest/internal/oracle", "internal/testkit"},
 	"core/load":                 {},
 	"core/failover":             {"core/driver", "internal/argument", "core/internal/atmost", "core/internal/call"},
-	"core/redisstore/resilient": {"core/denycache", "core/driver", "core/failover", "internal/argument", "core/internal/keyhash", "core/memstore", "core/observe", "core/redisstore", "github.com/redis/go-redis/v9"},
+	"core/redisstore/resilient": {"core/denycache", "core/driver", "core/failover", "internal/argument", "core/internal/keyhash", "core/memstore", "core/observe", "core/redisstore", "core/redisstore/diagnose", "github.com/redis/go-redis/v9"},
 	"core/lease":                {"core/driver", "internal/argument"},
 	"core/observe":              {"core/driver", "internal/argument", "core/internal/keyhash", "internal/sampler"},
 	"core/inspect":              {"core", "core/driver", "internal/argument", "internal/similar", "core/observe", "core/rules"},
@@ -55,17 +56,20 @@ var allowed = map[string][]string{
 	"echolimit":                 {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/labstack/echo/v4"},
 	"echolimit/v5":              {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/labstack/echo/v5"},
 
-	"cmd/weir":                            {"cmd/weir/internal/playground/page", "cmd/weir/internal/simulate", "cmd/weir/internal/trace", "core", "core/driver", "core/memstore", "core/redisstore", "core/rules", "github.com/redis/go-redis/v9", "internal/similar"},
+	"cmd/weir":                            {"cmd/weir/internal/playground/page", "cmd/weir/internal/simulate", "cmd/weir/internal/trace", "core", "core/driver", "core/memstore", "core/redisstore", "core/redisstore/diagnose", "core/rules", "github.com/redis/go-redis/v9", "internal/similar"},
 	"cmd/weir/internal/playground":        {"cmd/weir/internal/simulate", "core", "core/driver"},
 	"cmd/weir/internal/simulate":          {"core", "core/memstore", "core/driver"},
 	"cmd/weir/internal/playground/page":   {"cmd/weir/internal/playground"},
 	"cmd/weir/internal/playground/static": {"cmd/weir/internal/playground/page"},
 	"cmd/weir/internal/trace":             {"cmd/weir/internal/simulate", "keyfunc"},
 
-	"core/redisstore/redistest":       {"github.com/redis/go-redis/v9"},
-	"core/redisstore/internal/sim":    {},
-	"core/redisstore/internal/stacks": {},
-	"core/internal/frameworks":        {},
+	"core/redisstore/redistest":           {"github.com/redis/go-redis/v9"},
+	"core/redisstore/internal/pipe":       {"core/driver", "core/internal/keyhash", "core/redisstore/internal/wire", "internal/sampler", "github.com/redis/go-redis/v9"},
+	"core/redisstore/internal/servertest": {"core/redisstore/redistest", "github.com/redis/go-redis/v9"},
+	"core/redisstore/internal/sim":        {},
+	"core/redisstore/internal/stacks":     {},
+	"core/redisstore/internal/wire":       {"core/driver", "core/internal/keyhash", "core/internal/memo", "core/internal/waiters"},
+	"core/internal/frameworks":            {},
 
 	"core/storetest/internal/oracle": {},
 	"core/gate/internal/requestkey":  {},
@@ -76,11 +80,15 @@ var allowed = map[string][]string{
 // internal lists the internal packages that other modules import. An application may use a module of an earlier
 // release with a newer one of these packages.
 var internal = map[string][]string{
-	"core/redisstore":           {"core/internal/call", "core/internal/keyhash", "core/internal/memo", "core/internal/waiters", "internal/argument", "internal/sampler"},
-	"core/redisstore/resilient": {"core/internal/keyhash", "internal/argument"},
-	"core/rules":                {"core/internal/call", "core/internal/keyhash", "core/internal/memo", "core/internal/period", "core/internal/routes", "core/internal/unexported", "internal/argument", "internal/sampler"},
-	"core/inspect":              {"internal/argument", "internal/similar"},
-	"cmd/weir":                  {"internal/similar"},
+	"core/redisstore":               {"core/internal/keyhash", "core/internal/waiters", "internal/argument", "internal/sampler"},
+	"core/redisstore/diagnose":      {"core/internal/call", "core/internal/waiters"},
+	"core/redisstore/internal/pipe": {"core/internal/keyhash", "internal/sampler"},
+	"core/redisstore/internal/wire": {"core/internal/keyhash", "core/internal/memo", "core/internal/waiters"},
+	"core/redisstore/resilient":     {"core/internal/keyhash", "internal/argument"},
+
+	"core/rules":   {"core/internal/call", "core/internal/keyhash", "core/internal/memo", "core/internal/period", "core/internal/routes", "core/internal/unexported", "internal/argument", "internal/sampler"},
+	"core/inspect": {"internal/argument", "internal/similar"},
+	"cmd/weir":     {"internal/similar"},
 }
 
 // An adapter and an exporter import no internal package.

@@ -136,11 +136,11 @@ var faults = []fault{
 		"c.Op == driver.Undo && c.Waiter != nil", "false", "core/failover ^TestStore_Adjust_waiter$",
 	},
 	{
-		"Redis wakes no caller", "core/redisstore/lua/queues.lua",
+		"Redis wakes no caller", "core/redisstore/internal/wire/lua/queues.lua",
 		"queues_publish(key, q[1], '')", "", "core/redisstore ^TestAcquire_messages$",
 	},
 	{
-		"the servers of a Cluster have one subscription", "core/redisstore/servers.go",
+		"the servers of a Cluster have one subscription", "core/redisstore/internal/pipe/servers.go",
 		"server, _ = rdb.MasterForKey(ctx, key)", "_ = key", "core/redisstore ^TestAcquire_servers$/^Cluster$",
 	},
 	{
@@ -148,15 +148,15 @@ var faults = []fault{
 		"if home != nil && home != from {", "if home != nil && from == nil {", "core/redisstore ^TestListeners_hear$",
 	},
 	{
-		"Redis wakes a caller more than once", "core/redisstore/lua/queues.lua",
+		"Redis wakes a caller more than once", "core/redisstore/internal/wire/lua/queues.lua",
 		"q[5] .. ':woken'", "q[5]", "core/redisstore ^TestAcquire_messages$",
 	},
 	{
-		"a sorted set has the queues of all processes", "core/redisstore/lua/queues.lua",
+		"a sorted set has the queues of all processes", "core/redisstore/internal/wire/lua/queues.lua",
 		"if #queues >= MAX_QUEUES then", "if false then", "core/redisstore ^TestConformance$/^ManyQueues$",
 	},
 	{
-		"an event has the number of another one", "core/redisstore/algorithm.go",
+		"an event has the number of another one", "core/redisstore/internal/wire/algorithm.go",
 		"Number: n[3] >> 2", "Number: 0", "core/redisstore ^TestInFlight_numbers$",
 	},
 	{
@@ -168,7 +168,7 @@ var faults = []fault{
 		"tx.MGet(ctx, s.secretKey()) }); err != nil {", "tx.MGet(ctx, s.secretKey()) }); false {", "core/rules ^TestRedisSource_Permissions$",
 	},
 	{
-		"places that have lapsed are removed in place of queues", "core/redisstore/lua/in_flight.lua",
+		"places that have lapsed are removed in place of queues", "core/redisstore/internal/wire/lua/in_flight.lua",
 		"local rank = queues and queues.members or 0\n    redis.call('ZREMRANGEBYRANK'", "local rank = 0\n    redis.call('ZREMRANGEBYRANK'", "core/redisstore ^TestConformance$/^Histories$",
 	},
 	{

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/diagnose"
 	"github.com/weir-go/weir/core/rules"
 )
 
@@ -49,8 +50,8 @@ func (d *doctor) run(_ []string, stdout, _ io.Writer) error {
 	defer d.rdb.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*timeout) // for a hundred round trips to a distant Redis
 	defer cancel()
-	findings := redisstore.Diagnose(ctx, d.rdb, d.app, append(d.storeOptions(), redisstore.Timeout(d.timeout))...)
-	if d.rules && findings[0].Result == redisstore.ResultOK {
+	findings := diagnose.Diagnose(ctx, d.rdb, d.app, append(d.storeOptions(), redisstore.Timeout(d.timeout))...)
+	if d.rules && findings[0].Result == diagnose.ResultOK {
 		findings = append(findings, d.checkRules(ctx))
 	}
 	if d.json {
@@ -62,15 +63,15 @@ func (d *doctor) run(_ []string, stdout, _ io.Writer) error {
 	} else {
 		printFindings(stdout, findings)
 	}
-	if slices.ContainsFunc(findings, func(f redisstore.Finding) bool { return f.Result == redisstore.ResultFailed }) {
+	if slices.ContainsFunc(findings, func(f diagnose.Finding) bool { return f.Result == diagnose.ResultFailed }) {
 		return errReported
 	}
 	return nil
 }
 
 // checkRules checks whether a program can read limits, overrides and blocks.
-func (d *doctor) checkRules(ctx context.Context) redisstore.Finding {
-	f := redisstore.Finding{Check: "rules", Result: redisstore.ResultOK, Detail: "limits, overrides and blocks can be read"}
+func (d *doctor) checkRules(ctx context.Context) diagnose.Finding {
+	f := diagnose.Finding{Check: "rules", Result: diagnose.ResultOK, Detail: "limits, overrides and blocks can be read"}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	source := rules.Redis(d.rdb, d.app, rules.Prefix(d.prefix), rules.Timeout(timeout), rules.FailClosed())
@@ -84,14 +85,14 @@ func (d *doctor) checkRules(ctx context.Context) redisstore.Finding {
 	}
 	switch {
 	case strings.Contains(info, "aof_enabled:0"):
-		f.Result, f.Detail = redisstore.ResultWarning, f.Detail+"; without appendonly, a restart of Redis loses those since its last snapshot"
+		f.Result, f.Detail = diagnose.ResultWarning, f.Detail+"; without appendonly, a restart of Redis loses those since its last snapshot"
 		f.Change = "set appendonly to yes"
 	case err == nil:
 	case strings.Contains(err.Error(), "NOPERM"): // also that of a command in a transaction
-		f.Result, f.Detail = redisstore.ResultFailed, err.Error()
+		f.Result, f.Detail = diagnose.ResultFailed, err.Error()
 		f.Change = "allow the user the commands of package rules, in the documentation of that package, under Permissions"
 	default:
-		f.Result, f.Detail, f.Change = redisstore.ResultUnknown, err.Error(), "repeat the check"
+		f.Result, f.Detail, f.Change = diagnose.ResultUnknown, err.Error(), "repeat the check"
 	}
 	return f
 }
@@ -136,16 +137,16 @@ func watch(ctx context.Context, source *rules.RedisSource) error {
 
 // verdicts are the results that need a change, with their meanings, from the worst one.
 var verdicts = []struct {
-	result  redisstore.Result
+	result  diagnose.Result
 	meaning string
 }{
-	{redisstore.ResultFailed, "will not work"},
-	{redisstore.ResultWarning, "works, with a disadvantage"},
-	{redisstore.ResultUnknown, "not checked"},
+	{diagnose.ResultFailed, "will not work"},
+	{diagnose.ResultWarning, "works, with a disadvantage"},
+	{diagnose.ResultUnknown, "not checked"},
 }
 
 // printFindings prints a table, and each change once, with the checks that need it.
-func printFindings(stdout io.Writer, findings []redisstore.Finding) {
+func printFindings(stdout io.Writer, findings []diagnose.Finding) {
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "CHECK\tRESULT\tDETAIL")
 	for _, f := range findings {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/diagnose"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
@@ -88,11 +89,11 @@ func TestDoctor_JSON(t *testing.T) {
 	t.Setenv("WEIR_KEY_SECRET", "a secret of 16 bytes or more")
 	var stdout, stderr strings.Builder
 	status := run([]string{"doctor", "-json", "-timeout", "1m"}, &stdout, &stderr)
-	var findings []redisstore.Finding
+	var findings []diagnose.Finding
 	if err := json.Unmarshal([]byte(stdout.String()), &findings); err != nil || status != 0 {
 		t.Fatalf("got status %d, %s and %v, want a list", status, &stderr, err)
 	}
-	if want := (redisstore.Finding{Check: "connection", Result: redisstore.ResultOK, Detail: "the server replies"}); len(findings) != 15 || findings[0] != want {
+	if want := (diagnose.Finding{Check: "connection", Result: diagnose.ResultOK, Detail: "the server replies"}); len(findings) != 15 || findings[0] != want {
 		t.Errorf("got %+v, want 15 findings and first %+v", findings, want)
 	}
 	if !strings.HasPrefix(stdout.String(), "[\n  {\n    \"check\": \"connection\",\n    \"result\": \"ok\",\n    \"detail\": \"the server replies\"\n  },\n") {

@@ -5,11 +5,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"go/parser"
-	"go/token"
 	"io"
 	"log/slog"
-	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -25,65 +22,11 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/internal/servertest"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/internal/testkit"
 )
-
-// documentedCommands returns the permissions in the package documentation: those of every user, the
-// one for CLIENT SETINFO, and the additional ones for a Cluster.
-func documentedCommands(t *testing.T) (all, identity, cluster []string) {
-	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "store.go", nil, parser.ParseComments|parser.PackageClauseOnly)
-	testkit.Must(t, err)
-	_, section, _ := strings.Cut(file.Doc.Text(), "# Permissions")
-	section, _, _ = strings.Cut(section, "\n#")
-	var examples [][]string
-	for paragraph := range strings.SplitSeq(section, "\n\n") {
-		if strings.HasPrefix(paragraph, "\t") {
-			examples = append(examples, regexp.MustCompile(`\+[a-z|]+`).FindAllString(paragraph, -1))
-		}
-	}
-	if len(examples) != 3 || slices.ContainsFunc(examples, func(e []string) bool { return len(e) == 0 }) {
-		t.Fatalf("the package documentation has the permissions %q, want three lists", examples)
-	}
-	return examples[0], examples[1], examples[2]
-}
-
-// identityOf returns the permissions of identity that the server knows: Redis 7.0 rejects them.
-func identityOf(t *testing.T, server *redistest.Server, identity []string) []string {
-	t.Helper()
-	info, err := server.Client().InfoMap(t.Context(), "server").Result()
-	testkit.Must(t, err)
-	if strings.HasPrefix(info["Server"]["redis_version"], "7.0.") {
-		return nil
-	}
-	return identity
-}
-
-// setUser sets the permissions of the user "limiter" on the server.
-func setUser(t *testing.T, server *redistest.Server, permissions ...string) {
-	t.Helper()
-	args := []any{"acl", "setuser", "limiter", "reset", "on", ">password"}
-	for _, p := range permissions {
-		args = append(args, p)
-	}
-	testkit.Must(t, server.Client().Do(t.Context(), args...).Err())
-}
-
-func asLimiter(o *redis.Options) { o.Username, o.Password = "limiter", "password" }
-
-// denied returns the commands in the ACL log of the server.
-func denied(t *testing.T, server *redistest.Server) []string {
-	t.Helper()
-	entries, err := server.Client().ACLLog(t.Context(), 100).Result()
-	testkit.Must(t, err)
-	commands := make(map[string]bool)
-	for _, e := range entries {
-		commands[e.Object] = true
-	}
-	return slices.Sorted(maps.Keys(commands))
-}
 
 // called returns the commands that the server has executed since its statistics were reset, without
 // those of the tests and those that open a connection.
@@ -105,12 +48,12 @@ func called(t *testing.T, server *redistest.Server) []string {
 func TestACL_DocumentedUser(t *testing.T) {
 	testkit.WithoutRace(t)
 	t.Parallel()
-	all, identity, _ := documentedCommands(t)
+	all, identity, _ := servertest.DocumentedCommands(t, "doc.go")
 	server := redistest.NewServer(t)
-	setUser(t, server, slices.Concat([]string{"~test*", "&test*"}, all, identityOf(t, server, identity))...)
+	servertest.SetUser(t, server, slices.Concat([]string{"~test*", "&test*"}, all, servertest.IdentityCommands(t, server, identity))...)
 	operator := server.Client()
 	testkit.Must(t, operator.ConfigResetStat(t.Context()).Err())
-	rdb := server.Client(asLimiter)
+	rdb := server.Client(servertest.AsLimiter)
 	storetest.Run(t, func(t *testing.T) *storetest.Harness {
 		h := harness(rdb)
 		testkit.Joint(t, h.Store)
@@ -125,17 +68,17 @@ func TestACL_DocumentedUser(t *testing.T) {
 	if !slices.Equal(got, all) {
 		t.Errorf("the commands are\n%v, want the documented ones\n%v", got, all)
 	}
-	if got := denied(t, server); len(got) > 0 {
+	if got := servertest.Denied(t, server); len(got) > 0 {
 		t.Errorf("the server denied %v, want no denials", got)
 	}
 }
 
 func TestACL_DocumentedUserOnACluster(t *testing.T) {
 	t.Parallel()
-	all, identity, more := documentedCommands(t)
+	all, identity, more := servertest.DocumentedCommands(t, "doc.go")
 	cluster := steadyCluster(t)
 	for _, node := range cluster.Nodes {
-		setUser(t, node, slices.Concat([]string{"~test*", "&test*"}, all, identityOf(t, node, identity), more)...)
+		servertest.SetUser(t, node, slices.Concat([]string{"~test*", "&test*"}, all, servertest.IdentityCommands(t, node, identity), more)...)
 	}
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
@@ -155,7 +98,7 @@ func TestACL_DocumentedUserOnACluster(t *testing.T) {
 		})
 	}
 	for _, node := range cluster.Nodes {
-		if got := denied(t, node); len(got) > 0 {
+		if got := servertest.Denied(t, node); len(got) > 0 {
 			t.Errorf("%s denied %v, want no denials", node.Addr, got)
 		}
 	}
@@ -166,7 +109,7 @@ func TestACL_DocumentedUserOnACluster(t *testing.T) {
 func TestACL_MissingCommand(t *testing.T) {
 	t.Parallel()
 	const limit = 3
-	all, _, _ := documentedCommands(t)
+	all, _, _ := servertest.DocumentedCommands(t, "doc.go")
 	server := redistest.NewServer(t)
 	operator := server.Client()
 	for _, missing := range all {
@@ -174,9 +117,9 @@ func TestACL_MissingCommand(t *testing.T) {
 			continue // decisions do not need it
 		}
 		t.Run(missing[1:], func(t *testing.T) {
-			setUser(t, server, append([]string{"~*"}, slices.DeleteFunc(slices.Clone(all), func(c string) bool { return c == missing })...)...)
+			servertest.SetUser(t, server, append([]string{"~*"}, slices.DeleteFunc(slices.Clone(all), func(c string) bool { return c == missing })...)...)
 			own, failures := prefix(), 0
-			faulty := newStore(server.Client(asLimiter), own)
+			faulty := newStore(server.Client(servertest.AsLimiter), own)
 			mended := newStore(operator, own)
 			for _, a := range testkit.Algorithms {
 				rule := a.Rule(a.Name, core.Per(limit, century))
@@ -235,7 +178,7 @@ func TestACL_MissingCommand(t *testing.T) {
 func TestStore_ConfigurationFault(t *testing.T) {
 	before := slog.Default()
 	t.Cleanup(func() { slog.SetDefault(before) })
-	all, _, _ := documentedCommands(t)
+	all, _, _ := servertest.DocumentedCommands(t, "doc.go")
 	server := redistest.NewServer(t, "--requirepass", "swordfish")
 	without := func(command string) []string {
 		return slices.DeleteFunc(slices.Clone(all), func(c string) bool { return c == command })
@@ -261,7 +204,7 @@ func TestStore_ConfigurationFault(t *testing.T) {
 		for _, mode := range modes {
 			t.Run(c.name+"/"+mode.name, func(t *testing.T) {
 				testkit.Must(t, server.Client().ScriptFlush(t.Context()).Err())
-				setUser(t, server, c.permissions...)
+				servertest.SetUser(t, server, c.permissions...)
 				var log lockedBuffer
 				slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 				rdb := server.Client(func(o *redis.Options) { o.Username, o.Password = c.user, c.password })

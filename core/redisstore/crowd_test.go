@@ -6,53 +6,63 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/redisstore/internal/pipe"
 )
 
-// Crowd makes s, a Store on a *redis.Client, send each request in one round trip with earlier
-// requests, on keys that no other request uses. The neighbours must not change the outcome.
+// Crowd makes s, a Store on a *redis.Client, send each job in one round trip with earlier
+// jobs, on keys that no other job uses. The neighbours must not change the outcome.
 func Crowd(s *Store) *Store {
-	s.executor.sender = &crowd{server: s.executor.sender.(*server), random: rand.New(rand.NewPCG(1, 2))}
+	s.pipe.Sender = &crowd{Server: s.pipe.Sender.(*pipe.Server), store: s, random: rand.New(rand.NewPCG(1, 2))}
 	return s
 }
 
 type crowd struct {
-	*server
+	*pipe.Server
+	store   *Store
 	mu      sync.Mutex
 	random  *rand.Rand
-	earlier []*request
+	earlier []*pipe.Job
 }
 
-func (c *crowd) send(d *deadline, r *request) error {
+func (c *crowd) Send(j *pipe.Job) error {
 	c.mu.Lock()
-	own, requests := clone(r), make([]*request, 0, 4)
+	own, jobs := c.clone(j, ""), make([]*pipe.Job, 0, 4)
 	for i := range c.random.IntN(4) {
 		if len(c.earlier) > 0 {
-			neighbour := clone(c.earlier[c.random.IntN(len(c.earlier))])
-			neighbour.clock = r.clock
-			for j, key := range neighbour.keys {
-				neighbour.keys[j] = fmt.Sprint(key, "/", i%2) // some neighbours share keys
-			}
-			requests = append(requests, neighbour)
+			neighbour := c.clone(c.earlier[c.random.IntN(len(c.earlier))], fmt.Sprint("/", i%2)) // some neighbours share keys
+			neighbour.Clock = j.Clock
+			jobs = append(jobs, neighbour)
 		}
 	}
-	requests = slices.Insert(requests, c.random.IntN(len(requests)+1), r)
+	jobs = slices.Insert(jobs, c.random.IntN(len(jobs)+1), j)
 	if c.earlier = append(c.earlier, own); len(c.earlier) > 100 {
 		c.earlier = slices.Delete(c.earlier, 0, 50)
 	}
 	c.mu.Unlock()
-	c.server.run(context.WithoutCancel(d.ctx), requests)
-	for _, neighbour := range requests {
-		if r.err == nil && neighbour.err != nil {
-			return fmt.Errorf("a neighbour failed: %w", neighbour.err)
+	c.Run(context.Background(), jobs)
+	for _, neighbour := range jobs {
+		if j.Err == nil && neighbour.Err != nil {
+			return fmt.Errorf("a neighbour failed: %w", neighbour.Err)
 		}
 	}
-	return d.outcome(r)
+	return j.Err
 }
 
-// clone returns a copy of r that was not sent.
-func clone(r *request) *request {
-	return &request{
-		verb: r.verb, most: r.most, clock: r.clock, keys: slices.Clone(r.keys), charges: slices.Clone(r.charges), set: r.set,
-		values: r.values, work: r.work,
+// clone returns a copy of j that was not sent, with a suffix of its keys.
+func (c *crowd) clone(j *pipe.Job, suffix string) *pipe.Job {
+	own := new(pipe.Job)
+	own.Charges = slices.Clone(j.Charges)
+	for i := range own.Charges {
+		if w := own.Charges[i].Waiter; w != nil {
+			own.Charges[i].Waiter = new(driver.Waiter)
+			*own.Charges[i].Waiter = *w
+		}
 	}
+	for _, key := range j.Keys {
+		own.Keys = append(own.Keys, key+suffix)
+	}
+	c.store.encoder.Encode(&own.Request)
+	return own
 }

@@ -1,12 +1,11 @@
 package redisstore
 
 import (
-	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/redisstore/internal/wire"
 	"github.com/weir-go/weir/internal/testkit"
 )
 
@@ -20,16 +19,15 @@ func (s *Store) Key(identity string, r core.Rule) string {
 
 // StateKey is Key for a compiled rule.
 func (s *Store) StateKey(identity string, r *driver.Compiled) string {
-	return s.router.keys.key(s.router.keys.tag(identity), r)
+	return s.keys.Key(s.keys.Tag(identity), r)
 }
 
 // Versions returns the version of the state of each algorithm.
 func Versions() map[string]string {
 	versions := make(map[string]string)
-	for a := range algorithms {
-		if algorithms[a].readings > 0 {
-			versions[fmt.Sprint(driver.Algorithm(a))] = algorithms[a].version
-		}
+	for _, a := range testkit.Algorithms {
+		key := new(wire.Keys).Key("", testkit.Compiled(a.Rule("r", core.PerMinute(1))))
+		versions[a.Name], _, _ = strings.Cut(strings.TrimPrefix(key, "{}"), ":")
 	}
 	return versions
 }
@@ -38,39 +36,17 @@ func Versions() map[string]string {
 // hash of each script of that verb the name of that file. Scripts that take places have an argument more.
 func Scripts() (sources map[string]string, files map[any]string) {
 	sources, files = make(map[string]string), make(map[any]string)
-	for v, cache := range scripts {
-		for i := 1; i < len(cache); i++ {
-			set := librarySet(i)
-			name, all := string(v)+".lua", librarySet(len(cache)-1)
-			if v != adjust && !numbered(v, set) {
-				name, all = string(v)+"_rates.lua", all&^(1<<inFlight)
-			}
-			files[scriptFor(v, set).sha], sources[name] = name, scriptFor(v, all).source
+	most := make(map[string]int) // the number of libraries of the script in sources
+	for name, script := range wire.Scripts() {
+		verb, libraries, _ := strings.Cut(name, " ")
+		file := verb + ".lua"
+		if verb != "adjust" && !strings.Contains(libraries, "in_flight") {
+			file = verb + "_rates.lua"
+		}
+		files[script.SHA] = file
+		if n := len(strings.Fields(libraries)); n > most[file] {
+			most[file], sources[file] = n, script.Source
 		}
 	}
 	return sources, files
-}
-
-// SingleScripts returns the names of the scripts with one library that decisions use, by their hashes.
-func SingleScripts() map[string]string {
-	names := make(map[string]string)
-	for v := range scripts {
-		for l := range library(len(libraries)) {
-			if v != atMost || l != inFlight { // such an event has no other cost than 1
-				names[scriptFor(v, 1<<l).sha.(string)] = fmt.Sprint(v, " ", libraries[l])
-			}
-		}
-	}
-	return names
-}
-
-// ScriptCommands returns the commands of the check of commands as permissions.
-func ScriptCommands() []string {
-	var names []string
-	for _, c := range scriptCommands {
-		name, _, _ := strings.Cut(c, " ")
-		names = append(names, "+"+strings.ToLower(name))
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }

@@ -8,19 +8,22 @@ import (
 
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/waiters"
+	"github.com/weir-go/weir/core/redisstore/internal/pipe"
+	"github.com/weir-go/weir/core/redisstore/internal/wire"
 )
 
 // A freer frees the places of a decision whose caller does not learn them, because the reply comes late or is lost, and
 // removes the queue of a caller who waits, if no other caller of this process waits in it. The places would stay taken
-// until they lapse, and the queue in front of the callers of other processes until it expires.
+// until they lapse, and the queue in front of the callers of other processes until it expires. A freer is the
+// [pipe.Effect] of its job.
 type freer struct {
-	executor *executor
-	hold     time.Duration // the longest one of the places
-	atMost   bool          // it is not known how many places by cost were taken
-	queue    int64         // of a caller who waits; 0 of others
+	store  *Store
+	job    *pipe.Job     // its number, and its outcome after that is set; the rest is that of a round trip
+	hold   time.Duration // the longest one of the places
+	atMost bool          // it is not known how many places by cost were taken
+	queue  int64         // of a caller who waits; 0 of others
 
 	mu      sync.Mutex
-	number  int64       // of the places; 0 until the decision is sent
 	undos   []undo      // of the places and queues that were not found
 	begun   time.Time   // when the undos began
 	timer   *time.Timer // for the next undo; nil if none is planned
@@ -49,36 +52,45 @@ const (
 	maxFreers = 10_000
 )
 
-func newFreer(e *executor) *freer { return &freer{executor: e} }
-
-// add adds the place that charge takes, and the queue of its caller.
-func (f *freer) add(charge *driver.Charge, key string) {
-	u := undo{driver.Charge{Key: charge.Key, Rule: charge.Rule, Op: driver.Undo, Cost: charge.Cost}, key}
-	f.undos = append(f.undos, u)
-	if waits(charge) {
-		f.queue = charge.Waiter.Queue
-		u.charge.Waiter = &driver.Waiter{Queue: f.queue}
+// newFreer returns the freer of the places that j takes, and of the queues of its callers. Its charges may change when
+// the caller has left, so the freer has copies.
+func newFreer(s *Store, j *pipe.Job) *freer {
+	f := &freer{store: s, job: j}
+	for i := range j.Charges {
+		c := &j.Charges[i]
+		if c.Op != driver.Spend || !c.Rule.Kind.Holds {
+			continue
+		}
+		u := undo{driver.Charge{Key: c.Key, Rule: c.Rule, Op: driver.Undo, Cost: c.Cost}, j.Keys[i]}
 		f.undos = append(f.undos, u)
+		if wire.Waits(c) {
+			f.queue = c.Waiter.Queue
+			u.charge.Waiter = &driver.Waiter{Queue: f.queue}
+			f.undos = append(f.undos, u)
+		}
+		f.atMost = c.AtMost
+		f.hold = max(f.hold, time.Duration(c.Rule.Constants.Period)*time.Microsecond)
 	}
-	f.atMost = charge.AtMost
-	f.hold = max(f.hold, time.Duration(charge.Rule.Constants.Period)*time.Microsecond)
+	return f
 }
 
-// again returns a freer for the same decision, which was not executed and is sent again.
-func (f *freer) again() *freer {
-	f.stop()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	next := newFreer(f.executor)
-	next.hold, next.atMost, next.queue, next.undos = f.hold, f.atMost, f.queue, slices.Clone(f.undos)
-	return next
-}
+// Left begins the undos if the reply does not come soon.
+func (f *freer) Left() { f.start(replyDelay) }
 
-// sent notes that the decision is sent, with the number of its places.
-func (f *freer) sent(number int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.number = number
+// Ended begins the undos at once if the caller does not learn the places that the job has taken, or may have taken, and
+// ends them if it has taken none.
+func (f *freer) Ended(left bool) {
+	switch j := f.job; {
+	case j.Err == nil && left && !j.Denied():
+		f.start(0)
+	case j.Err != nil && j.MayHaveRun():
+		f.start(0)
+	case !left: // the caller learns it, or sends the job again
+	case j.Err == nil:
+		f.denied()
+	default:
+		f.stop()
+	}
 }
 
 // start frees the places in the background, from after on. It repeats the undo until that has found the places,
@@ -96,8 +108,8 @@ func (f *freer) start(after time.Duration) {
 		f.follows = true // Redis may have executed the undo before the decision
 	case f.timer != nil:
 		f.timer.Reset(after)
-	case f.executor.freers.Add(1) > maxFreers:
-		f.executor.freers.Add(-1)
+	case f.store.freers.Add(1) > maxFreers:
+		f.store.freers.Add(-1)
 	default:
 		f.begun, f.timer = time.Now(), time.AfterFunc(after, f.try)
 	}
@@ -128,7 +140,7 @@ func (f *freer) rest() {
 	if f.timer != nil {
 		f.timer.Stop()
 		f.timer = nil
-		f.executor.freers.Add(-1)
+		f.store.freers.Add(-1)
 	}
 }
 
@@ -140,14 +152,15 @@ func (f *freer) try() {
 		f.follows = true
 		f.mu.Unlock()
 		return
-	case f.over, f.number == 0:
+	case f.over, f.job.Number() == 0:
 		f.rest()
 		f.mu.Unlock()
 		return
 	}
 	open := f.queue != 0 && waiters.Open(f.queue) // then it is that of a caller who asks again, or leaves it
 	f.calling = true
-	c := call{repeated: true}
+	j := pipe.NewJob()
+	j.Repeats = true
 	for _, u := range f.undos {
 		switch charge := &u.charge; {
 		case !isQueue(charge):
@@ -155,24 +168,25 @@ func (f *freer) try() {
 			if f.atMost {
 				cost = 0 // in_flight_adjust.lua looks for the number
 			}
-			charge.Receipt = charge.Rule.Receipt(new(driver.Reading), f.number, cost)
+			charge.Receipt = charge.Rule.Receipt(new(driver.Reading), f.job.Number(), cost)
 		case open:
 			continue
 		}
-		c.charges, c.keys = append(c.charges, u.charge), append(c.keys, u.key)
+		j.Charges, j.Keys = append(j.Charges, u.charge), append(j.Keys, u.key)
 	}
 	f.mu.Unlock()
-	if len(c.charges) > 0 {
-		f.executor.exec(context.Background(), time.Now().Add(f.executor.timeout), &c)
+	var err error
+	if len(j.Charges) > 0 {
+		err = f.store.do(context.Background(), time.Now().Add(f.store.timeout), j)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calling = false
 	past := time.Since(f.begun)
 	f.undos = slices.DeleteFunc(f.undos, func(u undo) bool {
-		return c.finds(&u) || isQueue(&u.charge) && past >= queueHold
+		return err == nil && finds(j, &u) || isQueue(&u.charge) && past >= wire.QueueHold
 	})
-	f.over = f.over || len(f.undos) == 0 || past >= f.hold || past >= lastCall && c.err == nil
+	f.over = f.over || len(f.undos) == 0 || past >= f.hold || past >= lastCall && err == nil
 	switch {
 	case f.over:
 		f.rest()
@@ -184,10 +198,10 @@ func (f *freer) try() {
 	}
 }
 
-// finds reports whether c has found the place or the queue of u.
-func (c *call) finds(u *undo) bool {
-	for i := range c.readings {
-		if c.err == nil && c.keys[i] == u.key && isQueue(&c.charges[i]) == isQueue(&u.charge) && c.found[i] {
+// finds reports whether j has found the place or the queue of u.
+func finds(j *pipe.Job, u *undo) bool {
+	for i := range j.Charges {
+		if j.Keys[i] == u.key && isQueue(&j.Charges[i]) == isQueue(&u.charge) && j.Found[i] {
 			return true
 		}
 	}

@@ -1,23 +1,25 @@
 package redisstore
 
 import (
+	"io"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/redisstore/internal/pipe"
+	"github.com/weir-go/weir/core/redisstore/internal/wire"
 )
 
-// A slowSender takes some time for each request, and finds nothing.
+// A slowSender takes some time for each job, which fails.
 type slowSender struct{}
 
-func (slowSender) send(_ *deadline, r *request) error {
+func (slowSender) Send(*pipe.Job) error {
 	time.Sleep(time.Millisecond)
-	r.time, r.reply = int64(1), []any{int64(0), int64(0), int64(0), int64(0)}
-	return nil
+	return io.EOF
 }
 
-func (slowSender) length() int { return 0 }
+func (slowSender) Length() int { return 0 }
 
 // A freer may be started and stopped at any moment of its undo.
 func TestFreer_goroutines(t *testing.T) {
@@ -25,12 +27,13 @@ func TestFreer_goroutines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &executor{sender: slowSender{}, timeout: time.Second}
-	e.arguments.rules.Max = maxCached
-	for i := range 200 {
-		f := newFreer(e)
-		f.add(&driver.Charge{Key: "k", Rule: rule}, "key")
-		f.sent(int64(i + 1))
+	s := &Store{pipe: &pipe.Pipe{Sender: slowSender{}}, encoder: wire.NewEncoder(), timeout: time.Second}
+	for range 200 {
+		j := pipe.NewJob()
+		j.Charges, j.Keys = []driver.Charge{{Key: "k", Rule: rule, Cost: 1}}, []string{"key"}
+		s.encoder.Encode(&j.Request)
+		wire.NewBatches([]*wire.Request{&j.Request}) // its places have a number then
+		f := newFreer(s, j)
 		var starts sync.WaitGroup
 		for range 4 {
 			starts.Go(func() {
@@ -43,9 +46,9 @@ func TestFreer_goroutines(t *testing.T) {
 		starts.Wait()
 		f.stop()
 	}
-	for begun := time.Now(); e.freers.Load() != 0; time.Sleep(time.Millisecond) {
+	for begun := time.Now(); s.freers.Load() != 0; time.Sleep(time.Millisecond) {
 		if time.Since(begun) > 10*time.Second {
-			t.Fatalf("%d freers are at work, want none", e.freers.Load())
+			t.Fatalf("%d freers are at work, want none", s.freers.Load())
 		}
 	}
 }

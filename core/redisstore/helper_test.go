@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/internal/servertest"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/internal/testkit"
@@ -25,7 +26,7 @@ import (
 const century = 100 * 365 * 24 * time.Hour
 
 // waitLimit bounds the waits of tests. It is longer than any pause of a busy machine.
-const waitLimit = time.Minute
+const waitLimit = servertest.WaitLimit
 
 var prefixes atomic.Int64
 
@@ -71,23 +72,7 @@ func unavailable(t testing.TB, d core.Decision, err error) {
 	}
 }
 
-// eventually waits until check returns nil.
-func eventually(t testing.TB, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(waitLimit)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after %v: %v", waitLimit, err)
-		}
-		<-tick.C
-	}
-}
+var eventually = servertest.Eventually
 
 // underLoad calls f repeatedly from a number of goroutines until stop is called or the test ends,
 // and then waits for the running calls.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/diagnose"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/internal/testkit"
 )
@@ -144,8 +145,8 @@ func TestOptions_panic(t *testing.T) {
 		`redisstore: New: "weir:" and the name of the application, "abcdefghijklmnopqrstuvwxyz1", are longer than 31 bytes`: func() {
 			redisstore.New(client, "abcdefghijklmnopqrstuvwxyz1")
 		},
-		`redisstore: Diagnose: the name of the application is "{}": it has letters, digits, '-', '_' and '.', at least one`: func() {
-			redisstore.Diagnose(t.Context(), client, "{}")
+		`redisstore: New: the name of the application is "{}": it has letters, digits, '-', '_' and '.', at least one`: func() {
+			diagnose.Diagnose(t.Context(), client, "{}")
 		},
 	} {
 		testkit.Panics(t, want, call)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core/redisstore/internal/pipe"
 )
 
 // A listener has a subscription on one server while callers wait for its places, and for a minute afterwards.
@@ -58,8 +60,8 @@ func (l *listener) run() {
 		switch {
 		case err == nil || heard:
 			interval = minListenInterval
-		case configurationFault(err) != "": // such as a missing permission: callers ask more often
-			l.faults.log(ctx, err)
+		case pipe.ConfigurationFault(err) != "": // such as a missing permission: callers ask more often
+			l.faults.Log(ctx, err)
 			interval = listenTime
 		default:
 			interval = min(2*interval, maxListenInterval)

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/waiters"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/internal/servertest"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/internal/testkit"
@@ -79,14 +80,14 @@ func TestAcquire_lateReply(t *testing.T) {
 
 // Callers of several stores get the only place in the order of arrival, with messages and without.
 func TestAcquire_order(t *testing.T) {
-	all, _, _ := documentedCommands(t)
+	all, _, _ := servertest.DocumentedCommands(t, "doc.go")
 	// limited returns a client of a new server whose user has the documented permissions, without some and with more.
 	limited := func(without []string, more ...string) func(t *testing.T) redis.UniversalClient {
 		return func(t *testing.T) redis.UniversalClient {
 			server := redistest.NewServer(t)
 			permissions := slices.DeleteFunc(slices.Clone(all), func(p string) bool { return slices.Contains(without, p) })
-			setUser(t, server, slices.Concat(append([]string{"~*"}, more...), permissions)...)
-			return server.Client(asLimiter)
+			servertest.SetUser(t, server, slices.Concat(append([]string{"~*"}, more...), permissions)...)
+			return server.Client(servertest.AsLimiter)
 		}
 	}
 	for name, open := range map[string]func(t *testing.T) redis.UniversalClient{

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core/internal/waiters"
+	"github.com/weir-go/weir/core/redisstore/internal/pipe"
 )
 
 // The listeners receive the messages of lua/queues.lua about the callers of this process who wait for places. There is
@@ -18,7 +19,7 @@ import (
 type listeners struct {
 	rdb     redis.UniversalClient
 	channel string
-	faults  faultLog
+	faults  pipe.FaultLog
 
 	mu    sync.Mutex
 	of    map[*redis.Client]*listener // nil is rdb itself, if it does not show its servers
@@ -29,7 +30,7 @@ type listeners struct {
 // listenTime is the time without callers who wait after which a listener ends.
 const listenTime = time.Minute
 
-func newListeners(rdb redis.UniversalClient, prefix string, faults faultLog) *listeners {
+func newListeners(rdb redis.UniversalClient, prefix string, faults pipe.FaultLog) *listeners {
 	return &listeners{
 		rdb: rdb, channel: prefix + "wake:" + strconv.FormatInt(waiters.Process, 10), faults: faults,
 		of: make(map[*redis.Client]*listener), homes: make(map[int64]*listener), most: 1000,
@@ -39,7 +40,7 @@ func newListeners(rdb redis.UniversalClient, prefix string, faults faultLog) *li
 // listen notes that a queue has asked in vain for a place of key, about which Redis publishes a message, and begins to
 // listen to the server of key.
 func (l *listeners) listen(key string, queue int64) {
-	server := serverOf(context.Background(), l.rdb, key)
+	server := pipe.ServerOf(context.Background(), l.rdb, key)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	home := l.of[server]

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core/internal/waiters"
+	"github.com/weir-go/weir/core/redisstore/internal/pipe"
 )
 
 // A message of one server of a Cluster comes to the subscriptions on all of them. It wakes a queue once: where that has
@@ -18,7 +19,7 @@ func TestListeners_hear(t *testing.T) {
 	var list waiters.List[int]
 	w := list.Join("k", 1, 0, 1)
 	defer list.Leave("k", w, false)
-	l := newListeners(rdb, "test:", faultLog{})
+	l := newListeners(rdb, "test:", pipe.FaultLog{})
 	home, other := &listener{listeners: l, asked: time.Now()}, &listener{listeners: l}
 	for _, c := range []struct {
 		name string
@@ -55,7 +56,7 @@ func TestListeners_homes(t *testing.T) {
 	var list waiters.List[int]
 	w := list.Join("k", 1, 0, 1)
 	defer list.Leave("k", w, false)
-	l := newListeners(rdb, "test:", faultLog{})
+	l := newListeners(rdb, "test:", pipe.FaultLog{})
 	l.listen("k", w.Queue.ID)
 	for i := range int64(5000) {
 		l.listen("k", -i)

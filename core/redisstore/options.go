@@ -15,18 +15,17 @@ type Option interface{ argument.Option[config] }
 type option = argument.OptionFunc[config]
 
 type config struct {
-	app       string
 	prefix    string // of all keys; as an option, its beginning before app
 	secret    []byte
 	timeout   time.Duration
 	unbatched bool
-	clock     func() string // see executor
+	clock     func() string // see Store
 }
 
 // newConfig returns the config of opts for an application, with the prefix of all its keys.
 func newConfig(caller string, rdb redis.UniversalClient, app string, opts []Option) config {
 	argument.NotNil(caller, "the client", rdb)
-	c := config{app: app, prefix: DefaultPrefix, timeout: DefaultTimeout}
+	c := config{prefix: DefaultPrefix, timeout: DefaultTimeout}
 	argument.Apply(caller, &c, opts)
 	c.prefix = keyhash.Prefix(caller, c.prefix, app)
 	return c

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/redisstore/internal/wire"
 )
 
 var errProbeDenied = errors.New("the probe was denied, as after a million probes in half a second")
@@ -22,24 +23,24 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 		return tooMany(charges)
 	}
 	var invalid error
-	calls := s.router.slots(charges, func(c *call, i int, tag string) {
+	parts := s.parts(charges, func(p *part, i int, tag string) {
 		rule, err := probeRule(charges[i].Rule)
 		if err != nil {
 			invalid = cmp.Or(invalid, err)
 			return
 		}
-		key := s.router.keys.probe(tag, rule)
-		if slices.Contains(c.keys, key) {
+		key := s.keys.Probe(tag, rule)
+		if slices.Contains(p.job.Keys, key) {
 			return
 		}
-		c.add(driver.Charge{Rule: rule, Op: driver.Spend, Cost: 1}, key, i)
+		p.add(driver.Charge{Rule: rule, Op: driver.Spend, Cost: 1}, key, i)
 	})
 	if invalid != nil {
 		return invalid
 	}
 	deadline := time.Now().Add(s.timeout)
-	each(calls, func(c *call) { s.executor.exec(ctx, deadline, c) })
-	admitted, err := outcome(calls)
+	each(parts, func(p *part) { p.err = s.do(ctx, deadline, p.job) })
+	admitted, err := outcome(parts)
 	if err == nil && !admitted {
 		err = errProbeDenied
 	}
@@ -50,8 +51,9 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 // a log needs the same permissions. A fixed window stands for rules that cannot have a short period and a million events.
 // The TTL of the states of a probe is the window of half a second plus one sub-window, so at most about a second.
 func probeRule(r *driver.Compiled) (c *driver.Compiled, err error) {
+	wire.CheckDefinition(&r.Definition)
 	all := []driver.Definition{{Algorithm: r.Algorithm, FromFirst: r.FromFirst, SubWindows: min(r.SubWindows, 1)}, {Algorithm: driver.FixedWindow}}
-	if algorithmOf(&r.Definition).library == inFlight {
+	if r.Definition.Kind().Holds {
 		all[0] = driver.Definition{Algorithm: driver.SlidingLog}
 	}
 	for _, d := range all {

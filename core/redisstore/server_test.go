@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/internal/servertest"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/internal/testkit"
 )
@@ -35,7 +35,7 @@ func newProxy(t *testing.T, servers int, strict int64) (*proxy, *redis.Client) {
 	for range servers {
 		p.servers = append(p.servers, redistest.NewServer(t).Client())
 	}
-	rdb := redis.NewClient(&redis.Options{Dialer: redisstore.FakeDialer(p.reply)})
+	rdb := redis.NewClient(&redis.Options{Dialer: servertest.Dialer(p.reply)})
 	t.Cleanup(func() { _ = rdb.Close() })
 	return p, rdb
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/internal/servertest"
 	"github.com/weir-go/weir/internal/testkit"
 )
 
@@ -20,7 +21,7 @@ func TestError_RoundTrip_noReply(t *testing.T) {
 	t.Parallel()
 	const alone, together = 4, 8
 	release, end := make(chan struct{}), make(chan struct{})
-	rdb := redis.NewClient(&redis.Options{Dialer: redisstore.FakeDialer(func(args []string) string {
+	rdb := redis.NewClient(&redis.Options{Dialer: servertest.Dialer(func(args []string) string {
 		if args[2] == "1" {
 			<-release
 			return array(integer(1_700_000_000_000_000), integer(0), integer(1), integer(0))

@@ -14,7 +14,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/internal/servertest"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/internal/testkit"
 )
@@ -125,7 +125,7 @@ func newReplacer(t *testing.T, readTimeout time.Duration) (*replacer, *redis.Cli
 	k := &replacer{real: redistest.Shared(t).Client()}
 	k.wrong.Store("")
 	rdb := redis.NewClient(&redis.Options{
-		Dialer: redisstore.FakeDialer(k.reply), PoolSize: 1, ReadTimeout: readTimeout, PoolTimeout: waitLimit,
+		Dialer: servertest.Dialer(k.reply), PoolSize: 1, ReadTimeout: readTimeout, PoolTimeout: waitLimit,
 	})
 	t.Cleanup(func() { _ = rdb.Close() })
 	return k, rdb

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/observe"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/diagnose"
 	"github.com/weir-go/weir/internal/argument"
 )
 
@@ -37,7 +38,7 @@ type Store struct {
 // a Sentinel group or of a Cluster, and hooks must be added to rdb before New. New does not wait for Redis, which
 // may be unreachable. New panics if rdb or an option is nil, or app invalid.
 //
-// In the background, and for at most a second, the Store checks with redisstore.Diagnose whether it works on this Redis.
+// In the background, and for at most a second, the Store checks with diagnose.Diagnose whether it works on this Redis.
 // If something will not work, for example because the user lacks a permission or the server accepts no scripts, the
 // Store logs the first such Finding once, to [Store.Logger]. An unreachable Redis is not logged. Round trips of more
 // than 10 ms leave time for a part of the checks.
@@ -72,9 +73,9 @@ const checkTime = time.Second
 // package failover reports.
 func (s *Store) check(ctx context.Context, rdb redis.UniversalClient, app string, opts []redisstore.Option) {
 	defer func() { _ = recover() }() // a client of another package may panic
-	findings := redisstore.Diagnose(ctx, rdb, app, opts...)
-	first := slices.IndexFunc(findings, func(f redisstore.Finding) bool { return f.Result == redisstore.ResultFailed })
-	if first < 0 || findings[0].Result == redisstore.ResultFailed || errors.Is(ctx.Err(), context.Canceled) {
+	findings := diagnose.Diagnose(ctx, rdb, app, opts...)
+	first := slices.IndexFunc(findings, func(f diagnose.Finding) bool { return f.Result == diagnose.ResultFailed })
+	if first < 0 || findings[0].Result == diagnose.ResultFailed || errors.Is(ctx.Err(), context.Canceled) {
 		return
 	}
 	f := findings[first]

@@ -127,7 +127,7 @@ func (s *simulation) start(t *testing.T, index int) *process {
 	return p
 }
 
-// checkRules returns the rules of redisstore.Diagnose, which resilient.New calls.
+// checkRules returns the rules of diagnose.Diagnose, which resilient.New calls.
 func checkRules() []core.Rule {
 	const name, hold = "check", 10 * time.Second
 	three := core.Per(3, hold)
