@@ -171,7 +171,7 @@ var simulated = []fault{
 	{"Wait does not notice the early end of a pause", "core/wait.go",
 		"\t\t\twait = min(wait, maxPoll)\n\t\t}",
 		"\t\t\twait = max(wait, 0)\n\t\t}", simulationOfPauses},
-	{"Redis gets a pause without its length", "core/redisstore/internal/wire/arguments.go",
+	{"Redis gets a pause without its length", "core/redisstore/internal/wire/encoder.go",
 		"\t\treturn min(c.Pause.Microseconds(), maxPause)\n",
 		"\t\treturn 1\n", simulationOfPauses},
 	{"the backup does not get a pause", "core/failover/adjust.go",

@@ -9,13 +9,10 @@ import (
 // length of keys is therefore bounded, keys hide the identity, and no client can choose the slot.
 type Keys struct {
 	Prefix string // with the name of the application
-	Hasher keyhash.Hasher
+	keyhash.Hasher
 }
 
-// Tag returns the hash of an identity.
-func (k *Keys) Tag(identity string) string { return k.Hasher.Tag(identity) }
-
-// Key returns the key for the state of r: for a sliding log of 500/h that is called
+// Key returns the key for the state of r, of the identity with a hash tag: for a sliding log of 500/h that is called
 // "api", "weir:shop:{<tag>}l4:3600:api".
 func (k *Keys) Key(tag string, r *driver.Compiled) string {
 	return k.Prefix + "{" + tag + "}" + algorithmOf(&r.Definition).version + ":" + r.StateName

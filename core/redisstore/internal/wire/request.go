@@ -89,8 +89,8 @@ func (r *Request) Wait(waited time.Duration) {
 // MaxDelay returns the MaxDelay of the i-th charge, less the time that r has waited.
 func (r *Request) MaxDelay(i int) time.Duration {
 	d := r.Charges[i].MaxDelay
-	if d == 0 || r.waited == 0 {
-		return d
+	if d == 0 {
+		return 0
 	}
 	return max(1, d-r.waited) // 0 would be no bound
 }
@@ -177,7 +177,9 @@ func (r *Request) Answer(admitted bool) error {
 			c.Answer(reading, false)
 		default:
 			asked := c.MaxDelay
-			c.MaxDelay = r.MaxDelay(i)
+			if r.waited > 0 {
+				c.MaxDelay = r.MaxDelay(i)
+			}
 			c.Answer(reading, admitted)
 			c.MaxDelay = asked
 			c.Verdict.Found = c.Op == driver.Renew && r.Found[i]
