@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// The formats of the states are those in core/redisstore/lua. A value is that of the key in Redis: a string, a
+// The formats of the states are those in core/redisstore/internal/wire/lua. A value is that of the key in Redis: a string, a
 // map for a hash, or nil if the key does not exist.
 
 // decodeQuota reads the state of a quota or a fixed window: the end and the length of the period, in 7 bytes each, and the

@@ -28,13 +28,13 @@ var (
 		"a token bucket admits at most Burst + rate x T events in any span T"}
 	chargedOnce = &invariant{"charged once", "limiter.go",
 		"On an error the Reservation is nil, and the event has been charged at most once, or not at all."}
-	capacityBack = &invariant{"all capacity comes back", "redisstore/store.go",
+	capacityBack = &invariant{"all capacity comes back", "redisstore/doc.go",
 		"Every key has a TTL and expires when its state equals the state of a new key."}
 	deniedRightly = &invariant{"denied only at the limit", "denycache/doc.go",
 		"The cache never admits, and it denies only events that the Store would deny"}
-	available = &invariant{"a healthy server is used", "redisstore/store.go",
+	available = &invariant{"a healthy server is used", "redisstore/doc.go",
 		"A command that certainly did not run is sent again within the deadline"}
-	inTime = &invariant{"in time", "redisstore/store.go",
+	inTime = &invariant{"in time", "redisstore/doc.go",
 		"Take and Adjust return within [Timeout], regardless of the configuration of the client."}
 	breakerOpens = &invariant{"the breaker opens", "failover/doc.go",
 		"The breaker opens when all of these probes have failed"}
@@ -46,9 +46,9 @@ var (
 		"An Age above now - At shows that the clock of the store has stepped back."}
 	blocked = &invariant{"a block is enforced", "rules/override.go",
 		"within two seconds in every process that watches the source"}
-	crowdOrder = &invariant{"the order of arrival", "redisstore/store.go",
+	crowdOrder = &invariant{"the order of arrival", "redisstore/doc.go",
 		"so all processes give places in the order of arrival, by the clock of the server"}
-	crowdServed = &invariant{"free places are given to callers who wait", "redisstore/store.go",
+	crowdServed = &invariant{"free places are given to callers who wait", "redisstore/doc.go",
 		"a lost message or a process that was killed delays the next caller by at most 3 s"}
 	pauseHolds = &invariant{"a pause holds", "pause.go",
 		"until [Limiter.Pause] closes it for a time: in all processes that share the Store, at their next decision"}

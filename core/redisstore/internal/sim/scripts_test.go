@@ -58,7 +58,7 @@ func verbOf(sha string) verb {
 var sources = sync.OnceValue(func() map[verb][]string {
 	all := map[verb][]string{}
 	for _, v := range []verb{take, atMost, adjust} {
-		text, err := os.ReadFile(filepath.Join("..", "..", "lua", string(v)+".lua"))
+		text, err := os.ReadFile(filepath.Join("..", "wire", "lua", string(v)+".lua"))
 		if err != nil {
 			panic(err)
 		}
