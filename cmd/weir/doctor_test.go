@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/diagnose"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
