@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -114,13 +113,12 @@ func (s *Store) Stats() Stats {
 // Take implements [driver.Store]. If the deadline passes or Redis fails, it returns an *[Error],
 // which is a core.ErrUnavailable. If ctx ends first, it returns the error of ctx.
 func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
-	i := slices.IndexFunc(charges, func(c driver.Charge) bool { return wire.Waits(&c) })
-	if i < 0 {
-		return s.decide(ctx, charges)
-	}
-	c, err := &charges[i], s.decide(ctx, charges)
-	if err == nil && !c.Verdict.Allowed {
-		s.listeners.listen(s.keys.Probe(s.keys.Tag(c.Key), c.Rule), c.Waiter.Queue)
+	err := s.decide(ctx, charges)
+	for i := range charges {
+		if c := &charges[i]; err == nil && !c.Verdict.Allowed && wire.Waits(c) {
+			s.listeners.listen(s.keys.Probe(s.keys.Tag(c.Key), c.Rule), c.Waiter.Queue)
+			break
+		}
 	}
 	return err
 }
