@@ -19,14 +19,14 @@ func (s *Store) Key(identity string, r core.Rule) string {
 
 // StateKey is Key for a compiled rule.
 func (s *Store) StateKey(identity string, r *driver.Compiled) string {
-	return s.keys.Key(s.keys.Tag(identity), r)
+	return s.encoder.Key(s.encoder.Tag(identity), r)
 }
 
 // Versions returns the version of the state of each algorithm.
 func Versions() map[string]string {
 	versions := make(map[string]string)
 	for _, a := range testkit.Algorithms {
-		key := new(wire.Keys).Key("", testkit.Compiled(a.Rule("r", core.PerMinute(1))))
+		key := new(wire.Encoder).Key("", testkit.Compiled(a.Rule("r", core.PerMinute(1))))
 		versions[a.Name], _, _ = strings.Cut(strings.TrimPrefix(key, "{}"), ":")
 	}
 	return versions

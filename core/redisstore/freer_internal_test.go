@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/keyhash"
 	"github.com/weir-go/weir/core/redisstore/internal/pipe"
 	"github.com/weir-go/weir/core/redisstore/internal/wire"
 )
@@ -27,7 +28,7 @@ func TestFreer_goroutines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Store{pipe: &pipe.Pipe{Sender: slowSender{}}, encoder: wire.NewEncoder(), timeout: time.Second}
+	s := &Store{pipe: &pipe.Pipe{Sender: slowSender{}}, encoder: wire.NewEncoder("test:", keyhash.Hasher{}), timeout: time.Second}
 	for range 200 {
 		j := pipe.NewJob()
 		j.Charges, j.Keys = []driver.Charge{{Key: "k", Rule: rule, Cost: 1}}, []string{"key"}

@@ -29,7 +29,7 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 			invalid = cmp.Or(invalid, err)
 			return
 		}
-		key := s.keys.Probe(tag, rule)
+		key := s.encoder.Probe(tag, rule)
 		if slices.Contains(p.job.Keys, key) {
 			return
 		}

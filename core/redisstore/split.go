@@ -31,7 +31,7 @@ func (s *Store) parts(charges []driver.Charge, add func(p *part, i int, tag stri
 	of := make(map[string]*part)
 	one := s.one(charges)
 	for i := range charges {
-		tag := s.keys.Tag(charges[i].Key)
+		tag := s.encoder.Tag(charges[i].Key)
 		slot := ""
 		if !one {
 			slot = s.pipe.Slot(tag)
@@ -51,7 +51,7 @@ func (s *Store) parts(charges []driver.Charge, add func(p *part, i int, tag stri
 // A part that spends from a leaky bucket at first only peeks, and spends after all other parts were
 // admitted, because only the last place in a queue can be freed.
 func (s *Store) decideSplit(ctx context.Context, deadline time.Time, charges []driver.Charge) error {
-	parts := s.parts(charges, func(p *part, i int, tag string) { p.add(charges[i], s.keys.Key(tag, charges[i].Rule), i) })
+	parts := s.parts(charges, func(p *part, i int, tag string) { p.add(charges[i], s.encoder.Key(tag, charges[i].Rule), i) })
 	if len(parts) > 1 {
 		s.split.Add(1)
 	}

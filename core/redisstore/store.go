@@ -24,7 +24,6 @@ type Store struct {
 
 	timeout   time.Duration
 	clock     func() string // set by tests, Unix microseconds; nil for the clock of the server
-	keys      wire.Keys
 	encoder   *wire.Encoder
 	pipe      *pipe.Pipe
 	faults    pipe.FaultLog
@@ -69,8 +68,7 @@ func New(rdb redis.UniversalClient, app string, opts ...Option) *Store {
 	return &Store{
 		timeout:   c.timeout,
 		clock:     c.clock,
-		keys:      wire.Keys{Prefix: c.prefix, Hasher: keyhash.New(c.secret)},
-		encoder:   wire.NewEncoder(),
+		encoder:   wire.NewEncoder(c.prefix, keyhash.New(c.secret)),
 		pipe:      pipe.New(rdb, pipe.Config{Prefix: c.prefix, Timeout: c.timeout, Unbatched: c.unbatched, Faults: faults}),
 		faults:    faults,
 		listeners: newListeners(rdb, c.prefix, faults),
@@ -82,7 +80,7 @@ func New(rdb redis.UniversalClient, app string, opts ...Option) *Store {
 // Redis returns the client of s, the prefix of its keys, the name of the application, and the hasher of identities, for
 // package rules.
 func (s *Store) Redis() (rdb redis.UniversalClient, prefix, app string, h keyhash.Hasher) {
-	return s.listeners.rdb, s.keys.Prefix, s.app, s.keys.Hasher
+	return s.listeners.rdb, s.encoder.Prefix, s.app, s.encoder.Hasher
 }
 
 // maxCharges is the largest number of charges of a call: see [driver.Store].
@@ -113,23 +111,6 @@ func (s *Store) Stats() Stats {
 // Take implements [driver.Store]. If the deadline passes or Redis fails, it returns an *[Error],
 // which is a core.ErrUnavailable. If ctx ends first, it returns the error of ctx.
 func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
-	err := s.decide(ctx, charges)
-	for i := range charges {
-		if c := &charges[i]; err == nil && !c.Verdict.Allowed && wire.Waits(c) {
-			s.listeners.listen(s.keys.Probe(s.keys.Tag(c.Key), c.Rule), c.Waiter.Queue)
-			break
-		}
-	}
-	return err
-}
-
-// Adjust implements [driver.Store]. It returns the same errors as Take.
-func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
-	return s.decide(ctx, charges)
-}
-
-// decide takes or adjusts charges before the deadline, and counts failures.
-func (s *Store) decide(ctx context.Context, charges []driver.Charge) error {
 	if len(charges) > maxCharges {
 		return tooMany(charges)
 	}
@@ -143,14 +124,25 @@ func (s *Store) decide(ctx context.Context, charges []driver.Charge) error {
 	if err != nil && s.pipe.Rejected(err) { // nothing was executed
 		err = s.decideSplit(ctx, deadline, charges)
 	}
-	if err == nil {
-		s.onFirst()
-		return nil
+	if err != nil {
+		if err = s.failure(ctx, err); errors.Is(err, driver.ErrUnavailable) {
+			s.unavailable.Add(1)
+		}
+		return err
 	}
-	if err = s.failure(ctx, err); errors.Is(err, driver.ErrUnavailable) {
-		s.unavailable.Add(1)
+	s.onFirst()
+	for i := range charges {
+		if c := &charges[i]; !c.Verdict.Allowed && wire.Waits(c) {
+			s.listeners.listen(s.encoder.Probe(s.encoder.Tag(c.Key), c.Rule), c.Waiter.Queue)
+			break
+		}
 	}
-	return err
+	return nil
+}
+
+// Adjust implements [driver.Store]. It is Take with another script, and returns the same errors.
+func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
+	return s.Take(ctx, charges)
 }
 
 // one reports whether one job can contain all charges: if they have the same key, or the server is known
@@ -170,9 +162,9 @@ func (s *Store) decideOne(ctx context.Context, deadline time.Time, charges []dri
 	var tag string
 	for i := range charges {
 		if i == 0 || charges[i].Key != charges[i-1].Key {
-			tag = s.keys.Tag(charges[i].Key)
+			tag = s.encoder.Tag(charges[i].Key)
 		}
-		j.Keys = append(j.Keys, s.keys.Key(tag, charges[i].Rule))
+		j.Keys = append(j.Keys, s.encoder.Key(tag, charges[i].Rule))
 	}
 	j.Charges = charges
 	if err := s.do(ctx, deadline, j); err != nil {

@@ -46,7 +46,7 @@ func Diagnose(ctx context.Context, rdb redis.UniversalClient, app string, opts .
 	store := redisstore.New(rdb, app, opts...) // it sends nothing, and knows the settings
 	_, prefix, _, hasher := store.Redis()
 	d := &diagnosis{
-		universal: rdb, keys: wire.Keys{Prefix: prefix, Hasher: hasher}, decision: store.Describe().Deadline, encoder: wire.NewEncoder(),
+		universal: rdb, decision: store.Describe().Deadline, encoder: wire.NewEncoder(prefix, hasher),
 	}
 	d.timeout = max(d.decision, time.Second)
 	d.pipe = pipe.New(rdb, pipe.Config{Prefix: prefix, Timeout: d.decision, Unbatched: true})
@@ -76,7 +76,6 @@ const manyCommands = 5
 // A diagnosis collects Findings. It is safe for concurrent use.
 type diagnosis struct {
 	universal redis.UniversalClient
-	keys      wire.Keys
 	decision  time.Duration // the Timeout of a decision
 	timeout   time.Duration // for a command
 	encoder   *wire.Encoder

@@ -141,7 +141,7 @@ func (t *target) do(ctx context.Context, c *driver.Charge) error {
 	}
 	c.Key = t.identity
 	j := pipe.NewJob()
-	j.Charges, j.Keys = []driver.Charge{*c}, []string{t.keys.Key(t.keys.Tag(t.identity), c.Rule)}
+	j.Charges, j.Keys = []driver.Charge{*c}, []string{t.encoder.Key(t.encoder.Tag(t.identity), c.Rule)}
 	t.encoder.Encode(&j.Request)
 	err := t.pipe.Do(ctx, time.Now().Add(t.timeout), j)
 	if err == nil {

@@ -183,7 +183,7 @@ func (t *target) checkCommands(ctx context.Context) Finding {
 
 // key returns a key on the server of t that no Store uses.
 func (t *target) key(suffix string) string {
-	return t.keys.Prefix + "{" + t.keys.Tag(t.identity) + "}" + suffix
+	return t.encoder.Prefix + "{" + t.encoder.Tag(t.identity) + "}" + suffix
 }
 
 // freshConnections is the number of new connections that checkClient opens: a proxy may lead each to another server.
@@ -198,7 +198,7 @@ func (t *target) checkClient(ctx context.Context, fields pipe.Info) Finding {
 	}
 	one := pipe.FreshClient(t.single)
 	defer func() { _ = one.Close() }()
-	keys, err := within(ctx, t.timeout, func(ctx context.Context) ([]any, error) { return pipe.WriteTestKeys(ctx, one, t.keys.Prefix) })
+	keys, err := within(ctx, t.timeout, func(ctx context.Context) ([]any, error) { return pipe.WriteTestKeys(ctx, one, t.encoder.Prefix) })
 	defer t.deleteKeys(ctx, one, keys)
 	if err != nil {
 		return t.failed(ctx, name, err, checkAgain)
@@ -257,8 +257,8 @@ func (t *target) checkMessages(ctx context.Context) Finding {
 			"none is necessary; redis.NewClient and redis.NewClusterClient receive messages"}
 	}
 	process := 1 + rand.Int64N(waiters.Process) // another one than this
-	channel := t.keys.Prefix + "wake:" + strconv.FormatInt(process, 10)
-	change := "allow the user +publish, +subscribe and the channels &" + t.keys.Prefix + "*, and use a client that subscribes on the server of the key"
+	channel := t.encoder.Prefix + "wake:" + strconv.FormatInt(process, 10)
+	change := "allow the user +publish, +subscribe and the channels &" + t.encoder.Prefix + "*, and use a client that subscribes on the server of the key"
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	subscription, err := within(ctx, t.timeout, func(once context.Context) (*redis.PubSub, error) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/keyhash"
 	"github.com/weir-go/weir/core/redisstore/internal/servertest"
 	"github.com/weir-go/weir/core/redisstore/internal/wire"
 	"github.com/weir-go/weir/internal/sampler"
@@ -136,7 +137,7 @@ func TestRunner_Run_noScript(t *testing.T) {
 	rdb.AddHook(&counter)
 	p := New(rdb, Config{Prefix: "test:", Timeout: time.Minute})
 	p.whole.disprove()
-	encoder := wire.NewEncoder()
+	encoder := wire.NewEncoder("test:", keyhash.Hasher{})
 	rule := testkit.Compiled(core.TokenBucket("r", core.PerSecond(1)))
 	for i, n := range []int{1, 8, 1, 8} { // the first ones open connections
 		jobs := make([]*Job, n)

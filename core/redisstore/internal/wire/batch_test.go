@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/keyhash"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/internal/testkit"
 )
@@ -38,7 +39,7 @@ func encoded(e *Encoder, r *Request) *Request {
 // runTogether runs requests in one batch for each verb, and decodes their outcomes. It returns the number of unreadable
 // states that were replaced.
 func runTogether(t *testing.T, rdb *redis.Client, requests ...*Request) (replaced uint64) {
-	e := NewEncoder()
+	e := NewEncoder("test:", keyhash.Hasher{})
 	for _, r := range requests {
 		charges, keys := r.Charges, r.Keys
 		*r = Request{Charges: charges, Keys: keys}
@@ -79,7 +80,7 @@ func TestBatch_order(t *testing.T) {
 		{"one cost", spends{{"k", a, 5}, {"l", a, 1}, {"m", a, 5}}, "k5 m5 l1", 2},
 		{"two costs", spends{{"k", a, 1}, {"k", a, 5}, {"l", a, 1}}, "k1 l1 k5", 2},
 	} {
-		e := NewEncoder()
+		e := NewEncoder("test:", keyhash.Hasher{})
 		var requests []*Request
 		names := make(map[*Request]string)
 		for _, s := range c.spends {

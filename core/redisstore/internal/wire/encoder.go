@@ -2,25 +2,43 @@ package wire
 
 import (
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/keyhash"
 	"github.com/weir-go/weir/core/internal/memo"
 )
 
-// An Encoder encodes requests. It keeps the arguments of charges with cost 1, by their rule. Nearly all charges
-// are of this kind. Clients may choose other costs, and could fill the memory with them. The number
-// of rules is bounded, because an application may make new rules all the time. A quota with anchors has a
-// new rule in each decision, so no quotas are kept. Use [NewEncoder]. It is safe for concurrent use.
+// An Encoder makes the keys in Redis, and the arguments of requests. It is safe for concurrent use.
+//
+// The hash tag of keys contains 128 bits of a hash of the identity. The length of keys is therefore bounded, keys hide
+// the identity, and no client can choose the slot.
+//
+// It keeps the arguments of charges with cost 1, by their rule. Nearly all charges are of this kind. Clients may choose
+// other costs, and could fill the memory with them. The number of rules is bounded, because an application may make new
+// rules all the time. A quota with anchors has a new rule in each decision, so no quotas are kept.
 type Encoder struct {
+	Prefix string // of all keys, with the name of the application
+	keyhash.Hasher
 	rules memo.Map[*driver.Compiled, []any]
 }
 
 // maxCached is the number of rules in an Encoder.
 const maxCached = 4096
 
-// NewEncoder returns an Encoder.
-func NewEncoder() *Encoder {
-	e := new(Encoder)
+// NewEncoder returns an Encoder of keys with a prefix.
+func NewEncoder(prefix string, h keyhash.Hasher) *Encoder {
+	e := &Encoder{Prefix: prefix, Hasher: h}
 	e.rules.Max = maxCached
 	return e
+}
+
+// Key returns the key for the state of r, of the identity with a hash tag: for a sliding log of 500/h that is called
+// "api", "weir:shop:{<tag>}l4:3600:api".
+func (e *Encoder) Key(tag string, r *driver.Compiled) string {
+	return e.Prefix + "{" + tag + "}" + algorithmOf(&r.Definition).version + ":" + r.StateName
+}
+
+// Probe returns the key for probes by the algorithm of r, in the hash slot of tag. No state has that key.
+func (e *Encoder) Probe(tag string, r *driver.Compiled) string {
+	return e.Prefix + "{" + tag + "}" + algorithmOf(&r.Definition).version + "?"
 }
 
 // Encode sets the arguments of r, and its properties. It panics if there is no script for a charge.

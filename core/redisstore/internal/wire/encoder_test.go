@@ -8,13 +8,14 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/keyhash"
 	"github.com/weir-go/weir/internal/testkit"
 )
 
 // Quotas with anchors have a new rule in each decision, and are not cached. Decisions of one batch share
 // their arguments nevertheless.
 func TestEncoder_quotas(t *testing.T) {
-	e := NewEncoder()
+	e := NewEncoder("test:", keyhash.Hasher{})
 	base := testkit.Compiled(core.Quota("rule", core.Monthly(5)))
 	bucket := testkit.Compiled(core.TokenBucket("rule", hourly))
 	cached := &e.arguments(&driver.Charge{Rule: bucket, Cost: 1})[0]
@@ -41,7 +42,7 @@ func TestEncoder_renewal(t *testing.T) {
 	for op, work := range map[driver.Op]time.Duration{
 		driver.Spend: 2 * a.light, driver.Peek: 2 * a.light, driver.Undo: 2 * a.heavy, driver.Reset: 2 * a.heavy, driver.Renew: 2 * a.heavy,
 	} {
-		r := encoded(NewEncoder(), &Request{
+		r := encoded(NewEncoder("test:", keyhash.Hasher{}), &Request{
 			Keys: []string{"a", "b"}, Charges: []driver.Charge{{Key: "a", Rule: rule, Op: op, Cost: 1}, {Key: "b", Rule: rule, Op: op, Cost: 1}},
 		})
 		if r.Work != work || r.Urgent != (op == driver.Renew || op == driver.Undo) || r.Takes != (op == driver.Spend) {
@@ -66,7 +67,7 @@ func TestRequest_Wait(t *testing.T) {
 	} {
 		r := spend("k", testkit.Compiled(core.LeakyBucket("rule", hourly)))
 		r.Charges[0].MaxDelay = c.maxDelay
-		NewEncoder().Encode(r)
+		NewEncoder("test:", keyhash.Hasher{}).Encode(r)
 		for i, want := range c.want {
 			r.Wait(time.Duration(i+1) * c.waited)
 			if got := r.args[4+bucketDelay]; got != want { // after two numbers, the library and the op
@@ -80,7 +81,7 @@ func TestRequest_Wait(t *testing.T) {
 func TestRequest_Wait_age(t *testing.T) {
 	rule := testkit.Compiled(core.FixedWindow("r", core.PerMinute(10)))
 	for age, want := range map[int64]any{0: "0", 5: "2000005", maxInteger: fmt.Sprint(int64(maxInteger))} {
-		r := encoded(NewEncoder(), &Request{
+		r := encoded(NewEncoder("test:", keyhash.Hasher{}), &Request{
 			Keys: []string{"k"}, Charges: []driver.Charge{{Key: "k", Rule: rule, Op: driver.Undo, Cost: 1, Receipt: driver.Receipt{At: 1, Age: age}}},
 		})
 		for range 2 {
@@ -117,7 +118,7 @@ func TestBucketArguments(t *testing.T) {
 
 // A debit of a pause has its length as the only argument, and another charge has a 1, whatever it costs.
 func TestPauseArguments(t *testing.T) {
-	e := NewEncoder()
+	e := NewEncoder("test:", keyhash.Hasher{})
 	rule := testkit.Compiled(core.Pause("rule"))
 	for _, c := range []struct {
 		charge driver.Charge

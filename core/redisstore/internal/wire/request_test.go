@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/keyhash"
 	"github.com/weir-go/weir/internal/testkit"
 )
 
@@ -52,7 +53,7 @@ func FuzzReply(f *testing.F) {
 		}
 	}
 	f.Add(uint8(0), uint8(0), uint8(0), integers(1_700_000_000_000_000, 1, 0, 3_600_000_000, 0))
-	encoder := NewEncoder()
+	encoder := NewEncoder("test:", keyhash.Hasher{})
 	f.Fuzz(func(t *testing.T, rule, op, form uint8, data []byte) {
 		charge := driver.Charge{Key: "k", Rule: rules[int(rule)%len(rules)], Op: driver.Op(op % uint8(driver.Renew+1)), Cost: 1}
 		r := &Request{Charges: []driver.Charge{charge}, Keys: []string{"k"}}
