@@ -200,12 +200,12 @@ func (d Decision) States() iter.Seq2[int, State] {
 	}
 }
 
-// set copies rule and the fields of v, a verdict of rule, to s, except for the period of a quota. It copies
+// set copies rule and the fields of v, a verdict of rule, to s. It copies
 // single fields because v has just been written: the processor would wait for a copy of the whole.
 func (s *State) set(rule Rule, v *driver.Verdict) {
 	s.Rule = rule
 	s.Allowed, s.Unknown, s.Soft, s.Remaining = v.Allowed, v.Unknown, v.Soft, v.Remaining
-	s.RetryAfter, s.ResetAfter, s.Window, s.Delay = v.RetryAfter, v.ResetAfter, v.Window, v.Delay
+	s.RetryAfter, s.ResetAfter, s.Window, s.Delay, s.period = v.RetryAfter, v.ResetAfter, v.Window, v.Delay, v.Period
 }
 
 // uncharged returns the verdict of rule, whose limit is Unlimited, or Blocked without an end.
@@ -220,15 +220,6 @@ var (
 	unlimited = driver.Verdict{Allowed: true, Remaining: math.MaxInt}
 	blocked   = driver.Verdict{RetryAfter: Never, Window: Never}
 )
-
-// require makes d depend on a rule, too. The Delay of a denial is not yet zero.
-func (d *Decision) require(allowed bool, retryAfter, delay time.Duration) {
-	if allowed {
-		d.Delay = max(d.Delay, delay)
-	} else {
-		d.Allowed, d.RetryAfter = false, max(d.RetryAfter, retryAfter)
-	}
-}
 
 // deniesPlaces reports whether an enforced rule denies d because places are missing.
 func (d *Decision) deniesPlaces() bool {

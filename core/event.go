@@ -9,42 +9,57 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/hold"
 )
 
-// An event is the record of one decision: the asks, the charges that the Store gets and answers, and
-// the lines that connect them. Every verb fills an event. Those of [AllowTogether] and [Limiter.Debit]
-// are used again; a [Reservation] keeps its event, whose charges then tell the cost that is still charged.
+// An event is the record of one decision: the charges that the Store gets and answers, and the lines that connect
+// them with the asks. Every verb fills an event. Those of [AllowTogether] and [Limiter.Debit] are used again; a
+// [Reservation] keeps its event, whose charges then tell the cost that is still charged.
 //
-// Nearly all events have one ask with one rule, which the event itself has room for. The lines of
-// others are in more.
+// Nearly all events have one ask with one rule, which the event itself has room for. The lines and charges of others
+// are in its spill.
 type event struct {
 	line     [1]line
 	charge   [1]driver.Charge
-	ask      [1]asked
-	more     *spill // nil unless needed
-	several  bool   // the lines, charges and asks are those of more
+	spill    *spill // nil unless needed
+	several  bool   // the lines and charges are those of spill
 	blocked  bool   // the limit of an enforced rule is Blocked: the Store is not asked
 	denied   bool   // of a Reservation: nothing is charged
 	takes    bool   // a charge takes a place of an in-flight rule
-	nLines   int8   // the number of lines and asks in the event itself: 0 or 1
+	nLines   int8   // the number of lines in the event itself: 0 or 1
 	nCharges int8   // the number of charges there: 0 or 1
 }
 
 // A line is one rule of one ask. Lines with the same rule and key have one charge, because a call of a
 // Store must not contain two.
 type line struct {
-	rule   Rule
-	ask    int32
-	charge int32         // the index of the charge; noCharge for a limit that is never charged
-	ends   time.Duration // of a rule that is Blocked, until the block ends; 0 if it does not end
+	rule    Rule
+	limiter *shared       // that of the ask
+	cost    int           // the total cost of the ask, zero for a Peek; Settle changes it
+	ask     int32         // the index of the ask
+	charge  int32         // the index of the charge; noCharge for a limit that is never charged
+	ends    time.Duration // of a rule that is Blocked, until the block ends; 0 if it does not end
 }
 
 const noCharge = -1
 
-// asked is the part of an Ask that a Reservation needs.
-type asked struct {
-	limiter *shared
-	cost    int // the total cost, zero for a Peek; Settle changes it
+// A spill holds the parts of an event that do not fit in it: the lines and charges if it has several, and the parts that
+// few Reservations have.
+type spill struct {
+	lines   []line
+	charges []driver.Charge
+
+	rest   []State        // of a Reservation: the States of all lines but the first, once they are made
+	later  []raises       // of a Reservation, for each charge; nil until the cost is raised
+	holds  *hold.Holds    // of a Reservation: its places; nil if it has none
+	begun  time.Duration  // when its decision was sent, if it has places
+	waiter *driver.Waiter // the caller who waits for places, or nil
+
+	room struct { // so that an event of two rules takes one allocation
+		lines   [2]line
+		charges [2]driver.Charge
+		rest    [1]State
+	}
 }
 
 // events holds events for reuse. The charges of a call escape to the Store, an interface, and would
@@ -54,43 +69,32 @@ var events = sync.Pool{New: func() any { return new(event) }}
 // free ends the use of e. Its elements are not cleared: they are few, and the garbage collector
 // empties the pool.
 func (e *event) free() {
-	if e.several && max(cap(e.more.charges), cap(e.more.lines), cap(e.more.asks)) > 64 {
+	if e.several && max(cap(e.spill.charges), cap(e.spill.lines)) > 64 {
 		return
 	}
-	e.several, e.blocked, e.takes, e.nLines = false, false, false, 0
+	e.several, e.blocked, e.takes, e.nLines, e.nCharges = false, false, false, 0, 0
 	events.Put(e)
 }
 
 func (e *event) lines() []line {
 	if e.several {
-		return e.more.lines
+		return e.spill.lines
 	}
 	return e.line[:e.nLines]
 }
 
 func (e *event) charges() []driver.Charge {
 	if e.several {
-		return e.more.charges
+		return e.spill.charges
 	}
 	return e.charge[:e.nCharges]
-}
-
-func (e *event) asks() []asked {
-	if e.several {
-		return e.more.asks
-	}
-	return e.ask[:e.nLines]
 }
 
 // decide fills e, which is new or was freed, with asks, and calls the Store, which charges all or none.
 // The Store does not check charges: New has checked the rules, and decide checks the rest. If reserved is
 // set, e belongs to a Reservation.
 func (e *event) decide(ctx context.Context, asks []Ask, reserved bool) error {
-	if len(asks) != 1 {
-		if err := e.addTogether(ctx, asks); err != nil {
-			return err
-		}
-	} else {
+	if len(asks) == 1 {
 		a := &asks[0]
 		if a.Limiter == nil || a.Key == "" || a.Cost < 0 || a.MaxDelay < 0 {
 			return a.check()
@@ -99,7 +103,9 @@ func (e *event) decide(ctx context.Context, asks []Ask, reserved bool) error {
 		if err != nil {
 			return err
 		}
-		e.add(ctx, a, rules, driver.Spend, ends)
+		e.add(ctx, 0, a, rules, driver.Spend, ends)
+	} else if err := e.addTogether(ctx, asks); err != nil {
+		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -109,15 +115,7 @@ func (e *event) decide(ctx context.Context, asks []Ask, reserved bool) error {
 		if !reserved || charges[0].AtMost && slices.ContainsFunc(charges, takesOne) {
 			return errNoHolder
 		}
-		if e.more == nil {
-			e.more = new(spill)
-		}
-		e.more.beginHold(asks[0].Limiter.shared)
-		for i := range charges {
-			if c := &charges[i]; c.Rule.Kind.Holds && !c.Rule.Shadow {
-				c.Waiter = e.more.waiter
-			}
-		}
+		e.beginHold(asks[0].Limiter.shared)
 		// If the end of ctx ended the call, the Store might take places that no caller knows: see Reserve.
 		ctx = context.WithoutCancel(ctx)
 	}
@@ -142,44 +140,39 @@ func (e *event) decide(ctx context.Context, asks []Ask, reserved bool) error {
 	return err
 }
 
-// adjust fills e, which is new or was freed, with an op of [driver.Store.Adjust] for rules, and calls the
-// Store. pause is the length that a Debit of a [Pause] sets, the only one of rules. found is the result of a Reset.
-func (e *event) adjust(ctx context.Context, op driver.Op, a *Ask, rules []Rule, pause time.Duration) (found bool, err error) {
-	if err := a.check(); err != nil {
-		return false, err
+// beginHold notes that a decision about places is sent to the Store of l, after it has freed the places
+// there that no reservation has any more.
+func (e *event) beginHold(l *shared) {
+	m := e.spilled()
+	m.begun = hold.Now()
+	if l.local {
+		hold.Sweep(l.store)
 	}
-	e.add(ctx, a, rules, op, 0)
-	charges := e.charges()
-	if pause > 0 {
-		charges[0].Pause = pause
-	}
-	if err := ctx.Err(); err != nil || len(charges) == 0 {
-		return false, err
-	}
-	if op == driver.Debit {
-		if err := e.carry(ctx); err != nil {
-			return false, err
+	for i := range e.charges() {
+		if c := &e.charges()[i]; c.Rule.Kind.Holds && !c.Rule.Shadow {
+			c.Waiter = m.waiter
 		}
 	}
-	for some := range slices.Chunk(charges, maxCharges) { // of the plans of many lengths
-		if err := a.Limiter.store.Adjust(ctx, some); err != nil {
-			return false, err
-		}
+}
+
+// spilled returns the spill of e, which may be new.
+func (e *event) spilled() *spill {
+	if e.spill == nil {
+		e.spill = new(spill)
 	}
-	return slices.ContainsFunc(charges, func(c driver.Charge) bool { return c.Verdict.Found }), nil
+	return e.spill
 }
 
 // carry lets the buckets of e continue from those before the latest calls of [ReplaceAll].
 func (e *event) carry(ctx context.Context) error {
-	asks, lines := e.asks(), e.lines()
+	lines := e.lines()
 	for i := range lines {
 		l := &lines[i]
-		if l.charge < 0 {
+		if l.charge < 0 || l.limiter.formers.Load() == nil {
 			continue
 		}
-		limiter := asks[l.ask].limiter
-		for _, f := range slices.Backward(limiter.replaced()) {
-			if err := f.carry(ctx, limiter.store, limiter.current.Load(), l.rule, &e.charges()[l.charge]); err != nil {
+		for _, f := range slices.Backward(l.limiter.replaced()) {
+			if err := f.carry(ctx, l.limiter.store, l.limiter.current.Load(), l.rule, &e.charges()[l.charge]); err != nil {
 				return err
 			}
 		}
@@ -187,92 +180,47 @@ func (e *event) carry(ctx context.Context) error {
 	return nil
 }
 
-// add adds a line for each rule of a, the only ask. The op of the charges is op, or Peek if a.Peek is
+// add adds a line for each rule of a, the ask with that index. The op of the charges is op, or Peek if a.Peek is
 // set. ends is that of the choice of rules.
-func (e *event) add(ctx context.Context, a *Ask, rules []Rule, op driver.Op, ends time.Duration) {
-	if len(rules) != 1 {
+func (e *event) add(ctx context.Context, ask int, a *Ask, rules []Rule, op driver.Op, ends time.Duration) {
+	if len(rules) == 1 && !e.several {
+		e.nLines = 1
+		if e.fill(ctx, &e.line[0], &e.charge[0], a, rules[0], op, ends) {
+			e.nCharges = 1
+		}
+		return
+	}
+	if !e.several {
 		e.begin()
-		e.append(ctx, a, rules, op, ends)
-		return
 	}
-	rule, l := rules[0], &e.line[0]
-	e.nLines, e.nCharges = 1, 0
-	e.ask[0].limiter, e.ask[0].cost = a.Limiter.shared, a.charged()
-	if rule.d.compiled == nil {
-		*l = line{rule: rule, charge: noCharge, ends: a.blockEnds(rule, ends)}
-		e.blocked = blocks(rule)
-		return
-	}
-	if rule.d.elastic != nil {
-		rule = rule.d.elastic.rule(rule)
-	}
-	e.nCharges = 1
-	l.rule, l.ask, l.charge, l.ends = rule, 0, 0, 0
-	a.fill(&e.charge[0], rule, op)
-	if k := rule.d.compiled.Kind; k.Holds || k.Calendar {
-		e.fillOther(ctx, &e.charge[0], a, rule)
+	m := e.spill
+	before := len(m.charges) // no two rules of a have the same name
+	for _, rule := range rules {
+		n, at := len(m.lines), len(m.charges)
+		m.lines, m.charges = slices.Grow(m.lines, 1)[:n+1], slices.Grow(m.charges, 1)[:at+1]
+		l, c := &m.lines[n], &m.charges[at]
+		if l.ask = int32(ask); !e.fill(ctx, l, c, a, rule, op, ends) {
+			m.charges = m.charges[:at]
+			continue
+		}
+		if i := meeting(m.charges[:before], c); i >= 0 {
+			if join(&m.charges[i], c); c.Rule.Constants != m.charges[i].Rule.Constants { // an elastic limit has changed meanwhile
+				l.rule = m.lines[slices.IndexFunc(m.lines, func(l line) bool { return l.charge == int32(i) })].rule
+			}
+			m.charges, at = m.charges[:at], i
+		}
+		l.charge = int32(at)
 	}
 }
 
 // begin makes e an event of several lines, of which it has none yet.
 func (e *event) begin() {
-	m := e.more
-	if m == nil {
-		m = new(spill)
-		e.more = m
-	}
+	m := e.spilled()
 	if m.lines == nil {
-		m.lines, m.charges, m.asks = m.room.lines[:0], m.room.charges[:0], m.room.asks[:0]
+		m.lines, m.charges = m.room.lines[:0], m.room.charges[:0]
 	}
-	m.lines, m.charges, m.asks, e.several = m.lines[:0], m.charges[:0], m.asks[:0], true
+	m.lines, m.charges, e.several = m.lines[:0], m.charges[:0], true
 }
-
-// append adds a line for each rule of a, to an event of several lines.
-func (e *event) append(ctx context.Context, a *Ask, rules []Rule, op driver.Op, ends time.Duration) {
-	m := e.more
-	ask, before := int32(len(m.asks)), len(m.charges) // no two rules of a have the same name
-	m.asks = append(m.asks, asked{a.Limiter.shared, a.charged()})
-	for _, rule := range rules {
-		if rule.d.compiled == nil {
-			m.lines = append(m.lines, line{rule, ask, noCharge, a.blockEnds(rule, ends)})
-			e.blocked = e.blocked || blocks(rule)
-			continue
-		}
-		if rule.d.elastic != nil {
-			rule = rule.d.elastic.rule(rule)
-		}
-		at := len(m.charges)
-		m.charges = append(m.charges, driver.Charge{})
-		c := &m.charges[at]
-		a.fill(c, rule, op)
-		if k := rule.d.compiled.Kind; k.Holds || k.Calendar {
-			e.fillOther(ctx, c, a, rule)
-		}
-		for i := range before {
-			known := &m.charges[i]
-			if !meet(known, c) {
-				continue
-			}
-			if join(known, c); c.Rule.Constants != known.Rule.Constants { // an elastic limit has changed meanwhile
-				rule = m.lines[slices.IndexFunc(m.lines, func(l line) bool { return l.charge == int32(i) })].rule
-			}
-			m.charges, at = m.charges[:at], i
-			break
-		}
-		m.lines = append(m.lines, line{rule, ask, int32(at), 0})
-	}
-}
-
-// charged returns the cost that a charges: zero for a Peek.
-func (a *Ask) charged() int {
-	if a.Peek {
-		return 0
-	}
-	return max(a.Cost, 1)
-}
-
-// blocks reports whether r, whose limit is never charged, denies all events.
-func blocks(r Rule) bool { return r.Limit() == Blocked && !r.d.spec.Shadow }
 
 // blockEnds returns the time until the block of r ends, a rule of a that is never charged, or 0 if r is not blocked or has no
 // end. ends is that of the choice of r. A block does not end with the choice if r would be blocked without the choice, too.
@@ -291,11 +239,22 @@ func (a *Ask) blockEnds(r Rule, ends time.Duration) time.Duration {
 	return ends
 }
 
-// fill makes c the charge of a to rule. The op of c is op, or Peek if a.Peek is set. c may have been used
-// before.
-func (a *Ask) fill(c *driver.Charge, rule Rule, op driver.Op) {
+// fill makes l and c the line and the charge of rule, one of those of a, and reports whether it is charged. Both may have
+// been used before, and have the index 0.
+func (e *event) fill(ctx context.Context, l *line, c *driver.Charge, a *Ask, rule Rule, op driver.Op, ends time.Duration) bool {
+	l.limiter, l.cost, l.charge, l.ends = a.Limiter.shared, max(a.Cost, 1), 0, 0
 	if a.Peek {
-		op = driver.Peek
+		op, l.cost = driver.Peek, 0
+	}
+	l.rule = rule
+	if rule.d.compiled == nil {
+		l.charge, l.ends = noCharge, a.blockEnds(rule, ends)
+		e.blocked = e.blocked || rule.Limit() == Blocked && !rule.d.spec.Shadow
+		return false
+	}
+	if rule.d.elastic != nil {
+		rule = rule.d.elastic.rule(rule)
+		l.rule = rule
 	}
 	// One statement for each field: a common one would build the Receipt in a temporary variable first.
 	c.Key = a.Key
@@ -308,10 +267,6 @@ func (a *Ask) fill(c *driver.Charge, rule Rule, op driver.Op) {
 	c.Receipt = driver.Receipt{}
 	c.Waiter = nil
 	c.Verdict = driver.Verdict{} // a Store may set single fields
-}
-
-// fillOther is the rest of fill for an in-flight rule or a quota, so that the compiler can inline fill. A pause has none.
-func (e *event) fillOther(ctx context.Context, c *driver.Charge, a *Ask, rule Rule) {
 	switch k := c.Rule.Kind; {
 	case k.Calendar:
 		c.Rule = rule.d.during(ctx, a.Limiter.now(), a.Key)
@@ -319,15 +274,23 @@ func (e *event) fillOther(ctx context.Context, c *driver.Charge, a *Ask, rule Ru
 		if !c.Rule.ByCost {
 			c.Cost = 1
 		}
-		e.takes = e.takes || c.Op == driver.Spend
+		e.takes = e.takes || op == driver.Spend
 		if a.Limiter.local {
 			c.Rule = c.Rule.Lasting
 		}
 	}
+	return true
 }
 
-// meet reports whether c and o have the same state.
-func meet(c, o *driver.Charge) bool { return c.Rule.ID == o.Rule.ID && c.Key == o.Key }
+// meeting returns the index of the charge that has the same state as c, or -1.
+func meeting(charges []driver.Charge, c *driver.Charge) int {
+	for i := range charges {
+		if o := &charges[i]; o.Rule.ID == c.Rule.ID && o.Key == c.Key {
+			return i
+		}
+	}
+	return -1
+}
 
 // join adds other to c. It adds the costs, keeps the larger cost of two Peeks, and drops a Peek if the
 // other charge is not a Peek.
@@ -370,12 +333,12 @@ func (e *event) conclude(d *Decision, reserved bool) {
 	known := false               // the States after the first one
 	estimate := time.Duration(0) // of the rules that cannot know better
 	if d.n > 1 {
-		d.rest, known = e.more.states(d.n-1, reserved)
+		d.rest, known = e.states(d.n-1, reserved)
 	}
 	for i := range lines {
 		l := &lines[i]
 		var v *driver.Verdict
-		rule := l.rule
+		rule, shadow := l.rule, l.rule.d.spec.Shadow
 		switch {
 		case l.ends > 0:
 			v = &driver.Verdict{RetryAfter: l.ends, ResetAfter: l.ends, Window: l.ends}
@@ -389,25 +352,24 @@ func (e *event) conclude(d *Decision, reserved bool) {
 				rule = rule.ruleOf(v.Rule)
 			}
 		}
-		switch {
-		case i == 0:
-			d.first.set(rule, v)
-		case !known:
-			d.rest[i-1].set(rule, v)
-			d.rest[i-1].Ask = int(l.ask)
-		}
-		if v.Period > 0 {
-			d.state(i).period = v.Period
-		}
 		retryAfter := v.RetryAfter
-		if !v.Allowed && v.RetryAfter != Never && l.charge >= 0 && rule.Kind().Holds {
-			d.state(i).Estimate = true
-			if retryAfter = 0; !l.rule.d.spec.Shadow {
+		estimated := !v.Allowed && v.RetryAfter != Never && l.charge >= 0 && rule.Kind().Holds
+		if estimated {
+			if retryAfter = 0; !shadow {
 				estimate = max(estimate, v.RetryAfter)
 			}
 		}
-		if !l.rule.d.spec.Shadow {
-			d.require(v.Allowed && !v.Unknown, retryAfter, v.Delay)
+		if i == 0 || !known {
+			s := d.state(i)
+			s.set(rule, v)
+			s.Ask, s.Estimate = int(l.ask), estimated
+		}
+		switch {
+		case shadow:
+		case v.Allowed && !v.Unknown:
+			d.Delay = max(d.Delay, v.Delay)
+		default:
+			d.Allowed, d.RetryAfter = false, max(d.RetryAfter, retryAfter)
 		}
 	}
 	if !d.Allowed {
@@ -416,4 +378,21 @@ func (e *event) conclude(d *Decision, reserved bool) {
 			d.RetryAfter = estimate
 		}
 	}
+}
+
+// states returns room for n States, or, if known, the States of an earlier call with reserved.
+// Decisions that were returned share them, so they must not change.
+func (e *event) states(n int, reserved bool) (s []State, known bool) {
+	m := e.spill
+	switch {
+	case !reserved:
+		return make([]State, n), false
+	case m.rest != nil:
+		return m.rest, true
+	case n <= len(m.room.rest):
+		m.rest = m.room.rest[:n]
+	default:
+		m.rest = make([]State, n)
+	}
+	return m.rest, false
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -294,9 +295,24 @@ func (l *Limiter) adjust(ctx context.Context, key string, op driver.Op, n int) e
 	return err
 }
 
-// adjust applies op with the key and cost of a to rules. found is the result of a Reset.
+// adjust applies op, one of [driver.Store.Adjust], with the key and cost of a to rules. pause is the length that a Debit
+// of a [Pause] sets, the only one of rules. found is the result of a Reset.
 func adjust(ctx context.Context, op driver.Op, a Ask, rules []Rule, pause time.Duration) (found bool, err error) {
+	if err := cmp.Or(a.check(), ctx.Err()); err != nil {
+		return false, err
+	}
 	e := events.Get().(*event)
 	defer e.free()
-	return e.adjust(ctx, op, &a, rules, pause)
+	e.add(ctx, 0, &a, rules, op, 0)
+	charges := e.charges()
+	if len(charges) == 0 {
+		return false, nil
+	}
+	if charges[0].Pause = pause; op == driver.Debit {
+		if err := e.carry(ctx); err != nil {
+			return false, err
+		}
+	}
+	err = a.Limiter.store.Adjust(ctx, charges)
+	return err == nil && slices.ContainsFunc(charges, func(c driver.Charge) bool { return c.Verdict.Found }), err
 }

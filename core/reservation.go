@@ -66,8 +66,8 @@ func (r *Reservation) Decision() (d Decision) {
 func (r *Reservation) Cost() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if asks := r.asks(); len(asks) > 0 && !r.denied {
-		return asks[0].cost
+	if lines := r.lines(); len(lines) > 0 && !r.denied {
+		return lines[0].cost
 	}
 	return 0
 }
@@ -110,7 +110,7 @@ func (r *Reservation) release(ctx context.Context) error {
 
 // hold holds the places of r, an admitted event. They are not renewed any more when ctx has ended.
 func (r *Reservation) hold(ctx context.Context) {
-	shared, begun := r.asks()[0].limiter, r.more.begun
+	shared, begun := r.lines()[0].limiter, r.spill.begun
 	var places []*hold.Hold
 	for i := range r.charges() {
 		c := &r.charges()[i]
@@ -126,16 +126,16 @@ func (r *Reservation) hold(ctx context.Context) {
 		places = append(places, hold.New(shared.store, shared.local, c, begun, ends))
 	}
 	if len(places) > 0 {
-		r.more.holds = hold.Start(ctx, r, places)
+		r.spill.holds = hold.Start(ctx, r, places)
 	}
 }
 
 // end ends the renewals of the places of r, and calls free, which must free them. If free fails, the places can be freed again.
 func (r *Reservation) end(free func() error) error {
-	if r.more == nil || r.more.holds == nil {
+	if r.spill == nil || r.spill.holds == nil {
 		return free()
 	}
-	r.more.holds.End()
+	r.spill.holds.End()
 	err := free()
 	if err != nil {
 		r.repeat()
@@ -150,7 +150,7 @@ func (r *Reservation) repeat() {
 		if c.Cost == 0 || !c.Rule.Kind.Holds {
 			continue
 		}
-		r.more.holds.Free(c)
+		r.spill.holds.Free(c)
 	}
 }
 
@@ -166,20 +166,20 @@ func (r *Reservation) repeat() {
 func (r *Reservation) Lost() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.more == nil || r.more.holds == nil {
+	if r.spill == nil || r.spill.holds == nil {
 		return nil
 	}
-	return r.more.holds.Lost()
+	return r.spill.holds.Lost()
 }
 
 // hasPlaces reports whether r has places, and whether their Store is local. It ends the effect of the
 // context of the decision on the places: the caller calls Release.
 func (r *Reservation) hasPlaces() (has, local bool) {
-	if !r.takes || r.more == nil || r.more.holds == nil { // of a decision that this goroutine has made
+	if !r.takes || r.spill == nil || r.spill.holds == nil { // of a decision that this goroutine has made
 		return false, false
 	}
-	r.more.holds.Detach()
-	return true, r.asks()[0].limiter.local
+	r.spill.holds.Detach()
+	return true, r.lines()[0].limiter.local
 }
 
 // Settle sets the total cost of the event, the same for every ask of a [ReserveTogether], except for
@@ -215,24 +215,19 @@ func (r *Reservation) settleAsks(ctx context.Context, cost int, ends bool, is fu
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	asks := r.asks()
-	settled := func(i int32) bool { return is(asks[i].limiter) }
-	found := false
-	for i := range asks {
-		found = found || settled(int32(i))
-	}
-	if !found && len(asks) > 0 {
+	lines := r.lines()
+	if len(lines) > 0 && !slices.ContainsFunc(lines, func(l line) bool { return is(l.limiter) }) {
 		return invalidAsk("the reservation has no such ask")
 	}
 	total := func(i, before int) int {
 		sum, found, c := 0, false, &r.charges()[i]
-		for _, l := range r.lines() {
+		for _, l := range lines {
 			switch {
 			case int(l.charge) != i:
-			case settled(l.ask):
+			case is(l.limiter):
 				sum, found = saturated(sum, cost), true
 			default:
-				sum = saturated(sum, asks[l.ask].cost)
+				sum = saturated(sum, l.cost)
 			}
 		}
 		switch {
@@ -244,14 +239,14 @@ func (r *Reservation) settleAsks(ctx context.Context, cost int, ends bool, is fu
 	}
 	settle := func() error {
 		return r.settle(ctx, total, func() {
-			for i := range asks {
-				if settled(int32(i)) {
-					asks[i].cost = cost
+			for i := range lines {
+				if is(lines[i].limiter) {
+					lines[i].cost = cost
 				}
 			}
 		})
 	}
-	if !ends || r.more == nil || r.more.holds == nil {
+	if !ends || r.spill == nil || r.spill.holds == nil {
 		return settle()
 	}
 	if err := ctx.Err(); err != nil {
@@ -267,7 +262,7 @@ func (r *Reservation) key(l *Limiter) (key string, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, line := range r.lines() {
-		if r.asks()[line.ask].limiter != l.shared {
+		if line.limiter != l.shared {
 			continue
 		}
 		if line.charge < 0 {
@@ -299,8 +294,10 @@ func (r *Reservation) forget(l *Limiter, key string) {
 		if c.Key != key || !slices.ContainsFunc(rules, func(rule Rule) bool { return rule.Name() == c.Rule.Name }) {
 			continue
 		}
-		if ask := &r.asks()[line.ask]; ask.limiter == l.shared {
-			ask.cost = 0
+		for i := range r.lines() {
+			if other := &r.lines()[i]; other.ask == line.ask && other.limiter == l.shared {
+				other.cost = 0
+			}
 		}
 		c.Cost = 0
 		if raises := r.raisesOf(int(line.charge)); raises != nil {

@@ -38,7 +38,9 @@ const maxRaises = 16
 func (e *event) reserve(allowed bool) {
 	e.denied = !allowed
 	if charges := e.charges(); len(charges) > 0 && charges[0].AtMost {
-		e.asks()[0].cost = charges[0].Cost
+		for i := range e.lines() { // of one ask
+			e.lines()[i].cost = charges[0].Cost
+		}
 	}
 	now := time.Duration(0)
 	for i := range e.charges() {
@@ -47,7 +49,7 @@ func (e *event) reserve(allowed bool) {
 			c.Cost = 0
 			continue
 		}
-		if now == 0 && (!e.asks()[0].limiter.steady || c.Rule.Kind.Calendar) {
+		if now == 0 && (!e.lines()[0].limiter.steady || c.Rule.Kind.Calendar) {
 			now = hold.Now()
 		}
 		c.Receipt.Age = int64(now)
@@ -56,10 +58,10 @@ func (e *event) reserve(allowed bool) {
 
 // raisesOf returns the raises of the i-th charge, or nil if there are none.
 func (e *event) raisesOf(i int) *raises {
-	if e.more == nil || e.more.later == nil {
+	if e.spill == nil || e.spill.later == nil {
 		return nil
 	}
-	return &e.more.later[i]
+	return &e.spill.later[i]
 }
 
 // charged returns the cost that is charged by the i-th charge and its raises. revocable is the part of
@@ -103,7 +105,7 @@ func (e *event) settle(ctx context.Context, total func(i, before int) int, begin
 	if begin(); len(changes) == 0 {
 		return nil
 	}
-	store := e.asks()[0].limiter.store
+	store := e.lines()[0].limiter.store
 	for charges := e.undos(changes); len(charges) > 0; charges = e.undos(changes) {
 		if err := adjustAll(ctx, store, charges); err != nil {
 			e.keepPlaces(charges)
@@ -167,7 +169,7 @@ func (e *event) debits(ctx context.Context, changes []change) (charges []driver.
 			if rule.Kind.Calendar { // another period may have begun
 				line := slices.IndexFunc(e.lines(), func(l line) bool { return int(l.charge) == c.i })
 				l := &e.lines()[line]
-				rule = l.rule.d.during(ctx, e.asks()[l.ask].limiter.now(), of.Key)
+				rule = l.rule.d.during(ctx, l.limiter.now(), of.Key)
 			}
 			charges = append(charges, driver.Charge{Key: of.Key, Rule: rule, Op: driver.Debit, Cost: c.cost})
 			raised = append(raised, e.raise(c.i, raise{cost: c.cost}))
@@ -211,10 +213,7 @@ func (p *raise) age() int64 {
 
 // raise adds p to the i-th charge, and forgets the oldest charge if there are too many.
 func (e *event) raise(i int, p raise) *raise {
-	if e.more == nil {
-		e.more = new(spill)
-	}
-	m := e.more
+	m := e.spilled()
 	if m.later == nil {
 		m.later = make([]raises, len(e.charges()))
 	}

@@ -45,7 +45,7 @@ func (e *event) addTogether(ctx context.Context, asks []Ask) error {
 				return invalidAsk(fmt.Sprintf("asks %d and %d have different limits for one rule and key", j, i))
 			}
 		}
-		e.append(ctx, &asks[i], rules[i], driver.Spend, choices[i].ends)
+		e.add(ctx, i, &asks[i], rules[i], driver.Spend, choices[i].ends)
 	}
 	if n := len(e.charges()); n > maxCharges {
 		return invalidAsk(fmt.Sprintf("%d rules for keys in one call, more than %d", n, maxCharges))

@@ -154,7 +154,7 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 		if queues {
 			age, later, next := l.waiters.Age(key, w)
 			behind = next > 0
-			r.more = &spill{waiter: &driver.Waiter{Queue: w.Queue.ID, Age: age, Behind: later, Next: next, Known: known}}
+			r.spill = &spill{waiter: &driver.Waiter{Queue: w.Queue.ID, Age: age, Behind: later, Next: next, Known: known}}
 			known = true
 		}
 		d, err := r.Reserve(ctx, a)
@@ -164,7 +164,7 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 		switch places := d.estimated(); {
 		case !waits || !held:
 		case queues:
-			took := r.more.holds != nil // an event without a limit takes no places
+			took := r.spill.holds != nil // an event without a limit takes no places
 			queues = places || took
 			stays := queues && d.Delay == 0 // or the queue would block places while its callers wait for another rule
 			marked := l.waiters.Mark(key, places || stays && behind)

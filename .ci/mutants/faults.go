@@ -173,7 +173,7 @@ var faults = []fault{
 	},
 	{
 		"a lower rate gives a new burst", "core/event.go",
-		"if l.charge < 0 {\n\t\t\tcontinue", "if true {\n\t\t\tcontinue", "core/memstore ^TestConformance$/^ReplacedLength$",
+		"if l.charge < 0 || ", "if true || ", "core/memstore ^TestConformance$/^ReplacedLength$",
 	},
 	{
 		"a replaced bucket is in use once for each process", "core/former.go",
