@@ -38,7 +38,7 @@ var clockReaders = map[string]string{
 	"core/rules/redis_overrides.go": "the removal of overrides that have ended",
 
 	// Timeouts, and intervals of work in the background.
-	"core/former.go":                     "the time since a change of rules",
+	"core/replace.go":                    "the time since a change of rules",
 	"core/wait.go":                       "the deadline of a context",
 	"core/rules/cache.go":                "the deadline of a context",
 	"core/rules/reader.go":               "the pause after an error",

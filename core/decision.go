@@ -231,6 +231,16 @@ func (d *Decision) deniesPlaces() bool {
 	return false
 }
 
+// paused reports whether a pause denies d.
+func (d *Decision) paused() bool {
+	for _, s := range d.States() {
+		if !s.Allowed && s.Rule.Kind().Closes && !s.Rule.IsShadow() {
+			return true
+		}
+	}
+	return false
+}
+
 // estimated reports whether every enforced rule that denies d can only estimate its RetryAfter.
 func (d *Decision) estimated() bool {
 	if d.Allowed {
@@ -276,4 +286,43 @@ func (d Decision) StateOf(name string) (State, bool) {
 		}
 	}
 	return State{}, false
+}
+
+// binding returns the index of the State that determines d: of a denial, the one with the longest
+// RetryAfter, and otherwise the first one that is beyond its limit, or else the first one.
+func (d *Decision) binding() int {
+	at := -1
+	for i := range d.n {
+		switch s := d.state(i); {
+		case s.Rule.d.spec.Shadow:
+		case at < 0:
+			at = i
+		case d.Allowed:
+			if s.Soft && !d.state(at).Soft {
+				at = i
+			}
+		case !s.Allowed && (d.state(at).Allowed || s.RetryAfter > d.state(at).RetryAfter):
+			at = i
+		}
+	}
+	return max(at, 0)
+}
+
+// result returns the Result of the rule of s, which is zero if s is Unknown.
+func (s *State) result() driver.Result {
+	switch {
+	case s.Unknown:
+		return 0
+	case s.Allowed && s.Soft:
+		return driver.Soft
+	case s.Allowed:
+		return driver.Allowed
+	case s.Rule.d.spec.Shadow:
+		return driver.ShadowDenied
+	case s.isBlocked():
+		return driver.Blocked
+	case s.RetryAfter == Never:
+		return driver.NeverAllowed
+	}
+	return driver.Denied
 }

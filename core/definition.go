@@ -2,12 +2,17 @@ package core
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/calendar"
 )
 
 // A definition is a Spec with one of its limits, and the result of compiling them at the first use. It does
@@ -154,4 +159,104 @@ func (d *definition) part(n int) Limit {
 		l.part = &c.Definition
 	}
 	return l
+}
+
+// counterOf is a counter of a rule, and the Observer that it belongs to.
+type counterOf struct {
+	observer driver.Observer
+	count    func(driver.Observation)
+}
+
+// counter returns the counter of r for the Observer o. It remembers that of the latest Observer, and
+// an application has few.
+func (r *definition) counter(o driver.Observer) func(driver.Observation) {
+	known := r.counted.Load()
+	if known == nil || known.observer != o {
+		known = &counterOf{o, o.Counter(r.spec.Name, r.plan.Name)}
+		r.counted.Store(known)
+	}
+	return known.count
+}
+
+// otherLength reports whether buckets of d and o, two definitions of one name, may have different lengths.
+func (d *definition) otherLength(o *definition) bool {
+	if d.compiled == nil || o.compiled == nil || d.compiled.ID != o.compiled.ID {
+		return d != o
+	}
+	return !slices.Equal(d.spec.Plans, o.spec.Plans)
+}
+
+// presentPeriods is the compiled rule of a quota without anchors for decisions from and until some time.
+type presentPeriods struct {
+	compiled    *driver.Compiled
+	from, until int64 // Unix microseconds
+}
+
+// during returns the compiled rule of r, a quota, for an event of key at the time now.
+func (r *definition) during(ctx context.Context, now time.Time, key string) *driver.Compiled {
+	us := now.UnixMicro()
+	if r.spec.Anchor != nil {
+		return r.compiled.During(calendar.Periods(r.plan.Limit.Calendar, now, r.spec.Anchor(ctx, key), r.spec.Location))
+	}
+	known := r.present.Load()
+	if known == nil || us < known.from || us >= known.until {
+		p := calendar.Periods(r.plan.Limit.Calendar, now, time.Time{}, r.spec.Location)
+		known = &presentPeriods{r.compiled.During(p), p.Start + (p.Boundary-p.Start)/2, p.Boundary + (p.End-p.Boundary)/2}
+		r.present.Store(known)
+	}
+	return known.compiled
+}
+
+const (
+	elasticSteps  = 10  // from the limit of the rule to upTo times that limit
+	stepTolerance = 0.1 // in steps: a signal rarely reaches 1, because no machine is ever fully idle
+)
+
+// An elastic holds the signal of a rule, and the rule at every step.
+type elastic struct {
+	spare   func() float64
+	shrinks bool // the steps are below the limit of the rule, not above it
+	step    atomic.Int32
+	rules   [elasticSteps]Rule // the rule at step 1 has index 0
+}
+
+// newElastic returns the elastic of d, whose limit compiles to c.
+func newElastic(d *definition, c *driver.Compiled) (*elastic, error) {
+	s, p := *d.spec, d.plan
+	s.Spare, s.UpTo = nil, 0
+	e := &elastic{spare: d.spec.Spare, shrinks: c.Kind.Holds}
+	for i := range e.rules {
+		p.Limit = d.plan.Limit.times(1 + (d.spec.UpTo-1)*float64(i+1)/elasticSteps)
+		of := s.definition(&p)
+		of.Text, of.Like = s.text(&p), c
+		compiled, err := of.Compile()
+		var invalid *RuleError
+		if errors.As(err, &invalid) {
+			return nil, s.invalid("elastic", fmt.Sprintf("is too far: %s %s", invalid.Field, invalid.Reason))
+		}
+		e.rules[i] = Rule{&definition{spec: &s, plan: p, compiled: compiled}}
+	}
+	return e, nil
+}
+
+// rule returns the rule with the limit that is in force now: at the present step, or base at none.
+func (e *elastic) rule(base Rule) Rule {
+	at := e.spare()
+	if math.IsNaN(at) {
+		at = 0
+	}
+	if at = min(max(at, 0), 1); e.shrinks {
+		at = 1 - at
+	}
+	at *= elasticSteps
+	switch step := float64(e.step.Load()); {
+	case at+stepTolerance >= step+1:
+		e.step.Store(int32(at + stepTolerance))
+	case at < step-0.5:
+		e.step.Store(int32(at + 0.5))
+	}
+	if step := e.step.Load(); step > 0 {
+		return e.rules[step-1]
+	}
+	return base
 }

@@ -53,3 +53,6 @@ func invalidAsk(reason string) error { return fmt.Errorf("%w: %s", ErrInvalidAsk
 // A RuleError is an [ErrInvalidRule] or an [ErrRuleConflict]. Its fields name the Rule and the
 // Field that is invalid or in conflict, and the Reason.
 type RuleError = driver.RuleError
+
+// errNoHolder is the error of calls that would take places that no caller could free.
+var errNoHolder = invalidAsk("a rule is InFlight, and no caller could free its place: use Reserve or Acquire")

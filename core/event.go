@@ -3,6 +3,7 @@ package core
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"sync"
@@ -395,4 +396,56 @@ func (e *event) states(n int, reserved bool) (s []State, known bool) {
 		m.rest = make([]State, n)
 	}
 	return m.rest, false
+}
+
+// observe tells the Observer, if there is one, about asks, the arguments of e, and their decision d, or
+// the error in place of d.
+func (e *event) observe(asks []Ask, d *Decision, err error) {
+	lines := e.lines()
+	if len(lines) == 0 || asks[0].Limiter.observer == nil || err != nil && errors.Is(err, ErrInvalidAsk) {
+		return
+	}
+	o, peek, attempted := asks[0].Limiter.observer, true, false
+	for i := range asks {
+		peek = peek && asks[i].Peek
+	}
+	switch asks[0].attempt {
+	case unlessAllowed:
+		attempted = err == nil && !d.Allowed
+	case unlessDenied:
+		attempted, peek = err == nil && d.Allowed, false
+	case always:
+		attempted = true
+	}
+	if attempted || peek {
+		o.Ask(!attempted)
+		return
+	}
+	failed, binding := driver.Result(0), 0
+	if err != nil {
+		failed = failure(err)
+	} else if len(lines) > 1 {
+		binding = d.binding()
+	}
+	for i := range lines {
+		n := driver.Observation{Key: asks[lines[i].ask].Key, Result: failed}
+		if failed == 0 {
+			s := d.state(i)
+			n.Result, n.RetryAfter = s.result(), s.RetryAfter
+		}
+		if i == binding {
+			if n.Decision = n.Result; failed == 0 && lines[i].rule.d.spec.Shadow {
+				n.Decision = driver.Allowed
+			}
+		}
+		lines[i].rule.d.counter(o)(n)
+	}
+}
+
+// failure returns the Result of an event that could not be decided because of err.
+func failure(err error) driver.Result {
+	if !errors.Is(err, ErrUnavailable) && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+		return driver.Canceled
+	}
+	return driver.Failed
 }

@@ -64,7 +64,7 @@ func TestKind_NoComparisons(t *testing.T) {
 func TestAlgorithm_Constants(t *testing.T) {
 	var declared []string
 	eachFile(t, func(path string, file *ast.File) {
-		if path != "core/rule.go" {
+		if path != "core/algorithm.go" {
 			return
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
@@ -76,7 +76,7 @@ func TestAlgorithm_Constants(t *testing.T) {
 	})
 	for _, name := range algorithmConstants {
 		if strings.HasPrefix(name, "Algorithm") && !slices.Contains(declared, name) {
-			t.Errorf("core/rule.go has no constant %s", name)
+			t.Errorf("core/algorithm.go has no constant %s", name)
 		}
 	}
 }

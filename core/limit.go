@@ -2,6 +2,8 @@ package core
 
 import (
 	"fmt"
+	"math"
+	"math/bits"
 	"strconv"
 	"strings"
 	"time"
@@ -61,9 +63,29 @@ func PerHour(n int) Limit { return Per(n, time.Hour) }
 // PerDay returns a limit of n events per 24 hours. [Daily] is that of a day of the calendar.
 func PerDay(n int) Limit { return Per(n, 24*time.Hour) }
 
+// Daily returns a limit of n events a day of the calendar, for a [Quota]. Its text is "n/day". [PerDay] is
+// that of 24 hours.
+func Daily(n int) Limit { return Limit{Events: n, Calendar: Day} }
+
+// Weekly returns a limit of n events a week, for a [Quota]. Its text is "n/week".
+func Weekly(n int) Limit { return Limit{Events: n, Calendar: Week} }
+
+// Monthly returns a limit of n events a month, for a [Quota]. Its text is "n/month".
+func Monthly(n int) Limit { return Limit{Events: n, Calendar: Month} }
+
 // WithBurst returns a copy of l with a Burst of n.
 func (l Limit) WithBurst(n int) Limit {
 	l.Burst = n
+	return l
+}
+
+// times returns l with factor times as many events, and a burst that refills in the same time.
+func (l Limit) times(factor float64) Limit {
+	const rounding = 1e-9 // 1.1 times 10 is 11, in spite of floating-point errors
+	events := int(min(int64(math.Floor(float64(l.Events)*factor+rounding)), math.MaxInt))
+	hi, lo := bits.Mul64(uint64(l.Burst), uint64(events))
+	burst, _ := bits.Div64(hi, lo, uint64(l.Events))
+	l.Events, l.Burst = max(events, 1), int(min(burst, math.MaxInt))
 	return l
 }
 

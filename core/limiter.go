@@ -6,12 +6,20 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/hold"
+	"github.com/weir-go/weir/core/internal/waiters"
 	"github.com/weir-go/weir/internal/argument"
 )
+
+// A Store keeps the state of each rule of each key. Package memstore provides a Store for this
+// process, and redisstore a Store for all processes that share a Redis. Packages failover,
+// denycache and lease provide Stores that wrap another Store, and resilient is the recommended
+// combination for Redis. Package driver contains the contract.
+type Store = driver.Store
 
 // A Limiter admits an event if all of its Rules do. It is safe for concurrent use. All state is in
 // its Store, except for the callers that wait in [Limiter.Wait].
@@ -24,6 +32,25 @@ import (
 type Limiter struct {
 	view
 	pick pickFunc // nil unless Choose has made the view
+}
+
+// shared is the part of a Limiter that it shares with its views.
+type shared struct {
+	store    Store
+	observer driver.Observer  // store, if it is one
+	local    bool             // see driver.Description
+	steady   bool             // likewise
+	now      func() time.Time // the clock for the calendar of quotas
+	current  atomic.Pointer[ruleSet]
+	formers  atomic.Pointer[[]*former] // of the latest calls of ReplaceAll, or nil
+	waiters  waiters.List[view]
+}
+
+// A view selects the rules of a Limiter for an event.
+type view struct {
+	*shared
+	variant *variant // nil unless Limiter.Variant has made the view
+	plan    string
 }
 
 // New returns a Limiter that admits an event if every rule does, and keeps its state in s.
@@ -315,4 +342,18 @@ func adjust(ctx context.Context, op driver.Op, a Ask, rules []Rule, pause time.D
 	}
 	err = a.Limiter.store.Adjust(ctx, charges)
 	return err == nil && slices.ContainsFunc(charges, func(c driver.Charge) bool { return c.Verdict.Found }), err
+}
+
+// replaced returns the rules before the latest calls of ReplaceAll, the latest last. It forgets them when all are over, so
+// that later decisions do not read the time.
+func (s *shared) replaced() []*former {
+	formers := s.formers.Load()
+	switch {
+	case formers == nil:
+		return nil
+	case !slices.ContainsFunc(*formers, func(f *former) bool { return !f.isOver() }):
+		s.formers.CompareAndSwap(formers, nil)
+		return nil
+	}
+	return *formers
 }

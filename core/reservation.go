@@ -51,6 +51,30 @@ func (r *Reservation) Reserve(ctx context.Context, asks ...Ask) (d Decision, err
 	return d, nil
 }
 
+// reserve makes e ready for changes of its cost, after its decision, which may have reduced the cost. From
+// then on, the Cost of a charge is the part of it that has not been undone, and the Age of its Receipt is
+// when it was charged: the nanoseconds of hold.Now.
+func (e *event) reserve(allowed bool) {
+	e.denied = !allowed
+	if charges := e.charges(); len(charges) > 0 && charges[0].AtMost {
+		for i := range e.lines() { // of one ask
+			e.lines()[i].cost = charges[0].Cost
+		}
+	}
+	now := time.Duration(0)
+	for i := range e.charges() {
+		c := &e.charges()[i]
+		if e.denied || c.Op != driver.Spend || !c.Verdict.Allowed {
+			c.Cost = 0
+			continue
+		}
+		if now == 0 && (!e.lines()[0].limiter.steady || c.Rule.Kind.Calendar) {
+			now = hold.Now()
+		}
+		c.Receipt.Age = int64(now)
+	}
+}
+
 // Decision returns the decision about the event.
 func (r *Reservation) Decision() (d Decision) {
 	r.mu.Lock()
@@ -172,16 +196,6 @@ func (r *Reservation) Lost() <-chan struct{} {
 	return r.spill.holds.Lost()
 }
 
-// hasPlaces reports whether r has places, and whether their Store is local. It ends the effect of the
-// context of the decision on the places: the caller calls Release.
-func (r *Reservation) hasPlaces() (has, local bool) {
-	if !r.takes || r.spill == nil || r.spill.holds == nil { // of a decision that this goroutine has made
-		return false, false
-	}
-	r.spill.holds.Detach()
-	return true, r.lines()[0].limiter.local
-}
-
 // Settle sets the total cost of the event, the same for every ask of a [ReserveTogether], except for
 // [InFlight] rules. If cost
 // is higher than the charged cost, Settle charges the difference, into debt if necessary
@@ -254,73 +268,4 @@ func (r *Reservation) settleAsks(ctx context.Context, cost int, ends bool, is fu
 	}
 	ctx = context.WithoutCancel(ctx) // the places are freed with the rest, or would stay taken
 	return r.end(settle)
-}
-
-// key returns the key of the charges of l, or of the limiter that l is a view of, and the number of such
-// keys, where 2 means several, and -1 that all its limits are Unlimited.
-func (r *Reservation) key(l *Limiter) (key string, n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, line := range r.lines() {
-		if line.limiter != l.shared {
-			continue
-		}
-		if line.charge < 0 {
-			if n == 0 {
-				n = -1
-			}
-			continue
-		}
-		k := r.charges()[line.charge].Key
-		if n == 1 && k != key {
-			return "", 2
-		}
-		key, n = k, 1
-	}
-	return key, n
-}
-
-// forget makes r forget the charges of the rules of l for key, also those of other limiters with the same
-// rules. They stay charged, and a later refund does not free them. It is for a Reset of l.
-func (r *Reservation) forget(l *Limiter, key string) {
-	rules := l.Rules()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, line := range r.lines() {
-		if line.charge < 0 {
-			continue
-		}
-		c := &r.charges()[line.charge]
-		if c.Key != key || !slices.ContainsFunc(rules, func(rule Rule) bool { return rule.Name() == c.Rule.Name }) {
-			continue
-		}
-		for i := range r.lines() {
-			if other := &r.lines()[i]; other.ask == line.ask && other.limiter == l.shared {
-				other.cost = 0
-			}
-		}
-		c.Cost = 0
-		if raises := r.raisesOf(int(line.charge)); raises != nil {
-			raises.all, raises.lost = nil, 0
-		}
-	}
-}
-
-// refundDelayed refunds the event to each [LeakyBucket], and leaves it charged to all other rules. It
-// is for a delayed event whose caller does not wait any more. As with [Reservation.Refund], only
-// the last event of a queue can leave the queue. A second refundDelayed does nothing, but a later
-// Settle charges the queue again.
-//
-// After an error the event may have left the queue, and a second call does not try again. If ctx
-// had ended before the call, nothing was done.
-func (r *Reservation) refundDelayed(ctx context.Context) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	total := func(i, before int) int {
-		if r.charges()[i].Rule.Kind.Delays {
-			return 0
-		}
-		return before
-	}
-	return r.settle(ctx, total, func() {})
 }

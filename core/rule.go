@@ -2,8 +2,10 @@ package core
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/weir-go/weir/core/driver"
 )
@@ -34,75 +36,6 @@ func NewRule(s Spec) Rule {
 	s.complete()
 	s.Plans = slices.Clone(s.Plans)
 	return Rule{newDefinition(s)}
-}
-
-// An Algorithm defines how a rule counts events: see the function of the same name, such as [TokenBucket].
-// Its String is "token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window", "in_flight",
-// "quota" or "pause". The zero Algorithm is invalid.
-type Algorithm = driver.Algorithm
-
-// The algorithms.
-const (
-	AlgorithmTokenBucket   = driver.TokenBucket
-	AlgorithmLeakyBucket   = driver.LeakyBucket
-	AlgorithmFixedWindow   = driver.FixedWindow
-	AlgorithmSlidingLog    = driver.SlidingLog
-	AlgorithmSlidingWindow = driver.SlidingWindow
-	AlgorithmInFlight      = driver.InFlight
-	AlgorithmQuota         = driver.Quota
-	AlgorithmPause         = driver.Pause
-)
-
-// TokenBucket returns a rule whose bucket holds l.Burst tokens and refills continuously at l.Events
-// per l.Per. A full bucket admits Burst events at once. The arithmetic is exact to the microsecond
-// for any rate (ITU-T I.371, GCRA).
-func TokenBucket(name string, l Limit) Rule {
-	return NewRule(Spec{Name: name, Algorithm: driver.TokenBucket, Limit: l})
-}
-
-// LeakyBucket returns a rule with a queue of l.Burst events that drains at l.Events per l.Per. The
-// caller must delay an admitted event by its Delay. Departures are then never closer together than
-// the rate allows, in all processes that share a Store. If the queue is full, the event is denied.
-//
-// Each departure is rounded up to the next microsecond separately, so that the rate does not drift.
-func LeakyBucket(name string, l Limit) Rule {
-	return NewRule(Spec{Name: name, Algorithm: driver.LeakyBucket, Limit: l})
-}
-
-// FixedWindow returns a rule that admits l.Events in every window of l.Per. The windows of all keys
-// begin at the multiples of l.Per since the Unix epoch, by the clock of the Store. The state is one
-// small number. l.Burst must be zero or l.Events.
-//
-// The rule admits up to twice the limit in a span of l.Per around an edge, where one window ends
-// and the next begins. If that matters, use [SlidingWindow] or [SlidingLog]. Each time that the clock
-// of the Store steps back over an edge, the rule admits the limit once more.
-//
-//	            limit 4       edge       limit 4
-//	├─────────────────────·x·x·x·x┼x·x·x·x·─────────────────────┤
-//	                       └── 8 events ──┘
-//
-// With [Rule.FromFirst], the window of a key begins with its first event.
-func FixedWindow(name string, l Limit) Rule {
-	return NewRule(Spec{Name: name, Algorithm: driver.FixedWindow, Limit: l})
-}
-
-// SlidingLog returns a rule that admits at most l.Events in any span of l.Per. Each admitted event
-// takes 16 to 32 bytes in memory, about 7 in Redis. l.Burst must be zero or l.Events.
-func SlidingLog(name string, l Limit) Rule {
-	return NewRule(Spec{Name: name, Algorithm: driver.SlidingLog, Limit: l})
-}
-
-// SlidingWindow returns a rule that admits at most l.Events in any span of l.Per, like
-// [SlidingLog]. It counts the events of each sub-window, so it stores no more than 60 numbers, however
-// large the limit is. [Spec.SubWindows] is another number. l.Burst must be zero or l.Events.
-//
-// A sub-window is counted in full until it lies completely outside the window, so an event is
-// counted for l.Per plus at most one sub-window. RetryAfter can therefore be longer than l.Per: up to
-// 61 s for a limit per minute. With 60 sub-windows, the rule admits about 98.5 percent of the events
-// that a [SlidingLog] admits under load, and with 10 sub-windows 91 percent.
-// (Interpolation, the common alternative, admits up to twice the limit in bursts at the edges.)
-func SlidingWindow(name string, l Limit) Rule {
-	return NewRule(Spec{Name: name, Algorithm: driver.SlidingWindow, Limit: l})
 }
 
 // noRule is the definition of the zero Rule.
@@ -151,6 +84,16 @@ func (r Rule) ruleOf(c *driver.Compiled) Rule {
 		p := r.d.plan
 		p.Limit = limitOf(&c.Definition)
 		known = &definition{spec: r.d.spec, plan: p, compiled: c}
+		r.d.divided.Store(known)
+	}
+	return Rule{known}
+}
+
+// closed returns r, a Pause, as the State of a paused key has it.
+func (r Rule) closed() Rule {
+	known := r.d.divided.Load()
+	if known == nil {
+		known = &definition{spec: r.d.spec, plan: Plan{Limit: Blocked}, compiled: r.d.compiled}
 		r.d.divided.Store(known)
 	}
 	return Rule{known}
@@ -229,3 +172,104 @@ func (r Rule) Capacity() int {
 
 // String describes r for logs: `token_bucket "second" 10/s`.
 func (r Rule) String() string { return r.def().spec.text(&r.def().plan) }
+
+// Soft returns a copy of r that admits events up to percent above its limit, and flags them: see [Spec.Soft].
+// With 0 the limit is hard.
+func (r Rule) Soft(percent float64) Rule { return r.with(func(s *Spec) { s.Soft = percent }) }
+
+// FromFirst returns a copy of r, a [FixedWindow], in which the window of a key begins with its first event: see
+// [Spec.FromFirst].
+//
+//	core.FixedWindow("search", core.Per(900, 15*time.Minute)).FromFirst()
+func (r Rule) FromFirst() Rule { return r.with(func(s *Spec) { s.FromFirst = true }) }
+
+// SubWindows returns a copy of r, a [SlidingWindow], with n sub-windows: see [Spec.SubWindows]. Zero is an
+// error here.
+func (r Rule) SubWindows(n int) Rule {
+	return r.with(func(s *Spec) { s.SubWindows = cmp.Or(n, -1) }) // zero is invalid for every algorithm
+}
+
+// ByCost returns a copy of r, an [InFlight], of which an event takes as many places as its cost: see [Spec.ByCost].
+//
+//	core.InFlight("batch-tokens", 90_000).ByCost()
+func (r Rule) ByCost() Rule { return r.with(func(s *Spec) { s.ByCost = true }) }
+
+// Hold returns a copy of r, an [InFlight], whose places have leases of d: see [Spec.Hold]. Zero is an error
+// here.
+func (r Rule) Hold(d time.Duration) Rule { return r.with(func(s *Spec) { s.Hold = d }) }
+
+// MaxHold returns a copy of r, an [InFlight], that renews no place for longer than d: see [Spec.MaxHold].
+func (r Rule) MaxHold(d time.Duration) Rule { return r.with(func(s *Spec) { s.MaxHold = d }) }
+
+// In returns a copy of r, a [Quota], whose periods are those of the calendar in a place: see
+// [Spec.Location]. A nil location is UTC.
+func (r Rule) In(location *time.Location) Rule {
+	return r.with(func(s *Spec) { s.Location = location })
+}
+
+// Anchor returns a copy of r, a [Quota], with a period of its own for each key, which begins at the time
+// that f returns: see [Spec.Anchor]. A nil f removes the anchor.
+func (r Rule) Anchor(f func(ctx context.Context, key string) time.Time) Rule {
+	return r.with(func(s *Spec) { s.Anchor = f })
+}
+
+// Shadow returns a copy of r that is evaluated and reported but never enforced: see [Spec.Shadow].
+func (r Rule) Shadow() Rule { return r.with(func(s *Spec) { s.Shadow = true }) }
+
+// Unit returns a copy of r whose events have this name in texts for clients: see [Spec.Unit]. An empty name
+// restores the default, "requests".
+func (r Rule) Unit(name string) Rule { return r.with(func(s *Spec) { s.Unit = name }) }
+
+// Elastic returns a copy of r whose limit follows the signal spare: see [Spec.Spare].
+func (r Rule) Elastic(spare func() float64, upTo float64) Rule {
+	return r.with(func(s *Spec) { s.Spare, s.UpTo = spare, upTo })
+}
+
+// Plan returns a copy of r with the limit l for the callers of a plan, such as paying customers: see
+// [Spec.Plans]. A second Plan of the same name replaces the first, and has no headroom.
+//
+//	core.TokenBucket("api", core.PerMinute(10)).
+//		Plan("pro", core.PerMinute(100)).
+//		Plan("staff", core.Unlimited).
+//		Plan("banned", core.Blocked)
+func (r Rule) Plan(name string, l Limit) Rule {
+	return r.with(func(s *Spec) {
+		s.Plans = slices.DeleteFunc(s.Plans, func(p Plan) bool { return p.Name == name })
+		s.Plans = append(s.Plans, Plan{Name: name, Limit: l})
+	})
+}
+
+// Headroom returns a copy of r in which the callers of a plan leave percent of their limit to all others:
+// see [Plan.Headroom]. The limit of the plan is that of [Rule.Plan], or that of r if it has none.
+//
+//	core.TokenBucket("api", core.PerMinute(100)).Headroom("sheddable", 20)
+func (r Rule) Headroom(plan string, percent float64) Rule {
+	if r.def().spec.indexOf(plan) < 0 {
+		r = r.Plan(plan, r.Limit())
+	}
+	return r.with(func(s *Spec) { s.Plans[s.indexOf(plan)].Headroom = percent })
+}
+
+// Divide returns a copy of r with one n-th of the limit, and of the limit of each plan that r has,
+// for n processes that share no Store.
+//
+// The rate of a bucket is divided exactly. If its events cannot be divided, the period becomes
+// longer: a third of 10/s is 10/3s. Bursts, and the events of windows and logs, are rounded down,
+// so that n processes together never admit more than r. The same holds for places and quotas. But each process admits at least one event:
+// if r admits fewer than n events at once, n processes admit n. Divide returns r itself if n is
+// less than 2, and if r cannot be divided, such as a soft bucket that takes decades to refill.
+func (r Rule) Divide(n int) Rule {
+	if n < 2 || r.def().ready() != nil {
+		return r
+	}
+	divided := r.with(func(s *Spec) {
+		s.Limit = r.d.part(n)
+		for i := range s.Plans {
+			s.Plans[i].Limit = (&definition{spec: r.d.ofPlans, plan: s.Plans[i]}).part(n)
+		}
+	})
+	if divided.d.ready() != nil {
+		return r
+	}
+	return divided
+}

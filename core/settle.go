@@ -32,30 +32,6 @@ func raiseOf(c *driver.Charge) raise {
 // maxRaises is the largest number of charges of one rule and key that can be undone.
 const maxRaises = 16
 
-// reserve makes e ready for changes of its cost, after its decision, which may have reduced the cost. From
-// then on, the Cost of a charge is the part of it that has not been undone, and the Age of its Receipt is
-// when it was charged: the nanoseconds of hold.Now.
-func (e *event) reserve(allowed bool) {
-	e.denied = !allowed
-	if charges := e.charges(); len(charges) > 0 && charges[0].AtMost {
-		for i := range e.lines() { // of one ask
-			e.lines()[i].cost = charges[0].Cost
-		}
-	}
-	now := time.Duration(0)
-	for i := range e.charges() {
-		c := &e.charges()[i]
-		if e.denied || c.Op != driver.Spend || !c.Verdict.Allowed {
-			c.Cost = 0
-			continue
-		}
-		if now == 0 && (!e.lines()[0].limiter.steady || c.Rule.Kind.Calendar) {
-			now = hold.Now()
-		}
-		c.Receipt.Age = int64(now)
-	}
-}
-
 // raisesOf returns the raises of the i-th charge, or nil if there are none.
 func (e *event) raisesOf(i int) *raises {
 	if e.spill == nil || e.spill.later == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -91,13 +92,15 @@ func (l *Limiter) Choose(pick func(ctx context.Context, key string) (*Limiter, e
 	if pick == nil {
 		panic("core: Choose: pick is nil")
 	}
-	return l.chooseFor(func(ctx context.Context, key string) (*Limiter, time.Duration, error) {
+	v := *l
+	v.pick = func(ctx context.Context, key string) (*Limiter, time.Duration, error) {
 		picked, err := pick(ctx, key)
 		return picked, 0, err
-	})
+	}
+	return &v
 }
 
-// A pickFunc is the function of Choose or chooseFor.
+// A pickFunc is the function of Choose, or of ChooseFor of package unexported.
 type pickFunc = func(ctx context.Context, key string) (picked *Limiter, ends time.Duration, err error)
 
 // A choice is the view for an event. ends is the time after which a pickFunc picks another view, or
@@ -105,15 +108,6 @@ type pickFunc = func(ctx context.Context, key string) (picked *Limiter, ends tim
 type choice struct {
 	view
 	ends time.Duration
-}
-
-// chooseFor is Choose with a function that also returns the time for which its choice lasts, or zero
-// if it has no end. A rule of the picked view that is Blocked denies with that RetryAfter, unless it
-// is Blocked in l, too.
-func (l *Limiter) chooseFor(pick pickFunc) *Limiter {
-	v := *l
-	v.pick = pick
-	return &v
 }
 
 // chosen returns the view for an event of key, as choose does, and its rules: both from before or
@@ -166,4 +160,42 @@ func (l *Limiter) choose(ctx context.Context, key, plan string) (choice, error) 
 	}
 	c.variant, c.ends = picked.variant, ends
 	return c, nil
+}
+
+// ruleSet returns the present rules.
+func (v *view) ruleSet() *ruleSet {
+	s := v.current.Load()
+	if v.variant != nil {
+		s = v.variant.over(s)
+	}
+	return s
+}
+
+// rules returns the present rules for the plan of v.
+func (v *view) rules() []Rule { return v.planned(v.ruleSet()) }
+
+// planned returns the rules of s, a ruleSet of v, for the plan of v.
+func (v *view) planned(s *ruleSet) []Rule {
+	rules, known := s.of(v.plan)
+	if !known {
+		v.current.Load().warned.warn(v.plan, s, v.observer)
+	}
+	return rules
+}
+
+// states returns rules that have all states of v: for each rule, those of every length, and those that it
+// still follows after ReplaceAll.
+func (v *view) states() (rules []Rule) {
+	rules = slices.Clip(v.ruleSet().states())
+	for _, r := range v.current.Load().states() {
+		rules = addState(rules, r)
+	}
+	for _, f := range v.replaced() { // the buckets from which those of v begin
+		for _, r := range f.rules.states() {
+			if r.Kind().Refills && v.current.Load().find(r) >= 0 {
+				rules = addState(rules, r)
+			}
+		}
+	}
+	return rules
 }

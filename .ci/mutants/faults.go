@@ -176,7 +176,7 @@ var faults = []fault{
 		"if l.charge < 0 || ", "if true || ", "core/memstore ^TestConformance$/^ReplacedLength$",
 	},
 	{
-		"a replaced bucket is in use once for each process", "core/former.go",
+		"a replaced bucket is in use once for each process", "core/replace.go",
 		"d.Headroom = min(99, max(0, 100*(1-n/float64(d.Burst))))", "d.Burst *= 2; d.Events *= 2", "core/memstore ^TestConformance$/^ReplacedLength$",
 	},
 }
