@@ -200,14 +200,6 @@ func (d Decision) States() iter.Seq2[int, State] {
 	}
 }
 
-// set copies rule and the fields of v, a verdict of rule, to s. It copies
-// single fields because v has just been written: the processor would wait for a copy of the whole.
-func (s *State) set(rule Rule, v *driver.Verdict) {
-	s.Rule = rule
-	s.Allowed, s.Unknown, s.Soft, s.Remaining = v.Allowed, v.Unknown, v.Soft, v.Remaining
-	s.RetryAfter, s.ResetAfter, s.Window, s.Delay, s.period = v.RetryAfter, v.ResetAfter, v.Window, v.Delay, v.Period
-}
-
 // uncharged returns the verdict of rule, whose limit is Unlimited, or Blocked without an end.
 func uncharged(rule Rule) *driver.Verdict {
 	if rule.Limit() == Unlimited {

@@ -362,8 +362,10 @@ func (e *event) conclude(d *Decision, reserved bool) {
 		}
 		if i == 0 || !known {
 			s := d.state(i)
-			s.set(rule, v)
-			s.Ask, s.Estimate = int(l.ask), estimated
+			s.Rule, s.Ask, s.Estimate, s.period = rule, int(l.ask), estimated, v.Period
+			// Single fields, because v has just been written: the processor would wait for a copy of the whole.
+			s.Allowed, s.Unknown, s.Soft, s.Remaining = v.Allowed, v.Unknown, v.Soft, v.Remaining
+			s.RetryAfter, s.ResetAfter, s.Window, s.Delay = v.RetryAfter, v.ResetAfter, v.Window, v.Delay
 		}
 		switch {
 		case shadow:

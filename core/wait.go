@@ -89,10 +89,28 @@ func (l *Limiter) AcquireN(ctx context.Context, key string, n int) (*Reservation
 	return l.acquire(ctx, key, n, true)
 }
 
+// An acquisition is a call of Wait or Acquire.
+type acquisition struct {
+	Ask
+	held   bool                  // the caller frees the places that it takes
+	rules  []Rule                // for the key, when the call began
+	joined bool                  // rules can make it wait, so it is in the list of the callers that wait
+	caller *waiters.Waiter[view] // in that list; one that waits for no other caller if it has not joined
+	queues bool                  // the Store keeps the queue of the key if places are missing
+	known  bool                  // the Store knows caller as the first one of the queue
+
+	due    time.Time     // by the first denial
+	poll   time.Duration // see minPoll
+	spread time.Duration // see pollTime
+}
+
 // acquire waits until an event of key with cost n is admitted and its Delay is over. held says whether the
 // caller frees the places that it takes.
 func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ *Reservation, err error) {
-	a := Ask{Limiter: l, Key: key, Cost: n, attempt: unlessAllowed}
+	a := acquisition{
+		Ask: Ask{Limiter: l, Key: key, Cost: n, attempt: unlessAllowed}, held: held, caller: &waiters.Waiter[view]{N: n},
+		poll: minPoll, spread: maxPoll, // callers who came together do not ask together for ever
+	}
 	chosen, rules, err := l.chosen(ctx, key, "")
 	if err != nil {
 		return nil, err
@@ -101,119 +119,163 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 	if err != nil {
 		return nil, err
 	}
-	w := &waiters.Waiter[view]{N: n} // waits for no other caller
-	hears := func() bool { return waits && l.local || w.Queue.Hears() }
-	if waits {
-		if w = l.waiters.Join(key, n, chosen.view, maxWaiters); w == nil {
+	if a.rules = rules; waits {
+		if a.caller = l.waiters.Join(key, n, chosen.view, maxWaiters); a.caller == nil {
 			return nil, fmt.Errorf("%w: %d", ErrTooManyWaiters, maxWaiters)
 		}
-		defer func() {
-			switch marked := l.waiters.Leave(key, w, err == nil); {
-			case !marked:
-			case err == nil:
-				l.leaveQueue(ctx, key, rules, w.Queue.ID)
-			default: // the Store may hang
-				inTime, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
-				defer cancel()
-				_, _ = call.Detached(inTime, driver.ErrUnavailable, nil, func() (struct{}, error) {
-					l.leaveQueue(ctx, key, rules, w.Queue.ID)
-					return struct{}{}, nil
-				})
-			}
-		}()
-		if estimates {
-			if err := l.checkWait(ctx, key, w); err != nil {
-				return nil, err
-			}
-		}
-		select {
-		case <-w.First:
-			if w.Known && hears() {
-				if err := sleep(ctx, pollTime(maxPoll/10), l.current.Load().replaced, w.Freed()); err != nil {
-					return nil, err
-				}
-			}
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		a.joined, a.queues = true, held
+		defer func() { a.leave(ctx, err == nil) }()
+		if err := a.becomeFirst(ctx, estimates); err != nil {
+			return nil, err
 		}
 	}
-	queues := waits && held // whether the Store keeps the queue of key if places are missing
-	known := w.Known
-	spread := maxPoll // callers who came together do not ask together for ever
-	var due time.Time // by the first denial
-	for poll := minPoll; ; {
-		// From the charge on, the Store counts the event. l.waiters stops counting it before the charge:
-		// later callers may then miss the event for a moment, but never count it twice.
-		l.waiters.SetCost(w, 0)
+	for {
 		replaced := l.current.Load().replaced
-		if left := left(ctx); left != Never {
-			a.MaxDelay = max(1, left-time.Microsecond) // deny the event if its delay would reach the deadline
-		}
-		behind := false // whether another caller waits behind this one
-		r := new(Reservation)
-		if queues {
-			age, later, next := l.waiters.Age(key, w)
-			behind = next > 0
-			r.spill = &spill{waiter: &driver.Waiter{Queue: w.Queue.ID, Age: age, Behind: later, Next: next, Known: known}}
-			known = true
-		}
-		d, err := r.Reserve(ctx, a)
+		r, d, err := a.ask(ctx)
 		if err != nil {
 			return nil, err
 		}
-		switch places := d.estimated(); {
-		case !waits || !held:
-		case queues:
-			took := r.spill.holds != nil // an event without a limit takes no places
-			queues = places || took
-			stays := queues && d.Delay == 0 // or the queue would block places while its callers wait for another rule
-			marked := l.waiters.Mark(key, places || stays && behind)
-			if !stays && (marked || took && behind || d.deniesPlaces()) {
-				l.leaveQueue(ctx, key, rules, w.Queue.ID)
-			}
-		case places: // the other rules admit it by now
-			queues = true
-			continue
-		}
 		if d.Allowed {
-			if d.Delay > 0 && d.Delay >= left(ctx) {
-				err = fmt.Errorf("%w: %v to wait", ErrDeadlineTooNear, d.Delay)
-			} else {
-				err = sleep(ctx, d.Delay, nil, nil)
-			}
+			admitted, err := a.delay(ctx, r, d.Delay)
 			if err != nil {
-				// If the refund fails, the event stays charged.
-				_ = r.Refund(context.WithoutCancel(ctx))
 				return nil, err
 			}
-			if d.Delay == 0 || !l.pausedNow(ctx, key, rules) {
+			if admitted {
 				return r, nil
 			}
-			_ = r.Refund(context.WithoutCancel(ctx)) // and ask again
 			continue
 		}
-		if err := tooLate(ctx, d, 0, n); err != nil {
+		wait, err := a.retryAfter(ctx, d)
+		if err == nil {
+			err = sleep(ctx, wait, replaced, a.caller.Freed())
+		}
+		if err != nil {
 			return nil, err
 		}
-		l.waiters.SetCost(w, n)
-		if due.IsZero() {
-			due = time.Now().Add(d.RetryAfter)
-		} else if late := time.Since(due); n > 1 && late > time.Minute && late/10 > d.fillsUp(n) {
-			return nil, fmt.Errorf("%w: for %v, other events have taken the %d units", ErrTooManyWaiters, late.Round(time.Second), n)
+	}
+}
+
+// becomeFirst waits until a is the first caller of its key. estimates says whether it is known for how long.
+func (a *acquisition) becomeFirst(ctx context.Context, estimates bool) error {
+	if estimates {
+		if err := a.checkWait(ctx); err != nil {
+			return err
 		}
-		wait := d.RetryAfter
-		switch {
-		case d.estimated() && hears():
-			wait, spread = pollTime(spread), maxPoll/10
-		case d.estimated():
-			wait = poll/2 + rand.N(poll/2)
-			poll = min(2*poll, maxDeafPoll)
-		case d.paused(): // another process may end the pause
-			wait = min(wait, maxPoll)
-		}
-		if err := sleep(ctx, wait, replaced, w.Freed()); err != nil {
-			return nil, err
-		}
+	}
+	select {
+	case <-a.caller.First:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if a.known = a.caller.Known; a.known && a.hears() {
+		return sleep(ctx, pollTime(maxPoll/10), a.Limiter.current.Load().replaced, a.caller.Freed())
+	}
+	return nil
+}
+
+// hears reports whether the Store tells a when a place is free.
+func (a *acquisition) hears() bool { return a.joined && a.Limiter.local || a.caller.Queue.Hears() }
+
+// ask asks the Store, and tells it whether the callers of the key still wait for places.
+func (a *acquisition) ask(ctx context.Context) (r *Reservation, d Decision, err error) {
+	// From the charge on, the Store counts the event. The list of callers stops counting it before the charge:
+	// later callers may then miss the event for a moment, but never count it twice.
+	a.Limiter.waiters.SetCost(a.caller, 0)
+	if left := left(ctx); left != Never {
+		a.MaxDelay = max(1, left-time.Microsecond) // deny the event if its delay would reach the deadline
+	}
+	behind := false // whether another caller waits behind this one
+	r = new(Reservation)
+	if a.queues {
+		age, later, next := a.Limiter.waiters.Age(a.Key, a.caller)
+		behind = next > 0
+		r.spill = &spill{waiter: &driver.Waiter{Queue: a.caller.Queue.ID, Age: age, Behind: later, Next: next, Known: a.known}}
+		a.known = true
+	}
+	if d, err = r.Reserve(ctx, a.Ask); err != nil {
+		return nil, d, err
+	}
+	if a.settleQueue(ctx, r, &d, behind) {
+		return a.ask(ctx)
+	}
+	return r, d, nil
+}
+
+// settleQueue notes after d, the decision about r, whether the Store has the queue of a as one that waits, and leaves the
+// queue if it would block places while its callers wait for another rule. behind says whether another caller waits behind
+// a. It reports whether a has to ask again at once, in the queue, because only places are missing.
+func (a *acquisition) settleQueue(ctx context.Context, r *Reservation, d *Decision, behind bool) (again bool) {
+	places := d.estimated()
+	switch {
+	case !a.joined || !a.held:
+		return false
+	case !a.queues: // the other rules admit it by now
+		a.queues = places
+		return places
+	}
+	took := r.spill.holds != nil // an event without a limit takes no places
+	a.queues = places || took
+	stays := a.queues && d.Delay == 0
+	marked := a.Limiter.waiters.Mark(a.Key, places || stays && behind)
+	if !stays && (marked || took && behind || d.deniesPlaces()) {
+		a.leaveQueue(ctx)
+	}
+	return false
+}
+
+// delay waits for the Delay of r, an admitted event. If a pause begins meanwhile, the event is not admitted. It is then
+// refunded, as after an error.
+func (a *acquisition) delay(ctx context.Context, r *Reservation, d time.Duration) (admitted bool, err error) {
+	if d > 0 && d >= left(ctx) {
+		err = fmt.Errorf("%w: %v to wait", ErrDeadlineTooNear, d)
+	} else {
+		err = sleep(ctx, d, nil, nil)
+	}
+	if err == nil && (d == 0 || !a.pausedNow(ctx)) {
+		return true, nil
+	}
+	_ = r.Refund(context.WithoutCancel(ctx)) // if it fails, the event stays charged
+	return false, err
+}
+
+// retryAfter returns the time after which a, which d denies, asks again.
+func (a *acquisition) retryAfter(ctx context.Context, d Decision) (wait time.Duration, err error) {
+	if err := tooLate(ctx, d, 0, a.Cost); err != nil {
+		return 0, err
+	}
+	a.Limiter.waiters.SetCost(a.caller, a.Cost)
+	if a.due.IsZero() {
+		a.due = time.Now().Add(d.RetryAfter)
+	} else if late := time.Since(a.due); a.Cost > 1 && late > time.Minute && late/10 > d.fillsUp(a.Cost) {
+		return 0, fmt.Errorf("%w: for %v, other events have taken the %d units", ErrTooManyWaiters, late.Round(time.Second), a.Cost)
+	}
+	wait = d.RetryAfter
+	switch {
+	case d.estimated() && a.hears():
+		wait, a.spread = pollTime(a.spread), maxPoll/10
+	case d.estimated():
+		wait = a.poll/2 + rand.N(a.poll/2)
+		a.poll = min(2*a.poll, maxDeafPoll)
+	case d.paused(): // another process may end the pause
+		wait = min(wait, maxPoll)
+	}
+	return wait, nil
+}
+
+// leave removes a from the callers of its key, and the queue from the Store if a was the last one. admitted says whether
+// its event was admitted.
+func (a *acquisition) leave(ctx context.Context, admitted bool) {
+	switch marked := a.Limiter.waiters.Leave(a.Key, a.caller, admitted); {
+	case !marked:
+	case admitted:
+		a.leaveQueue(ctx)
+	default: // the Store may hang
+		inTime, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+		defer cancel()
+		_, _ = call.Detached(inTime, driver.ErrUnavailable, nil, func() (struct{}, error) {
+			a.leaveQueue(ctx)
+			return struct{}{}, nil
+		})
 	}
 }
 
@@ -262,49 +324,49 @@ func pollTime(spread time.Duration) time.Duration { return maxPoll - rand.N(spre
 // leaveTime is the longest time that a caller who gets an error waits for leaveQueue, which goes on in the background.
 const leaveTime = 10 * time.Millisecond
 
-// leaveQueue tells the Store that no caller waits in the queue with an ID any more.
-func (l *Limiter) leaveQueue(ctx context.Context, key string, rules []Rule, id int64) {
+// leaveQueue tells the Store that no caller waits in the queue of a any more.
+func (a *acquisition) leaveQueue(ctx context.Context) {
 	var charges []driver.Charge
-	for _, r := range rules {
+	for _, r := range a.rules {
 		c := r.d.compiled
 		if c == nil || !r.Kind().Holds || r.d.spec.Shadow {
 			continue
 		}
-		if l.local {
+		if a.Limiter.local {
 			c = c.Lasting
 		}
-		charges = append(charges, driver.Charge{Key: key, Rule: c, Op: driver.Undo, Cost: 1, Waiter: &driver.Waiter{Queue: id}})
+		charges = append(charges, driver.Charge{Key: a.Key, Rule: c, Op: driver.Undo, Cost: 1, Waiter: &driver.Waiter{Queue: a.caller.Queue.ID}})
 	}
 	if len(charges) > 0 {
-		_ = l.store.Adjust(context.WithoutCancel(ctx), charges) // after an error, the Store forgets the queue by itself
+		_ = a.Limiter.store.Adjust(context.WithoutCancel(ctx), charges) // after an error, the Store forgets the queue by itself
 	}
 }
 
-// pausedNow reports whether a pause of rules has begun since a decision.
-func (l *Limiter) pausedNow(ctx context.Context, key string, rules []Rule) bool {
-	if !slices.ContainsFunc(rules, closes) {
+// pausedNow reports whether a pause of the key has begun since a decision.
+func (a *acquisition) pausedNow(ctx context.Context) bool {
+	if !slices.ContainsFunc(a.rules, closes) {
 		return false
 	}
-	d, err := AllowTogether(ctx, Ask{Limiter: l, Key: key, Peek: true, attempt: always})
+	d, err := AllowTogether(ctx, Ask{Limiter: a.Limiter, Key: a.Key, Peek: true, attempt: always})
 	return err == nil && d.paused()
 }
 
-// checkWait returns ErrDeadlineTooNear if w must wait for earlier callers until the deadline.
-func (l *Limiter) checkWait(ctx context.Context, key string, w *waiters.Waiter[view]) error {
+// checkWait returns ErrDeadlineTooNear if a must wait for earlier callers until the deadline.
+func (a *acquisition) checkWait(ctx context.Context) error {
 	if left(ctx) == Never {
 		return nil
 	}
 	for {
-		ahead := l.waiters.Ahead(key, w)
+		ahead := a.Limiter.waiters.Ahead(a.Key, a.caller)
 		if ahead == 0 {
-			return nil // the decision of w, when it is the first, shows whether it is too late
+			return nil // the decision of a, when it is the first, shows whether it is too late
 		}
-		d, err := AllowTogether(ctx, Ask{Limiter: l, Key: key, Cost: saturated(ahead, w.N), Peek: true, attempt: always})
+		d, err := AllowTogether(ctx, Ask{Limiter: a.Limiter, Key: a.Key, Cost: saturated(ahead, a.Cost), Peek: true, attempt: always})
 		if err != nil {
 			return err
 		}
 		// If an earlier waiter was admitted meanwhile, the Peek may have counted its cost twice.
-		if err = tooLate(ctx, d, ahead, w.N); err == nil || l.waiters.Ahead(key, w) == ahead {
+		if err = tooLate(ctx, d, ahead, a.Cost); err == nil || a.Limiter.waiters.Ahead(a.Key, a.caller) == ahead {
 			return err
 		}
 	}

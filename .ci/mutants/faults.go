@@ -125,7 +125,7 @@ var faults = []fault{
 	},
 	{
 		"a caller who gives up stays in line", "core/wait.go",
-		"_ = l.store.Adjust(context.WithoutCancel(ctx), charges)", "_ = charges", "core ^TestLimiter_Reserve_BehindWaiters$",
+		"_ = a.Limiter.store.Adjust(context.WithoutCancel(ctx), charges)", "_ = charges", "core ^TestLimiter_Reserve_BehindWaiters$",
 	},
 	{
 		"the next caller waits although the Store knows another one", "core/internal/waiters/list.go",
