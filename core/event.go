@@ -1,9 +1,9 @@
 package core
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -214,6 +214,51 @@ func (e *event) add(ctx context.Context, ask int, a *Ask, rules []Rule, op drive
 	}
 }
 
+// addTogether adds the lines of any number of asks, with rules that were in force at one moment.
+func (e *event) addTogether(ctx context.Context, asks []Ask) error {
+	if err := checkTogether(asks); err != nil {
+		return err
+	}
+	var few struct {
+		choices [4]choice
+		sets    [4]*ruleSet
+		rules   [4][]Rule
+	}
+	choices, sets, rules := few.choices[:0], few.sets[:0], few.rules[:0]
+	err := readRules(func() error {
+		choices, sets = choices[:0], sets[:0]
+		for i := range asks {
+			if j := slices.IndexFunc(asks[:i], func(o Ask) bool { return asks[i].sameChoice(&o) }); j >= 0 { // the function of Choose might choose another view now
+				choices, sets = append(choices, choices[j]), append(sets, sets[j])
+				continue
+			}
+			c, err := asks[i].Limiter.choose(ctx, asks[i].Key, asks[i].Plan)
+			if err != nil {
+				return err
+			}
+			choices, sets = append(choices, c), append(sets, c.ruleSet())
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	e.begin()
+	for i := range asks {
+		rules = append(rules, choices[i].planned(sets[i]))
+		for j := range i {
+			if asks[i].Key == asks[j].Key && conflict(rules[i], rules[j]) {
+				return invalidAsk(fmt.Sprintf("asks %d and %d have different limits for one rule and key", j, i))
+			}
+		}
+		e.add(ctx, i, &asks[i], rules[i], driver.Spend, choices[i].ends)
+	}
+	if n := len(e.charges()); n > maxCharges {
+		return invalidAsk(fmt.Sprintf("%d rules for keys in one call, more than %d", n, maxCharges))
+	}
+	return nil
+}
+
 // begin makes e an event of several lines, of which it has none yet.
 func (e *event) begin() {
 	m := e.spilled()
@@ -221,23 +266,6 @@ func (e *event) begin() {
 		m.lines, m.charges = m.room.lines[:0], m.room.charges[:0]
 	}
 	m.lines, m.charges, e.several = m.lines[:0], m.charges[:0], true
-}
-
-// blockEnds returns the time until the block of r ends, a rule of a that is never charged, or 0 if r is not blocked or has no
-// end. ends is that of the choice of r. A block does not end with the choice if r would be blocked without the choice, too.
-func (a *Ask) blockEnds(r Rule, ends time.Duration) time.Duration {
-	if ends <= 0 || ends == Never || r.Limit() != Blocked {
-		return 0
-	}
-	own := a.Limiter.view
-	s := own.ruleSet()
-	if i := s.find(r); i >= 0 {
-		rules, _ := s.of(cmp.Or(a.Plan, own.plan))
-		if o := rules[i]; o.Limit() == Blocked && (r.d.spec.Shadow || !o.d.spec.Shadow) {
-			return 0
-		}
-	}
-	return ends
 }
 
 // fill makes l and c the line and the charge of rule, one of those of a, and reports whether it is charged. Both may have

@@ -51,24 +51,24 @@ func (r *Reservation) Reserve(ctx context.Context, asks ...Ask) (d Decision, err
 	return d, nil
 }
 
-// reserve makes e ready for changes of its cost, after its decision, which may have reduced the cost. From
+// reserve makes r ready for changes of its cost, after its decision, which may have reduced the cost. From
 // then on, the Cost of a charge is the part of it that has not been undone, and the Age of its Receipt is
 // when it was charged: the nanoseconds of hold.Now.
-func (e *event) reserve(allowed bool) {
-	e.denied = !allowed
-	if charges := e.charges(); len(charges) > 0 && charges[0].AtMost {
-		for i := range e.lines() { // of one ask
-			e.lines()[i].cost = charges[0].Cost
+func (r *Reservation) reserve(allowed bool) {
+	r.denied = !allowed
+	if charges := r.charges(); len(charges) > 0 && charges[0].AtMost {
+		for i := range r.lines() { // of one ask
+			r.lines()[i].cost = charges[0].Cost
 		}
 	}
 	now := time.Duration(0)
-	for i := range e.charges() {
-		c := &e.charges()[i]
-		if e.denied || c.Op != driver.Spend || !c.Verdict.Allowed {
+	for i := range r.charges() {
+		c := &r.charges()[i]
+		if r.denied || c.Op != driver.Spend || !c.Verdict.Allowed {
 			c.Cost = 0
 			continue
 		}
-		if now == 0 && (!e.lines()[0].limiter.steady || c.Rule.Kind.Calendar) {
+		if now == 0 && (!r.lines()[0].limiter.steady || c.Rule.Kind.Calendar) {
 			now = hold.Now()
 		}
 		c.Receipt.Age = int64(now)

@@ -20,7 +20,7 @@ type raises struct {
 type raise struct {
 	cost    int              // the part that has not been undone
 	rule    *driver.Compiled // that was charged
-	receipt driver.Receipt   // Age is as event.reserve sets it
+	receipt driver.Receipt   // Age is as Reservation.reserve sets it
 	applied *driver.Compiled // the rule that the Store applied: see driver.Verdict
 }
 
@@ -33,21 +33,21 @@ func raiseOf(c *driver.Charge) raise {
 const maxRaises = 16
 
 // raisesOf returns the raises of the i-th charge, or nil if there are none.
-func (e *event) raisesOf(i int) *raises {
-	if e.spill == nil || e.spill.later == nil {
+func (r *Reservation) raisesOf(i int) *raises {
+	if r.spill == nil || r.spill.later == nil {
 		return nil
 	}
-	return &e.spill.later[i]
+	return &r.spill.later[i]
 }
 
 // charged returns the cost that is charged by the i-th charge and its raises. revocable is the part of
 // it that can be undone.
-func (e *event) charged(i int) (cost, revocable int) {
-	revocable = e.charges()[i].Cost
+func (r *Reservation) charged(i int) (cost, revocable int) {
+	revocable = r.charges()[i].Cost
 	lost := 0
-	if r := e.raisesOf(i); r != nil {
-		lost = r.lost
-		for _, p := range r.all {
+	if later := r.raisesOf(i); later != nil {
+		lost = later.lost
+		for _, p := range later.all {
 			revocable = saturated(revocable, p.cost)
 		}
 	}
@@ -61,15 +61,15 @@ type change struct {
 	cost int
 }
 
-// settle changes the charged cost of each charge of e to the result of total, which gets the index of
+// settle changes the charged cost of each charge of r to the result of total, which gets the index of
 // the charge and the cost that is charged. It calls begin before the changes, but not if there are
 // some and ctx has ended.
-func (e *event) settle(ctx context.Context, total func(i, before int) int, begin func()) error {
+func (r *Reservation) settle(ctx context.Context, total func(i, before int) int, begin func()) error {
 	var few [4]change
 	changes := few[:0]
-	for i := range e.charges() {
-		before, _ := e.charged(i)
-		if cost := total(i, before) - before; cost != 0 && !e.denied {
+	for i := range r.charges() {
+		before, _ := r.charged(i)
+		if cost := total(i, before) - before; cost != 0 && !r.denied {
 			changes = append(changes, change{i, cost})
 		}
 	}
@@ -81,14 +81,14 @@ func (e *event) settle(ctx context.Context, total func(i, before int) int, begin
 	if begin(); len(changes) == 0 {
 		return nil
 	}
-	store := e.lines()[0].limiter.store
-	for charges := e.undos(changes); len(charges) > 0; charges = e.undos(changes) {
+	store := r.lines()[0].limiter.store
+	for charges := r.undos(changes); len(charges) > 0; charges = r.undos(changes) {
 		if err := adjustAll(ctx, store, charges); err != nil {
-			e.keepPlaces(charges)
+			r.keepPlaces(charges)
 			return err
 		}
 	}
-	charges, raised := e.debits(ctx, changes)
+	charges, raised := r.debits(ctx, changes)
 	if len(charges) == 0 {
 		return nil
 	}
@@ -102,14 +102,14 @@ func (e *event) settle(ctx context.Context, total func(i, before int) int, begin
 
 // keepPlaces makes the places taken again that failed undos have not freed, as far as it is known, so that
 // they can be freed again.
-func (e *event) keepPlaces(undos []driver.Charge) {
+func (r *Reservation) keepPlaces(undos []driver.Charge) {
 	for i := range undos {
 		u := &undos[i]
 		if !u.Rule.Kind.Holds || u.Verdict.Done {
 			continue
 		}
-		for j := range e.charges() {
-			if c := &e.charges()[j]; c.Key == u.Key && c.Rule.ID == u.Rule.ID {
+		for j := range r.charges() {
+			if c := &r.charges()[j]; c.Key == u.Key && c.Rule.ID == u.Rule.ID {
 				c.Cost = u.Cost
 			}
 		}
@@ -124,11 +124,11 @@ func adjustAll(ctx context.Context, s Store, charges []driver.Charge) error {
 }
 
 // undos returns an Undo for each change below zero, of the newest charge.
-func (e *event) undos(changes []change) (charges []driver.Charge) {
+func (r *Reservation) undos(changes []change) (charges []driver.Charge) {
 	for k := range changes {
 		c := &changes[k]
-		if _, revocable := e.charged(c.i); c.cost < 0 && revocable > 0 {
-			undo := e.undo(c.i, -c.cost)
+		if _, revocable := r.charged(c.i); c.cost < 0 && revocable > 0 {
+			undo := r.undo(c.i, -c.cost)
 			c.cost += undo.Cost
 			charges = append(charges, undo)
 		}
@@ -137,18 +137,18 @@ func (e *event) undos(changes []change) (charges []driver.Charge) {
 }
 
 // debits returns a Debit for each change above zero, and their raises.
-func (e *event) debits(ctx context.Context, changes []change) (charges []driver.Charge, raised []*raise) {
+func (r *Reservation) debits(ctx context.Context, changes []change) (charges []driver.Charge, raised []*raise) {
 	for _, c := range changes {
 		if c.cost > 0 {
-			of := &e.charges()[c.i]
+			of := &r.charges()[c.i]
 			rule := of.Rule
 			if rule.Kind.Calendar { // another period may have begun
-				line := slices.IndexFunc(e.lines(), func(l line) bool { return int(l.charge) == c.i })
-				l := &e.lines()[line]
+				line := slices.IndexFunc(r.lines(), func(l line) bool { return int(l.charge) == c.i })
+				l := &r.lines()[line]
 				rule = l.rule.d.during(ctx, l.limiter.now(), of.Key)
 			}
 			charges = append(charges, driver.Charge{Key: of.Key, Rule: rule, Op: driver.Debit, Cost: c.cost})
-			raised = append(raised, e.raise(c.i, raise{cost: c.cost}))
+			raised = append(raised, r.raise(c.i, raise{cost: c.cost}))
 		}
 	}
 	return charges, raised
@@ -156,15 +156,15 @@ func (e *event) debits(ctx context.Context, changes []change) (charges []driver.
 
 // undo removes cost, or less, from the newest raise of the i-th charge or from the charge itself, and
 // returns an Undo of the removed cost.
-func (e *event) undo(i, cost int) driver.Charge {
-	c := &e.charges()[i]
+func (r *Reservation) undo(i, cost int) driver.Charge {
+	c := &r.charges()[i]
 	p := raiseOf(c)
-	if r := e.raisesOf(i); r != nil && len(r.all) > 0 {
-		last := &r.all[len(r.all)-1]
+	if later := r.raisesOf(i); later != nil && len(later.all) > 0 {
+		last := &later.all[len(later.all)-1]
 		cost = min(cost, last.cost)
 		last.cost -= cost
 		if p = *last; p.cost == 0 {
-			r.all = r.all[:len(r.all)-1]
+			later.all = later.all[:len(later.all)-1]
 		}
 	} else {
 		cost = min(cost, c.Cost)
@@ -188,19 +188,19 @@ func (p *raise) age() int64 {
 }
 
 // raise adds p to the i-th charge, and forgets the oldest charge if there are too many.
-func (e *event) raise(i int, p raise) *raise {
-	m := e.spilled()
+func (r *Reservation) raise(i int, p raise) *raise {
+	m := r.spilled()
 	if m.later == nil {
-		m.later = make([]raises, len(e.charges()))
+		m.later = make([]raises, len(r.charges()))
 	}
-	c, r := &e.charges()[i], &m.later[i]
-	switch n := len(r.all); {
+	c, later := &r.charges()[i], &m.later[i]
+	switch n := len(later.all); {
 	case n == maxRaises:
-		r.lost = saturated(r.lost, r.all[0].cost)
-		r.all = slices.Delete(r.all, 0, 1)
+		later.lost = saturated(later.lost, later.all[0].cost)
+		later.all = slices.Delete(later.all, 0, 1)
 	case n == maxRaises-1 && c.Cost > 0:
-		r.lost, c.Cost = saturated(r.lost, c.Cost), 0
+		later.lost, c.Cost = saturated(later.lost, c.Cost), 0
 	}
-	r.all = append(r.all, p)
-	return &r.all[len(r.all)-1]
+	later.all = append(later.all, p)
+	return &later.all[len(later.all)-1]
 }
