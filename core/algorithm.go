@@ -159,10 +159,11 @@ func Quota(name string, l Limit) Rule {
 // crashed or was stopped while its caller was the first delays the others by at most 3 s. Other Stores than
 // memstore.Store and redisstore.Store, and a Redis whose messages do not arrive, cannot tell callers that a place is
 // free: they ask after 50 to 250 ms. Waiting is not free: 9900 callers, each for a key of its own, took 10 KB each,
-// half of a core of Redis and as much of their process. An order of up to 64 limiters and processes is kept for each key, and callers
-// beyond that ask without one. While a rate, or another rule of its limiter, makes a caller wait, it has no place in the
-// order. With several InFlight rules, a caller is in the order of those whose places are missing: if another limiter has
-// only one of these rules, its callers may take the places of that rule meanwhile, again and again.
+// half of a core of Redis and as much of their process. An order of up to 64 limiters and processes is kept for each
+// key, and callers beyond that ask without one. While a rate, or another rule of its limiter, makes a caller wait, it
+// has no place in the order. With several InFlight rules, a caller is in the order of those whose places are missing:
+// if another limiter has only one of these rules, its callers may take the places of that rule meanwhile, again and
+// again.
 //
 // # Limits
 //

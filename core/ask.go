@@ -124,8 +124,9 @@ func conflict(rules, others []Rule) bool {
 	return false
 }
 
-// blockEnds returns the time until the block of r ends, a rule of a that is never charged, or 0 if r is not blocked or has no
-// end. ends is that of the choice of r. A block does not end with the choice if r would be blocked without the choice, too.
+// blockEnds returns the time until the block of r ends, a rule of a that is never charged, or 0 if r is not blocked or
+// has no end. ends is that of the choice of r. A block does not end with the choice if r would be blocked without the
+// choice, too.
 func (a *Ask) blockEnds(r Rule, ends time.Duration) time.Duration {
 	if ends <= 0 || ends == Never || r.Limit() != Blocked {
 		return 0

@@ -268,8 +268,8 @@ func (e *event) begin() {
 	m.lines, m.charges, e.several = m.lines[:0], m.charges[:0], true
 }
 
-// fill makes l and c the line and the charge of rule, one of those of a, and reports whether it is charged. Both may have
-// been used before, and have the index 0.
+// fill makes l and c the line and the charge of rule, one of those of a, and reports whether it is charged. Both may
+// have been used before. fill does not set the index of the ask, and sets that of the charge to 0.
 func (e *event) fill(ctx context.Context, l *line, c *driver.Charge, a *Ask, rule Rule, op driver.Op, ends time.Duration) bool {
 	l.limiter, l.cost, l.charge, l.ends = a.Limiter.shared, max(a.Cost, 1), 0, 0
 	if a.Peek {

@@ -125,16 +125,17 @@ func (l *Limiter) Rules() []Rule { return slices.Clone(l.rules()) }
 //
 // A rule of another length has other states. A bucket begins with the part in use that the bucket of the same name,
 // algorithm and plan before the change has, rounded up to whole tokens: a key that has used "10/s burst 20" has used
-// "1/s burst 20", too. The first decision about a key finds out, with one more call of the Store, or two if the bucket is in
-// use. These calls end after the shorter of both lengths. Windows, logs, quotas and places of another length begin unused.
+// "1/s burst 20", too. The first decision about a key finds out, with one more call of the Store, or two if the bucket
+// is in use. These calls end after the shorter of both lengths. Windows, logs, quotas and places of another length
+// begin unused.
 //
 // Callers of [Limiter.Wait] ask again with the new rules, in the same order. A [Reservation] undoes
 // its charges under the rules that charged them. Caches of stores never answer for another limit.
 // Other processes keep their rules until they call Replace, too (see [New]).
 //
 // The error is a [RuleError]: an ErrInvalidRule, or an [ErrRuleConflict] if another limiter on the
-// Store still uses a rule of that name with another definition. Use [ReplaceAll] to change both. A limiter that is not used any more counts, too: it stays on its
-// Store until the program ends.
+// Store still uses a rule of that name with another definition. Use [ReplaceAll] to change both. A limiter that is not
+// used any more counts, too: it stays on its Store until the program ends.
 func (l *Limiter) Replace(rules ...Rule) error {
 	return ReplaceAll(map[*Limiter][]Rule{l: rules})
 }
@@ -344,8 +345,8 @@ func adjust(ctx context.Context, op driver.Op, a Ask, rules []Rule, pause time.D
 	return err == nil && slices.ContainsFunc(charges, func(c driver.Charge) bool { return c.Verdict.Found }), err
 }
 
-// replaced returns the rules before the latest calls of ReplaceAll, the latest last. It forgets them when all are over, so
-// that later decisions do not read the time.
+// replaced returns the rules before the latest calls of ReplaceAll, the latest last. It forgets them when all are over,
+// so that later decisions do not read the time.
 func (s *shared) replaced() []*former {
 	formers := s.formers.Load()
 	switch {

@@ -154,7 +154,8 @@ func (r *Reservation) hold(ctx context.Context) {
 	}
 }
 
-// end ends the renewals of the places of r, and calls free, which must free them. If free fails, the places can be freed again.
+// end ends the renewals of the places of r, and calls free, which must free them. If free fails, the places can be
+// freed again.
 func (r *Reservation) end(free func() error) error {
 	if r.spill == nil || r.spill.holds == nil {
 		return free()

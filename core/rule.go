@@ -255,8 +255,8 @@ func (r Rule) Headroom(plan string, percent float64) Rule {
 //
 // The rate of a bucket is divided exactly. If its events cannot be divided, the period becomes
 // longer: a third of 10/s is 10/3s. Bursts, and the events of windows and logs, are rounded down,
-// so that n processes together never admit more than r. The same holds for places and quotas. But each process admits at least one event:
-// if r admits fewer than n events at once, n processes admit n. Divide returns r itself if n is
+// so that n processes together never admit more than r. The same holds for places and quotas. But each process admits
+// at least one event: if r admits fewer than n events at once, n processes admit n. Divide returns r itself if n is
 // less than 2, and if r cannot be divided, such as a soft bucket that takes decades to refill.
 func (r Rule) Divide(n int) Rule {
 	if n < 2 || r.def().ready() != nil {

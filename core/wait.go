@@ -55,7 +55,8 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 
 // Acquire is [Limiter.Wait] for an event that takes a place of an [InFlight] rule, until the caller calls
 // [Reservation.Release]. The places of a key are given to the callers in the order of arrival, also to those of
-// other limiters and processes with the rule, as soon as events have ended: see Waiting in the documentation of InFlight.
+// other limiters and processes with the rule, as soon as events have ended: see Waiting in the documentation of
+// InFlight.
 //
 // As it is not known when a place will be free, Acquire waits for one until ctx ends. The errors are those
 // of Wait. On an error, the Reservation is nil.
@@ -201,9 +202,9 @@ func (a *acquisition) ask(ctx context.Context) (r *Reservation, d Decision, err 
 	return r, d, nil
 }
 
-// settleQueue notes after d, the decision about r, whether the Store has the queue of a as one that waits, and leaves the
-// queue if it would block places while its callers wait for another rule. behind says whether another caller waits behind
-// a. It reports whether a has to ask again at once, in the queue, because only places are missing.
+// settleQueue notes after d, the decision about r, whether the Store has the queue of a as one that waits, and leaves
+// the queue if it would block places while its callers wait for another rule. behind says whether another caller waits
+// behind a. It reports whether a has to ask again at once, in the queue, because only places are missing.
 func (a *acquisition) settleQueue(ctx context.Context, r *Reservation, d *Decision, behind bool) (again bool) {
 	places := d.estimated()
 	switch {
@@ -279,8 +280,8 @@ func (a *acquisition) leave(ctx context.Context, admitted bool) {
 	}
 }
 
-// waits reports whether one of rules can make a wait, and whether it is known for how long. ends is that of the choice of
-// rules, and held says whether the caller frees the places that it takes.
+// waits reports whether one of rules can make a wait, and whether it is known for how long. ends is that of the choice
+// of rules, and held says whether the caller frees the places that it takes.
 func (a *Ask) waits(rules []Rule, ends time.Duration, held bool) (waits, estimates bool, err error) {
 	for _, r := range rules {
 		estimates = estimates || !r.Kind().Holds
@@ -411,8 +412,8 @@ func tooLate(ctx context.Context, d Decision, ahead, n int) error {
 	return nil
 }
 
-// fillsUp returns the longest time in which a limit fills up that denies n events, or Never if one denies them for another
-// reason.
+// fillsUp returns the longest time in which a limit fills up that denies n events, or Never if one denies them for
+// another reason.
 func (d *Decision) fillsUp(n int) (longest time.Duration) {
 	for _, s := range d.States() {
 		l, capacity := s.Rule.Limit(), s.Rule.d.compiled.Constants.Capacity
