@@ -1,6 +1,6 @@
 package driver
 
-import "fmt"
+import "slices"
 
 // An Algorithm defines how a rule counts events. The zero Algorithm is invalid.
 type Algorithm uint8
@@ -21,139 +21,73 @@ const (
 // "in_flight", "quota", "pause", or "none" for an invalid Algorithm.
 func (a Algorithm) String() string { return a.kind().Name }
 
-// unknown returns the text of the panic in a switch that has no case for the algorithm.
-func (a Algorithm) unknown() string { return fmt.Sprintf("weir: no algorithm has the number %d", a) }
+// A Kind contains the facts about a rule that its callers ask for. There is one for each algorithm. [Definition.Kind]
+// returns it. The fields must not be changed. Those of an invalid Definition are zero, except for Name.
+type Kind struct {
+	Name string // see Algorithm.String
 
-// An engine applies one algorithm with its constants: a *bucket, *window, *log, *places, *quota or
-// pause. Spans are in microseconds. A returned State may share memory with s, which must not be used again.
-//
-// The methods that every decision calls are not in the interface, because an interface call would
-// copy or allocate the Reading, which takes a sixth of the time of a decision. The functions below
-// call these methods in a type switch.
-type engine interface {
-	// These methods change s. r is the Reading of s at now.
+	// Properties are the properties of a rule that have a meaning for it, apart from those that all rules have: see
+	// [Kind.Check].
+	Properties []string
 
-	debit(s State, r Reading, now, n int64) State
-	credit(s State, r Reading, now, n int64) State
-	undo(s State, r Reading, now, n int64, m Receipt) State
-	rewrite(s State, r Reading, now int64) State // corrects s after the clock stepped back
+	// Facts about the rules. A rule with none of Windows, Refills, Holds and Closes keeps the times of its events, each of
+	// which expires on its own.
 
-	expiresAt(s State) int64 // the time from which s means the same as the zero State
-	constants() Constants
+	Refills  bool // a bucket: the part in use goes back at a constant rate, so that its Verdict at any time can be computed
+	Delays   bool // an admitted event may have a Delay, and MaxDelay has a meaning
+	Windows  bool // all events expire together, at the end of a window
+	Calendar bool // the windows are periods of the calendar: see [Compiled.During]
+	Holds    bool // an event takes places until it ends: it needs a Reservation, and has no Debit or Credit
+	Closes   bool // the rule is open, or closed for a time by a Debit: it has no limit, and events take nothing
+	Covers   bool // a denial of one cost is one of every larger cost, with the same RetryAfter unless that can be computed
+	Leases   bool // a process may take many events from the Store at once, and hand them out later
 }
 
-// read sets r, which must be zero, to the Reading of s at now.
-func (c *Compiled) read(r *Reading, s State, now, cost int64) {
-	switch e := c.engine.(type) {
-	case *bucket:
-		r.Used, r.moved = e.used(s, now)
-	case *window:
-		e.read(r, s, now)
-	case *log:
-		e.read(r, s, now, cost)
-	case *places:
-		e.read(r, s, now, cost, nil)
-	case *quota:
-		e.read(r, s, now)
-	case pause:
-		e.read(r, s, now)
-	default:
-		panic(c.Algorithm.unknown())
+// properties are the properties that not all rules have, as they are called in a [RuleError], in the order of checks. Package
+// driver does not know the last ones.
+var properties = [...]string{
+	"plan", "limit", "per", "burst", "soft", "headroom", "from first", "sub-windows", "hold", "by cost",
+	"max hold", "location", "anchor", "timezone", "elastic", "candidate",
+}
+
+// limited are the properties of all rules with a limit.
+var limited = []string{"plan", "limit", "soft", "headroom", "elastic", "candidate"}
+
+func and(more ...string) []string { return slices.Concat(limited, more) }
+
+var kinds = [...]Kind{
+	{Name: "none"},
+	TokenBucket:   {Name: "token_bucket", Properties: and("per", "burst"), Refills: true, Covers: true, Leases: true},
+	SlidingLog:    {Name: "sliding_log", Properties: and("per")},
+	LeakyBucket:   {Name: "leaky_bucket", Properties: and("per", "burst"), Refills: true, Covers: true, Delays: true},
+	FixedWindow:   {Name: "fixed_window", Properties: and("per", "from first"), Windows: true, Covers: true, Leases: true},
+	SlidingWindow: {Name: "sliding_window", Properties: and("per", "sub-windows")},
+	InFlight:      {Name: "in_flight", Properties: and("hold", "by cost", "max hold"), Holds: true},
+	Quota:         {Name: "quota", Properties: and("per", "location", "anchor", "timezone"), Windows: true, Covers: true, Calendar: true},
+	Pause:         {Name: "pause", Closes: true, Covers: true},
+}
+
+// Kind returns the row of d in the table of kinds.
+func (d *Definition) Kind() *Kind { return d.Algorithm.kind() }
+
+func (a Algorithm) kind() *Kind {
+	if int(a) >= len(kinds) {
+		a = 0
 	}
+	return &kinds[a]
 }
 
-// fits reports whether an event of cost that may be delayed for maxDelay is admitted, given r.
-func (c *Compiled) fits(r *Reading, cost, maxDelay int64) bool {
-	switch e := c.engine.(type) {
-	case *bucket:
-		_, ok := e.fits(r.Used, cost, maxDelay)
-		return ok
-	case *window:
-		return e.fits(r, cost)
-	case *log:
-		return e.fits(r, cost)
-	case *places:
-		return e.fits(r, cost)
-	case *quota:
-		return e.fits(r, cost)
-	case pause:
-		return e.fits(r)
-	}
-	panic(c.Algorithm.unknown())
-}
-
-// spend charges cost, which must fit, and returns the new State. r is the Reading of s at now.
-func (c *Compiled) spend(s State, r *Reading, now, cost int64) State {
-	switch e := c.engine.(type) {
-	case *bucket:
-		return e.spend(r.Used, now, cost)
-	case *window:
-		return e.spend(r, now, cost)
-	case *log:
-		return e.spend(s, now, cost)
-	case *places:
-		return e.spend(s, r, now, cost)
-	case *quota:
-		return e.spend(r, now, cost)
-	case pause:
-		return s
-	}
-	panic(c.Algorithm.unknown())
-}
-
-// verdict sets v to the verdict on an event of cost that may be delayed for maxDelay. r is the
-// Reading before the charge. spent reports whether the cost was charged afterwards.
-func (c *Compiled) verdict(v *Verdict, r *Reading, cost, maxDelay int64, spent bool) {
-	*v = Verdict{Rule: c}
-	switch e := c.engine.(type) {
-	case *bucket:
-		after, fits := e.fits(r.Used, cost, maxDelay)
-		if !fits || !spent {
-			after = r.Used
+// Check returns a *[RuleError] if a rule with a name has a property that has no meaning for rules of k. has reports of each
+// property whether the rule has it. In the words of messages, they are "plan", "limit", "per" (a period), "burst" (other than
+// the number of events), "soft", "headroom", "from first", "sub-windows", "hold", "by cost", and those that stores need not
+// know: "max hold", "location", "anchor", "timezone", "elastic" and "candidate".
+func (k *Kind) Check(rule string, has func(property string) bool) error {
+	for _, p := range properties {
+		if has(p) && !k.has(p) {
+			return &RuleError{Rule: rule, Field: p, Reason: "has no meaning for " + k.Name, Category: ErrInvalidRule}
 		}
-		e.verdict(v, r.Used, after, cost, maxDelay, fits, fits && spent)
-	case *window:
-		e.verdict(v, r, cost, spent)
-	case *log:
-		e.verdict(v, r, cost, spent)
-	case *places:
-		e.verdict(v, r, cost, spent)
-	case *quota:
-		e.verdict(v, r, cost, spent)
-	case pause:
-		e.verdict(v, r)
-	default:
-		panic(c.Algorithm.unknown())
 	}
+	return nil
 }
 
-// newEngine returns the engine of a valid d. extra is the number of events that a soft limit adds.
-func newEngine(d *Definition, extra int64) engine {
-	period, capacity := d.Per.Microseconds(), int64(d.capacity())+extra
-	if k := d.Kind(); k.Refills {
-		return newBucket(int64(d.Events), period, capacity, extra, k.Delays)
-	}
-	if left := d.left(); left > 0 {
-		capacity, extra = left, 0
-	}
-	switch d.Algorithm {
-	case FixedWindow:
-		w := window{capacity, extra, period}
-		if d.FromFirst {
-			return &quota{w, Periods{}}
-		}
-		return &w
-	case SlidingLog:
-		return &log{capacity, extra, period, 1}
-	case SlidingWindow:
-		n := int64(d.SubWindows)
-		return &log{capacity, extra, period, (period + n - 1) / n}
-	case InFlight:
-		return &places{capacity, extra, d.Hold.Microseconds(), false}
-	case Quota:
-		return &quota{window{capacity, extra, d.Calendar.longest()}, Periods{}}
-	case Pause:
-		return pause{}
-	}
-	panic(d.Algorithm.unknown())
-}
+func (k *Kind) has(property string) bool { return slices.Contains(k.Properties, property) }

@@ -76,8 +76,41 @@ type Receipt struct {
 	Age int64
 }
 
+// Receipt returns the receipt of a Spend or Debit of c at now with a cost, given the Reading before the charge. It is
+// zero for a Pause, which has nothing to undo.
+func (c *Compiled) Receipt(r *Reading, now, cost int64) Receipt {
+	switch k := c.Kind; {
+	case k.Holds:
+		now = numberOf(now+r.Number, cost)
+	case k.Closes:
+		return Receipt{}
+	}
+	return Receipt{At: now, Used: r.Used}
+}
+
 // stepped reports whether the clock has stepped back between the charge and now.
 func (m Receipt) stepped(now int64) bool { return now-m.At < m.Age }
+
+// A Verdict is the result of one charge. Package core copies it into a core.State.
+type Verdict struct {
+	// Rule is the rule that decided: the rule of the charge, or a fraction of it ([Compiled.Divide]).
+	Rule *Compiled
+
+	// Done says that an op of Adjust was executed. After an error, it tells these charges from those of which that is not
+	// known. It is false for a Spend and a Peek.
+	Done bool
+
+	Allowed    bool          // by this rule, regardless of the other rules
+	Unknown    bool          // not evaluated, because another rule denied: Allowed is set, Rule may be nil, the rest is zero
+	Soft       bool          // allowed, but beyond the limit itself
+	Found      bool          // Reset: something was in use before; Renew: the place had not lapsed
+	Period     int32         // of a Quota: the length of the present period in seconds, rounded down
+	Remaining  int           // the remaining events of the limit
+	RetryAfter time.Duration // denied: the least wait until the same cost fits, or Never
+	ResetAfter time.Duration // the time until nothing is in use
+	Window     time.Duration // the period that Remaining refers to: see core.State
+	Delay      time.Duration // allowed: delay the event this long
+}
 
 // asked returns the cost that the Verdict is about: Cost for a Spend or Peek, and 1 for other ops.
 func (c *Charge) asked() int64 {
@@ -225,5 +258,35 @@ func (c *Charge) Answer(r *Reading, admitted bool) {
 			waiters.Wake(queue)
 		}
 		r.woken = nil
+	}
+}
+
+// remain sets Remaining and Soft. left is the number of events that remain of the limit, without
+// the extra events of a soft limit. It is negative if extra events are in use.
+func (v *Verdict) remain(left, cost int64, spent bool) {
+	v.Remaining = int(max(0, left))
+	v.Soft = v.Allowed && (left < 0 || !spent && left < cost)
+}
+
+func duration(microseconds int64) time.Duration {
+	return time.Duration(microseconds) * time.Microsecond
+}
+
+// Reduce sets the Cost of charges, those of a Take with AtMost, to the largest cost, up to their Cost,
+// that the charges of all enforced rules admit, or to 1 if there is none. read returns the Reading of
+// the i-th charge, for any cost.
+//
+// The decision is then that about the reduced Cost. If it differs from the cost that a Reading was made
+// for, the Store must call [Charge.Read] again, because Retry depends on the cost.
+func Reduce(charges []Charge, read func(i int) Reading) {
+	cost := int64(charges[0].Cost)
+	for i := range charges {
+		if c := &charges[i]; !c.Rule.Shadow {
+			r := read(i)
+			cost = min(cost, c.Rule.room(&r))
+		}
+	}
+	for i := range charges {
+		charges[i].Cost = int(max(cost, 1))
 	}
 }

@@ -51,6 +51,32 @@ type Definition struct {
 	inherited fill // the fill time of the bucket of which this one is a part or a size; else zero
 }
 
+// A Calendar is the unit of the calendar that the periods of a [Quota] have. Their lengths differ, so they
+// are no durations. Zero means none, as for all other algorithms.
+type Calendar uint8
+
+// The units. Weeks begin on Monday.
+const (
+	Day Calendar = iota + 1
+	Week
+	Month
+)
+
+// String returns "day", "week", "month", or "none".
+func (c Calendar) String() string {
+	switch c {
+	case Day:
+		return "day"
+	case Week:
+		return "week"
+	case Month:
+		return "month"
+	}
+	return "none"
+}
+
+func (c Calendar) isValid() bool { return c >= Day && c <= Month }
+
 // maxSubWindows is the largest number of sub-windows of a SlidingWindow. A decision with a cost
 // above one may have to read all sub-windows, and a refund may have to write all of them. With
 // maxSubWindows, either takes Redis 0.1 to 0.2 ms, and a Redis hash still has the compact form.

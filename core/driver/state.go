@@ -64,15 +64,3 @@ type Reading struct {
 func (c *Compiled) inUse(r *Reading) bool {
 	return r.Count > 0 || r.Used != Span{} || c.Kind.Closes && r.Left > 0
 }
-
-// Receipt returns the receipt of a Spend or Debit of c at now with a cost, given the Reading before the charge. It is
-// zero for a Pause, which has nothing to undo.
-func (c *Compiled) Receipt(r *Reading, now, cost int64) Receipt {
-	switch k := c.Kind; {
-	case k.Holds:
-		now = numberOf(now+r.Number, cost)
-	case k.Closes:
-		return Receipt{}
-	}
-	return Receipt{At: now, Used: r.Used}
-}

@@ -1,5 +1,17 @@
 package driver
 
+// quota counts the events of a period of the calendar. The State stores the end of the period, the count,
+// and in Debt its start. A period ends as it began, even if the calendar of the key has changed meanwhile:
+// another time zone or day begins no new count before. If the clock has stepped back, the period of the
+// State may begin later than now. It is the present one nevertheless, unless it ends later than any period
+// can: then the events count in the present period of the calendar.
+//
+// A fixed window from the first event is a quota without Periods: a period without events begins now.
+type quota struct {
+	window  // whose period is a bound of the lengths of periods
+	periods Periods
+}
+
 // longest returns a bound of the length of a period of c in microseconds. A day in which a place changes
 // to another side of the date line has nearly 48 hours.
 func (c Calendar) longest() int64 {
@@ -7,12 +19,11 @@ func (c Calendar) longest() int64 {
 	return days * 24 * 3600 * 1e6
 }
 
-// Periods are two periods of the calendar that follow each other: from Start to Boundary, and from
-// Boundary to End, in microseconds since the Unix epoch. The caller of a Store passes the periods around
-// the boundary that is nearest to its own clock, and the clock of the Store says which of them is the
-// present one. Clocks therefore may differ by up to half a period. Beyond End and before Start, periods
-// continue with the same lengths.
-type Periods struct{ Start, Boundary, End int64 }
+func (q *quota) constants() Constants {
+	k := q.window.constants()
+	k.Periods = q.periods
+	return k
+}
 
 // present returns the period that contains now.
 func (q *quota) present(now int64) (start, end int64) {
@@ -32,34 +43,6 @@ func (q *quota) present(now int64) (start, end int64) {
 		end = p.Start - (p.Start-1-now)/first*first
 		return end - first, end
 	}
-}
-
-// During returns c, a [Quota], in the given periods, which must not be empty. Each charge of a quota has
-// such a rule. All of them share the States of c.
-func (c *Compiled) During(p Periods) *Compiled {
-	q := *c.engine.(*quota)
-	q.periods = p
-	d := &Compiled{Definition: c.Definition, Kind: c.Kind, Constants: c.Constants, StateName: c.StateName, ID: c.ID, engine: &q}
-	d.Constants.Periods = p
-	return d
-}
-
-// quota counts the events of a period of the calendar. The State stores the end of the period, the count,
-// and in Debt its start. A period ends as it began, even if the calendar of the key has changed meanwhile:
-// another time zone or day begins no new count before. If the clock has stepped back, the period of the
-// State may begin later than now. It is the present one nevertheless, unless it ends later than any period
-// can: then the events count in the present period of the calendar.
-//
-// A fixed window from the first event is a quota without Periods: a period without events begins now.
-type quota struct {
-	window  // whose period is a bound of the lengths of periods
-	periods Periods
-}
-
-func (q *quota) constants() Constants {
-	k := q.window.constants()
-	k.Periods = q.periods
-	return k
 }
 
 func (q *quota) read(r *Reading, s State, now int64) {

@@ -1,0 +1,152 @@
+package driver
+
+import "fmt"
+
+// An engine applies one algorithm with its constants: a *bucket, *window, *log, *places, *quota or
+// pause, each of them in a file of its own, engine_x.go. Spans are in microseconds. A returned State may share memory with s, which must not be used again.
+//
+// The methods that every decision calls are not in the interface, because an interface call would
+// copy or allocate the Reading, which takes a sixth of the time of a decision. The functions below
+// call these methods in a type switch.
+type engine interface {
+	// These methods change s. r is the Reading of s at now.
+
+	debit(s State, r Reading, now, n int64) State
+	credit(s State, r Reading, now, n int64) State
+	undo(s State, r Reading, now, n int64, m Receipt) State
+	rewrite(s State, r Reading, now int64) State // corrects s after the clock stepped back
+
+	expiresAt(s State) int64 // the time from which s means the same as the zero State
+	constants() Constants
+}
+
+// read sets r, which must be zero, to the Reading of s at now.
+func (c *Compiled) read(r *Reading, s State, now, cost int64) {
+	switch e := c.engine.(type) {
+	case *bucket:
+		r.Used, r.moved = e.used(s, now)
+	case *window:
+		e.read(r, s, now)
+	case *log:
+		e.read(r, s, now, cost)
+	case *places:
+		e.read(r, s, now, cost, nil)
+	case *quota:
+		e.read(r, s, now)
+	case pause:
+		e.read(r, s, now)
+	default:
+		panic(c.Algorithm.unknown())
+	}
+}
+
+// fits reports whether an event of cost that may be delayed for maxDelay is admitted, given r.
+func (c *Compiled) fits(r *Reading, cost, maxDelay int64) bool {
+	switch e := c.engine.(type) {
+	case *bucket:
+		_, ok := e.fits(r.Used, cost, maxDelay)
+		return ok
+	case *window:
+		return e.fits(r, cost)
+	case *log:
+		return e.fits(r, cost)
+	case *places:
+		return e.fits(r, cost)
+	case *quota:
+		return e.fits(r, cost)
+	case pause:
+		return e.fits(r)
+	}
+	panic(c.Algorithm.unknown())
+}
+
+// spend charges cost, which must fit, and returns the new State. r is the Reading of s at now.
+func (c *Compiled) spend(s State, r *Reading, now, cost int64) State {
+	switch e := c.engine.(type) {
+	case *bucket:
+		return e.spend(r.Used, now, cost)
+	case *window:
+		return e.spend(r, now, cost)
+	case *log:
+		return e.spend(s, now, cost)
+	case *places:
+		return e.spend(s, r, now, cost)
+	case *quota:
+		return e.spend(r, now, cost)
+	case pause:
+		return s
+	}
+	panic(c.Algorithm.unknown())
+}
+
+// verdict sets v to the verdict on an event of cost that may be delayed for maxDelay. r is the
+// Reading before the charge. spent reports whether the cost was charged afterwards.
+func (c *Compiled) verdict(v *Verdict, r *Reading, cost, maxDelay int64, spent bool) {
+	*v = Verdict{Rule: c}
+	switch e := c.engine.(type) {
+	case *bucket:
+		after, fits := e.fits(r.Used, cost, maxDelay)
+		if !fits || !spent {
+			after = r.Used
+		}
+		e.verdict(v, r.Used, after, cost, maxDelay, fits, fits && spent)
+	case *window:
+		e.verdict(v, r, cost, spent)
+	case *log:
+		e.verdict(v, r, cost, spent)
+	case *places:
+		e.verdict(v, r, cost, spent)
+	case *quota:
+		e.verdict(v, r, cost, spent)
+	case pause:
+		e.verdict(v, r)
+	default:
+		panic(c.Algorithm.unknown())
+	}
+}
+
+// newEngine returns the engine of a valid d. extra is the number of events that a soft limit adds.
+func newEngine(d *Definition, extra int64) engine {
+	period, capacity := d.Per.Microseconds(), int64(d.capacity())+extra
+	if k := d.Kind(); k.Refills {
+		return newBucket(int64(d.Events), period, capacity, extra, k.Delays)
+	}
+	if left := d.left(); left > 0 {
+		capacity, extra = left, 0
+	}
+	switch d.Algorithm {
+	case FixedWindow:
+		w := window{capacity, extra, period}
+		if d.FromFirst {
+			return &quota{w, Periods{}}
+		}
+		return &w
+	case SlidingLog:
+		return &log{capacity, extra, period, 1}
+	case SlidingWindow:
+		n := int64(d.SubWindows)
+		return &log{capacity, extra, period, (period + n - 1) / n}
+	case InFlight:
+		return &places{capacity, extra, d.Hold.Microseconds(), false}
+	case Quota:
+		return &quota{window{capacity, extra, d.Calendar.longest()}, Periods{}}
+	case Pause:
+		return pause{}
+	}
+	panic(d.Algorithm.unknown())
+}
+
+// room returns the largest cost that is admitted without a bound of the delay, given r, or 0 if there
+// is none.
+func (c *Compiled) room(r *Reading) int64 {
+	switch b, ok := c.engine.(*bucket); {
+	case ok && b.most.less(r.Used), c.Kind.Closes && r.Left > 0:
+		return 0
+	case ok:
+		return b.tokens(b.sub(b.most, r.Used))
+	}
+	return max(0, c.Constants.Capacity-r.Count)
+}
+
+// unknown returns the text of the panic in a switch that has no case for the algorithm.
+func (a Algorithm) unknown() string { return fmt.Sprintf("weir: no algorithm has the number %d", a) }
