@@ -112,20 +112,16 @@ type Verdict struct {
 	Delay      time.Duration // allowed: delay the event this long
 }
 
-// asked returns the cost that the Verdict is about: Cost for a Spend or Peek, and 1 for other ops.
-func (c *Charge) asked() int64 {
-	if c.Op.Asks() {
-		return int64(c.Cost)
+// asked returns the cost that the Verdict is about, which is 1 for an op of Adjust, and the longest accepted delay in
+// microseconds, or [Never].
+func (c *Charge) asked() (cost, maxDelay int64) {
+	switch {
+	case !c.Op.Asks():
+		return 1, Never
+	case c.MaxDelay == 0:
+		return int64(c.Cost), Never
 	}
-	return 1
-}
-
-// maxDelay returns the longest accepted delay in microseconds. [Never] means no bound.
-func (c *Charge) maxDelay() int64 {
-	if c.MaxDelay == 0 || !c.Op.Asks() {
-		return Never
-	}
-	return int64(c.MaxDelay / time.Microsecond)
+	return int64(c.Cost), int64(c.MaxDelay / time.Microsecond)
 }
 
 // Read returns the Reading of s for c at the time now. It does not change s.
@@ -138,7 +134,8 @@ func (c *Charge) read(r *Reading, s State, now int64) {
 	if p := c.waits(); p != nil {
 		p.read(r, s, now, int64(c.Cost), c.Waiter)
 	} else {
-		c.Rule.read(r, s, now, c.asked())
+		cost, _ := c.asked()
+		c.Rule.read(r, s, now, cost)
 	}
 }
 
@@ -152,7 +149,10 @@ func (c *Charge) waits() *places {
 }
 
 // Fits reports whether the rule of c admits c, given the Reading r. c must be a Spend or Peek.
-func (c *Charge) Fits(r *Reading) bool { return c.Rule.fits(r, int64(c.Cost), c.maxDelay()) }
+func (c *Charge) Fits(r *Reading) bool {
+	cost, maxDelay := c.asked()
+	return c.Rule.fits(r, cost, maxDelay)
+}
 
 // Commit applies c, a Spend or Peek, to s. r is the Reading of s at now. admitted reports whether
 // the charges of all enforced rules fit. A Store must call Commit for denied decisions, too,
@@ -249,7 +249,8 @@ func (c *Charge) Apply(s State, r *Reading, now int64) State {
 // its argument. For the ops of Adjust, r is the Reading that Apply has set, and Found remains.
 func (c *Charge) Answer(r *Reading, admitted bool) {
 	v, found := &c.Verdict, c.Verdict.Found
-	c.Rule.verdict(v, r, c.asked(), c.maxDelay(), admitted && c.Op == Spend)
+	cost, maxDelay := c.asked()
+	c.Rule.verdict(v, r, cost, maxDelay, admitted && c.Op == Spend)
 	if !c.Op.Asks() {
 		v.Allowed, v.RetryAfter, v.Soft, v.Found, v.Done = true, 0, false, found, true
 	}

@@ -114,7 +114,7 @@ func (d *decoder) words() State {
 		d.failed = true
 	}
 	owed := Span{s.Time - s.Debt, s.Amount} // or the length of a period, and its events
-	if s.Debt != 0 && (!Span{}.less(owed) || owed.Micros > horizon) {
+	if s.Debt != 0 && (owed.Micros < 0 || owed == (Span{}) || owed.Micros > horizon) {
 		d.failed = true
 	}
 	return s

@@ -3,7 +3,8 @@ package driver
 import "fmt"
 
 // An engine applies one algorithm with its constants: a *bucket, *window, *log, *places, *quota or
-// pause, each of them in a file of its own, engine_x.go. Spans are in microseconds. A returned State may share memory with s, which must not be used again.
+// pause, each of them in a file of its own, engine_x.go. Spans are in microseconds. A returned State may share memory
+// with s, which must not be used again.
 //
 // The methods that every decision calls are not in the interface, because an interface call would
 // copy or allocate the Reading, which takes a sixth of the time of a decision. The functions below
@@ -139,11 +140,11 @@ func newEngine(d *Definition, extra int64) engine {
 // room returns the largest cost that is admitted without a bound of the delay, given r, or 0 if there
 // is none.
 func (c *Compiled) room(r *Reading) int64 {
-	switch b, ok := c.engine.(*bucket); {
-	case ok && b.most.less(r.Used), c.Kind.Closes && r.Left > 0:
+	if b, ok := c.engine.(*bucket); ok {
+		return b.tokens(b.without(b.most, r.Used))
+	}
+	if c.Kind.Closes && r.Left > 0 {
 		return 0
-	case ok:
-		return b.tokens(b.sub(b.most, r.Used))
 	}
 	return max(0, c.Constants.Capacity-r.Count)
 }

@@ -122,17 +122,13 @@ func (b *bucket) add(x, y Span) Span {
 	return s
 }
 
+// sub returns x minus y, whose Micros are negative if x is less than y.
 func (b *bucket) sub(x, y Span) Span {
 	s := Span{x.Micros - y.Micros, x.Frac - y.Frac}
 	if s.Frac < 0 {
 		s.Micros, s.Frac = s.Micros-1, s.Frac+b.den
 	}
 	return s
-}
-
-// less reports whether s is shorter, or earlier, than t.
-func (s Span) less(t Span) bool {
-	return s.Micros < t.Micros || s.Micros == t.Micros && s.Frac < t.Frac
 }
 
 // ceil returns s rounded up to whole microseconds.
@@ -175,7 +171,7 @@ func (b *bucket) used(s State, now int64) (used Span, moved bool) {
 		return Span{until.Micros - s.Debt, until.Frac}, true
 	case used.Micros < 0:
 		return Span{}, false
-	case s.Debt == 0 && b.full.less(used):
+	case s.Debt == 0 && b.sub(b.full, used).Micros < 0:
 		return b.full, true
 	default:
 		return used, false
@@ -187,7 +183,7 @@ func (b *bucket) decide(c *Charge, s State, now int64) (_ State, changed bool) {
 	used, moved := b.used(s, now)
 	cost, maxDelay := int64(c.Cost), int64(Never)
 	if b.delays {
-		maxDelay = c.maxDelay()
+		_, maxDelay = c.asked()
 	}
 	after, fits := b.fits(used, cost, maxDelay)
 	v := &c.Verdict
@@ -211,7 +207,7 @@ func (b *bucket) fits(used Span, cost, maxDelay int64) (after Span, ok bool) {
 		return used, false
 	}
 	after = b.add(used, b.span(cost))
-	return after, !b.most.less(after) && (!b.delays || used.ceil() <= maxDelay)
+	return after, b.sub(b.most, after).Micros >= 0 && (!b.delays || used.ceil() <= maxDelay)
 }
 
 func (b *bucket) spend(used Span, now, cost int64) State {
@@ -232,12 +228,12 @@ func (b *bucket) credit(_ State, r Reading, now, n int64) State {
 	return b.at(b.without(r.Used, b.price(n)), now)
 }
 
-// without returns used minus freed, or zero if freed is more.
-func (b *bucket) without(used, freed Span) Span {
-	if used.less(freed) {
-		return Span{}
+// without returns x minus y, or zero if y is more.
+func (b *bucket) without(x, y Span) Span {
+	if rest := b.sub(x, y); rest.Micros >= 0 {
+		return rest
 	}
-	return b.sub(used, freed)
+	return Span{}
 }
 
 // undo frees n tokens of the charge of m.
@@ -251,7 +247,7 @@ func (b *bucket) undo(s State, r Reading, now, n int64, m Receipt) State {
 		return s
 	}
 	m, back := b.convert(m), b.price(n)
-	if counted := b.sub(Span{horizon, 0}, m.Used); counted.less(back) { // see debit
+	if counted := b.sub(Span{horizon, 0}, m.Used); b.sub(counted, back).Micros < 0 { // see debit
 		back = counted
 	}
 	if b.delays {
@@ -293,7 +289,7 @@ func (b *bucket) at(used Span, now int64) State {
 		return State{}
 	}
 	s := State{Time: now + used.Micros, Amount: used.Frac}
-	if b.full.less(used) {
+	if b.sub(b.full, used).Micros < 0 {
 		s.Debt = now
 	}
 	return s
