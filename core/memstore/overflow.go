@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"math"
-	"math/bits"
 
 	"github.com/weir-go/weir/core/driver"
 )
@@ -17,12 +16,6 @@ type hashes struct{ own, overflow uint64 }
 
 func newHashes(key, rule uint64) hashes {
 	return hashes{own: mix(key, rule), overflow: mix(key>>32%overflowBuckets, ^rule)}
-}
-
-// mix returns a hash of two words that is never 0, the mark of a free slot.
-func mix(a, b uint64) uint64 {
-	hi, lo := bits.Mul64(a^0x9e3779b97f4a7c15, b^0xbf58476d1ce4e5b9)
-	return max(1, hi^lo)
 }
 
 // overflowCost returns the cost of charges[i] and of the charges before it that share its overflow

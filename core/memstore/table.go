@@ -18,6 +18,12 @@ type slot[V any] struct {
 	value V
 }
 
+// mix returns a hash of two words that is never 0, the mark of a free slot.
+func mix(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a^0x9e3779b97f4a7c15, b^0xbf58476d1ce4e5b9)
+	return max(1, hi^lo)
+}
+
 // home returns the slot at which the probing for hash begins.
 func (t *table[V]) home(hash uint64) int {
 	hi, _ := bits.Mul64(hash, uint64(len(t.slots)))
