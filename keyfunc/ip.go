@@ -3,6 +3,7 @@ package keyfunc
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -83,7 +84,7 @@ func clientIP(caller, header string, p ProxySet, opts []IPOption, find func(h ht
 	c := newIPConfig(caller, opts)
 	w := &proxyWarning{caller: caller, header: header}
 	return func(_ context.Context, r *http.Request) (string, error) {
-		peer, text, ok := parseIPv4(r.RemoteAddr)
+		peer, text, ok := address.ParseIPv4(r.RemoteAddr)
 		if !ok {
 			peer, text, _ = address.Parse(r.RemoteAddr) // the zero Addr for any other text
 			if strings.Contains(text, ":") {
@@ -99,7 +100,7 @@ func clientIP(caller, header string, p ProxySet, opts []IPOption, find func(h ht
 			if client, err = find(r.Header, peer); err != nil {
 				return "", err
 			}
-		} else if (!peer.IsValid() || isPrivate(peer)) && !w.logged.Load() {
+		} else if (!peer.IsValid() || address.IsPrivate(peer)) && !w.logged.Load() {
 			w.check(r, peer)
 		}
 		if !client.IsValid() {
@@ -110,6 +111,16 @@ func clientIP(caller, header string, p ProxySet, opts []IPOption, find func(h ht
 		}
 		return address.Key(client, c.v4, c.v6), nil
 	}
+}
+
+// isUnixPeer reports whether r has arrived through a Unix socket. A server of net/http puts the
+// address of its listener into the context. For other servers the RemoteAddr decides: "", "@",
+// "@name" or a path.
+func isUnixPeer(r *http.Request) bool {
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+		return strings.HasPrefix(local.Network(), "unix")
+	}
+	return r.RemoteAddr == "" || r.RemoteAddr[0] == '@' || r.RemoteAddr[0] == '/'
 }
 
 // CanonicalIP returns the key of an address that a framework or your own key function has found, or
@@ -126,33 +137,4 @@ func CanonicalIP(text string, opts ...IPOption) (string, error) {
 		return "", errNoAddress
 	}
 	return address.Key(addr, c.v4, c.v6), nil
-}
-
-// parseIPv4 is address.Parse for an IPv4 address with a port and nothing else, the form in which
-// servers write most peers. It reads the text once, and reports false for every other text.
-func parseIPv4(s string) (addr netip.Addr, text string, ok bool) {
-	var ip [4]byte
-	at, digits, value := 0, 0, 0
-	for i := range len(s) {
-		if d := s[i] - '0'; d <= 9 {
-			if digits++; digits > 3 || digits == 2 && value == 0 {
-				return netip.Addr{}, "", false
-			}
-			value = value*10 + int(d)
-			continue
-		}
-		if digits == 0 || value > 255 {
-			return netip.Addr{}, "", false
-		}
-		ip[at] = byte(value)
-		switch {
-		case s[i] == '.' && at < 3:
-			at, digits, value = at+1, 0, 0
-		case s[i] == ':' && at == 3 && address.IsPort(s[i+1:]):
-			return netip.AddrFrom4(ip), s[:i], true
-		default:
-			return netip.Addr{}, "", false
-		}
-	}
-	return netip.Addr{}, "", false
 }

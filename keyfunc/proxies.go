@@ -3,18 +3,16 @@ package keyfunc
 import (
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/netip"
-	"slices"
-	"strings"
+
+	"github.com/weir-go/weir/internal/address"
 )
 
 // ProxySet is a set of trusted proxies: peers whose forwarding headers are believed. The zero value
 // trusts no peer. A ProxySet is immutable and safe for concurrent use.
 type ProxySet struct {
-	// The prefixes are masked, disjoint and sorted by address.
-	prefixes []netip.Prefix
+	prefixes address.Prefixes
 	unix     bool // peers that have connected through a Unix socket
 	hops     int  // of LastHops, or 0
 }
@@ -76,7 +74,7 @@ func parseProxies(caller string, cidrs []string) (ProxySet, error) {
 			unix = true
 			continue
 		}
-		prefix, err := parseProxy(s)
+		prefix, err := address.ParsePrefix(s)
 		if err != nil {
 			return ProxySet{}, err
 		}
@@ -86,49 +84,13 @@ func parseProxies(caller string, cidrs []string) (ProxySet, error) {
 		}
 		prefixes = append(prefixes, prefix)
 	}
-	// Sort by address, and a wider prefix before a narrower prefix with the same address. The
-	// prefixes that a prefix contains then follow it directly.
-	slices.SortFunc(prefixes, netip.Prefix.Compare)
-	disjoint := prefixes[:0]
-	for _, prefix := range prefixes {
-		if n := len(disjoint); n == 0 || !disjoint[n-1].Contains(prefix.Addr()) {
-			disjoint = append(disjoint, prefix)
-		}
-	}
-	return ProxySet{prefixes: disjoint, unix: unix}, nil
-}
-
-func parseProxy(s string) (netip.Prefix, error) {
-	if !strings.Contains(s, "/") {
-		addr, err := netip.ParseAddr(s)
-		if err != nil {
-			return netip.Prefix{}, fmt.Errorf("%q is neither an IP address nor a CIDR prefix", s)
-		}
-		if addr.Zone() != "" {
-			return netip.Prefix{}, fmt.Errorf("%q has a zone, which is not compared: leave it out", s)
-		}
-		addr = addr.Unmap()
-		return netip.PrefixFrom(addr, addr.BitLen()), nil
-	}
-	prefix, err := netip.ParsePrefix(s)
-	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("%q is not a CIDR prefix such as 10.0.0.0/8", s)
-	}
-	if masked := prefix.Masked(); prefix != masked {
-		return netip.Prefix{}, fmt.Errorf("%q has bits set beyond its prefix: write %q for the network or %q for the one address",
-			s, masked, prefix.Addr())
-	}
-	if addr := prefix.Addr(); addr.Is4In6() {
-		// A mapped prefix without host bits has at least 96 bits.
-		prefix = netip.PrefixFrom(addr.Unmap(), prefix.Bits()-96)
-	}
-	return prefix, nil
+	return ProxySet{prefixes: address.NewPrefixes(prefixes), unix: unix}, nil
 }
 
 // Contains reports whether addr is in one of the prefixes of the set. IPv4-mapped addresses count as IPv4, zones are
 // ignored, and the zero Addr is in no set.
 func (p ProxySet) Contains(addr netip.Addr) bool {
-	_, ok := p.find(addr.Unmap().WithZone(""))
+	_, ok := p.prefixes.Find(addr.Unmap().WithZone(""))
 	return ok
 }
 
@@ -136,11 +98,11 @@ func (p ProxySet) Contains(addr netip.Addr) bool {
 // address: "10.1.2.3" is in "10.0.0.0/8", and "2001:db8::/64" is in "2001:db8::/32", but not in
 // "2001:db8::/96". Any other text is in no set.
 func (p ProxySet) ContainsKey(key string) bool {
-	prefix, err := parseProxy(key)
+	prefix, err := address.ParsePrefix(key)
 	if err != nil {
 		return false
 	}
-	entry, ok := p.find(prefix.Addr())
+	entry, ok := p.prefixes.Find(prefix.Addr())
 	return ok && entry.Bits() <= prefix.Bits()
 }
 
@@ -159,28 +121,3 @@ func (p ProxySet) trustsPeer(r *http.Request, peer netip.Addr) bool {
 // trustsEntry reports whether addr, the i-th entry of a list from the right, counted from 0, is the
 // address of a proxy.
 func (p ProxySet) trustsEntry(addr netip.Addr, i int) bool { return i+1 < p.hops || p.Contains(addr) }
-
-// isUnixPeer reports whether r has arrived through a Unix socket. A server of net/http puts the
-// address of its listener into the context. For other servers the RemoteAddr decides: "", "@",
-// "@name" or a path.
-func isUnixPeer(r *http.Request) bool {
-	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
-		return strings.HasPrefix(local.Network(), "unix")
-	}
-	return r.RemoteAddr == "" || r.RemoteAddr[0] == '@' || r.RemoteAddr[0] == '/'
-}
-
-// find returns the prefix that contains addr, which must be unmapped and without a zone.
-func (p ProxySet) find(addr netip.Addr) (prefix netip.Prefix, ok bool) {
-	// Only the last prefix that starts at or before addr can contain it.
-	i, found := slices.BinarySearchFunc(p.prefixes, addr, func(prefix netip.Prefix, addr netip.Addr) int {
-		return prefix.Addr().Compare(addr)
-	})
-	if !found {
-		i--
-	}
-	if i < 0 || !p.prefixes[i].Contains(addr) {
-		return netip.Prefix{}, false
-	}
-	return p.prefixes[i], true
-}

@@ -57,25 +57,3 @@ func (w *proxyWarning) field(h http.Header) string {
 	}
 	return ""
 }
-
-// isPrivate reports whether addr is in a private network, which includes the loopback and link-local
-// addresses and the shared address space of RFC 6598. It does so for every request until a warning
-// is logged, and is faster for IPv4 than the methods of netip.Addr.
-func isPrivate(addr netip.Addr) bool {
-	if !addr.Is4() {
-		return addr.IsPrivate() || addr.IsLoopback() || addr.IsLinkLocalUnicast()
-	}
-	switch b := addr.As4(); b[0] {
-	case 10, 127:
-		return true
-	case 100:
-		return b[1]>>6 == 1
-	case 169:
-		return b[1] == 254
-	case 172:
-		return b[1]>>4 == 1
-	case 192:
-		return b[1] == 168
-	}
-	return false
-}
