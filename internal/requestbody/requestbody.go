@@ -15,6 +15,7 @@ import (
 // An Error says why a body has no bytes for a key or a cost.
 type Error struct {
 	Detail string // a phrase for the client
+	Unread bool   // the body has a format that was not asked for
 	cause  error
 }
 
@@ -23,6 +24,13 @@ func (e *Error) Error() string { return e.Detail }
 
 // Unwrap returns the [*http.MaxBytesError] of a long body, the error of a reader, or nil.
 func (e *Error) Unwrap() error { return e.cause }
+
+// with returns a copy of e with a cause.
+func (e *Error) with(cause error) *Error {
+	caused := *e
+	caused.cause = cause
+	return &caused
+}
 
 var (
 	errConsumed = &Error{Detail: "the body was read before"}
@@ -37,7 +45,7 @@ func tooLong(limit int64) *Error {
 	} else if limit%(1<<10) == 0 {
 		size = fmt.Sprintf("%d KiB", limit>>10)
 	}
-	return &Error{"the body is longer than " + size, &http.MaxBytesError{Limit: limit}}
+	return &Error{Detail: "the body is longer than " + size, cause: &http.MaxBytesError{Limit: limit}}
 }
 
 // ginBody is the key under which Gin stores a body that it has read: gin.BodyBytesKey. Handlers read it again
@@ -91,13 +99,6 @@ func Watch(r *http.Request) (used func() bool) {
 	}
 }
 
-// SetUsed tells the function of Watch that the body of r was read.
-func SetUsed(r *http.Request) {
-	if b, ok := r.Body.(*body); ok {
-		b.setUsed(true)
-	}
-}
-
 // Read returns all bytes of the body of r, and replaces the body by one with the same content. If Gin has
 // read the body, its bytes are in ctx, the context of the framework. The caller must not change the bytes.
 // Another call for the same request reads only the bytes that are missing up to its own limit.
@@ -125,16 +126,16 @@ func Read(ctx context.Context, r *http.Request, limit int64) ([]byte, error) {
 	case int64(len(data)) > limit:
 		return nil, tooLong(limit)
 	case err != io.EOF:
-		return nil, &Error{"the body cannot be read", err}
+		return nil, &Error{Detail: "the body cannot be read", cause: err}
 	case len(data) == 0 && r.ContentLength > 0:
 		return nil, errConsumed
 	}
 	return data, nil
 }
 
-// IsConsumed reports whether nothing is left of the body of r, as after a form was parsed. It reads at most
+// isConsumed reports whether nothing is left of the body of r, as after a form was parsed. It reads at most
 // limit bytes and one.
-func IsConsumed(ctx context.Context, r *http.Request, limit int64) bool {
+func isConsumed(ctx context.Context, r *http.Request, limit int64) bool {
 	if len(keptByGin(ctx)) > 0 {
 		return false
 	}

@@ -1,27 +1,26 @@
-package keyfunc
+package requestbody
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
+	"mime"
 	"mime/multipart"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
-
-	"github.com/weir-go/weir/internal/requestbody"
 )
 
 // maxPairs is the largest number of pairs that url.ParseQuery accepts.
 const maxPairs = 10000
 
 var (
-	errNoForm   = (&NoKeyError{Detail: "the body is not a form"}).about(unreadBody)
-	errBadForm  = unusable("the body is not a valid form")
-	errBadQuery = unusable("the query of the URL is not valid")
+	errType     = &Error{Detail: "the Content-Type is malformed"}
+	errNoForm   = &Error{Detail: "the body is not a form", Unread: true}
+	errBadForm  = &Error{Detail: "the body is not a valid form"}
+	errBadQuery = &Error{Detail: "the query of the URL is not valid"}
 
 	// Causes of errBadForm and errBadQuery.
 	errManyPairs = errors.New("more than 10000 pairs")
@@ -30,69 +29,17 @@ var (
 	errObject    = errors.New("a handler might read the body as a JSON object")
 )
 
-// FormValue returns a Func that derives the key from the field called name of the form in the body,
-// such as the user of a login: "body:", the name, a colon and the value. A client chooses the
-// value, so use FormValue beside a limit by address (gate.And). For names that the application
-// looks up without regard to case, use [Fold]. The key is that of [JSONField] for the same value.
-//
-//	user := keyfunc.Fold(keyfunc.FormValue("user"))
-//
-// The key is the value that r.FormValue, r.PostFormValue, c.PostForm of Gin and c.FormValue of Echo
-// return, or the request has no key. The error is a [NoKeyError] if
-//
-//   - the Content-Type is neither multipart/form-data, nor application/x-www-form-urlencoded with the
-//     method POST, PUT or PATCH, or occurs twice
-//   - the body has a Content-Encoding, which Decompress of Echo leaves behind (delete it there), or is longer than
-//     64 KiB, with all its fields and files, or was read before by code that has not parsed the form
-//   - any part of the form or of the query of the URL is malformed, such as a semicolon or "%zz"
-//   - the body begins with a brace: a handler that ignores the Content-Type would read it as JSON
-//   - the field is absent, is empty, is a file or has several values
-//   - the query of the URL has a parameter with this name, which r.FormValue might return
-//
-// errors.As finds an [*http.MaxBytesError] in the error of a long body, and the error of the reader of a body
-// that cannot be read. [FirstOf] goes on only if no value can be found by a handler that reads JSON, or that
-// chooses a decoder by the Content-Type as net/http, Gin and Echo do.
-//
-// FormValue reads the body before the limit is decided, so set the timeouts of the [http.Server].
-// The handler can read the body as if nothing had happened, with limits of its own. If a middleware
-// has parsed the form already, FormValue uses r.PostForm.
-//
-// FormValue panics if name is empty.
-func FormValue(name string) Func {
-	if name == "" {
-		panic("keyfunc: FormValue: the name is empty")
-	}
-	prefix := keyPrefix("body", name)
-	missing := &NoKeyError{Detail: fmt.Sprintf("no value in the form field %q", name)}
-	repeated := unusable(fmt.Sprintf("more than one value for the form field %q", name))
-	inQuery := unusable(fmt.Sprintf("the form field %q is in the URL", name))
-	otherCase := unusable(fmt.Sprintf("the form field %q is written in another case", name))
-	return func(ctx context.Context, r *http.Request) (string, error) {
-		switch found, err := inURL(r, name); {
-		case err != nil:
-			return "", err
-		case found:
-			return "", inQuery
-		}
-		var values fieldValues
-		use, err := values.addForm(ctx, r, name)
-		switch {
-		case err != nil:
-			return "", err
-		case values.n > 1 || !values.sameForm(r, name):
-			return "", repeated
-		case values.last != "":
-			return prefix + values.last, nil
-		case values.folded:
-			return "", otherCase
-		}
-		return "", missing.about(use)
-	}
+// A Field is the result of a search for a field in a body.
+type Field struct {
+	Value    string // "" if there is none
+	Read     bool   // there is a body, which was read
+	Repeated bool   // there are several values, or a form that was parsed before has another one
+	Unused   bool   // there is a value that is not used: of a name in another case, or neither a text nor an integer
 }
 
-// inURL reports whether the query of the URL has a field called name, in any case, because Bind of Echo ignores
-// the case.
-func inURL(r *http.Request, name string) (found bool, err error) {
+// InQuery reports whether the query of the URL has a field called name, in any case, because Bind of Echo ignores
+// the case. The error is an [Error].
+func InQuery(r *http.Request, name string) (found bool, err error) {
 	if r.URL == nil {
 		return false, nil
 	}
@@ -101,6 +48,53 @@ func inURL(r *http.Request, name string) (found bool, err error) {
 		return false, errBadQuery.with(err)
 	}
 	return v.n > 0 || v.folded, nil
+}
+
+// Form returns the field called name of the form in the body of r, of at most limit bytes. The error is an [Error],
+// also if the body is no form. A form that was parsed before is used if nothing is left of the body.
+func Form(ctx context.Context, r *http.Request, name string, limit int64) (Field, error) {
+	var v fieldValues
+	there := hasBody(ctx, r, limit)
+	if there {
+		if err := v.addForm(ctx, r, name, limit); err != nil {
+			return Field{}, err
+		}
+	}
+	return Field{Value: v.last, Read: there, Repeated: v.n > 1 || !v.sameForm(r, name), Unused: v.folded}, nil
+}
+
+// hasBody reports whether r has or had a body.
+func hasBody(ctx context.Context, r *http.Request, limit int64) bool {
+	if !IsEmpty(r) && r.ContentLength > 0 || len(r.PostForm) > 0 || r.MultipartForm != nil {
+		return true
+	}
+	data, err := Read(ctx, r, limit)
+	return err != nil || len(data) > 0
+}
+
+// use is Read, which the function of Watch reports.
+func use(ctx context.Context, r *http.Request, limit int64) ([]byte, error) {
+	data, err := Read(ctx, r, limit)
+	if b, ok := r.Body.(*body); ok {
+		b.setUsed(true)
+	}
+	return data, err
+}
+
+// contentType returns the media type of the body of r, in lower case, and its parameters. The media
+// type is "" if the field is absent. It is an error if the field is malformed or occurs twice, because
+// the handler might read another one.
+func contentType(r *http.Request) (mediaType string, params map[string]string, err error) {
+	switch lines := r.Header["Content-Type"]; len(lines) {
+	case 0:
+		return "", nil, nil
+	case 1:
+		if mediaType, params, err = mime.ParseMediaType(lines[0]); err != nil {
+			return "", nil, errType.with(err)
+		}
+		return mediaType, params, nil
+	}
+	return "", nil, errType
 }
 
 // fieldValues are the values of one field of a form.
@@ -129,34 +123,30 @@ func (v *fieldValues) sameForm(r *http.Request, name string) bool {
 	}
 }
 
-// addForm adds the values of a field in the body of r. The error is a NoKeyError if the body is no form. A
-// form that was parsed before is used if nothing is left of the body.
-func (v *fieldValues) addForm(ctx context.Context, r *http.Request, name string) (use bodyUse, err error) {
-	if !hasBody(ctx, r) {
-		return noBody, nil
-	}
+// addForm adds the values of a field in the body of r.
+func (v *fieldValues) addForm(ctx context.Context, r *http.Request, name string, limit int64) error {
 	mediaType, params, err := contentType(r)
 	if err != nil {
-		return noBody, err
+		return err
 	}
 	encoded := mediaType == "application/x-www-form-urlencoded" && slices.Contains(formMethods, r.Method)
 	boundary, isMultipart := params["boundary"], mediaType == "multipart/form-data"
 	parsed := encoded && r.PostForm != nil || isMultipart && r.MultipartForm != nil
 	if isMultipart && boundary == "" {
-		return noBody, errType
+		return errType
 	}
 	if !encoded && !isMultipart && len(r.PostForm) == 0 {
-		return unreadBody, errNoForm
+		return errNoForm
 	}
-	if parsed && requestbody.IsConsumed(ctx, r, maxBody) {
+	if parsed && isConsumed(ctx, r, limit) {
 		if err := v.addParsed(r, name); err != nil {
-			return noBody, errBadForm.with(err)
+			return errBadForm.with(err)
 		}
-		return readBody, nil
+		return nil
 	}
-	data, err := bytesOf(ctx, r)
+	data, err := use(ctx, r, limit)
 	if err != nil {
-		return noBody, err
+		return err
 	}
 	switch text := string(data); {
 	case isObject(text): // such as {"user":"x","a":"&user=y"}
@@ -166,12 +156,12 @@ func (v *fieldValues) addForm(ctx context.Context, r *http.Request, name string)
 	case isMultipart:
 		err = v.addMultipart(text, boundary, name)
 	default: // another form was parsed
-		return unreadBody, errNoForm
+		return errNoForm
 	}
 	if err != nil {
-		return noBody, errBadForm.with(err)
+		return errBadForm.with(err)
 	}
-	return readBody, nil
+	return nil
 }
 
 // addParsed adds the values of a field in the forms that were parsed.
