@@ -120,8 +120,8 @@ type fieldDetails struct{ missing, inQuery, repeated, unused string }
 // bodyField returns a Func that derives the key from the field called name, which find finds in the body.
 func bodyField(name string, find func(context.Context, *http.Request) (requestbody.Field, error), d fieldDetails) Func {
 	prefix := keyPrefix("body", name)
-	noBody := &NoKeyError{Detail: fmt.Sprintf(d.missing, name)}
-	missing := noBody.about(readBody)
+	absent := &NoKeyError{Detail: fmt.Sprintf(d.missing, name)}
+	missing := absent.about(readBody)
 	inQuery := unusable(fmt.Sprintf(d.inQuery, name))
 	repeated := unusable(fmt.Sprintf(d.repeated, name))
 	unused := unusable(fmt.Sprintf(d.unused, name))
@@ -144,15 +144,16 @@ func bodyField(name string, find func(context.Context, *http.Request) (requestbo
 		case field.Read:
 			return "", missing
 		}
-		return "", noBody
+		return "", absent
 	}
 }
 
 // bodyError returns the NoKeyError for err, an error of package requestbody.
 func bodyError(err error) *NoKeyError {
 	e := err.(*requestbody.Error)
+	use := noBody
 	if e.Unread {
-		return (&NoKeyError{Detail: e.Detail}).about(unreadBody)
+		use = unreadBody
 	}
-	return unusable(e.Detail).with(e.Unwrap())
+	return &NoKeyError{Detail: e.Detail, unusable: !e.Unread, body: use, cause: e.Unwrap()}
 }

@@ -7,6 +7,8 @@ import (
 	"reflect"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/weir-go/weir/keyfunc/internal/token"
 )
 
 var (
@@ -58,12 +60,12 @@ func storedKey(value any) (string, error) {
 		}
 		return storedKey(value.Claims)
 	case jwt.Claims:
-		return claimsKey(value)
+		return userKey(token.User(value))
 	case map[string]any:
-		return claimsKey(jwt.MapClaims(value))
+		return userKey(token.User(jwt.MapClaims(value)))
 	}
 	if v.Kind() == reflect.String {
-		return userKey("", v.String())
+		return userKey("", v.String(), token.CheckUser("", v.String()))
 	}
 	return "", &tokenError{reason: fmt.Sprintf("the context holds a %T", value)}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/weir-go/weir/internal/argument"
-	"github.com/weir-go/weir/internal/sampler"
+	"github.com/weir-go/weir/keyfunc/internal/token"
 )
 
 const (
@@ -39,7 +39,7 @@ const (
 // A JWT verifies the JSON Web Tokens of requests for several Funcs, which together verify the token
 // of a request once. See [NewJWT]. A JWT is safe for concurrent use.
 type JWT struct {
-	verifier verifier
+	verifier *token.Verifier
 	token    func(*http.Request) (string, error)
 	leeway   time.Duration
 	cache    *cache[digest, content]                     // nil without the option Cache
@@ -47,6 +47,13 @@ type JWT struct {
 
 	mu     sync.Mutex               // for writes of claims
 	claims atomic.Pointer[[]string] // the names of the claims that Funcs return
+}
+
+// content is the part of a valid token that Funcs use.
+type content struct {
+	user   string   // the key of the user
+	claims []string // the claims that Funcs return; "" if absent or unusable
+	exp    time.Time
 }
 
 // A digest is the hash of all bytes of a token, including the signature.
@@ -149,7 +156,7 @@ func newJWT(caller string, kf jwt.Keyfunc, algorithms []string, opts []JWTOption
 	}}
 	argument.Apply("keyfunc: "+caller, &c, opts)
 	parser := jwt.NewParser(append(c.parser, jwt.WithLeeway(c.leeway))...)
-	j := &JWT{verifier: verifier{kf, parser, sampler.New(1, time.Minute), sampler.New(1, time.Minute)}, token: c.token, leeway: c.leeway}
+	j := &JWT{verifier: token.New(kf, ErrNoKey, parser), token: c.token, leeway: c.leeway}
 	j.claims.Store(new([]string))
 	if c.cache > 0 {
 		j.cache = newCache[digest, content](c.cache, maxCacheAge)
@@ -221,7 +228,7 @@ func (j *JWT) read(r *http.Request) (content, error) {
 	}
 	claims := *j.claims.Load()
 	if j.cache == nil && j.requests == nil {
-		return j.verifier.verify(token, claims)
+		return j.verify(token, claims)
 	}
 
 	// A content from before the last call of Claim lacks a claim, and is not used.
@@ -237,7 +244,7 @@ func (j *JWT) read(r *http.Request) (content, error) {
 			return last.content, last.err
 		}
 	}
-	c, err := j.verifier.verify(token, claims)
+	c, err := j.verify(token, claims)
 	if err == nil {
 		j.cache.put(hash, c, now, c.exp)
 	}
@@ -250,7 +257,26 @@ func (j *JWT) read(r *http.Request) (content, error) {
 	return c, err
 }
 
+// verify returns the content of a token that passes every check, with the claims of these names.
+func (j *JWT) verify(text string, names []string) (content, error) {
+	c, err := j.verifier.Verify(text, names)
+	user, err := userKey(c.Issuer, c.Subject, err)
+	return content{user, c.Claims, c.Expiry}, err
+}
+
+// userKey returns the key of the user with these iss and sub, or if err is not nil, which is a [token.Error],
+// the ErrNoToken for it.
+func userKey(iss, sub string, err error) (string, error) {
+	if err != nil {
+		return "", &tokenError{reason: err.Error(), cause: err}
+	}
+	return SubjectKey(iss, sub), nil
+}
+
 var (
+	errNoToken   = &tokenError{reason: "the request has none"}
+	errLongToken = &tokenError{reason: "longer than 4 KiB"}
+
 	// errSeveral is the error of a request with several Authorization header fields, of which a handler reads
 	// the first.
 	errSeveral = &tokenError{reason: "several Authorization headers", unusable: true}

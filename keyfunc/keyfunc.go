@@ -2,9 +2,9 @@ package keyfunc
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
+	"strconv"
+	"strings"
 )
 
 // Func returns the key that a request is charged to. A Func must be safe for concurrent use.
@@ -28,46 +28,28 @@ func Constant(name string) Func {
 	return func(context.Context, *http.Request) (string, error) { return key, nil }
 }
 
-// ErrNoKey means that the request contains nothing from which the Func can make a key. Test for it
-// with [errors.Is]. A [NoKeyError] is an ErrNoKey with a text for the client. The error texts of this
-// package contain nothing that the client has sent.
-var ErrNoKey = errors.New("keyfunc: no key")
+// UserKey returns the key of a user: "user:" and the name. It is the key that [ContextSubject] returns
+// for a text, and [JWT.Subject] for a token without an iss. For tokens with an iss, use [SubjectKey].
+// It never equals the key of an address ([CanonicalIP]) or of another function of this package.
+//
+// Own key functions return it for a user that they have verified. Operators use it to look up or reset
+// the limits of a user, if it is the key that the gate has charged: with [BasicAuthUser] the key is
+// "basic:ann", with [FormValue] "body:user:ann" (see the table in the package comment).
+//
+// The result is "" if name is empty or contains only white space. A gate responds to an empty key
+// with 400, so that requests without a user do not share a bucket.
+func UserKey(name string) string { return SubjectKey("", name) }
 
-// ErrNoToken means that the request contains no valid token, or for [BasicAuthUser] no user name.
-// An ErrNoToken is an [ErrNoKey] as well. A gate responds to an ErrNoToken with 401, because the client can sign in, and to any other
-// ErrNoKey with 400.
-var ErrNoToken = fmt.Errorf("%w: no valid token", ErrNoKey)
-
-// ErrNotLimited means that the caller has no limit, for example because it is an administrator. A
-// gate then ignores the limiter of the Func and applies its other limiters. If no limiter is left,
-// the request is let through without RateLimit fields. [FirstOf] returns the ErrNotLimited of a
-// function if no function before it has found a key. [Join] returns that of a part if no part before
-// it has returned an [ErrNoToken]. A Func that returns ErrNotLimited because of a header field, such as for a
-// request without a token, needs another limiter beside its own, such as one for each address, because
-// clients choose the fields. An error that is also an [ErrNoKey] does not count as ErrNotLimited.
-var ErrNotLimited = errors.New("keyfunc: the caller is not limited")
-
-// errEmptyKey is the error of a Func that returned neither a key nor an error. With an empty key,
-// all such requests would share one bucket.
-var errEmptyKey = fmt.Errorf("%w: the key function returned an empty key", ErrNoKey)
-
-// tokenError is an ErrNoToken with a reason. errors.Is and errors.As find the cause. The cause is
-// not part of the text, because it may quote the token.
-type tokenError struct {
-	reason   string
-	cause    error
-	unusable bool // as in a NoKeyError
+// SubjectKey returns the key of the user with these iss and sub claims, as [JWT.Subject] and
+// [ContextSubject] return it. The key is "user@", the length of issuer in bytes, a colon, issuer, a
+// colon and subject, or the [UserKey] of subject if issuer is empty. The result is "" if subject is
+// empty or contains only white space.
+func SubjectKey(issuer, subject string) string {
+	if strings.TrimSpace(subject) == "" {
+		return ""
+	}
+	if issuer == "" {
+		return "user:" + subject
+	}
+	return "user@" + strconv.Itoa(len(issuer)) + ":" + issuer + ":" + subject
 }
-
-// with returns a copy of e with a cause.
-func (e *tokenError) with(cause error) *tokenError {
-	caused := *e
-	caused.cause = cause
-	return &caused
-}
-
-func (e *tokenError) Error() string { return ErrNoToken.Error() + ": " + e.reason }
-
-func (e *tokenError) Is(target error) bool { return target == ErrNoToken || target == ErrNoKey }
-
-func (e *tokenError) Unwrap() error { return e.cause }

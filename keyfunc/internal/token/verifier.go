@@ -1,4 +1,5 @@
-package keyfunc
+// Package token verifies JSON Web Tokens (RFC 7519) for key functions.
+package token
 
 import (
 	"errors"
@@ -11,33 +12,50 @@ import (
 	"github.com/weir-go/weir/internal/sampler"
 )
 
-var (
-	errNoToken   = &tokenError{reason: "the request has none"}
-	errLongToken = &tokenError{reason: "longer than 4 KiB"}
-)
-
-// content is the part of a valid token that Funcs use.
-type content struct {
-	user   string   // the key of the user
-	claims []string // the claims that Funcs return; "" if absent or unusable
-	exp    time.Time
+// An Error is the reason why a token is not valid. errors.Is and errors.As find the cause. The cause is
+// not part of the text, because it may quote the token.
+type Error struct {
+	reason string
+	cause  error
 }
 
-// verifier verifies tokens. It is safe for concurrent use.
-type verifier struct {
+// with returns a copy of e with a cause.
+func (e *Error) with(cause error) *Error { return &Error{e.reason, cause} }
+
+// Error returns the reason.
+func (e *Error) Error() string { return e.reason }
+
+// Unwrap returns the cause, or nil.
+func (e *Error) Unwrap() error { return e.cause }
+
+// Content is the part of a valid token that key functions use.
+type Content struct {
+	Issuer, Subject string
+	Claims          []string // the texts of the claims that Verify was asked for; "" if absent or unusable
+	Expiry          time.Time
+}
+
+// A Verifier verifies tokens. It is safe for concurrent use.
+type Verifier struct {
 	keyfunc jwt.Keyfunc
+	silent  error
 	parser  *jwt.Parser
 
 	failed, unusable *sampler.Sampler // of the log
 }
 
-// verify returns the content of a token that passes every check, with the claims of these names. It
-// checks the signature last, because the signature takes the most time.
-func (v *verifier) verify(token string, claims []string) (content, error) {
+// New returns a Verifier with the keys of kf, which logs the errors of kf that are not silent.
+func New(kf jwt.Keyfunc, silent error, parser *jwt.Parser) *Verifier {
+	return &Verifier{kf, silent, parser, sampler.New(1, time.Minute), sampler.New(1, time.Minute)}
+}
+
+// Verify returns the content of a token that passes every check, with the claims of these names, or an [Error].
+// It checks the signature last, because the signature takes the most time.
+func (v *Verifier) Verify(token string, claims []string) (Content, error) {
 	if err := v.checkText(token); err != nil {
-		return content{}, err
+		return Content{}, err
 	}
-	var c content
+	var c Content
 	var rejected error // by a rule that package jwt does not have
 	_, err := v.parser.ParseWithClaims(token, jwt.MapClaims{}, func(t *jwt.Token) (any, error) {
 		if c, rejected = inspect(t, claims); rejected != nil {
@@ -45,7 +63,7 @@ func (v *verifier) verify(token string, claims []string) (content, error) {
 		}
 		verificationKey, err := v.keyfunc(t)
 		if err != nil {
-			if !errors.Is(err, ErrNoKey) {
+			if !errors.Is(err, v.silent) {
 				warn(v.failed, "weir: the Keyfunc has failed, so a token counts as invalid", withoutToken(err.Error(), token))
 			}
 			return nil, err
@@ -55,16 +73,16 @@ func (v *verifier) verify(token string, claims []string) (content, error) {
 	})
 	switch {
 	case rejected != nil:
-		return content{}, rejected
+		return Content{}, rejected
 	case err != nil:
-		return content{}, rejection(err)
+		return Content{}, rejection(err)
 	}
 	return c, nil
 }
 
 // checkText checks the JSON text of a token. It uses the decoder of package jwt, so that checkText
 // and package jwt check the same bytes.
-func (v *verifier) checkText(token string) error {
+func (v *Verifier) checkText(token string) error {
 	parts := strings.SplitN(token, ".", 3)
 	if len(parts) < 3 || strings.ContainsAny(token, "\r\n") { // the decoder would skip line breaks
 		return errMalformed
@@ -82,30 +100,30 @@ func (v *verifier) checkText(token string) error {
 }
 
 // inspect returns the content of a decoded token that is not verified yet.
-func inspect(t *jwt.Token, names []string) (content, error) {
+func inspect(t *jwt.Token, names []string) (Content, error) {
 	// RFC 7515 section 4.1.11: a token with an unknown extension is invalid. None is known here.
 	if _, there := t.Header["crit"]; there {
-		return content{}, &tokenError{reason: "critical header parameter"}
+		return Content{}, &Error{reason: "critical header parameter"}
 	}
 	claims := t.Claims.(jwt.MapClaims)
-	user, err := claimsKey(claims)
+	iss, sub, err := User(claims)
 	if err != nil {
-		return content{}, err
+		return Content{}, err
 	}
 	exp, ok := claimedDate(claims, "exp")
 	if !ok || exp.Unix() == 0 {
-		return content{}, &tokenError{reason: "no usable expiry"}
+		return Content{}, &Error{reason: "no usable expiry"}
 	}
 	if _, there := claims["nbf"]; there {
 		if _, ok := claimedDate(claims, "nbf"); !ok {
-			return content{}, &tokenError{reason: "no usable not-before time"}
+			return Content{}, &Error{reason: "no usable not-before time"}
 		}
 	}
-	return content{user, claimedTexts(claims, names), exp}, nil
+	return Content{iss, sub, claimedTexts(claims, names), exp}, nil
 }
 
 // checkKeys checks the result of the Keyfunc: a key, or all keys of a jwt.VerificationKeySet.
-func (v *verifier) checkKeys(m jwt.SigningMethod, key any) error {
+func (v *Verifier) checkKeys(m jwt.SigningMethod, key any) error {
 	keys := []jwt.VerificationKey{key}
 	if set, ok := key.(jwt.VerificationKeySet); ok {
 		keys = set.Keys
@@ -145,10 +163,10 @@ func withoutToken(text, token string) string {
 func rejection(err error) error {
 	for _, r := range jwtReasons {
 		if errors.Is(err, r.is) {
-			return &tokenError{reason: r.reason, cause: err}
+			return &Error{reason: r.reason, cause: err}
 		}
 	}
-	return &tokenError{reason: "invalid", cause: err}
+	return &Error{reason: "invalid", cause: err}
 }
 
 var jwtReasons = []struct {

@@ -1,4 +1,4 @@
-package keyfunc
+package token
 
 import (
 	"bytes"
@@ -14,20 +14,20 @@ import (
 // unknown key ID in a map. Clients choose the key ID, so a missing key is no fault of the
 // application. The other errors of checkKey wrap errBadKey and are faults of the application.
 var (
-	errBadKey      = &tokenError{reason: "unusable verification key"}
+	errBadKey      = &Error{reason: "unusable verification key"}
 	errShortSecret = badKey("HMAC secret shorter than its hash (HS256 needs 32 bytes, HS384 48, HS512 64)")
 	errPublicKey   = badKey("public key as HMAC secret")
 	errBadPoint    = badKey("ECDSA key without a point on its curve")
 )
 
-func badKey(reason string) *tokenError {
-	return &tokenError{reason: errBadKey.reason + ": " + reason, cause: errBadKey}
+func badKey(reason string) *Error {
+	return &Error{reason: errBadKey.reason + ": " + reason, cause: errBadKey}
 }
 
 // checkKey returns nil if a token of method m may be verified with key. It rejects keys with which
 // any client can sign, and keys with which the crypto packages panic. Package jwt rejects keys of a
 // wrong type, and invalid RSA and Ed25519 keys.
-func checkKey(m jwt.SigningMethod, key any) *tokenError {
+func checkKey(m jwt.SigningMethod, key any) *Error {
 	switch k := key.(type) {
 	case nil:
 		return errBadKey

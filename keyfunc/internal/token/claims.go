@@ -1,4 +1,4 @@
-package keyfunc
+package token
 
 import (
 	"bytes"
@@ -22,40 +22,37 @@ const (
 )
 
 var (
-	errMalformed   = &tokenError{reason: "malformed"}
-	errNoSubject   = &tokenError{reason: "no subject"}
-	errLongSubject = &tokenError{reason: "subject or issuer too long"}
-	errBadIssuer   = &tokenError{reason: "issuer is not a string"}
-	errBadSubject  = &tokenError{reason: "subject or issuer is not valid text"}
+	errMalformed   = &Error{reason: "malformed"}
+	errNoSubject   = &Error{reason: "no subject"}
+	errLongSubject = &Error{reason: "subject or issuer too long"}
+	errBadIssuer   = &Error{reason: "issuer is not a string"}
+	errBadSubject  = &Error{reason: "subject or issuer is not valid text"}
 )
 
-// userKey returns the key of a subject. If two issuers use the same sub, the keys differ.
-func userKey(iss, sub string) (string, error) {
-	if len(iss) > maxIdentity || len(sub) > maxIdentity {
-		return "", errLongSubject
+// User returns the iss and sub of c, or an [Error]. It rejects U+FFFD, which JSON decoders put in place of
+// invalid bytes, because different subjects could become equal.
+func User(c jwt.Claims) (iss, sub string, err error) {
+	if sub, err = c.GetSubject(); err != nil {
+		return "", "", errNoSubject.with(err)
 	}
-	key := SubjectKey(iss, sub)
-	if key == "" {
-		return "", errNoSubject
-	}
-	return key, nil
-}
-
-// claimsKey returns the userKey of the iss and sub of c. It rejects U+FFFD, which JSON decoders put
-// in place of invalid bytes, because different subjects could become equal.
-func claimsKey(c jwt.Claims) (string, error) {
-	sub, err := c.GetSubject()
-	if err != nil {
-		return "", errNoSubject.with(err)
-	}
-	iss, err := c.GetIssuer()
-	if err != nil {
-		return "", errBadIssuer.with(err)
+	if iss, err = c.GetIssuer(); err != nil {
+		return "", "", errBadIssuer.with(err)
 	}
 	if strings.ContainsRune(iss, utf8.RuneError) || strings.ContainsRune(sub, utf8.RuneError) {
-		return "", errBadSubject
+		return "", "", errBadSubject
 	}
-	return userKey(iss, sub)
+	return iss, sub, CheckUser(iss, sub)
+}
+
+// CheckUser returns an [Error] if iss or sub is too long, or sub is blank.
+func CheckUser(iss, sub string) error {
+	switch {
+	case len(iss) > maxIdentity || len(sub) > maxIdentity:
+		return errLongSubject
+	case strings.TrimSpace(sub) == "":
+		return errNoSubject
+	}
+	return nil
 }
 
 // claimedTexts returns the texts of the claims with these names. A text is empty if the claim is
@@ -98,7 +95,7 @@ func checkObject(data []byte) error {
 			return errMalformed.with(err)
 		}
 		if names[name] {
-			return &tokenError{reason: "repeated member"}
+			return &Error{reason: "repeated member"}
 		}
 		names[name] = true
 		var value json.RawMessage
