@@ -88,7 +88,7 @@ var faults = []fault{
 		"unicode.Cc, unicode.Cf,", "unicode.Cc,", "cmd/weir ^TestR",
 	},
 	{
-		"the place of a request that is not served stays taken", "core/gate/in_flight.go",
+		"the place of a request that is not served stays taken", "core/gate/admit.go",
 		"if end := places(rec); end != nil {\n\t\tend()", "if end := places(rec); end != nil {\n\t\t_ = end", "core/gate ^TestInFlight",
 	},
 	{
