@@ -12,10 +12,9 @@ import (
 func TestAlgorithm_Unknown(t *testing.T) {
 	const unknown = 255
 	type other struct{ engine }
-	c := &Compiled{Definition: Definition{Algorithm: unknown}, engine: other{}}
+	c := &Compiled{Definition: Definition{Algorithm: unknown}, Kind: new(Kind), engine: other{}}
 	for name, do := range map[string]func(){
 		"read":      func() { c.read(new(Reading), State{}, 1, 1) },
-		"fits":      func() { c.fits(new(Reading), 1, Never) },
 		"spend":     func() { c.spend(State{}, new(Reading), 1, 1) },
 		"verdict":   func() { c.verdict(new(Verdict), new(Reading), 1, Never, true) },
 		"newEngine": func() { newEngine(&Definition{Algorithm: unknown, Events: 1}, 0) },

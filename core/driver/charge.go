@@ -269,6 +269,17 @@ func (v *Verdict) remain(left, cost int64, spent bool) {
 	v.Soft = v.Allowed && (left < 0 || !spent && left < cost)
 }
 
+// deny sets RetryAfter and Window, if v does not allow cost: to retry, in microseconds, unless cost is above capacity.
+func (v *Verdict) deny(cost, capacity, retry int64) {
+	switch {
+	case v.Allowed:
+	case cost > capacity:
+		v.RetryAfter = Never
+	default:
+		v.RetryAfter, v.Window = duration(retry), duration(retry)
+	}
+}
+
 func duration(microseconds int64) time.Duration {
 	return time.Duration(microseconds) * time.Microsecond
 }

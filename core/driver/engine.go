@@ -43,22 +43,11 @@ func (c *Compiled) read(r *Reading, s State, now, cost int64) {
 
 // fits reports whether an event of cost that may be delayed for maxDelay is admitted, given r.
 func (c *Compiled) fits(r *Reading, cost, maxDelay int64) bool {
-	switch e := c.engine.(type) {
-	case *bucket:
-		_, ok := e.fits(r.Used, cost, maxDelay)
+	if b, ok := c.engine.(*bucket); ok {
+		_, ok := b.fits(r.Used, cost, maxDelay)
 		return ok
-	case *window:
-		return e.fits(r, cost)
-	case *log:
-		return e.fits(r, cost)
-	case *places:
-		return e.fits(r, cost)
-	case *quota:
-		return e.fits(r, cost)
-	case pause:
-		return e.fits(r)
 	}
-	panic(c.Algorithm.unknown())
+	return cost <= c.room(r)
 }
 
 // spend charges cost, which must fit, and returns the new State. r is the Reading of s at now.
@@ -84,13 +73,17 @@ func (c *Compiled) spend(s State, r *Reading, now, cost int64) State {
 // Reading before the charge. spent reports whether the cost was charged afterwards.
 func (c *Compiled) verdict(v *Verdict, r *Reading, cost, maxDelay int64, spent bool) {
 	*v = Verdict{Rule: c}
-	switch e := c.engine.(type) {
-	case *bucket:
-		after, fits := e.fits(r.Used, cost, maxDelay)
+	if b, ok := c.engine.(*bucket); ok {
+		after, fits := b.fits(r.Used, cost, maxDelay)
 		if !fits || !spent {
 			after = r.Used
 		}
-		e.verdict(v, r.Used, after, cost, maxDelay, fits, fits && spent)
+		b.verdict(v, r.Used, after, cost, maxDelay, fits, fits && spent)
+		return
+	}
+	v.Allowed = cost <= c.room(r)
+	spent = spent && v.Allowed
+	switch e := c.engine.(type) {
 	case *window:
 		e.verdict(v, r, cost, spent)
 	case *log:

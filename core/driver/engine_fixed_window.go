@@ -25,10 +25,6 @@ func (w *window) read(r *Reading, s State, now int64) {
 	}
 }
 
-func (w *window) fits(r *Reading, cost int64) bool {
-	return cost <= w.events && r.Count <= w.events-cost
-}
-
 // countable returns the part of n that can be added to count without exceeding maxCount.
 func countable(count, n int64) int64 { return max(0, min(n, maxCount-count)) }
 
@@ -68,20 +64,14 @@ func (w *window) expiresAt(s State) int64 {
 }
 
 func (w *window) verdict(v *Verdict, r *Reading, cost int64, spent bool) {
-	v.Allowed, v.Window = w.fits(r, cost), duration(r.Left)
+	v.Window = duration(r.Left)
 	count := r.Count
-	if v.Allowed && spent {
+	if spent {
 		count += cost
 	}
 	v.remain(w.events-w.extra-count, cost, spent)
 	if count > 0 {
 		v.ResetAfter = v.Window
 	}
-	switch {
-	case v.Allowed:
-	case cost > w.events:
-		v.RetryAfter = Never
-	default:
-		v.RetryAfter = v.Window
-	}
+	v.deny(cost, w.events, r.Left)
 }

@@ -127,8 +127,6 @@ func hasNumber(places []run, number int64) bool {
 	return slices.ContainsFunc(places, func(p run) bool { return p.n == number })
 }
 
-func (p *places) fits(r *Reading, cost int64) bool { return r.Count <= p.events-cost }
-
 func (p *places) spend(s State, r *Reading, now, cost int64) State {
 	return putPlaces(s, append(p.corrected(s, now), run{now, numberOf(now+r.Number, cost)}))
 }
@@ -221,23 +219,16 @@ func (p *places) expiresAt(s State) int64 {
 
 func (p *places) verdict(v *Verdict, r *Reading, cost int64, spent bool) {
 	count := r.Count
-	v.Allowed = p.fits(r, cost)
 	if count > 0 {
 		v.ResetAfter = duration(r.Last)
 	}
-	if v.Allowed && spent {
+	if spent {
 		count += cost
 		v.ResetAfter = duration(p.hold)
 	}
 	v.remain(p.events-p.extra-count, cost, spent)
-	if v.Allowed && spent && r.Single {
+	if spent && r.Single {
 		v.Remaining = 0
 	}
-	switch {
-	case v.Allowed:
-	case cost > p.events:
-		v.RetryAfter = Never
-	default:
-		v.RetryAfter, v.Window = duration(r.Retry), duration(r.Retry)
-	}
+	v.deny(cost, p.events, r.Retry)
 }

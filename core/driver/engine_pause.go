@@ -26,8 +26,6 @@ func (p pause) read(r *Reading, s State, now int64) {
 // parts returns when s was written, and the end of its pause.
 func (pause) parts(s State) (written, end int64) { return s.Debt, s.Time }
 
-func (pause) fits(r *Reading) bool { return r.Left == 0 }
-
 // debit pauses for n microseconds, or until the end of the present pause if that is later. If there is no pause
 // then, s stays.
 func (p pause) debit(s State, r Reading, now, n int64) State {
@@ -48,8 +46,8 @@ func (pause) rewrite(_ State, r Reading, now int64) State {
 
 func (pause) expiresAt(s State) int64 { return s.Time }
 
-func (p pause) verdict(v *Verdict, r *Reading) {
-	if v.Allowed = p.fits(r); v.Allowed {
+func (pause) verdict(v *Verdict, r *Reading) {
+	if v.Allowed {
 		v.Remaining = math.MaxInt
 		return
 	}

@@ -50,8 +50,6 @@ func (l *log) read(r *Reading, s State, now, cost int64) {
 	}
 }
 
-func (l *log) fits(r *Reading, cost int64) bool { return cost <= l.events && r.Count <= l.events-cost }
-
 // cutoff returns the time up to which events no longer count. The time of the newest run is the end
 // of its sub-window, so an event of that run was admitted up to subWindow-1 microseconds earlier.
 func (l *log) cutoff(h *history, now int64) int64 {
@@ -147,12 +145,12 @@ func (l *log) expiresAt(s State) int64 {
 }
 
 func (l *log) verdict(v *Verdict, r *Reading, cost int64, spent bool) {
-	v.Allowed, v.Window = l.fits(r, cost), duration(l.period)
+	v.Window = duration(l.period)
 	count := r.Count
 	if count > 0 {
 		v.ResetAfter, v.Window = duration(r.Last), duration(r.First)
 	}
-	if v.Allowed && spent {
+	if spent {
 		v.ResetAfter = duration(l.period + r.Phase)
 		if count == 0 {
 			v.Window = v.ResetAfter
@@ -160,13 +158,7 @@ func (l *log) verdict(v *Verdict, r *Reading, cost int64, spent bool) {
 		count += cost
 	}
 	v.remain(l.events-l.extra-count, cost, spent)
-	switch {
-	case v.Allowed:
-	case cost > l.events:
-		v.RetryAfter = Never
-	default:
-		v.RetryAfter, v.Window = duration(r.Retry), duration(r.Retry)
-	}
+	v.deny(cost, l.events, r.Retry)
 }
 
 // A history holds the events of a log in runs with strictly increasing times. The zero history is
