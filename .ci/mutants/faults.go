@@ -164,7 +164,7 @@ var faults = []fault{
 		"v.RetryAfter = partRetry", "_ = v", "core/failover ^TestInstances_aboveThePart$",
 	},
 	{
-		"a write without a transaction", "core/rules/redis_overrides.go",
+		"a write without a transaction", "core/rules/internal/overrides/write.go",
 		"tx.MGet(ctx, s.secretKey()) }); err != nil {", "tx.MGet(ctx, s.secretKey()) }); false {", "core/rules ^TestRedisSource_Permissions$",
 	},
 	{

@@ -24,16 +24,16 @@ func (s *Set) Config() *Config { return s.applied.Load().config }
 // Command returns an error if s has no source of overrides (see [Overrides]), or if an argument
 // contains a character that controls a terminal, or a space of Unicode.
 func (s *Set) Command(args ...string) (string, error) {
-	if s.overrides == nil {
+	if s.source == nil {
 		return "", errNoOverrides
 	}
-	words := []string{"weir", "rules"}
-	if name := s.Config().Name; name != "" && name != s.overrides.String() {
+	app, words := s.source.overrides.App, []string{"weir", "rules"}
+	if name := s.Config().Name; name != "" && name != s.source.String() {
 		words = append(words, "-config", name)
 	}
-	words = append(words, flagsOf(s.overrides.rdb)...)
-	words = append(words, "-app", s.overrides.app)
-	if beginning := strings.TrimSuffix(s.overrides.prefix, s.overrides.app+":"); beginning != DefaultPrefix {
+	words = append(words, flagsOf(app.Client)...)
+	words = append(words, "-app", app.Name)
+	if beginning := strings.TrimSuffix(app.Prefix, app.Name+":"); beginning != DefaultPrefix {
 		words = append(words, "-prefix", beginning)
 	}
 	words = append(words, args...)

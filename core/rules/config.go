@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/weir-go/weir/core"
 )
@@ -32,7 +31,7 @@ func (c *Config) version() string {
 		}
 		for _, key := range slices.Sorted(maps.Keys(p.Keys)) {
 			o := p.Keys[key]
-			text = fmt.Appendf(text, " key %q %s %v", key, o.id(), o.Until.UTC())
+			text = fmt.Appendf(text, " key %q %s %v", key, o.content().ID(), o.Until.UTC())
 		}
 	}
 	return hashOf(text)
@@ -86,21 +85,4 @@ func (r *Rule) planNames() []string {
 		}
 	}
 	return names
-}
-
-// An Override blocks one key, or gives it another plan or other limits.
-type Override struct {
-	Blocked bool // every event is denied, also by shadow rules and outside Enforce; Plan and Limits have no effect
-	Plan    string
-	Limits  map[string]core.Limit // by the name of the rule
-	Until   time.Time             // the zero Time means for ever
-}
-
-// id returns a text that overrides that differ at most in their ends have.
-func (o *Override) id() string { return fmt.Sprintf("%t %q %q", o.Blocked, o.Plan, o.Limits) }
-
-// clone returns a copy that an application may change: equal overrides share their limits.
-func (o Override) clone() Override {
-	o.Limits = maps.Clone(o.Limits)
-	return o
 }

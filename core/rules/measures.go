@@ -15,10 +15,10 @@ func (s *Set) Measures() []driver.Measure {
 		{Name: "weir.rules.changes", Help: "Configurations that were applied after the first one.", Unit: "{configuration}", Total: true, Value: float64(s.changes.Load())},
 		{Name: "weir.rules.errors", Help: "Configurations and overrides that could not be read or applied.", Unit: "{error}", Total: true, Value: float64(s.errors.Load())},
 	}
-	if s.overrides == nil {
+	if s.source == nil {
 		return all
 	}
-	n := s.overrides.Stats()
+	n := s.source.Stats()
 	return append(all,
 		driver.Measure{Name: "weir.rules.overrides", Help: "Keys with an override; -1 if unknown.", Unit: "{key}", Value: float64(n.Overrides)},
 		driver.Measure{Name: "weir.rules.blocks", Help: "Keys that are blocked, in Redis or the configuration; -1 if unknown.", Unit: "{key}", Value: float64(s.blocked(n.Blocks))},
@@ -35,14 +35,12 @@ func (s *Set) blocked(inRedis int) int {
 	if inRedis < 0 {
 		return -1
 	}
-	x := s.overrides.cache.indexes.Load()
 	for name, p := range s.Config().Policies {
 		for key, o := range p.Keys {
 			if !o.Blocked || p.Disabled || !o.Until.IsZero() && !time.Now().Before(o.Until) {
 				continue
 			}
-			hash := hashOfMember(name, s.overrides.hasher.Tag(key))
-			if !x.has(overrideKind, hash) && !x.has(blockKind, hash) {
+			if !s.source.overrides.Has(name, key) {
 				inRedis++
 			}
 		}

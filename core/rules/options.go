@@ -32,5 +32,5 @@ func OnError(f func(error)) Option {
 // every key is read from Redis once in [MaxAge]. Overrides panics if source is nil.
 func Overrides(source *RedisSource) Option {
 	argument.NotNil("rules: Overrides", "source", source)
-	return argument.OptionFunc[Set](func(s *Set) { s.overrides = source })
+	return argument.OptionFunc[Set](func(s *Set) { s.source = source })
 }

@@ -1,14 +1,42 @@
 package rules
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/rules/internal/overrides"
 )
+
+// An Override blocks one key, or gives it another plan or other limits.
+type Override struct {
+	Blocked bool // every event is denied, also by shadow rules and outside Enforce; Plan and Limits have no effect
+	Plan    string
+	Limits  map[string]core.Limit // by the name of the rule
+	Until   time.Time             // the zero Time means for ever
+}
+
+// content returns o without its end.
+func (o Override) content() *overrides.Content {
+	return &overrides.Content{Blocked: o.Blocked, Plan: o.Plan, Limits: o.Limits}
+}
+
+// publicOverride returns o for applications, which may change it: equal overrides share their limits.
+func publicOverride(o overrides.Override) Override {
+	if o.Content == nil {
+		return Override{}
+	}
+	return Override{o.Blocked, o.Plan, maps.Clone(o.Limits), o.Until}
+}
+
+// clone returns a copy that an application may change: equal overrides share their limits.
+func (o Override) clone() Override {
+	o.Limits = maps.Clone(o.Limits)
+	return o
+}
 
 // errNoOverrides is the error of methods of a Set without the option Overrides.
 var errNoOverrides = errors.New("weir: the Set has no source of overrides: see the option Overrides")
@@ -32,18 +60,21 @@ var errNoOverrides = errors.New("weir: the Set has no source of overrides: see t
 //
 // If o.Blocked is true, Override is [Set.Block] until o.Until, and an earlier override stays.
 func (s *Set) Override(ctx context.Context, policy, key string, o Override, opts ...WriteOption) error {
-	tag, err := s.writable(policy, key, &o)
-	if err != nil {
+	if err := s.writable(policy, key, &o); err != nil {
 		return err
 	}
-	record, err := newRecord(key, opts)
+	r, err := newRecord(key, opts)
 	switch {
 	case err != nil:
 		return err
 	case o.Blocked:
-		return s.overrides.block(ctx, policy, tag, o.Until, record)
+		return s.source.overrides.Block(ctx, policy, key, o.Until, r)
 	}
-	return s.overrides.put(ctx, policy, tag, o, record)
+	text, err := o.Format()
+	if err != nil {
+		return err
+	}
+	return s.source.overrides.Put(ctx, policy, key, string(text), o.Until, r)
 }
 
 // Block denies all events of a key in a policy, until a time, rounded up to a millisecond, or, if
@@ -62,52 +93,51 @@ func (s *Set) Block(ctx context.Context, policy, key string, until time.Time, op
 // Unblock ends the Block of a key. An override with a plan or limits that are blocked stays, and a block of the
 // configuration: see [Set.Remove]. The errors are those of [Set.Override].
 func (s *Set) Unblock(ctx context.Context, policy, key string) error {
-	return s.remove(ctx, policy, key, blockKind)
+	return s.remove(ctx, policy, key, overrides.Blocks)
 }
 
 // Remove removes the override and the block of a key. Overrides of the configuration stay. The
 // errors are those of [Set.Override].
 func (s *Set) Remove(ctx context.Context, policy, key string) error {
-	return s.remove(ctx, policy, key, overrideKind, blockKind)
+	return s.remove(ctx, policy, key, overrides.Overrides, overrides.Blocks)
 }
 
-func (s *Set) remove(ctx context.Context, policy, key string, kinds ...kind) error {
-	_, tag, err := s.overridden(policy, key)
-	if err != nil {
+func (s *Set) remove(ctx context.Context, policy, key string, kinds ...overrides.Kind) error {
+	if _, err := s.overridden(policy, key); err != nil {
 		return err
 	}
-	return s.overrides.remove(ctx, policy, tag, kinds...)
+	return s.source.overrides.Remove(ctx, policy, key, kinds...)
 }
 
-// writable checks whether key can have the override o, and returns the tag of the key.
-func (s *Set) writable(policy, key string, o *Override) (tag string, err error) {
-	p, tag, err := s.overridden(policy, key)
+// writable checks whether key can have the override o.
+func (s *Set) writable(policy, key string, o *Override) error {
+	p, err := s.overridden(policy, key)
 	switch {
 	case err != nil:
-		return "", err
+		return err
 	case o.Plan == "" && len(o.Limits) == 0 && !o.Blocked:
-		return "", errors.New("weir: the override is empty")
+		return errors.New("weir: the override is empty")
 	case !o.Until.IsZero() && !time.Now().Before(o.Until):
-		return "", fmt.Errorf("weir: the override ends at %s, which is past", o.Until.Format(time.RFC3339))
+		return fmt.Errorf("weir: the override ends at %s, which is past", o.Until.Format(time.RFC3339))
 	}
-	if err := p.check(policy, *o); err != nil {
-		return "", fmt.Errorf("weir: policy %q: %w", policy, err)
+	if err := p.check(policy, o.content()); err != nil {
+		return fmt.Errorf("weir: policy %q: %w", policy, err)
 	}
-	return tag, nil
+	return nil
 }
 
-// overridden returns a policy in force, and the tag of a key.
-func (s *Set) overridden(policy, key string) (*Policy, string, error) {
+// overridden returns a policy in force, and an error if the overrides of a key cannot be read.
+func (s *Set) overridden(policy, key string) (*Policy, error) {
 	p, ok := s.applied.Load().config.Policies[policy]
 	switch {
 	case !ok:
-		return nil, "", errNoPolicy(policy)
+		return nil, errNoPolicy(policy)
 	case key == "":
-		return nil, "", core.ErrEmptyKey
-	case s.overrides == nil:
-		return &p, "", errNoOverrides
+		return nil, core.ErrEmptyKey
+	case s.source == nil:
+		return &p, errNoOverrides
 	}
-	return &p, s.overrides.hasher.Tag(key), nil
+	return &p, nil
 }
 
 // OverrideOf returns the override of a key: that of [Set.Block], else that of [Set.Override], else
@@ -115,23 +145,15 @@ func (s *Set) overridden(policy, key string) (*Policy, string, error) {
 // OverrideOf reads Redis, and not the cache. Without a source of overrides, it is that of the
 // configuration. The other errors are those of Set.Override.
 func (s *Set) OverrideOf(ctx context.Context, policy, key string) (Override, error) {
-	p, tag, err := s.overridden(policy, key)
+	p, err := s.overridden(policy, key)
 	switch {
 	case err == errNoOverrides:
 		return p.Keys[key].clone(), nil
 	case err != nil:
 		return Override{}, err
 	}
-	stored, err := await(ctx, func() (stored, error) {
-		k := &fetch{policy: policy, tag: tag}
-		err := s.overrides.read(ctx, []*fetch{k})
-		return k.stored, cmp.Or(err, k.err)
-	})
-	if err != nil {
-		return Override{}, fmt.Errorf("weir: override in %v: %w", s.overrides, err)
-	}
-	if o := stored.current(); o.selections != nil {
-		return o.public(), nil
+	if o, err := s.source.overrides.Read(ctx, policy, key); err != nil || o.Content != nil {
+		return publicOverride(o), err
 	}
 	return p.Keys[key].clone(), nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/unexported"
+	"github.com/weir-go/weir/core/rules/internal/overrides"
 )
 
 // A policy is a limiter of a Set.
@@ -52,7 +53,7 @@ func (p *Policy) countRules() (n int) {
 }
 
 // check returns an error if p, which is called name, cannot have the override o.
-func (p *Policy) check(name string, o Override) error {
+func (p *Policy) check(name string, o *overrides.Content) error {
 	if o.Plan != "" && !p.hasPlan(o.Plan) {
 		return fmt.Errorf("no rule of the policy has the plan %q", o.Plan)
 	}

@@ -13,9 +13,8 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/call"
 	"github.com/weir-go/weir/core/internal/keyhash"
-	"github.com/weir-go/weir/core/internal/memo"
+	"github.com/weir-go/weir/core/rules/internal/overrides"
 	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/internal/sampler"
 )
@@ -25,22 +24,11 @@ import (
 // a Set with the option [Overrides]. A RedisSource is safe for concurrent use, and belongs to one
 // Set.
 type RedisSource struct {
-	rdb    redis.UniversalClient
-	prefix string // of all keys, with the name of the application
-	app    string
-	hasher keyhash.Hasher
-	cache  *cache
-	parsed memo.Map[string, parsedOverride] // by text
-	known  memo.Map[string, *selections]    // by Override.id
-	report atomic.Pointer[func(error)]      // of the Set
-	errors *sampler.Sampler                 // of overrides
-
-	loaded atomic.Pointer[loadedConfig] // the result of the last Load; nil if there is none
-
-	interval time.Duration // between two polls of changes
-	polling  chan struct{} // holds an element while changes are polled
-	last     string        // the ID of the latest change in the indexes; empty if they have to be read
-	from     int64         // members that have ended before are not in the indexes
+	overrides *overrides.Redis
+	report    atomic.Pointer[func(error)]  // of the Set
+	errors    *sampler.Sampler             // of overrides
+	loaded    atomic.Pointer[loadedConfig] // the result of the last Load; nil if there is none
+	interval  time.Duration                // between two polls of changes
 }
 
 // RedisOf returns the RedisSource of the application whose limits are in store, a Store of package redisstore or a store
@@ -56,7 +44,7 @@ func RedisOf(store core.Store, opts ...RedisOption) *RedisSource {
 		panic("rules: RedisOf: Prefix and KeySecret are those of the store")
 	}
 	rdb, prefix, app, h := of.Redis()
-	return newRedisSource(rdb, prefix, app, h, c.cache)
+	return newRedisSource(overrides.App{Client: rdb, Prefix: prefix, Name: app, Hasher: h}, c.lookup)
 }
 
 // A redisStore is the Store of package redisstore.
@@ -90,54 +78,59 @@ func Redis(rdb redis.UniversalClient, app string, opts ...RedisOption) *RedisSou
 	if c.prefix != nil {
 		beginning = *c.prefix
 	}
-	return newRedisSource(rdb, keyhash.Prefix("rules: Redis", beginning, app), app, keyhash.New(c.secret), c.cache)
+	prefix := keyhash.Prefix("rules: Redis", beginning, app)
+	return newRedisSource(overrides.App{Client: rdb, Prefix: prefix, Name: app, Hasher: keyhash.New(c.secret)}, c.lookup)
 }
 
 func newRedisConfig(caller string, opts []RedisOption) redisConfig {
-	c := redisConfig{cache: cacheOptions{parts: 1, size: DefaultMaxKeys, timeout: DefaultTimeout, maxAge: DefaultMaxAge}}
+	c := redisConfig{lookup: overrides.Options{MaxKeys: DefaultMaxKeys, Timeout: DefaultTimeout, MaxAge: DefaultMaxAge}}
 	argument.Apply(caller, &c, opts)
 	return c
 }
 
-func newRedisSource(rdb redis.UniversalClient, prefix, app string, h keyhash.Hasher, cache cacheOptions) *RedisSource {
-	if _, ok := rdb.(*redis.ClusterClient); ok {
-		cache.parts = 16
-	}
-	s := &RedisSource{rdb: rdb, prefix: prefix, app: app, hasher: h, interval: WatchInterval, polling: make(chan struct{}, 1), errors: sampler.New(maxInvalid, time.Second)}
-	s.parsed.Max, s.known.Max = maxViews, maxViews
-	s.cache = newCache(cache, s.hasher)
-	s.cache.read, s.cache.report = s.read, s.failed
+func newRedisSource(app overrides.App, o overrides.Options) *RedisSource {
+	s := &RedisSource{interval: WatchInterval, errors: sampler.New(maxInvalid, time.Second)}
+	s.overrides = overrides.New(app, o, overrides.Callbacks{
+		Parse: func(text string) (overrides.Content, time.Time, error) {
+			o, err := ParseOverride(s.String(), []byte(text))
+			return *o.content(), o.Until, err
+		},
+		Failed:  s.failed,
+		Invalid: func(err error) { s.invalid(err, s.failed) },
+	})
 	return s
+}
+
+// watch keeps the knowledge about overrides up to date until ctx ends.
+func (s *RedisSource) watch(ctx context.Context) {
+	failing := false
+	every(ctx, s.interval, func() {
+		err := s.overrides.Follow(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			s.failed(fmt.Errorf("weir: changes of overrides in %v: %w", s, err))
+		}
+		failing = err != nil
+	})
 }
 
 // String returns the name of the source in errors.
 func (s *RedisSource) String() string { return "Redis" }
 
 // configKey returns the key of the configuration: a hash with the fields text and version.
-func (s *RedisSource) configKey() string { return s.prefix + "rules" }
+func (s *RedisSource) configKey() string { return s.overrides.Prefix + "rules" }
 
 // ErrNoConfig is the error of [RedisSource.Load] before the first [RedisSource.Put]. Use
 // [errors.Is].
 var ErrNoConfig = errors.New("there is no configuration; RedisSource.Put or the command weir rules put writes one")
 
-// errClient names the client in the errors of package call: it panics after a malformed reply, and
-// a hook may do anything.
-var errClient = errors.New("the client")
-
-// await calls f, and returns its result, or the error of ctx if ctx ends first. By default,
-// go-redis ignores the deadline of a context.
-func await[T any](ctx context.Context, f func() (T, error)) (T, error) {
-	return call.Detached(ctx, errClient, nil, f)
-}
-
 // Load implements [Source]. It reads the version, and the text if the version has changed. It
 // returns when ctx ends, whatever the options of the client are.
 func (s *RedisSource) Load(ctx context.Context) ([]byte, error) {
-	return await(ctx, func() ([]byte, error) { return s.load(ctx) })
+	return overrides.Await(ctx, func() ([]byte, error) { return s.load(ctx) })
 }
 
 func (s *RedisSource) load(ctx context.Context) ([]byte, error) {
-	version, err := s.rdb.HGet(ctx, s.configKey(), "version").Result()
+	version, err := s.overrides.Client.HGet(ctx, s.configKey(), "version").Result()
 	switch old := s.loaded.Load(); {
 	case errors.Is(err, redis.Nil):
 		s.loaded.Store(nil)
@@ -147,7 +140,7 @@ func (s *RedisSource) load(ctx context.Context) ([]byte, error) {
 	case old != nil && old.version == version:
 		return old.text, nil
 	}
-	fields, err := s.rdb.HGetAll(ctx, s.configKey()).Result()
+	fields, err := s.overrides.Client.HGetAll(ctx, s.configKey()).Result()
 	if err != nil {
 		return nil, err
 	}
@@ -182,15 +175,15 @@ func (s *RedisSource) Put(ctx context.Context, text []byte, opts ...PutOption) e
 		return err
 	}
 	key, version := s.configKey(), hashOf(text)
-	_, err := await(ctx, func() (struct{}, error) {
+	_, err := overrides.Await(ctx, func() (struct{}, error) {
 		if c.replaces == nil {
-			return struct{}{}, s.rdb.HSet(ctx, key, "text", text, "version", version).Err()
+			return struct{}{}, s.overrides.Client.HSet(ctx, key, "text", text, "version", version).Err()
 		}
 		// A server that rejects MULTI would execute the write of a transaction alone.
-		if err := s.transact(ctx, func(tx redis.Pipeliner) { tx.HGet(ctx, key, "version") }); err != nil && !errors.Is(err, redis.Nil) {
+		if err := s.overrides.Transact(ctx, func(tx redis.Pipeliner) { tx.HGet(ctx, key, "version") }); err != nil && !errors.Is(err, redis.Nil) {
 			return struct{}{}, err
 		}
-		return struct{}{}, s.rdb.Watch(ctx, func(tx *redis.Tx) error {
+		return struct{}{}, s.overrides.Client.Watch(ctx, func(tx *redis.Tx) error {
 			present, err := tx.HGet(ctx, key, "version").Result()
 			switch {
 			case err != nil && !errors.Is(err, redis.Nil):
@@ -252,17 +245,7 @@ type RedisStats struct {
 }
 
 // Stats returns the present numbers.
-func (s *RedisSource) Stats() RedisStats {
-	c := s.cache
-	x, age := c.indexes.Load(), time.Duration(-1)
-	if x.confirmed != unconfirmed {
-		age = c.since() - x.confirmed.at
-	}
-	return RedisStats{
-		Reads: c.count.Load(), Stale: c.stale.Load(), Missing: c.missing.Load(), Keys: c.with.EstimatedSize() + c.without.EstimatedSize(),
-		Overrides: x.counts.overrides, Blocks: x.counts.blocks, Age: age,
-	}
-}
+func (s *RedisSource) Stats() RedisStats { return RedisStats(s.overrides.Stats()) }
 
 // failed passes an error to the Set.
 func (s *RedisSource) failed(err error) {

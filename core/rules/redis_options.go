@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/internal/keyhash"
+	"github.com/weir-go/weir/core/rules/internal/overrides"
 	"github.com/weir-go/weir/internal/argument"
 )
 
@@ -15,7 +16,7 @@ type redisOption = argument.OptionFunc[redisConfig]
 type redisConfig struct {
 	prefix *string // nil if it is not given
 	secret []byte
-	cache  cacheOptions
+	lookup overrides.Options
 }
 
 // DefaultPrefix is the beginning of all keys when [Prefix] is not given. It is that of package
@@ -49,7 +50,7 @@ func MaxKeys(n int) RedisOption {
 	if n < 1 {
 		panic("rules: MaxKeys: n is less than 1")
 	}
-	return redisOption(func(c *redisConfig) { c.cache.size = n })
+	return redisOption(func(c *redisConfig) { c.lookup.MaxKeys = n })
 }
 
 // DefaultMaxAge is the age when [MaxAge] is not given.
@@ -63,7 +64,7 @@ func MaxAge(d time.Duration) RedisOption {
 	if d <= 0 {
 		panic("rules: MaxAge: not positive")
 	}
-	return redisOption(func(c *redisConfig) { c.cache.maxAge = d })
+	return redisOption(func(c *redisConfig) { c.lookup.MaxAge = d })
 }
 
 // DefaultTimeout is the time when [Timeout] is not given.
@@ -76,7 +77,7 @@ func Timeout(d time.Duration) RedisOption {
 	if d <= 0 {
 		panic("rules: Timeout: not positive")
 	}
-	return redisOption(func(c *redisConfig) { c.cache.timeout = d })
+	return redisOption(func(c *redisConfig) { c.lookup.Timeout = d })
 }
 
 // FailClosed makes a decision fail with [core.ErrFailClosed], which gates answer with 503, if a key
@@ -84,4 +85,6 @@ func Timeout(d time.Duration) RedisOption {
 // before, and either it has an override, or [Set.Watch] has not read the hashes of keys, because it
 // has never reached Redis or there are too many. After a start without Redis, all decisions fail. By default, a decision then uses the configuration
 // alone, which admits blocked keys after such a start.
-func FailClosed() RedisOption { return redisOption(func(c *redisConfig) { c.cache.failClosed = true }) }
+func FailClosed() RedisOption {
+	return redisOption(func(c *redisConfig) { c.lookup.FailClosed = true })
+}

@@ -24,11 +24,11 @@ import (
 // A process should have one Set for each store: two Sets with the same policies are in conflict
 // when one of them changes. A decision allocates nothing more than that of a plain limiter.
 type Set struct {
-	store     core.Store
-	overrides *RedisSource // nil if there is none
-	onChange  func(Change)
-	onError   func(error)
-	log       *slog.Logger // nil without LogTo
+	store    core.Store
+	source   *RedisSource // of overrides; nil if there is none
+	onChange func(Change)
+	onError  func(error)
+	log      *slog.Logger // nil without LogTo
 
 	changes, errors atomic.Uint64 // see Measures
 
@@ -62,15 +62,15 @@ func New(store core.Store, c *Config, opts ...Option) (*Set, error) {
 	s := &Set{store: store, unused: make(map[string]*policy)}
 	argument.Apply("rules: New", s, opts)
 	s.applied.Store(&applied{config: &Config{}})
-	if s.overrides != nil && s.overrides.report.Load() != nil {
+	if s.source != nil && s.source.report.Load() != nil {
 		return nil, errors.New("weir: the source of overrides belongs to another Set")
 	}
 	if _, err := s.apply(c); err != nil {
 		return nil, err
 	}
-	if s.overrides != nil {
+	if s.source != nil {
 		report := func(err error) { s.report(cannotRead, err) }
-		s.overrides.report.Store(&report)
+		s.source.report.Store(&report)
 	}
 	return s, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/memo"
+	"github.com/weir-go/weir/core/rules/internal/overrides"
 )
 
 // maxViews is the number of selections of a policy for which a view is cached. A view takes about a
@@ -23,21 +24,19 @@ type version struct {
 	disabled bool
 	root     *core.Limiter
 	rules    []core.Rule // on the store
-	keys     map[string]override
-	others   *selections
-	off      selection
-	views    memo.Map[*selection, view]
+	keys     map[string]overrides.Override
+	others   *overrides.Content                    // of keys without an override
+	views    [3]memo.Map[*overrides.Content, view] // by mode
 }
 
-// selections are the rules for keys with equal overrides.
-type selections struct{ enforced, shadow selection }
+// A mode is the way in which the rules of a view are in force.
+type mode int
 
-// A selection determines the view for some keys.
-type selection struct {
-	Override
-	asShadow  bool // all rules are shadow rules
-	unlimited bool // no rule counts
-}
+const (
+	enforced mode = iota
+	asShadow      // all rules are shadow rules
+	off           // no rule counts
+)
 
 // A view is the result of a pick.
 type view struct {
@@ -46,9 +45,11 @@ type view struct {
 }
 
 // newVersion checks the policy config. It uses the rules of old, if not nil, that are equal.
-func newVersion(set *Set, name string, config *Policy, off bool, old *policy) (*version, error) {
-	v := &version{set: set, name: name, config: config, disabled: off, off: selection{unlimited: true}, others: newSelections(Override{})}
-	v.views.Max = maxViews
+func newVersion(set *Set, name string, config *Policy, disabled bool, old *policy) (*version, error) {
+	v := &version{set: set, name: name, config: config, disabled: disabled, others: new(overrides.Content)}
+	for i := range v.views {
+		v.views[i].Max = maxViews
+	}
 	if !(config.Enforce >= 0 && config.Enforce <= 100) { // NaN is neither
 		return nil, fmt.Errorf("enforce is %v percent, outside 0 to 100", config.Enforce)
 	}
@@ -75,25 +76,20 @@ func newVersion(set *Set, name string, config *Policy, off bool, old *policy) (*
 	return v, v.setKeys()
 }
 
-func newSelections(o Override) *selections {
-	return &selections{enforced: selection{Override: o}, shadow: selection{Override: o, asShadow: true}}
-}
-
-// setKeys checks the overrides, and sets v.keys. Equal overrides share their selections.
+// setKeys checks the overrides, and sets v.keys. Equal overrides share their Content.
 func (v *version) setKeys() error {
-	v.keys = make(map[string]override, len(v.config.Keys))
-	known := make(map[string]*selections)
+	v.keys = make(map[string]overrides.Override, len(v.config.Keys))
+	known := make(map[string]*overrides.Content)
 	for key, o := range v.config.Keys {
-		text := o.id()
-		c := known[text]
-		if c == nil {
-			if err := v.config.check(v.name, o); err != nil {
+		c := o.content()
+		id := c.ID()
+		if known[id] == nil {
+			if err := v.config.check(v.name, c); err != nil {
 				return fmt.Errorf("key %q: %w", key, err)
 			}
-			c = newSelections(o)
-			known[text] = c
+			known[id] = c
 		}
-		v.keys[key] = override{c, o.Until}
+		v.keys[key] = overrides.Override{Content: known[id], Until: o.Until}
 	}
 	return nil
 }
@@ -102,12 +98,12 @@ func (v *version) setKeys() error {
 // override of key ends, or zero if it has no end.
 func (v *version) pick(ctx context.Context, key string) (l *core.Limiter, ends time.Duration, err error) {
 	if v.disabled {
-		l, err = v.view(&v.off)
+		l, err = v.view(v.others, off)
 		return l, 0, err
 	}
 	o, err := v.override(ctx, key)
-	for err == nil && !o.until.IsZero() {
-		if ends = time.Until(o.until); ends > 0 {
+	for err == nil && !o.Until.IsZero() {
+		if ends = time.Until(o.Until); ends > 0 {
 			break
 		}
 		o, err = v.override(ctx, key) // it has ended in this moment
@@ -115,43 +111,43 @@ func (v *version) pick(ctx context.Context, key string) (l *core.Limiter, ends t
 	switch {
 	case err != nil:
 	case v.config.Enforce < 100 && !InPercent(v.name, key, v.config.Enforce):
-		l, err = v.view(&o.shadow)
-	case o.selections != v.others:
-		l, err = v.view(&o.enforced)
+		l, err = v.view(o.Content, asShadow)
+	case o.Content != v.others:
+		l, err = v.view(o.Content, enforced)
 	}
 	return l, max(ends, 0), err
 }
 
 // override returns the override of key that applies now, or v.others. Overrides of a source have
 // precedence over those of the configuration.
-func (v *version) override(ctx context.Context, key string) (override, error) {
-	current := override{selections: v.others}
-	if o := v.keys[key]; o.inForce() {
+func (v *version) override(ctx context.Context, key string) (overrides.Override, error) {
+	current := overrides.Override{Content: v.others}
+	if o := v.keys[key]; o.InForce() {
 		current = o
 	}
-	if source := v.set.overrides; source != nil {
-		o, err := source.cache.get(ctx, v.name, key)
+	if source := v.set.source; source != nil {
+		o, err := source.overrides.Get(ctx, v.name, key)
 		if err != nil {
 			return o, err
 		}
-		if o.selections != nil {
+		if o.Content != nil {
 			current = o
 		}
 	}
 	return current, nil
 }
 
-// view returns the view for c, which it remembers.
-func (v *version) view(c *selection) (*core.Limiter, error) {
-	w := v.views.Get(c, v.newView)
+// view returns the view for keys with the override c, which it remembers.
+func (v *version) view(c *overrides.Content, m mode) (*core.Limiter, error) {
+	w := v.views[m].Get(c, func(c *overrides.Content) view { return v.newView(c, m) })
 	return w.limiter, w.err
 }
 
-// newView makes the view for c. It reports and ignores a part of an override of a source that the
+// newView makes a view. It reports and ignores a part of an override of a source that the
 // policy cannot have.
-func (v *version) newView(c *selection) (w view) {
-	if err := v.config.check(v.name, c.Override); err != nil {
-		v.set.overrides.invalid(fmt.Errorf("weir: policy %q: an override in %v: %w", v.name, v.set.overrides, err),
+func (v *version) newView(c *overrides.Content, m mode) (w view) {
+	if err := v.config.check(v.name, c); err != nil {
+		v.set.source.invalid(fmt.Errorf("weir: policy %q: an override in %v: %w", v.name, v.set.source, err),
 			func(err error) { v.set.report(cannotEnforce, err) })
 	}
 	config := *v.config
@@ -163,11 +159,11 @@ func (v *version) newView(c *selection) (w view) {
 		} else if l, ok := c.Limits[r.Name]; ok && r.checkLimit(storeName(v.name, r.Name), l) == nil {
 			*r = *r.with(l)
 		}
-		r.Shadow = (r.Shadow || c.asShadow) && !c.Blocked
+		r.Shadow = (r.Shadow || m == asShadow) && !c.Blocked
 	}
 	rules := config.storeRules(v.name)
 	for i, r := range rules {
-		if c.unlimited {
+		if m == off {
 			rules[i] = inner.Off(r)
 		}
 	}

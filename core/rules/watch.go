@@ -21,10 +21,10 @@ const WatchInterval = time.Second
 //
 // Watch also reads the changes of the overrides of the option [Overrides], every WatchInterval.
 func (s *Set) Watch(ctx context.Context, source Source) error {
-	if s.overrides != nil {
+	if s.source != nil {
 		var wg sync.WaitGroup
 		defer wg.Wait()
-		wg.Go(func() { s.overrides.watch(ctx) })
+		wg.Go(func() { s.source.watch(ctx) })
 	}
 	w := watcher{set: s, source: source}
 	every(ctx, WatchInterval, func() { w.poll(ctx) })

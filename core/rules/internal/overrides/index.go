@@ -1,4 +1,4 @@
-package rules
+package overrides
 
 import (
 	"hash/maphash"
@@ -42,17 +42,11 @@ type indexes struct {
 type counts struct{ overrides, blocks int }
 
 // of returns the index of a set.
-func (x *indexes) of(set kind) *index {
-	if set == blockKind {
+func (x *indexes) of(set Kind) *index {
+	if set == Blocks {
 		return x.blocks
 	}
 	return x.overrides
-}
-
-// has reports whether a set is known to have an entry that has not ended.
-func (x *indexes) has(set kind, hash uint64) bool {
-	of := x.of(set)
-	return of != nil && of.has(hash)
 }
 
 // unconfirmed is a moment of knowledge that is never valid.
@@ -87,8 +81,11 @@ func (x *index) end(hash uint64) int64 {
 	return s.ends[hash]
 }
 
-// has reports whether x has an entry that has not ended.
+// has reports whether x is not nil and has an entry that has not ended.
 func (x *index) has(hash uint64) bool {
+	if x == nil {
+		return false
+	}
 	end := x.end(hash)
 	return end != 0 && end > time.Now().UnixMilli()
 }

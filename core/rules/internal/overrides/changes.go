@@ -1,4 +1,4 @@
-package rules
+package overrides
 
 import (
 	"context"
@@ -28,20 +28,8 @@ const (
 // errSize means that a set has changed without a notice, for example by an eviction.
 var errSize = errors.New("the set of overrides or blocks has changed without a notice: it was evicted, removed or written by another program")
 
-// watch keeps the indexes up to date until ctx ends.
-func (s *RedisSource) watch(ctx context.Context) {
-	failing := false
-	every(ctx, s.interval, func() {
-		err := s.follow(ctx)
-		if err != nil && !failing && ctx.Err() == nil {
-			s.failed(fmt.Errorf("weir: changes of overrides in %v: %w", s, err))
-		}
-		failing = err != nil
-	})
-}
-
 // lock waits until no other goroutine polls.
-func (s *RedisSource) lock(ctx context.Context) error {
+func (s *Redis) lock(ctx context.Context) error {
 	select {
 	case s.polling <- struct{}{}:
 		return nil
@@ -50,10 +38,10 @@ func (s *RedisSource) lock(ctx context.Context) error {
 	}
 }
 
-func (s *RedisSource) unlock() { <-s.polling }
+func (s *Redis) unlock() { <-s.polling }
 
-// follow brings the indexes up to date. It reads the sets if it does not know all changes.
-func (s *RedisSource) follow(ctx context.Context) error {
+// Follow brings the indexes up to date. It reads the sets if it does not know all changes.
+func (s *Redis) Follow(ctx context.Context) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
@@ -73,28 +61,28 @@ func (s *RedisSource) follow(ctx context.Context) error {
 
 // catchUp applies the changes after a write of this process, unless the sets have to be read.
 // Concurrent writes share a poll.
-func (s *RedisSource) catchUp(ctx context.Context, hash uint64) {
-	ctx, cancel := context.WithTimeout(ctx, s.cache.options.timeout)
+func (s *Redis) catchUp(ctx context.Context, hash uint64) {
+	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
 	if s.lock(ctx) != nil {
 		return
 	}
 	defer s.unlock()
-	if s.last != "" && !s.cache.valid(hash, s.cache.indexes.Load().confirmed) {
+	if s.last != "" && !s.valid(hash, s.indexes.Load().confirmed) {
 		_ = s.readChanges(ctx)
 	}
 }
 
 // lost notes that changes are missing, so that the sets have to be read.
-func (s *RedisSource) lost() {
+func (s *Redis) lost() {
 	s.last = ""
-	s.cache.allChanged()
+	s.allChanged()
 }
 
 // readChanges applies the changes since the last one, and calls lost if one is missing.
-func (s *RedisSource) readChanges(ctx context.Context) error {
+func (s *Redis) readChanges(ctx context.Context) error {
 	for polls := 0; polls < 2; {
-		now := s.cache.now()
+		now := s.now()
 		s.forget()
 		last, from := s.last, s.from // not of a later call, if this one leaves its goroutine behind
 		r, err := ask(ctx, func(ctx context.Context) (pollReply, error) { return s.poll(ctx, last, from) })
@@ -118,27 +106,20 @@ func (s *RedisSource) readChanges(ctx context.Context) error {
 		if len(r.changes) == maxPage {
 			continue
 		}
-		x := *s.cache.indexes.Load()
+		x := *s.indexes.Load()
 		if x.overrides.len() != r.overrides || x.blocks.len() != r.blocks {
-			s.invalid(fmt.Errorf("weir: overrides in %v: %w", s, errSize), s.failed)
+			s.callbacks.Invalid(fmt.Errorf("weir: overrides in Redis: %w", errSize))
 			s.lost()
 			return nil
 		}
 		x.confirmed, x.counts = now, r.counts
-		s.cache.indexes.Store(&x)
+		s.indexes.Store(&x)
 		if len(changes) == 0 {
 			return nil
 		}
 		polls++ // the second one confirms the changed keys
 	}
 	return nil
-}
-
-// ask calls f, whose commands have a second for their replies.
-func ask[T any](ctx context.Context, f func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	return await(ctx, func() (T, error) { return f(ctx) })
 }
 
 // A pollReply has the changes since the last one, and that one, and the sizes of the sets and the numbers of members
@@ -150,17 +131,17 @@ type pollReply struct {
 }
 
 // poll asks Redis for changes, and for the numbers of members that do not end before end, or have not ended.
-func (s *RedisSource) poll(ctx context.Context, last string, end int64) (r pollReply, err error) {
+func (s *Redis) poll(ctx context.Context, last string, end int64) (r pollReply, err error) {
 	var changes *redis.XMessageSliceCmd
 	var overrides, blocks *redis.IntCmd
 	var counted [2]*redis.IntCmd
 	from, now := strconv.FormatInt(end, 10), strconv.FormatInt(time.Now().UnixMilli()+1, 10)
-	err = s.transact(ctx, func(tx redis.Pipeliner) {
+	err = s.Transact(ctx, func(tx redis.Pipeliner) {
 		changes = tx.XRangeN(ctx, s.changesKey(), last, "+", maxPage)
-		overrides = tx.ZCount(ctx, s.setKey(overrideKind), from, "+inf")
-		blocks = tx.ZCount(ctx, s.setKey(blockKind), from, "+inf")
-		counted[0] = tx.ZCount(ctx, s.setKey(overrideKind), now, "+inf")
-		counted[1] = tx.ZCount(ctx, s.setKey(blockKind), now, "+inf")
+		overrides = tx.ZCount(ctx, s.setKey(Overrides), from, "+inf")
+		blocks = tx.ZCount(ctx, s.setKey(Blocks), from, "+inf")
+		counted[0] = tx.ZCount(ctx, s.setKey(Overrides), now, "+inf")
+		counted[1] = tx.ZCount(ctx, s.setKey(Blocks), now, "+inf")
 	})
 	return pollReply{changes.Val(), sizeOf(overrides.Val()), sizeOf(blocks.Val()), counts{sizeOf(counted[0].Val()), sizeOf(counted[1].Val())}}, err
 }
@@ -175,7 +156,7 @@ func sizeOf(set int64) int {
 
 // apply applies a change. It returns false for a change that another program has written in a way
 // that is not documented.
-func (s *RedisSource) apply(values map[string]any) bool {
+func (s *Redis) apply(values map[string]any) bool {
 	text := func(name string) string {
 		t, _ := values[name].(string)
 		return t
@@ -186,57 +167,57 @@ func (s *RedisSource) apply(values map[string]any) bool {
 		return false
 	}
 	hash := hashOfMember(policy, tag)
-	if set := kind(text("set")); set != "" {
+	if set := Kind(text("set")); set != "" {
 		score, err := strconv.ParseFloat(text("end"), 64)
-		if err != nil || set != overrideKind && set != blockKind {
+		if err != nil || set != Overrides && set != Blocks {
 			return false
 		}
-		if x, end := s.cache.indexes.Load().of(set), endOf(score); x != nil {
-			if set == overrideKind && end != 0 && text("exact") == "" {
-				end = max(end, x.end(hash)) // see put
+		if x, end := s.indexes.Load().of(set), endOf(score); x != nil {
+			if set == Overrides && end != 0 && text("exact") == "" {
+				end = max(end, x.end(hash)) // see Put
 			}
 			x.set(hash, end)
 		}
 	}
-	s.cache.changed(hash)
+	s.changed(hash)
 	return true
 }
 
 // forget removes the members from the indexes that have ended an hour ago. Redis keeps them for
 // longer, because clocks differ.
-func (s *RedisSource) forget() {
+func (s *Redis) forget() {
 	from := time.Now().Add(-ended / 2).Truncate(time.Minute).UnixMilli()
 	if from <= s.from {
 		return
 	}
 	s.from = from
-	for _, set := range []kind{overrideKind, blockKind} {
-		if x := s.cache.indexes.Load().of(set); x != nil {
+	for _, set := range []Kind{Overrides, Blocks} {
+		if x := s.indexes.Load().of(set); x != nil {
 			x.removeBefore(from)
 		}
 	}
 }
 
 // readSets reads the indexes. Changes during the read follow the change with the ID s.last.
-func (s *RedisSource) readSets(ctx context.Context) error {
+func (s *Redis) readSets(ctx context.Context) error {
 	latest, err := ask(ctx, func(ctx context.Context) ([]redis.XMessage, error) {
-		return s.rdb.XRevRangeN(ctx, s.changesKey(), "+", "-", 1).Result()
+		return s.Client.XRevRangeN(ctx, s.changesKey(), "+", "-", 1).Result()
 	})
 	if err != nil {
 		return err
 	}
-	s.cache.allChanged() // changes before the latest one may concern entries
+	s.allChanged() // changes before the latest one may concern entries
 	s.forget()
-	x := *s.cache.indexes.Load()
-	if x.overrides, err = s.readSet(ctx, overrideKind); err != nil {
+	x := *s.indexes.Load()
+	if x.overrides, err = s.readSet(ctx, Overrides); err != nil {
 		return err
 	}
-	if x.blocks, err = s.readSet(ctx, blockKind); err != nil {
+	if x.blocks, err = s.readSet(ctx, Blocks); err != nil {
 		return err
 	}
-	s.cache.indexes.Store(&x)
+	s.indexes.Store(&x)
 	if err := s.CheckSecret(ctx); errors.Is(err, ErrKeySecret) {
-		s.failed(fmt.Errorf("weir: overrides in %v: %w", s, err))
+		s.callbacks.Failed(fmt.Errorf("weir: overrides in Redis: %w", err))
 	}
 	if s.last = noChange; len(latest) > 0 {
 		s.last = latest[0].ID
@@ -245,7 +226,7 @@ func (s *RedisSource) readSets(ctx context.Context) error {
 }
 
 // readSet reads an index. It returns nil if the set is too large.
-func (s *RedisSource) readSet(ctx context.Context, set kind) (*index, error) {
+func (s *Redis) readSet(ctx context.Context, set Kind) (*index, error) {
 	x := newIndex(s.from)
 	err := s.scan(ctx, set, func(_ context.Context, page []redis.Z) error {
 		for _, z := range page {
@@ -265,14 +246,14 @@ func (s *RedisSource) readSet(ctx context.Context, set kind) (*index, error) {
 var errTooLarge = errors.New("the set is too large")
 
 // scan calls f with all members of a set, about maxPage at a time. It ends at the first error of f.
-func (s *RedisSource) scan(ctx context.Context, set kind, f func(ctx context.Context, page []redis.Z) error) error {
+func (s *Redis) scan(ctx context.Context, set Kind, f func(ctx context.Context, page []redis.Z) error) error {
 	type page struct {
 		members []string // each followed by its score
 		cursor  uint64
 	}
 	for cursor := uint64(0); ; {
 		p, err := ask(ctx, func(ctx context.Context) (p page, err error) {
-			p.members, p.cursor, err = s.rdb.ZScan(ctx, s.setKey(set), cursor, "", maxPage).Result()
+			p.members, p.cursor, err = s.Client.ZScan(ctx, s.setKey(set), cursor, "", maxPage).Result()
 			return p, err
 		})
 		if err != nil {

@@ -1,4 +1,4 @@
-package rules
+package overrides
 
 import (
 	"cmp"
@@ -42,7 +42,7 @@ type reader struct {
 	keep    func(hash uint64, e cached) // called with each result
 	report  func(error)                 // called once for each outage of the source
 	start   time.Time
-	options cacheOptions
+	options Options
 
 	// parts has one element, or for a Cluster several, each for a range of hash slots: one node can
 	// fail while others reply.
@@ -180,9 +180,9 @@ func (r *reader) roundTrip(p *part, batch []*fetch) {
 	sent := r.now()
 	r.count.Add(uint64(len(batch)))
 	// Callers leave at their own deadlines. After this one, go-redis repeats no command.
-	ctx, cancel := context.WithTimeout(context.Background(), max(r.options.timeout, maxRead))
+	ctx, cancel := context.WithTimeout(context.Background(), max(r.options.Timeout, maxRead))
 	defer cancel()
-	_, err := await(context.Background(), func() (struct{}, error) { return struct{}{}, r.read(ctx, batch) })
+	_, err := Await(context.Background(), func() (struct{}, error) { return struct{}{}, r.read(ctx, batch) })
 	good := false
 	for _, k := range batch {
 		if k.err = cmp.Or(err, k.err); k.err == nil {
@@ -201,7 +201,7 @@ func (r *reader) roundTrip(p *part, batch []*fetch) {
 			r.fail(p, k.err)
 		}
 	}
-	if good && r.since()-sent.at < max(r.options.timeout, failingFor) { // a later reply does not end an outage
+	if good && r.since()-sent.at < max(r.options.Timeout, failingFor) { // a later reply does not end an outage
 		r.succeed(p)
 	}
 }

@@ -1,4 +1,4 @@
-package rules
+package overrides
 
 import (
 	"context"
@@ -25,7 +25,7 @@ import (
 type cache struct {
 	reader
 	hasher  keyhash.Hasher
-	blocked *selections // of all blocks
+	blocked *Content // of all blocks
 	indexes atomic.Pointer[indexes]
 
 	// changes has the sequence number of the latest change in each group of keys, which is selected
@@ -40,12 +40,13 @@ type cache struct {
 	stale, missing atomic.Uint64
 }
 
-type cacheOptions struct {
-	size       int           // the number of keys
-	timeout    time.Duration // of a lookup
-	maxAge     time.Duration
+// Options configure a cache: see the options of a rules.RedisSource.
+type Options struct {
+	MaxKeys    int
+	Timeout    time.Duration // of a lookup
+	MaxAge     time.Duration
+	FailClosed bool // a lookup is an error if the source fails and nothing is known about the key
 	parts      int  // that can fail each for itself
-	failClosed bool // a lookup is an error if the source fails and nothing is known about the key
 }
 
 // A cached is the result of a read.
@@ -54,30 +55,30 @@ type cached struct {
 	read moment // before the read
 }
 
-func newCache(o cacheOptions, h keyhash.Hasher) *cache {
+func newCache(o Options, h keyhash.Hasher) *cache {
 	values := func() *otter.Cache[uint64, *cached] {
 		return otter.Must(&otter.Options[uint64, *cached]{
-			MaximumSize: o.size,
+			MaximumSize: o.MaxKeys,
 			Executor:    func(f func()) { f() }, // the default starts goroutines
 		})
 	}
-	c := &cache{hasher: h, blocked: newSelections(Override{Blocked: true}), with: values(), without: values()}
+	c := &cache{hasher: h, blocked: &Content{Blocked: true}, with: values(), without: values()}
 	c.indexes.Store(&indexes{confirmed: unconfirmed, counts: counts{-1, -1}})
 	c.reader = reader{start: time.Now(), options: o, parts: make([]part, o.parts), reads: make(map[uint64]*fetch), keep: c.keep}
 	return c
 }
 
-// get returns the override of a key that applies now. It waits for a read until the timeout, and
-// returns the error of ctx if ctx ends first.
-func (c *cache) get(ctx context.Context, policy, key string) (override, error) {
+// Get returns the override of a key that applies now, for a decision. It waits for a read until the
+// timeout, and returns the error of ctx if ctx ends first.
+func (c *cache) Get(ctx context.Context, policy, key string) (Override, error) {
 	tag := c.hasher.Tag(key)
 	hash := hashOfMember(policy, tag)
 	if x := c.indexes.Load(); x.blocks != nil && c.valid(hash, x.confirmed) {
-		if b := c.block(x.blocks.end(hash)); b.inForce() {
+		if b := c.block(x.blocks.end(hash)); b.InForce() {
 			return b, nil
 		}
 		if x.overrides != nil && !x.overrides.has(hash) {
-			return override{}, nil
+			return Override{}, nil
 		}
 	}
 	old := c.cached(hash)
@@ -89,17 +90,23 @@ func (c *cache) get(ctx context.Context, policy, key string) (override, error) {
 	case err == nil:
 		return e.current(), nil
 	case ctx.Err() != nil:
-		return override{}, ctx.Err()
+		return Override{}, ctx.Err()
 	}
 	if s, ok := c.outdated(hash, old); ok {
 		c.stale.Add(1)
 		return s.current(), nil
 	}
 	c.missing.Add(1)
-	if c.options.failClosed {
-		return override{}, fmt.Errorf("%w: %w: the overrides of policy %s: %w", core.ErrUnavailable, core.ErrFailClosed, policy, err)
+	if c.options.FailClosed {
+		return Override{}, fmt.Errorf("%w: %w: the overrides of policy %s: %w", core.ErrUnavailable, core.ErrFailClosed, policy, err)
 	}
-	return override{}, nil
+	return Override{}, nil
+}
+
+// Has reports whether Redis is known to have an override or a block of a key.
+func (c *cache) Has(policy, key string) bool {
+	x, hash := c.indexes.Load(), hashOfMember(policy, c.hasher.Tag(key))
+	return x.overrides.has(hash) || x.blocks.has(hash)
 }
 
 // outdated returns the newest knowledge about a key, of the indexes and of an old result, which may be
@@ -116,9 +123,9 @@ func (c *cache) outdated(hash uint64, old *cached) (s stored, ok bool) {
 	}
 	none := x.overrides != nil && !x.overrides.has(hash)
 	if none {
-		s.override = override{}
+		s.override = Override{}
 	}
-	return s, old != nil || s.block.inForce() || none && x.blocks != nil
+	return s, old != nil || s.block.InForce() || none && x.blocks != nil
 }
 
 // cached returns the result of a key, or nil.
@@ -131,26 +138,26 @@ func (c *cache) cached(hash uint64) *cached {
 }
 
 // block returns a block with an end of an index, or none if the end is 0.
-func (c *cache) block(end int64) override {
+func (c *cache) block(end int64) Override {
 	switch end {
 	case 0:
-		return override{}
+		return Override{}
 	case forever:
-		return override{selections: c.blocked}
+		return Override{Content: c.blocked}
 	}
-	return override{selections: c.blocked, until: time.UnixMilli(end)}
+	return Override{Content: c.blocked, Until: time.UnixMilli(end)}
 }
 
 // valid reports whether knowledge about a key is to be used, if it was read at a moment.
 func (c *cache) valid(hash uint64, m moment) bool {
-	return m.sequence >= c.changes[uint16(hash)].Load() && c.since()-m.at < c.options.maxAge
+	return m.sequence >= c.changes[uint16(hash)].Load() && c.since()-m.at < c.options.MaxAge
 }
 
 // wait reads the overrides of a key, or waits for a read that is under way, until the timeout. It
 // leaves half of the time until the deadline of ctx to the decision, which could only fail
 // otherwise.
 func (c *cache) wait(ctx context.Context, policy, tag string, hash uint64, old *cached) (e cached, err error) {
-	timeout := c.options.timeout
+	timeout := c.options.Timeout
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = min(timeout, time.Until(deadline)/2)
 	}
@@ -181,7 +188,7 @@ var errTimeout = errors.New("no reply in time")
 // keep makes e the result of a key.
 func (c *cache) keep(hash uint64, e cached) {
 	to, other := c.without, c.with
-	if e.override.selections != nil || e.block.selections != nil {
+	if e.override.Content != nil || e.block.Content != nil {
 		to, other = other, to
 	}
 	to.Set(hash, &e)
@@ -193,7 +200,7 @@ func (c *cache) keep(hash uint64, e cached) {
 func (c *cache) written(hash uint64, change func(*stored)) {
 	s, ok := c.outdated(hash, c.cached(hash))
 	change(&s)
-	if ok || s.current().selections != nil {
+	if ok || s.current().Content != nil {
 		c.keep(hash, cached{stored: s, read: moment{c.since(), unconfirmed.sequence}})
 	}
 }

@@ -1,4 +1,4 @@
-package rules
+package overrides
 
 import (
 	"cmp"
@@ -15,9 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/keyhash"
-	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/internal/testkit"
 )
 
@@ -33,9 +31,9 @@ type fakeSource struct {
 
 var noSecret = keyhash.New(nil)
 
-func newFake(o cacheOptions) (*fakeSource, *cache) {
+func newFake(o Options) (*fakeSource, *cache) {
 	s := &fakeSource{plans: make(map[string]string)}
-	o.size, o.timeout, o.maxAge, o.parts = max(o.size, 100), cmp.Or(o.timeout, 100*time.Millisecond), cmp.Or(o.maxAge, time.Minute), max(o.parts, 1)
+	o.MaxKeys, o.Timeout, o.MaxAge, o.parts = max(o.MaxKeys, 100), cmp.Or(o.Timeout, 100*time.Millisecond), cmp.Or(o.MaxAge, time.Minute), max(o.parts, 1)
 	c := newCache(o, noSecret)
 	c.read = func(_ context.Context, all []*fetch) error {
 		s.mu.Lock()
@@ -46,7 +44,7 @@ func newFake(o cacheOptions) (*fakeSource, *cache) {
 		for _, k := range all {
 			k.stored = stored{}
 			if plan := plans[k.tag]; plan != "" {
-				k.override = override{selections: newSelections(Override{Plan: plan})}
+				k.override = Override{Content: &Content{Plan: plan}}
 			}
 		}
 		return err
@@ -66,12 +64,23 @@ func (s *fakeSource) set(key, plan string) {
 	s.plans[noSecret.Tag(key)] = plan
 }
 
+// planOf returns the plan of an override, or "blocked".
+func planOf(o Override) string {
+	switch {
+	case o.Content == nil:
+		return ""
+	case o.Blocked:
+		return "blocked"
+	}
+	return o.Plan
+}
+
 // plan returns the plan of a key.
 func plan(t *testing.T, c *cache, key string) string {
 	t.Helper()
-	o, err := c.get(t.Context(), "api", key)
+	o, err := c.Get(t.Context(), "api", key)
 	testkit.Must(t, err)
-	return o.public().Plan
+	return planOf(o)
 }
 
 // Each step changes the source or asks for the plan of the key "k", at a time after the step before.
@@ -135,7 +144,7 @@ func TestCache_Get(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				source, c2 := newFake(cacheOptions{})
+				source, c2 := newFake(Options{})
 				for i, st := range c.steps {
 					time.Sleep(st.after)
 					source.mu.Lock()
@@ -170,7 +179,7 @@ func TestCache_Get(t *testing.T) {
 func TestCache_Get_Concurrent(t *testing.T) {
 	for _, changed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			source, c := newFake(cacheOptions{})
+			source, c := newFake(Options{})
 			source.delay = 10 * time.Millisecond
 			source.set("k", "old")
 			var wg sync.WaitGroup
@@ -197,7 +206,7 @@ func TestCache_Get_Concurrent(t *testing.T) {
 // Results that are too old as soon as they are read are used once.
 func TestCache_Get_ShortMaxAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source, c := newFake(cacheOptions{maxAge: time.Millisecond})
+		source, c := newFake(Options{MaxAge: time.Millisecond})
 		source.delay = 10 * time.Millisecond
 		source.set("k", "gold")
 		var wg sync.WaitGroup
@@ -220,7 +229,7 @@ func TestCache_Get_ShortMaxAge(t *testing.T) {
 // A part of the source that fails does not slow down other parts.
 func TestCache_Get_Parts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source, c := newFake(cacheOptions{parts: 16})
+		source, c := newFake(Options{parts: 16})
 		read := c.read
 		c.read = func(ctx context.Context, all []*fetch) error {
 			if keyhash.Slot(all[0].tag) < keyhash.Slots/2 {
@@ -250,12 +259,12 @@ func TestCache_Get_Parts(t *testing.T) {
 // A lookup ends with its context. The read goes on.
 func TestCache_Get_ContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source, c := newFake(cacheOptions{failClosed: true})
+		source, c := newFake(Options{FailClosed: true})
 		source.delay = 50 * time.Millisecond
 		source.set("k", "gold")
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(10*time.Millisecond, cancel)
-		if _, err := c.get(ctx, "api", "k"); err != context.Canceled {
+		if _, err := c.Get(ctx, "api", "k"); err != context.Canceled {
 			t.Errorf("got error %v", err)
 		}
 		time.Sleep(40 * time.Millisecond)
@@ -269,11 +278,11 @@ func TestCache_Get_ContextEnds(t *testing.T) {
 // A source that hangs leaves time to a decision with a deadline before the timeout.
 func TestCache_Get_ShortDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source, c := newFake(cacheOptions{})
+		source, c := newFake(Options{})
 		source.delay = time.Hour
 		for range 20 {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-			if _, err := c.get(ctx, "api", "k"); err != nil || ctx.Err() != nil {
+			if _, err := c.Get(ctx, "api", "k"); err != nil || ctx.Err() != nil {
 				t.Errorf("got error %v, %v", err, ctx.Err())
 			}
 			cancel()
@@ -289,7 +298,7 @@ func TestCache_Get_ShortDeadline(t *testing.T) {
 
 func TestCache_Get_FailClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source, c := newFake(cacheOptions{failClosed: true})
+		source, c := newFake(Options{FailClosed: true})
 		source.set("known", "gold")
 		plan(t, c, "known")
 		source.err = errors.New("down")
@@ -299,7 +308,7 @@ func TestCache_Get_FailClosed(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		for range 2 { // the second one while reads are paused
-			_, err := c.get(t.Context(), "api", "unknown")
+			_, err := c.Get(t.Context(), "api", "unknown")
 			if !errors.Is(err, core.ErrFailClosed) || !errors.Is(err, core.ErrUnavailable) || strings.Contains(err.Error(), "unknown") {
 				t.Errorf("got error %v", err)
 			}
@@ -310,7 +319,7 @@ func TestCache_Get_FailClosed(t *testing.T) {
 // A source that hangs does not accumulate goroutines.
 func TestCache_Get_ManyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source, c := newFake(cacheOptions{})
+		source, c := newFake(Options{})
 		source.delay = time.Hour
 		var wg sync.WaitGroup
 		for i := range 2 * maxReads {
@@ -326,7 +335,7 @@ func TestCache_Get_ManyReads(t *testing.T) {
 
 // Keys are stored by policy, also long ones.
 func TestCache_Keys(t *testing.T) {
-	source, c := newFake(cacheOptions{timeout: time.Minute})
+	source, c := newFake(Options{Timeout: time.Minute})
 	long := strings.Repeat("k", 1000)
 	for key, plan := range map[string]string{"a": "A", long: "B", long + "k": "C", noSecret.Tag("a"): "D"} {
 		source.set(key, plan)
@@ -341,7 +350,7 @@ func TestCache_Keys(t *testing.T) {
 	if source.reads != 5 {
 		t.Errorf("got %d reads, want 5", source.reads)
 	}
-	if _, err := c.get(t.Context(), "login", "a"); err != nil || source.reads != 6 {
+	if _, err := c.Get(t.Context(), "login", "a"); err != nil || source.reads != 6 {
 		t.Errorf("another policy: got %v, %d reads, want 6", err, source.reads)
 	}
 }
@@ -349,7 +358,7 @@ func TestCache_Keys(t *testing.T) {
 // A flood of keys stays within the size, and keeps a key that is used often.
 func TestCache_Flood(t *testing.T) {
 	testkit.WithoutRace(t)
-	source, c := newFake(cacheOptions{size: 1000, timeout: time.Minute})
+	source, c := newFake(Options{MaxKeys: 1000, Timeout: time.Minute})
 	for range 20 {
 		plan(t, c, "hot")
 	}
@@ -373,7 +382,7 @@ func TestCache_Flood(t *testing.T) {
 
 // A flood of keys without an override evicts no override, whatever their number.
 func TestCache_Flood_KeepsOverrides(t *testing.T) {
-	source, c := newFake(cacheOptions{size: 500, timeout: time.Minute})
+	source, c := newFake(Options{MaxKeys: 500, Timeout: time.Minute})
 	for i := range 400 {
 		source.set(fmt.Sprint("gold", i), "gold")
 		plan(t, c, fmt.Sprint("gold", i))
@@ -393,7 +402,7 @@ func TestCache_Flood_KeepsOverrides(t *testing.T) {
 // Lookups that wait at the same moment share round trips.
 func TestCache_Get_SharedRoundTrips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source, c := newFake(cacheOptions{})
+		source, c := newFake(Options{})
 		source.delay = 5 * time.Millisecond
 		trips, read := 0, c.read
 		c.read = func(ctx context.Context, all []*fetch) error {
@@ -422,7 +431,7 @@ func TestCache_Get_SharedRoundTrips(t *testing.T) {
 // A client whose connections are all in use is no outage: lookups still wait.
 func TestCache_Get_FullPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source, c := newFake(cacheOptions{})
+		source, c := newFake(Options{})
 		source.delay, source.err = 50*time.Millisecond, redis.ErrPoolTimeout
 		source.set("k", "gold")
 		for range 20 {
@@ -460,7 +469,7 @@ func TestCache_Get_OldKnowledge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				source, cache := newFake(cacheOptions{failClosed: true})
+				source, cache := newFake(Options{FailClosed: true})
 				confirm := func() {
 					x := &indexes{overrides: newIndex(0), blocks: newIndex(0), confirmed: cache.now()}
 					x.overrides.set(hash, c.overrides)
@@ -469,7 +478,7 @@ func TestCache_Get_OldKnowledge(t *testing.T) {
 				}
 				if c.read <= 0 {
 					confirm()
-					time.Sleep(cache.options.maxAge)
+					time.Sleep(cache.options.MaxAge)
 				}
 				if c.result != "-" {
 					source.set("k", c.result)
@@ -479,13 +488,10 @@ func TestCache_Get_OldKnowledge(t *testing.T) {
 					time.Sleep(c.read)
 					confirm()
 				}
-				time.Sleep(cache.options.maxAge)
+				time.Sleep(cache.options.MaxAge)
 				source.err = errors.New("down")
-				o, err := cache.get(t.Context(), "api", "k")
-				got := o.public().Plan
-				if o.public().Blocked {
-					got = "blocked"
-				}
+				o, err := cache.Get(t.Context(), "api", "k")
+				got := planOf(o)
 				if got != c.want || (err != nil) != c.fails {
 					t.Errorf("got %q, %v, want %q", got, err, c.want)
 				}
@@ -497,7 +503,7 @@ func TestCache_Get_OldKnowledge(t *testing.T) {
 // A hot key whose read hangs does not use up the reads that find the end of an outage.
 func TestCache_Get_HotKeyInOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source, c := newFake(cacheOptions{})
+		source, c := newFake(Options{})
 		hanging := 10 // the next reads: those of the connections that are dead
 		read := c.read
 		c.read = func(ctx context.Context, all []*fetch) error {
@@ -526,29 +532,5 @@ func TestCache_Get_HotKeyInOutage(t *testing.T) {
 			t.Errorf("the outage ended after %v", took)
 		}
 		time.Sleep(time.Minute)
-	})
-}
-
-// A block of the configuration that ends while the override of the key is read denies nothing.
-func TestSet_Blocked_EndsDuringRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for read, want := range map[time.Duration]time.Duration{ // RetryAfter
-			4 * time.Millisecond: 6 * time.Millisecond, 10*time.Millisecond - 1: 1, 10 * time.Millisecond: 0, 11 * time.Millisecond: 0,
-		} {
-			until := time.Now().Add(10 * time.Millisecond)
-			set, err := New(memstore.New(), &Config{Policies: map[string]Policy{"api": {
-				Enforce: 100, Rules: []Rule{{Spec: core.Spec{Name: "r", Algorithm: driver.SlidingLog, Limit: core.PerHour(9)}}},
-				Keys: map[string]Override{"k": {Blocked: true, Until: until}},
-			}}})
-			testkit.Must(t, err)
-			source, c := newFake(cacheOptions{})
-			source.delay, set.overrides = read, &RedisSource{cache: c}
-			l, err := set.Limiter("api")
-			testkit.Must(t, err)
-			if d := testkit.Allow(t, l, "k"); d.Allowed != (want == 0) || d.RetryAfter != want {
-				t.Errorf("a read of %v: got %v, want RetryAfter %v", read, d, want)
-			}
-			time.Sleep(time.Minute)
-		}
 	})
 }
