@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/rules/internal/document"
 )
 
 // A Config is a set of policies: the content of a configuration file. Parse checks everything, so
@@ -27,7 +28,7 @@ func (c *Config) version() string {
 		p := c.Policies[name]
 		text = fmt.Appendf(text, " policy %q %t %v", name, p.Disabled, p.Enforce)
 		for i := range p.Rules {
-			text = encoded(text, p.Rules[i].node())
+			text = document.Encoded(text, p.Rules[i].node())
 		}
 		for _, key := range slices.Sorted(maps.Keys(p.Keys)) {
 			o := p.Keys[key]

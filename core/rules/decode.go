@@ -1,237 +1,338 @@
 package rules
 
 import (
-	"fmt"
 	"maps"
-	"regexp"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
-
-	"go.yaml.in/yaml/v4"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/rules/internal/document"
 )
 
-// A value is a part of a file. The zero value is a field that is absent.
-type value struct {
-	node *yaml.Node
-	path *place // nil for the whole file
-}
+// The fields of the mappings of a file. weir.schema.json contains them, too.
+var (
+	fileFields      = []string{"policies", "routes", "all_routes", "disabled"}
+	policyFields    = []string{"rules", "keys", "enforce", "disabled"}
+	ruleFields      = slices.Concat(namesOf(ownFields), []string{"candidate"}, candidateFields)
+	candidateFields = namesOf(sharedFields)
+	overrideFields  = []string{"blocked", "plan", "limits", "until"}
+)
 
-// A place is the position of a value in a file. Its text is made for an error only: a long key above
-// many values would take memory for each of them.
-type place struct {
-	in    *place
-	name  string
-	index int // in a list, if name is empty
-}
+// These limits bound the time in which a policy is checked.
+const (
+	maxRules = 100  // of a policy
+	maxPlans = 1000 // of a rule
+)
 
-func (p *place) String() string {
-	if p == nil {
-		return ""
-	}
-	switch name := shorten(p.name); {
-	case name == "":
-		return fmt.Sprintf("%v[%d]", p.in, p.index)
-	case !plainName.MatchString(name):
-		return p.in.String() + "[" + strconv.Quote(name) + "]"
-	case p.in == nil:
-		return name
-	default:
-		return p.in.String() + "." + name
-	}
-}
+// A decoder decodes a configuration.
+type decoder struct{ *document.Decoder }
 
-// A pair is a key and its value in a mapping.
-type pair struct {
-	name       string
-	key, value value
-}
-
-// plainName matches the names of policies and rules.
-var plainName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
-
-// A decoder decodes a file. Its methods report errors and return zero values for invalid parts.
-type decoder struct{ reporter }
-
-// fail reports an error at v, which may be absent if d is full.
-func (d *decoder) fail(v value, format string, args ...any) {
-	if !d.full() {
-		d.report(v.node.Line, v.node.Column, v.path.String(), fmt.Sprintf(format, args...))
-	}
-}
-
-// kinds describes the values that a file can contain, by their tags.
-var kinds = map[string]string{
-	"!!map": "a mapping", "!!seq": "a list", "!!str": "a text", "!!int": "an integer", "!!float": "a number",
-	"!!bool": "a boolean", "!!null": "null", "!!timestamp": "a time", "!!merge": "a merge key",
-}
-
-// is reports whether v is present and has one of the tags. If v is present but has another tag, it
-// is an error.
-func (d *decoder) is(v value, tags ...string) bool {
-	switch {
-	case v.node == nil:
-		return false
-	case v.node.Kind == yaml.AliasNode || v.node.Anchor != "":
-		d.fail(v, "anchors and aliases are not supported")
-	case v.node.Style&yaml.TaggedStyle != 0 || v.node.Tag == "!":
-		d.fail(v, "tags are not supported")
-	case !slices.Contains(tags, v.node.Tag):
-		d.fail(v, "is %s, expected %s", kinds[v.node.Tag], kinds[tags[0]])
-	default:
-		return true
-	}
-	return false
-}
-
-// pairs returns the pairs of a mapping.
-func (d *decoder) pairs(v value) (all []pair) {
-	if !d.is(v, "!!map") {
+func (d decoder) config(v document.Value) *Config {
+	f := d.Object(v, fileFields)
+	if f == nil {
 		return nil
 	}
-	first := make(map[string]*yaml.Node)
-	for i := 0; i+1 < len(v.node.Content) && !d.full(); i += 2 {
-		key := v.node.Content[i]
-		at := &place{in: v.path, name: key.Value}
-		kv := pair{key.Value, value{key, at}, value{v.node.Content[i+1], at}}
-		switch before := first[kv.name]; {
-		case key.Kind != yaml.ScalarNode || key.Tag == "!!merge" || key.Anchor != "" || key.Style&yaml.TaggedStyle != 0:
-			d.fail(value{key, v.path}, "a key must be a text, without tags, anchors, aliases and merge keys")
-		case kv.name == "":
-			d.fail(value{key, v.path}, "a key is empty")
-		case before != nil:
-			d.fail(kv.key, "is given twice, first on line %d", before.Line)
-		default:
-			first[kv.name] = key
-			all = append(all, kv)
+	c := &Config{Policies: make(map[string]Policy), Disabled: d.Boolean(f["disabled"])}
+	policies := d.Pairs(f["policies"])
+	for _, kv := range policies {
+		if !document.PlainName.MatchString(kv.Name) {
+			d.Fail(kv.Key, "the name of a policy consists of letters, digits, _ and -")
+		}
+		c.Policies[kv.Name] = d.policy(kv.Name, kv.Value)
+	}
+	if len(policies) == 0 && len(d.Errors) == 0 {
+		d.Fail(v, "the file has no policies")
+	}
+	c.Routes = d.routes(f["routes"], c.Policies)
+	d.allRoutes(f["all_routes"], c)
+	return c
+}
+
+func (d decoder) policy(name string, v document.Value) Policy {
+	p := Policy{Enforce: 100}
+	f := d.Object(v, policyFields)
+	if f == nil {
+		return p
+	}
+	p.Disabled = d.Boolean(f["disabled"])
+	if e := f["enforce"]; d.Number(e, &p.Enforce, "!!float", "!!int") {
+		hundredths := p.Enforce * 100
+		switch {
+		case !(p.Enforce >= 0 && p.Enforce <= 100): // NaN is neither
+			d.Fail(e, "is %v percent, outside 0 to 100", p.Enforce)
+		case math.Abs(hundredths-math.Round(hundredths)) > 1e-6:
+			d.Fail(e, "is %v percent, which has more than two decimals", p.Enforce)
 		}
 	}
-	return all
+	elements := d.Elements(f["rules"])
+	switch {
+	case f["rules"].Node == nil || f["rules"].Node.Tag == "!!seq" && len(elements) == 0:
+		d.Fail(v, "a policy needs at least one rule")
+	case len(elements) > maxRules:
+		d.Fail(f["rules"], "has more than %d rules", maxRules)
+		return p
+	}
+	known := knownNames{rules: make(map[string]*Rule), plans: make(map[string]bool)}
+	for _, element := range elements {
+		r, ok := d.rule(name, element)
+		if _, exists := known.rules[r.Name]; exists && r.Name != "" {
+			d.Fail(element, "another rule of the policy is called %q", r.Name)
+		}
+		if r.kind().Closes && slices.ContainsFunc(p.Rules, func(o Rule) bool { return o.kind().Closes }) {
+			d.Fail(element, "another rule of the policy is a pause")
+		}
+		if known.rules[r.Name] = nil; ok {
+			known.rules[r.Name] = &r
+		}
+		for _, plan := range r.planNames() {
+			known.plans[plan] = true
+		}
+		p.Rules = append(p.Rules, r)
+	}
+	if len(elements) == 0 {
+		return p
+	}
+	for _, kv := range d.Pairs(f["keys"]) {
+		document.Put(&p.Keys, kv.Name, d.override(kv.Value, known))
+	}
+	return p
 }
 
-// object returns the fields of a mapping that has only the known fields, or nil if v is no mapping.
-func (d *decoder) object(v value, known []string) map[string]value {
-	if !d.is(v, "!!map") {
-		return nil
+// knownNames are the names that the overrides of a policy can use. The zero knownNames are those of
+// a policy that is not known.
+type knownNames struct {
+	rules map[string]*Rule // nil for an invalid rule
+	plans map[string]bool
+}
+
+// anyRule is a valid rule.
+var anyRule = Rule{Spec: core.Spec{Algorithm: driver.TokenBucket, Limit: core.Unlimited}}
+
+// plan reports an error if v is not the name of a plan of the policy.
+func (d decoder) plan(v document.Value, known knownNames) {
+	switch {
+	case known.rules == nil:
+		r := anyRule
+		r.Plans = []core.Plan{{Name: v.Node.Value, Limit: core.Unlimited}}
+		d.reject(v, r.check("rule"))
+	case len(known.plans) == 0:
+		d.Fail(v, "the policy has no plans")
+	default:
+		document.Choose(d.Decoder, v, "plan of the policy", known.plans, new(bool))
 	}
-	fields := make(map[string]value, len(known))
-	for _, kv := range d.pairs(v) {
-		if slices.Contains(known, kv.name) {
-			fields[kv.name] = kv.value
+}
+
+// override decodes the override of a key.
+func (d decoder) override(v document.Value, known knownNames) (o Override) {
+	f := d.Object(v, overrideFields)
+	if f == nil {
+		return o
+	}
+	o.Blocked = d.Boolean(f["blocked"])
+	if plan := f["plan"]; d.Is(plan, "!!str") {
+		d.plan(plan, known)
+		o.Plan = plan.Node.Value
+	}
+	for _, kv := range d.Pairs(f["limits"]) {
+		r, exists := known.rules[kv.Name]
+		switch {
+		case known.rules == nil:
+			d.ruleName(kv.Key, kv.Name)
+		case !exists:
+			names := slices.Sorted(maps.Keys(known.rules))
+			d.Fail(kv.Key, "the policy has no rule %q%s", kv.Name, document.Nearest(kv.Name, names, ""))
+		}
+		var l core.Limit
+		if !d.limit(kv.Value, &l) {
 			continue
 		}
-		d.fail(kv.key, "is an unknown field%s", nearest(kv.name, known, "; known are "+strings.Join(known, ", ")))
+		if document.Put(&o.Limits, kv.Name, l); r != nil {
+			d.reject(kv.Value, r.checkLimit("rule", l))
+		}
 	}
-	return fields
+	if until := f["until"]; d.Is(until, "!!str", "!!timestamp") {
+		if o.Until.UnmarshalText([]byte(until.Node.Value)) != nil {
+			d.Fail(until, "%q is no time such as 2027-01-01T00:00:00Z", document.Shorten(until.Node.Value))
+		} else if o.Until = o.Until.UTC(); o.Until.Year() < 1 || o.Until.Year() > 9999 || o.Until.IsZero() {
+			d.Fail(until, "is not a time of the years 1 to 9999 in UTC")
+		}
+	}
+	limits, blocked := f["limits"].Node, f["blocked"].Node
+	if f["plan"].Node == nil && (limits == nil || limits.Tag == "!!map" && len(limits.Content) == 0) && (blocked == nil || blocked.Tag == "!!bool" && !o.Blocked) {
+		d.Fail(v, "an override needs a plan, limits or blocked: true")
+	}
+	return o
 }
 
-// elements returns the elements of a list.
-func (d *decoder) elements(v value) (all []value) {
-	if !d.is(v, "!!seq") {
+// rule decodes a rule of a policy. It reports whether the rule is valid.
+func (d decoder) rule(policy string, v document.Value) (Rule, bool) {
+	before := len(d.Errors)
+	f := d.Object(v, ruleFields)
+	var r Rule
+	if f == nil || !d.fields(v, f, ownFields, &r) || !d.fields(v, f, sharedFields, &r) {
+		return r, false
+	}
+	name := storeName(policy, r.Name)
+	if !document.PlainName.MatchString(policy) || !document.PlainName.MatchString(r.Name) {
+		name = "rule" // the error is reported already
+	}
+	if c := f["candidate"]; c.Node != nil {
+		r.Candidate = d.candidate(name, c)
+	}
+	d.check(name, v, f, &r)
+	return r, len(d.Errors) == before && !d.Full()
+}
+
+// fields decodes some of the fields of a rule. It returns false if the others are not decoded.
+func (d decoder) fields(v document.Value, f map[string]document.Value, some []field, r *Rule) bool {
+	for i := range some {
+		known := &some[i]
+		if known.required && f[known.name].Node == nil && !known.isAbsent(r) {
+			d.Fail(v, "the field %s is missing", known.name)
+		}
+		if !known.decode(d, f[known.name], r) {
+			return false
+		}
+	}
+	return true
+}
+
+func (d decoder) ruleName(v document.Value, name string) {
+	if !document.PlainName.MatchString(name) {
+		d.Fail(v, "the name of a rule consists of letters, digits, _ and -")
+	}
+}
+
+func (d decoder) name(v document.Value, to *string) {
+	if d.Is(v, "!!str") {
+		*to = v.Node.Value
+		d.ruleName(v, *to)
+	}
+}
+
+func (d decoder) plans(v document.Value, r *Rule) bool {
+	pairs := d.Pairs(v)
+	if len(pairs) > maxPlans {
+		d.Fail(v, "has more than %d plans", maxPlans)
+		return false
+	}
+	for _, kv := range pairs {
+		p := core.Plan{Name: kv.Name}
+		d.limitOrNone(kv.Value, &p.Limit)
+		r.Plans = append(r.Plans, p)
+	}
+	return true
+}
+
+func (d decoder) headroom(v document.Value, r *Rule) bool {
+	for _, kv := range d.Pairs(v) {
+		var p float64
+		d.percent(kv.Value, &p)
+		document.Put(&r.Headroom, kv.Name, p)
+	}
+	if len(r.planNames()) > maxPlans {
+		d.Fail(v, "the rule has more than %d plans", maxPlans)
+		return false
+	}
+	return true
+}
+
+// candidate decodes the candidate of the rule that has a name on a store.
+func (d decoder) candidate(name string, v document.Value) *Rule {
+	f := d.Object(v, candidateFields)
+	if f == nil {
 		return nil
 	}
-	for i, n := range v.node.Content {
-		all = append(all, value{n, &place{in: v.path, index: i}})
+	c := new(Rule)
+	d.fields(v, f, sharedFields, c)
+	d.check(candidateName(name), v, f, c)
+	return c
+}
+
+// check reports the errors of a rule that package core finds. name is its name on a store.
+func (d decoder) check(name string, v document.Value, f map[string]document.Value, r *Rule) {
+	if r.Algorithm == 0 || d.Full() || r.check(name) == nil {
+		return
 	}
-	return all
+	// Package core reports one error, so this checks each field in a rule that is valid otherwise.
+	before, again := len(d.Errors), decoder{new(document.Decoder)}
+	valid := Rule{Spec: core.Spec{Algorithm: r.Algorithm, ByCost: r.ByCost && r.allows("by cost")}} // bounds the limits
+	if !r.kind().Closes {
+		valid.Limit = core.Unlimited
+	}
+	if err := valid.check(name); err != nil {
+		d.Fail(v, "%q is its name on a store: %s %s", name, err.Field, err.Reason)
+	}
+	for _, checked := range slices.Concat(sharedFields, ownFields) {
+		if checked.single && f[checked.name].Node != nil {
+			one := valid
+			checked.decode(again, f[checked.name], &one)
+			d.reject(f[checked.name], one.check("rule"))
+		}
+	}
+	for i, kv := range again.Pairs(f["plans"]) {
+		plan := valid
+		plan.Plans = r.Plans[i : i+1]
+		d.reject(kv.Value, plan.check("rule"))
+	}
+	for _, kv := range again.Pairs(f["headroom"]) {
+		plan := valid
+		plan.Headroom = map[string]float64{kv.Name: r.Headroom[kv.Name]}
+		d.reject(kv.Value, plan.check("rule"))
+	}
+	if len(d.Errors) == before { // the fields are valid, but not together
+		at, err := f["limit"], r.check(name)
+		switch {
+		case err.Field == "candidate":
+			at = f["candidate"]
+		case err.Field == "plan" && len(r.Plans) > 0:
+			at = f["plans"]
+		}
+		d.reject(at, err)
+	}
+}
+
+// reject reports err at v unless it is nil.
+func (d decoder) reject(v document.Value, err *core.RuleError) {
+	if err != nil {
+		d.Fail(v, "%s %s", err.Field, err.Reason)
+	}
 }
 
 // limit decodes a limit, whose text may be an integer if it has no period. It returns false for an
 // invalid or absent value.
-func (d *decoder) limit(v value, to *core.Limit) bool {
-	if !d.is(v, "!!str", "!!int") {
+func (d decoder) limit(v document.Value, to *core.Limit) bool {
+	if !d.Is(v, "!!str", "!!int") {
 		return false
 	}
-	text := v.node.Value
-	if n := 0; v.node.Tag == "!!int" {
-		if !d.number(v, &n, "!!int") {
+	text := v.Node.Value
+	if n := 0; v.Node.Tag == "!!int" {
+		if !d.Number(v, &n, "!!int") {
 			return false
 		}
 		text = strconv.Itoa(n)
 	}
 	if err := to.UnmarshalText([]byte(text)); err != nil {
-		d.fail(v, "%s", strings.TrimPrefix(err.Error(), "weir: "))
+		d.Fail(v, "%s", strings.TrimPrefix(err.Error(), "weir: "))
 		return false
 	}
 	return true
 }
 
 // limitOrNone decodes a limit, and a text that is none as core.Unlimited, which is valid.
-func (d *decoder) limitOrNone(v value, to *core.Limit) {
+func (d decoder) limitOrNone(v document.Value, to *core.Limit) {
 	*to = core.Unlimited
 	d.limit(v, to)
 }
 
-func (d *decoder) percent(v value, to *float64) { d.number(v, to, "!!float", "!!int") }
+func (d decoder) percent(v document.Value, to *float64) { d.Number(v, to, "!!float", "!!int") }
 
 // count decodes an integer whose default is zero, and 0 as -1: a file can leave the field out.
-func (d *decoder) count(v value, to *int) {
-	if d.number(v, to, "!!int") && *to == 0 {
+func (d decoder) count(v document.Value, to *int) {
+	if d.Number(v, to, "!!int") && *to == 0 {
 		*to = -1
 	}
-}
-
-// word decodes a text that is not empty.
-func (d *decoder) word(v value, to *string) {
-	if !d.is(v, "!!str") {
-		return
-	}
-	if *to = v.node.Value; *to == "" {
-		d.fail(v, "%s is empty", v.path.name)
-	}
-}
-
-// chosen returns a decoder of texts that are the keys of choices.
-func chosen[T any](what string, choices map[string]T) func(d *decoder, v value, to *T) {
-	return func(d *decoder, v value, to *T) {
-		if !d.is(v, "!!str") {
-			return
-		}
-		var ok bool
-		if *to, ok = choices[v.node.Value]; !ok {
-			names := slices.Sorted(maps.Keys(choices))
-			d.fail(v, "%q is no %s%s", v.node.Value, what, nearest(v.node.Value, names, ": use "+strings.Join(names, ", ")))
-		}
-	}
-}
-
-// duration decodes a positive duration.
-func (d *decoder) duration(v value, to *time.Duration) {
-	if !d.is(v, "!!str") {
-		return
-	}
-	if t, err := time.ParseDuration(v.node.Value); err == nil && t > 0 {
-		*to = t
-		return
-	}
-	d.fail(v, "%q is no positive duration such as 30s or 1h30m", v.node.Value)
-}
-
-// number decodes a number into to, a pointer to a float64 or int. It returns false for an invalid
-// or absent value.
-func (d *decoder) number(v value, to any, tags ...string) bool {
-	if !d.is(v, tags...) {
-		return false
-	}
-	if err := v.node.Decode(to); err != nil {
-		d.fail(v, "%q is too large", v.node.Value)
-		return false
-	}
-	return true
-}
-
-// boolean decodes a boolean, which is false if it is absent.
-func (d *decoder) boolean(v value) bool {
-	return d.is(v, "!!bool") && strings.EqualFold(v.node.Value, "true")
-}
-
-// put sets a value of a map, which it makes if it is nil: a mapping without valid pairs is absent.
-func put[T any](to *map[string]T, name string, v T) {
-	if *to == nil {
-		*to = make(map[string]T)
-	}
-	(*to)[name] = v
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/period"
+	"github.com/weir-go/weir/core/rules/internal/document"
 )
 
 // A field is a property of a rule. Parse, Format and Diff know the properties from fields alone.
@@ -23,18 +24,18 @@ type field struct {
 	subject  string // of Diff, after the name of the rule
 	single   bool   // it has one value
 
-	decode func(d *decoder, v value, r *Rule) bool  // false ends the decoding of r
-	node   func(r *Rule) *yaml.Node                 // nil if the field is absent
-	diff   func(d *differ, what string, a, b *Rule) // nil if there is no difference to report
+	decode func(d decoder, v document.Value, r *Rule) bool // false ends the decoding of r
+	node   func(r *Rule) *yaml.Node                        // nil if the field is absent
+	diff   func(d *differ, what string, a, b *Rule)        // nil if there is no difference to report
 }
 
 // fields has the fields in the order of Format. A candidate, which has fields itself, is none of them.
 var fields = []field{
-	single(field{name: "name", required: true}, codec[string]{decode: (*decoder).name, text: strings.Clone}, func(r *Rule) *string { return &r.Name }),
+	single(field{name: "name", required: true}, codec[string]{decode: decoder.name, text: strings.Clone}, func(r *Rule) *string { return &r.Name }),
 	single(field{name: "algorithm", required: true, shared: true, subject: " algorithm"}, algorithmCodec, func(r *Rule) *core.Algorithm { return &r.Algorithm }),
 	single(field{name: "limit", required: true, shared: true, property: "limit"}, limitCodec, func(r *Rule) *core.Limit { return &r.Limit }),
-	{name: "plans", decode: (*decoder).plans, node: plansNode, diff: (*differ).plans},
-	{name: "headroom", decode: (*decoder).headroom, node: headroomNode, diff: (*differ).headroom},
+	{name: "plans", decode: decoder.plans, node: plansNode, diff: (*differ).plans},
+	{name: "headroom", decode: decoder.headroom, node: headroomNode, diff: (*differ).headroom},
 	single(field{name: "soft", shared: true, subject: " soft"}, percentCodec, func(r *Rule) *float64 { return &r.Soft }),
 	single(field{name: "from_first", shared: true, property: "from first", still: true, subject: " from first"}, yesCodec, func(r *Rule) *bool { return &r.FromFirst }),
 	single(field{name: "sub_windows", shared: true, property: "sub-windows", still: true, subject: " sub-windows"}, countCodec, func(r *Rule) *int { return &r.SubWindows }),
@@ -60,13 +61,13 @@ func namesOf(fields []field) (names []string) {
 	return names
 }
 
-// single returns f with its functions, for a field with one value, which at returns. A zero value is absent
+// single returns f with its functions, for a field with one document.Value, which at returns. A zero value is absent
 // unless f is required in rules and candidates.
 func single[T comparable](f field, k codec[T], at func(*Rule) *T) field {
 	preset := *at(&Rule{Spec: core.NewRule(core.Spec{Algorithm: f.algorithm()}).Spec()})
 	f.single = true
-	f.decode = func(d *decoder, v value, r *Rule) bool {
-		if v.node != nil || !f.isAbsent(r) {
+	f.decode = func(d decoder, v document.Value, r *Rule) bool {
+		if v.Node != nil || !f.isAbsent(r) {
 			k.decode(d, v, at(r))
 		}
 		return true
@@ -79,7 +80,7 @@ func single[T comparable](f field, k codec[T], at func(*Rule) *T) field {
 		case k.node != nil:
 			return k.node(v)
 		default:
-			return text(k.text(v))
+			return document.Text(k.text(v))
 		}
 	}
 	f.diff = func(d *differ, what string, a, b *Rule) {
@@ -112,26 +113,28 @@ func (f *field) isAbsent(r *Rule) bool { return f.required && r.Algorithm != 0 &
 
 // A codec reads and writes the values of fields of one type.
 type codec[T comparable] struct {
-	decode func(d *decoder, v value, to *T)
+	decode func(d decoder, v document.Value, to *T)
 	text   func(T) string     // for Diff
 	node   func(T) *yaml.Node // of text, if nil
 }
 
 var (
-	algorithmCodec = codec[core.Algorithm]{decode: chosen("algorithm", algorithmNames), text: core.Algorithm.String}
-	modeCodec      = codec[bool]{decode: chosen("mode", modes), text: modeOf}
-	limitCodec     = codec[core.Limit]{decode: (*decoder).limitOrNone, text: limitText, node: limit}
-	percentCodec   = codec[float64]{decode: (*decoder).percent, text: percent, node: func(f float64) *yaml.Node { return number("", f) }}
-	countCodec     = codec[int]{decode: (*decoder).count, text: strconv.Itoa, node: func(n int) *yaml.Node { return number("!!int", float64(n)) }}
-	yesCodec       = codec[bool]{decode: func(d *decoder, v value, to *bool) { *to = d.boolean(v) }, text: yes, node: func(b bool) *yaml.Node {
+	algorithmCodec = codec[core.Algorithm]{decode: func(d decoder, v document.Value, to *core.Algorithm) {
+		document.Choose(d.Decoder, v, "algorithm", algorithmNames, to)
+	}, text: core.Algorithm.String}
+	modeCodec    = codec[bool]{decode: func(d decoder, v document.Value, to *bool) { document.Choose(d.Decoder, v, "mode", modes, to) }, text: modeOf}
+	limitCodec   = codec[core.Limit]{decode: decoder.limitOrNone, text: limitText, node: limit}
+	percentCodec = codec[float64]{decode: decoder.percent, text: percent, node: func(f float64) *yaml.Node { return document.Number("", f) }}
+	countCodec   = codec[int]{decode: decoder.count, text: strconv.Itoa, node: func(n int) *yaml.Node { return document.Number("!!int", float64(n)) }}
+	yesCodec     = codec[bool]{decode: func(d decoder, v document.Value, to *bool) { *to = d.Boolean(v) }, text: yes, node: func(b bool) *yaml.Node {
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(b)}
 	}}
-	durationCodec = codec[time.Duration]{decode: (*decoder).duration, text: duration, node: func(t time.Duration) *yaml.Node { return text(period.Duration(t)) }}
+	durationCodec = codec[time.Duration]{decode: decoder.Duration, text: duration, node: func(t time.Duration) *yaml.Node { return document.Text(period.Duration(t)) }}
 )
 
 // wordCodec is that of texts that are not empty. preset describes one that is absent.
 func wordCodec(preset string) codec[string] {
-	return codec[string]{decode: (*decoder).word, text: func(s string) string { return cmp.Or(s, preset) }}
+	return codec[string]{decode: decoder.Word, text: func(s string) string { return cmp.Or(s, preset) }}
 }
 
 // modes are the values of the field mode: whether a rule is a shadow rule.
@@ -173,14 +176,14 @@ func limitText(l core.Limit) string {
 func percent(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) + "%" }
 
 func plansNode(r *Rule) *yaml.Node {
-	plans := new(mapping)
+	plans := new(document.Mapping)
 	for _, p := range r.Plans {
-		plans.add(p.Name, limit(p.Limit))
+		plans.Add(p.Name, limit(p.Limit))
 	}
 	if len(*plans) == 0 {
 		return nil
 	}
-	return plans.node(yaml.FlowStyle)
+	return plans.Node(yaml.FlowStyle)
 }
 
 func (d *differ) plans(what string, a, b *Rule) {
@@ -192,7 +195,9 @@ func (d *differ) plans(what string, a, b *Rule) {
 	})
 }
 
-func headroomNode(r *Rule) *yaml.Node { return sorted(r.Headroom, yaml.FlowStyle, percentCodec.node) }
+func headroomNode(r *Rule) *yaml.Node {
+	return document.Sorted(r.Headroom, yaml.FlowStyle, percentCodec.node)
+}
 
 func (d *differ) headroom(what string, a, b *Rule) {
 	each(a.Headroom, b.Headroom, func(name string, a, b *float64) { change(d, what+" headroom "+name, a, b, percent) })

@@ -2,28 +2,26 @@ package rules
 
 import (
 	"bytes"
-	"maps"
-	"slices"
-	"strconv"
 	"time"
 
 	"go.yaml.in/yaml/v4"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/rules/internal/document"
 )
 
 // Format returns c in the format that [Parse] reads, with policies, keys, limits and routes in the
 // order of their names. Parse returns an equal Config for the result. The error is that of Parse if
 // c is invalid.
 func (c *Config) Format() ([]byte, error) {
-	file := new(mapping)
-	file.add("policies", sorted(c.Policies, 0, Policy.node))
-	file.add("routes", sorted(c.Routes, 0, text))
+	file := new(document.Mapping)
+	file.Add("policies", document.Sorted(c.Policies, 0, Policy.node))
+	file.Add("routes", document.Sorted(c.Routes, 0, document.Text))
 	if c.AllRoutes != "" {
-		file.add("all_routes", text(c.AllRoutes))
+		file.Add("all_routes", document.Text(c.AllRoutes))
 	}
-	file.addTrue("disabled", c.Disabled)
-	data, err := yaml.Dump(file.node(0), yaml.WithLineWidth(-1), yaml.WithCompactSeqIndent(false))
+	file.AddTrue("disabled", c.Disabled)
+	data, err := yaml.Dump(file.Node(0), yaml.WithLineWidth(-1), yaml.WithCompactSeqIndent(false))
 	if err != nil {
 		return nil, err
 	}
@@ -50,97 +48,49 @@ func (o Override) Format() ([]byte, error) {
 	return bytes.TrimSuffix(text, []byte("\n")), nil
 }
 
-// A mapping collects the keys and values of a mapping of a file.
-type mapping []*yaml.Node
-
-// add adds a value unless it is nil.
-func (m *mapping) add(key string, v *yaml.Node) {
-	if v != nil {
-		*m = append(*m, text(key), v)
-	}
-}
-
-// addTrue adds a boolean unless it is false.
-func (m *mapping) addTrue(key string, b bool) {
-	if b {
-		m.add(key, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: "true"})
-	}
-}
-
-// sorted returns values as a mapping in the order of their keys, or nil if there are none.
-func sorted[T any](values map[string]T, style yaml.Style, node func(T) *yaml.Node) *yaml.Node {
-	if len(values) == 0 {
-		return nil
-	}
-	all := new(mapping)
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		all.add(name, node(values[name]))
-	}
-	return all.node(style)
-}
-
-func (m *mapping) node(style yaml.Style) *yaml.Node {
-	return &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Style: style, Content: *m}
-}
-
-func text(s string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s} }
-
-func number(tag string, f float64) *yaml.Node {
-	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: strconv.FormatFloat(f, 'f', -1, 64)}
-}
-
 // limit returns the text of l, or an integer if it has no period.
 func limit(l core.Limit) *yaml.Node {
 	if l.Events > 0 && l == (core.Limit{Events: l.Events}) {
-		return number("!!int", float64(l.Events))
+		return document.Number("!!int", float64(l.Events))
 	}
-	return text(l.String())
-}
-
-// encoded appends n to b in a form that no other node has.
-func encoded(b []byte, n *yaml.Node) []byte {
-	b = strconv.AppendQuote(strconv.AppendInt(b, int64(len(n.Content)), 10), n.Value)
-	for _, c := range n.Content {
-		b = encoded(b, c)
-	}
-	return b
+	return document.Text(l.String())
 }
 
 func (p Policy) node() *yaml.Node {
-	m := new(mapping)
+	m := new(document.Mapping)
 	if p.Enforce != 100 {
-		m.add("enforce", number("", p.Enforce))
+		m.Add("enforce", document.Number("", p.Enforce))
 	}
-	m.addTrue("disabled", p.Disabled)
+	m.AddTrue("disabled", p.Disabled)
 	rules := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
 	for _, r := range p.Rules {
 		rules.Content = append(rules.Content, r.node())
 	}
-	m.add("rules", rules)
-	m.add("keys", sorted(p.Keys, 0, Override.node))
-	return m.node(0)
+	m.Add("rules", rules)
+	m.Add("keys", document.Sorted(p.Keys, 0, Override.node))
+	return m.Node(0)
 }
 
 func (r *Rule) node() *yaml.Node {
-	m := new(mapping)
+	m := new(document.Mapping)
 	for i := range fields {
-		m.add(fields[i].name, fields[i].node(r))
+		m.Add(fields[i].name, fields[i].node(r))
 	}
 	if r.Candidate != nil {
-		m.add("candidate", r.Candidate.node())
+		m.Add("candidate", r.Candidate.node())
 	}
-	return m.node(yaml.FlowStyle)
+	return m.Node(yaml.FlowStyle)
 }
 
 func (o Override) node() *yaml.Node {
-	m := new(mapping)
-	m.addTrue("blocked", o.Blocked)
+	m := new(document.Mapping)
+	m.AddTrue("blocked", o.Blocked)
 	if o.Plan != "" {
-		m.add("plan", text(o.Plan))
+		m.Add("plan", document.Text(o.Plan))
 	}
-	m.add("limits", sorted(o.Limits, yaml.FlowStyle, limit))
+	m.Add("limits", document.Sorted(o.Limits, yaml.FlowStyle, limit))
 	if !o.Until.IsZero() {
-		m.add("until", text(o.Until.UTC().Format(time.RFC3339Nano)))
+		m.Add("until", document.Text(o.Until.UTC().Format(time.RFC3339Nano)))
 	}
-	return m.node(yaml.FlowStyle)
+	return m.Node(yaml.FlowStyle)
 }

@@ -1,33 +1,14 @@
 package rules
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"regexp"
 	"strings"
-	"unicode/utf8"
 
-	"go.yaml.in/yaml/v4"
+	"github.com/weir-go/weir/core/rules/internal/document"
 )
 
 // MaxSize is the size of the largest file that Parse accepts, in bytes.
 const MaxSize = 16 << 20
-
-// These limits bound the resources for a file of MaxSize: 600 MB of memory, and 3 s on two cores.
-const (
-	maxParts  = 1 << 20 // see cost
-	maxLevels = 32      // of mappings and lists; the format has 7
-)
-
-// cost has the largest number of nodes, or pairs of tokens, of package yaml that a character can
-// make. Package yaml keeps all tokens of a list or mapping that could be a key, and has no bound for
-// their number. Mappings and lists count in CheckDepth. A comment takes as much memory as two nodes.
-var cost = [256]uint8{
-	',': 2, ':': 2, '?': 1, '\n': 1, '\r': 1, '\x85': 1, '\xa8': 1, '\xa9': 1, '#': 2, '!': 1, '&': 1, '*': 1, '"': 1, '\'': 1, ']': 1, '}': 1,
-}
 
 // Parse reads a configuration in the format of the package comment, YAML or JSON. name is the name
 // of the file in errors, and of the Config.
@@ -36,11 +17,12 @@ var cost = [256]uint8{
 // in the syntax, the rest of the file is not checked. A file larger than [MaxSize] is an error, and so
 // is a file with more than about a million keys, values, mappings, lists, lines and comments.
 func Parse(name string, data []byte) (*Config, error) {
-	c, err := parseDocument(name, data, MaxSize, (*decoder).config)
-	if err == nil {
-		c.Name = name
+	c, errs := document.Parse(name, data, MaxSize, func(d *document.Decoder, v document.Value) *Config { return decoder{d}.config(v) })
+	if errs != nil {
+		return nil, errorsOf(errs)
 	}
-	return c, err
+	c.Name = name
+	return c, nil
 }
 
 const maxOverride = 64 << 10 // in bytes
@@ -51,133 +33,62 @@ const maxOverride = 64 << 10 // in bytes
 //
 // The error is that of Parse. A text larger than 64 KiB is an error.
 func ParseOverride(name string, text []byte) (Override, error) {
-	return parseDocument(name, text, maxOverride, func(d *decoder, v value) Override { return d.override(v, knownNames{}) })
+	o, errs := document.Parse(name, text, maxOverride, func(d *document.Decoder, v document.Value) Override { return decoder{d}.override(v, knownNames{}) })
+	if errs != nil {
+		return o, errorsOf(errs)
+	}
+	return o, nil
 }
 
-// parseDocument decodes a document of at most size bytes.
-func parseDocument[T any](name string, data []byte, size int, decode func(*decoder, value) T) (decoded T, err error) {
-	d := decoder{reporter: reporter{file: name}}
-	if len(data) > size {
-		d.report(1, 1, "", fmt.Sprintf("is larger than %d KiB", size>>10))
-		return decoded, d.err()
-	}
-	data = withoutSurrogates(bytes.TrimPrefix(data, []byte("\ufeff")))
-	d.data = string(data)
-	if !utf8.Valid(data) {
-		line, column := d.position(strings.IndexRune(d.data, utf8.RuneError))
-		d.report(line, column, "", "is not UTF-8")
-		return decoded, d.err()
-	}
-	all := document(&d, decode)
-	if err = d.err(); err == nil {
-		decoded = all
-	}
-	return decoded, err
-}
-
-// surrogates matches a character outside the Basic Multilingual Plane in a string of JSON, and
-// escaped backslashes, which may be followed by other text that looks like one.
-var surrogates = regexp.MustCompile(`\\\\|\\u[dD][89abAB][[:xdigit:]]{2}\\u[dD][c-fC-F][[:xdigit:]]{2}`)
-
-// withoutSurrogates returns data, if it is JSON, with other escapes for surrogate pairs, which YAML
-// does not have.
-func withoutSurrogates(data []byte) []byte {
-	if !bytes.Contains(data, []byte(`\u`)) || !json.Valid(data) {
-		return data
-	}
-	return surrogates.ReplaceAllFunc(data, func(pair []byte) []byte {
-		var text string
-		if len(pair) == 2 || json.Unmarshal(fmt.Appendf(nil, `"%s"`, pair), &text) != nil {
-			return pair
-		}
-		c, _ := utf8.DecodeRuneInString(text)
-		return fmt.Appendf(nil, `\U%08x`, c)
+// Warnings returns the parts of a valid file that probably do not have the intended effect: routes that no
+// request matches, such as "/a/*any" or "get /a". They are in the order of the file, and at most 100. There
+// are none for a file that [Parse] rejects. name and data are as for Parse.
+func Warnings(name string, data []byte) Errors {
+	var warnings []document.Error
+	_, errs := document.Parse(name, data, MaxSize, func(d *document.Decoder, v document.Value) *Config {
+		c := decoder{d}.config(v)
+		warnings = d.Sorted(d.Warnings)
+		return c
 	})
+	if errs != nil {
+		return nil
+	}
+	return errorsOf(warnings)
 }
 
-// document decodes the only document of a text. A text without one is an empty mapping.
-func document[T any](d *decoder, decode func(*decoder, value) T) (decoded T) {
-	in := &limits{Reader: *strings.NewReader(d.data)}
-	l, err := yaml.NewLoader(in, yaml.WithPlugin(in))
-	var first, second yaml.Node
-	if err == nil {
-		err = load(l, &first)
+// Errors contains the errors of a file, in the order of the file. Parse returns no error of another
+// type.
+type Errors []Error
+
+// Error returns the errors, one on each line.
+func (e Errors) Error() string {
+	lines := make([]string, len(e))
+	for i := range e {
+		lines[i] = e[i].Error()
 	}
-	root := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: 1, Column: 1}
-	switch {
-	case err == nil:
-		root = first.Content[0]
-	case err != io.EOF:
-		d.syntax(err)
-		return decoded
-	}
-	decoded = decode(d, value{node: root})
-	switch err := load(l, &second); {
-	case err == nil:
-		d.report(second.Line, second.Column, "", "a second document begins here: there can be only one")
-	case err != io.EOF:
-		d.syntax(err)
-	}
-	return decoded
+	return strings.Join(lines, "\n")
 }
 
-// load loads the next document. Package yaml panics if it finds an error of its own, which must not
-// end a program that reads a new file.
-func load(l *yaml.Loader, n *yaml.Node) (err error) {
-	defer func() {
-		if e := recover(); e != nil {
-			err = fmt.Errorf("package yaml panics: %v", e)
-		}
-	}()
-	return l.Load(n)
+// An Error describes a part of a file that is invalid.
+type Error struct {
+	File         string
+	Line, Column int    // from 1; Column counts characters
+	Path         string // such as policies.api.rules[0].limit; empty for an error in the syntax
+	Reason       string
+	Excerpt      string // the line, or the part of it around Column, and a line with a caret below
 }
 
-// syntax reports an error of package yaml.
-func (d *decoder) syntax(err error) {
-	e := &yaml.LoadError{Message: err.Error()}
-	errors.As(err, &e)
-	line, column := e.Mark.Line, e.Mark.Column
-	if line == 0 { // the error is about a character
-		line, column = d.position(e.Mark.Index)
+// Error returns the error in the form of a compiler: "limits.yaml:7:20: PATH: REASON".
+func (e Error) Error() string {
+	if e.Path == "" {
+		return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.Reason)
 	}
-	reason := strings.TrimPrefix(e.Message, "input error: ")
-	if e.ContextMsg != "" {
-		reason = e.ContextMsg + ": " + reason
-	}
-	d.report(line, max(1, column), "", reason)
+	return fmt.Sprintf("%s:%d:%d: %s: %s", e.File, e.Line, e.Column, e.Path, e.Reason)
 }
 
-// limits implements [io.Reader] and yaml.LoaderLimitsPlugin.
-type limits struct {
-	strings.Reader
-	parts int // the sum of cost for the characters that were read, and of mappings and lists
-}
-
-// Read is called whenever the scanner of package yaml needs more of the text.
-func (l *limits) Read(p []byte) (int, error) {
-	n, err := l.Reader.Read(p)
-	for _, c := range p[:n] {
-		l.parts += int(cost[c])
+func errorsOf(all []document.Error) (errs Errors) {
+	for _, e := range all {
+		errs = append(errs, Error(e))
 	}
-	if l.parts > maxParts {
-		return 0, errTooManyParts
-	}
-	return n, err
+	return errs
 }
-
-// CheckDepth is called for every mapping and list.
-func (l *limits) CheckDepth(depth int, _ *yaml.DepthContext) error {
-	l.parts++
-	switch {
-	case depth > maxLevels:
-		return fmt.Errorf("more than %d levels", maxLevels)
-	case l.parts > maxParts:
-		return errTooManyParts
-	}
-	return nil
-}
-
-// CheckAlias returns nil because a decoder rejects every alias.
-func (*limits) CheckAlias(_, _ int) error { return nil }
-
-var errTooManyParts = errors.New("the file has too many keys, values and comments")

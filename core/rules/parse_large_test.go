@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-go/weir/core/rules/internal/document"
 	"github.com/weir-go/weir/internal/testkit"
 )
 
@@ -31,26 +32,26 @@ func TestParse_Large_Bounds(t *testing.T) {
 		want   string // contained in the last error
 	}{
 		"size":        {strings.Repeat(" ", MaxSize+1), 1, "f:1:1: is larger than 16384 KiB"},
-		"keys":        {"{" + strings.Repeat("a,", maxParts/2) + "a}", 1, "the file has too many keys, values and comments"},
-		"values":      {strings.Repeat("a:\n", maxParts/3) + "b: c", 1, "the file has too many keys, values and comments"},
-		"lines":       {strings.Repeat("\r", maxParts) + "\n", 1, "f:1048577:1: the file has too many keys, values and comments"},
-		"lists":       {"{" + strings.Repeat("a: [],", maxParts/4) + "a}", 1, "too many keys, values and comments"},
-		"comments":    {strings.Repeat("- a #b\n", maxParts/3+1), 1, "too many keys, values and comments"},
-		"quotes":      {"{" + strings.Repeat(`""`, maxParts/2) + "}", 1, "the file has too many keys, values and comments"},
-		"tags":        {"{" + strings.Repeat("! ", maxParts) + "}", 1, "the file has too many keys, values and comments"},
+		"keys":        {"{" + strings.Repeat("a,", document.MaxParts/2) + "a}", 1, "the file has too many keys, values and comments"},
+		"values":      {strings.Repeat("a:\n", document.MaxParts/3) + "b: c", 1, "the file has too many keys, values and comments"},
+		"lines":       {strings.Repeat("\r", document.MaxParts) + "\n", 1, "f:1048577:1: the file has too many keys, values and comments"},
+		"lists":       {"{" + strings.Repeat("a: [],", document.MaxParts/4) + "a}", 1, "too many keys, values and comments"},
+		"comments":    {strings.Repeat("- a #b\n", document.MaxParts/3+1), 1, "too many keys, values and comments"},
+		"quotes":      {"{" + strings.Repeat(`""`, document.MaxParts/2) + "}", 1, "the file has too many keys, values and comments"},
+		"tags":        {"{" + strings.Repeat("! ", document.MaxParts) + "}", 1, "the file has too many keys, values and comments"},
 		"routes":      {with(valid, "routes:\n"+routes.String()), 1, "f:6:3: routes: has more than 4000 patterns"},
 		"segments":    {with(valid, "routes:\n"+segments.String()), 1, `is too long: the patterns have more than 40000 segments`},
 		"rules":       {with(strings.Repeat(valid+"\n", maxRules+1), ""), 1, "f:4:7: policies.api.rules: has more than 100 rules"},
 		"plans":       {with("      - {name: r, algorithm: sliding_log, limit: 5/m, plans: {"+plans.String()+"}}", ""), 1, "f:4:62: policies.api.rules[0].plans: has more than 1000 plans"},
 		"headroom":    {with("      - {name: r, algorithm: sliding_log, limit: 5/m, plans: {x: 5/m}, headroom: {"+strings.Replace(headroom.String(), "1000: 1, ", "", 1)+"}}", ""), 1, "f:4:82: policies.api.rules[0].headroom: the rule has more than 1000 plans"},
-		"errors":      {many, maxErrors, "is given twice"},
-		"last error":  {with(strings.Repeat("      - {x: 1}\n", 24)+"      - {name: a, x: 1}\n      - {name: "+strings.Repeat("r", 70)+", algorithm: sliding_log, x: 1}", ""), maxErrors, "policies.api.rules[25].x: is an unknown field"},
+		"errors":      {many, document.MaxErrors, "is given twice"},
+		"last error":  {with(strings.Repeat("      - {x: 1}\n", 24)+"      - {name: a, x: 1}\n      - {name: "+strings.Repeat("r", 70)+", algorithm: sliding_log, x: 1}", ""), document.MaxErrors, "policies.api.rules[25].x: is an unknown field"},
 		"long reason": {huge, 3, `x" is no algorithm: use`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Parse("f", []byte(test.in))
 			var all Errors
-			if errors.As(err, &all); len(all) != test.errors || !strings.Contains(all[len(all)-1].Error(), test.want) || len(all[len(all)-1].Error()) > 2*maxReason {
+			if errors.As(err, &all); len(all) != test.errors || !strings.Contains(all[len(all)-1].Error(), test.want) || len(all[len(all)-1].Error()) > 2*document.MaxReason {
 				t.Errorf("got %d errors, the last is %v", len(all), all[len(all)-1])
 			}
 		})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/rules/internal/document"
 	"github.com/weir-go/weir/internal/testkit"
 )
 
@@ -469,23 +470,17 @@ func TestParse_Conflicts(t *testing.T) {
 		routes += fmt.Sprintf("  /x%d%s: api\n", i, strings.Repeat("/a", 60))
 	}
 	routes += "  '/{x}/b': api\n"
-	for i := range maxErrors {
+	for i := range document.MaxErrors {
 		routes += fmt.Sprintf("  '/y%d/{z}': api\n", i)
 	}
 	var err error
 	_, allocated := testkit.Allocated(1, func() { _, err = Parse("f", []byte(with(valid, routes))) })
 	want := `routes["/y99/{z}"]: conflicts with "/{x}/b" on line 506: /y99/{z} and /{x}/b both match some paths`
 	var all Errors
-	if errors.As(err, &all); len(all) != maxErrors || !strings.Contains(all[maxErrors-1].Error(), want) {
+	if errors.As(err, &all); len(all) != document.MaxErrors || !strings.Contains(all[document.MaxErrors-1].Error(), want) {
 		t.Errorf("got %d errors, the last is %v, want %s", len(all), all[len(all)-1], want)
 	}
 	if got := allocated >> 20; got > 50 {
 		t.Errorf("got %d MiB, want at most 50 MiB", got)
-	}
-}
-
-func TestLoad_Panic(t *testing.T) {
-	if err := load(nil, nil); err == nil || !strings.Contains(err.Error(), "package yaml panics: runtime error") {
-		t.Errorf("got %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package rules
+package document
 
 import (
 	"cmp"
@@ -10,17 +10,18 @@ import (
 )
 
 const (
-	maxErrors  = 100 // of a file; others are not reported
-	maxReason  = 500 // in bytes: names and limits in a file can have any length
+	MaxErrors  = 100 // of a document; others are not reported
+	MaxReason  = 500 // in bytes: names and limits in a file can have any length
 	maxExcerpt = 100 // in characters
 )
 
-// A reporter collects the errors of a file.
-type reporter struct {
-	file     string
-	data     string
-	errors   Errors // without excerpts
-	warnings Errors // the same, of a valid file
+// An Error describes a part of a document that is invalid: see rules.Error.
+type Error struct {
+	File         string
+	Line, Column int
+	Path         string
+	Reason       string
+	Excerpt      string
 }
 
 // cutLine cuts text around the first characters that YAML counts as the end of a line.
@@ -38,24 +39,31 @@ func cutLine(text string) (line, rest string, found bool) {
 	return text, "", false
 }
 
+// Warn reports a part of a valid document that probably does not have the intended effect.
+func (d *Decoder) Warn(v Value, reason string) {
+	if len(d.Warnings) < MaxErrors {
+		d.Warnings = append(d.Warnings, d.at(v.Node.Line, v.Node.Column, v.path.String(), reason))
+	}
+}
+
 // report adds an error at a position.
-func (r *reporter) report(line, column int, path, reason string) {
-	if !r.full() {
-		r.errors = append(r.errors, r.at(line, column, path, reason))
+func (d *Decoder) report(line, column int, path, reason string) {
+	if !d.Full() {
+		d.Errors = append(d.Errors, d.at(line, column, path, reason))
 	}
 }
 
 // at returns an Error at a position, without its excerpt.
-func (r *reporter) at(line, column int, path, reason string) Error {
-	return Error{File: r.file, Line: line, Column: column, Path: shorten(path), Reason: shorten(reason)}
+func (d *Decoder) at(line, column int, path, reason string) Error {
+	return Error{File: d.file, Line: line, Column: column, Path: Shorten(path), Reason: Shorten(reason)}
 }
 
-// full reports whether more errors would not be reported.
-func (r *reporter) full() bool { return len(r.errors) >= maxErrors }
+// Full reports whether more errors would not be reported.
+func (d *Decoder) Full() bool { return len(d.Errors) >= MaxErrors }
 
 // position returns the line and column of a byte of the file.
-func (r *reporter) position(index int) (line, column int) {
-	text := r.data[:min(index, len(r.data))]
+func (d *Decoder) position(index int) (line, column int) {
+	text := d.data[:min(index, len(d.data))]
 	for line = 1; ; line++ {
 		_, rest, found := cutLine(text)
 		if !found {
@@ -65,20 +73,12 @@ func (r *reporter) position(index int) (line, column int) {
 	}
 }
 
-// err returns the errors with their excerpts, or nil if there are none.
-func (r *reporter) err() error {
-	if len(r.errors) == 0 {
-		return nil
-	}
-	return r.sorted(r.errors)
-}
-
-// sorted returns all in the order of the file, with their excerpts.
-func (r *reporter) sorted(all Errors) Errors {
+// Sorted returns all in the order of the file, with their excerpts.
+func (d *Decoder) Sorted(all []Error) []Error {
 	slices.SortStableFunc(all, func(a, b Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	text, rest, more, line := "", r.data, true, 0
+	text, rest, more, line := "", d.data, true, 0
 	for i := range all {
 		e := &all[i]
 		for ; more && line < e.Line; line++ {
@@ -109,18 +109,18 @@ func excerpt(text string, column int) string {
 	return strings.TrimRight(string(shown), " ") + "\n" + strings.Repeat(" ", column-1) + "^"
 }
 
-// shorten returns text without its middle if it is long.
-func shorten(text string) string {
-	if len(text) <= maxReason {
+// Shorten returns text without its middle if it is long.
+func Shorten(text string) string {
+	if len(text) <= MaxReason {
 		return text
 	}
-	const part = maxReason/2 - len(" ... ")
+	const part = MaxReason/2 - len(" ... ")
 	return strings.ToValidUTF8(text[:part]+" ... "+text[len(text)-part:], "")
 }
 
-// nearest returns `; did you mean "b"?` for the element of names that is similar to name, or else
+// Nearest returns `; did you mean "b"?` for the element of names that is similar to name, or else
 // list.
-func nearest(name string, names []string, list string) string {
+func Nearest(name string, names []string, list string) string {
 	const compared = 1000 // a file with many names and errors is not searched for long
 	best, at := min(3, len(name)), ""
 	for _, n := range names[:min(len(names), compared)] {
