@@ -15,7 +15,7 @@ const module = "github.com/weir-go/weir/"
 var allowed = map[string][]string{
 	"core":                      {"core/driver", "internal/argument", "core/internal/calendar", "core/internal/call", "core/internal/hold", "core/internal/period", "core/internal/seqlock", "core/internal/unexported", "core/internal/waiters"},
 	"core/driver":               {"core/internal/waiters"},
-	"core/rules":                {"core", "core/driver", "internal/argument", "core/internal/keyhash", "core/internal/memo", "core/internal/period", "core/internal/routes", "internal/sampler", "core/internal/unexported", "core/rules/internal/document", "core/rules/internal/overrides", "github.com/redis/go-redis/v9", "go.yaml.in/yaml/v4"},
+	"core/rules":                {"core", "core/driver", "internal/argument", "core/internal/keyhash", "core/internal/memo", "core/internal/period", "core/internal/routes", "internal/sampler", "core/internal/unexported", "core/rules/internal/document", "core/rules/internal/file", "core/rules/internal/overrides", "github.com/redis/go-redis/v9", "go.yaml.in/yaml/v4"},
 	"internal/argument":         {},
 	"internal/requestbody":      {},
 	"core/internal/atmost":      {"core/driver"},
@@ -73,6 +73,7 @@ var allowed = map[string][]string{
 	"core/internal/frameworks":            {},
 
 	"core/rules/internal/document":  {"go.yaml.in/yaml/v4"},
+	"core/rules/internal/file":      {},
 	"core/rules/internal/overrides": {"core", "core/internal/call", "core/internal/keyhash", "core/internal/memo", "github.com/maypok86/otter/v2", "github.com/redis/go-redis/v9"},
 
 	"core/storetest/internal/oracle": {},

@@ -10,9 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Config returns the configuration in force. It must not be changed.
-func (s *Set) Config() *Config { return s.applied.Load().config }
-
 // Command returns the line that runs weir rules with args, such as "unblock", "api" and
 // "user:7", in a shell (bash, zsh, fish or another one of POSIX), for the overrides and the configuration
 // of s: with the flag -app, and -config, -redis, -cluster and -prefix as far as they are necessary. It is for pages and messages for operators.

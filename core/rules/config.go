@@ -2,6 +2,8 @@ package rules
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/rules/internal/document"
+	"github.com/weir-go/weir/core/rules/internal/overrides"
 )
 
 // A Config is a set of policies: the content of a configuration file. Parse checks everything, so
@@ -62,28 +65,75 @@ func (p *Policy) rate() float64 {
 	return rate
 }
 
-// A Rule is the configuration of one rule of a policy: a core.Spec, and properties of configurations. Label,
-// Location, Anchor, Spare, UpTo and the Headroom of a Plan must be zero, and so must the Limit of a core.Pause.
-type Rule struct {
-	core.Spec
-	Headroom  map[string]float64 // that of the plans, by name; a plan that is not in Plans has the limit of the rule
-	Timezone  string             // of a quota: the name of its Location in the IANA database; empty means UTC
-	Candidate *Rule              // evaluated as a shadow rule beside this one, with states of its own
+// hasPlan reports whether a rule of p has a plan of the name.
+func (p *Policy) hasPlan(name string) bool {
+	return slices.ContainsFunc(p.Rules, func(r Rule) bool { return slices.Contains(r.planNames(), name) })
 }
 
-// isForeign reports whether r has a property that a configuration cannot have.
-func (r *Rule) isForeign() bool {
-	return r.Label != "" || r.Location != nil || r.Anchor != nil || r.Spare != nil || r.UpTo != 0 ||
-		slices.ContainsFunc(r.Plans, func(p core.Plan) bool { return p.Headroom != 0 })
-}
-
-// planNames returns the names of the plans of r, with those that have the limit of r and a headroom.
-func (r *Rule) planNames() []string {
-	names := slices.Collect(maps.Keys(r.Headroom))
-	for _, p := range r.Plans {
-		if _, ok := r.Headroom[p.Name]; !ok {
-			names = append(names, p.Name)
+// countRules returns the number of rules of p on the store.
+func (p *Policy) countRules() (n int) {
+	for i := range p.Rules {
+		if n++; p.Rules[i].Candidate != nil {
+			n++
 		}
 	}
-	return names
+	return n
+}
+
+// check returns an error if p, which is called name, cannot have the override o.
+func (p *Policy) check(name string, o *overrides.Content) error {
+	if o.Plan != "" && !p.hasPlan(o.Plan) {
+		return fmt.Errorf("no rule of the policy has the plan %q", o.Plan)
+	}
+	for rule, l := range o.Limits {
+		at := slices.IndexFunc(p.Rules, func(r Rule) bool { return r.Name == rule })
+		if at < 0 {
+			return fmt.Errorf("the policy has no rule %q", rule)
+		}
+		if err := p.Rules[at].checkLimit(storeName(name, rule), l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// storeRules returns the rules of p on the store, where the policy is called name: each rule, and
+// after it its candidate.
+func (p *Policy) storeRules(name string) (rules []core.Rule) {
+	for i := range p.Rules {
+		r := &p.Rules[i]
+		at := storeName(name, r.Name)
+		s := r.spec(at)
+		s.Label = r.Name
+		rules = append(rules, core.NewRule(s))
+		if r.Candidate != nil {
+			rules = append(rules, core.NewRule(r.Candidate.spec(candidateName(at))).Shadow())
+		}
+	}
+	return rules
+}
+
+// InPercent reports whether key belongs to the given percentage of the keys of a policy (see
+// [Policy]). A key that belongs to a percentage also belongs to every larger one. percent is rounded
+// to hundredths.
+//
+// The result is true if n < 100 × percent, where n is the remainder of the division by 10000 of the
+// first 8 bytes, as a big-endian number, of SHA-256(policy, 0x00, key). Other programs can compute
+// it, too. Test vectors:
+//
+//	policy  key          n
+//	api     user:1       2074
+//	api     user:2       2581
+//	login   user:1       1581
+//	login   203.0.113.7  2565
+//	login   用户           203
+func InPercent(policy, key string, percent float64) bool {
+	return float64(bucket(policy, key)) < math.Round(percent*100)
+}
+
+// bucket returns n of InPercent.
+func bucket(policy, key string) uint64 {
+	var buf [256]byte
+	sum := sha256.Sum256(append(append(append(buf[:0], policy...), 0), key...))
+	return binary.BigEndian.Uint64(sum[:]) % 10_000
 }

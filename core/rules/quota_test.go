@@ -12,19 +12,20 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/rules"
+	"github.com/weir-go/weir/core/rules/internal/file"
 	"github.com/weir-go/weir/internal/testkit"
 )
 
 // The limit of a quota applies as soon as its file has changed, and its time zone after the end of the
 // period that a key is in. The clock of the test starts at midnight UTC.
 func TestSet_Watch_Quota(t *testing.T) {
-	file := func(quota string) string {
+	calls := func(quota string) string {
 		return "policies: {api: {rules: [{name: calls, algorithm: quota, " + quota + "}]}}\n"
 	}
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex // of text
-		text := file("limit: 2/day, plans: {pro: 4/day}")
-		source := rules.FileOf("f.yaml", func() ([]byte, error) {
+		text := calls("limit: 2/day, plans: {pro: 4/day}")
+		source := file.New("f.yaml", func() ([]byte, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			return []byte(text), nil
@@ -51,7 +52,7 @@ func TestSet_Watch_Quota(t *testing.T) {
 		allow("before the change", l, 2, 24*time.Hour)
 		allow("of a plan", l.Plan("pro"), 2, 24*time.Hour)
 		mu.Lock()
-		text = file("limit: 5/day, plans: {pro: 7/day}, timezone: Asia/Tokyo") // midnight is at 15:00 UTC
+		text = calls("limit: 5/day, plans: {pro: 7/day}, timezone: Asia/Tokyo") // midnight is at 15:00 UTC
 		mu.Unlock()
 		time.Sleep(3 * time.Second)
 		allow("changed", l, 1, 24*time.Hour)

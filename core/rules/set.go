@@ -75,6 +75,39 @@ func New(store core.Store, c *Config, opts ...Option) (*Set, error) {
 	return s, nil
 }
 
+// An Option configures a [Set].
+type Option interface{ argument.Option[Set] }
+
+// OnChange calls f after every [Set.Apply] that has changed the configuration, one call at a time
+// and in the order of the changes. Apply returns after f. f must not call Apply.
+func OnChange(f func(Change)) Option {
+	argument.NotNil("rules: OnChange", "function", f)
+	return argument.OptionFunc[Set](func(s *Set) { s.onChange = f })
+}
+
+// OnError calls f, concurrently, with the errors of [Set.Watch] and [Overrides]:
+//
+//   - an error of the source: once, and again after a success
+//   - a text that cannot be applied: once
+//   - an outage of the overrides, which Watch or a decision notices: once
+//   - an [ErrKeySecret]: when Watch reads all overrides
+//   - an invalid override: each time that it is read, at most ten times in a second
+//
+// Without OnError, the errors are logged through [log/slog.Default] at level Error.
+func OnError(f func(error)) Option {
+	argument.NotNil("rules: OnError", "function", f)
+	return argument.OptionFunc[Set](func(s *Set) { s.onError = f })
+}
+
+// Overrides makes a Set use the overrides of single keys that are in source, in addition to those
+// of its configuration, over which they have precedence. [Set.Override] and [Set.Block] write them.
+// Run [Set.Watch], which reads their changes every second, whatever source it watches: without it,
+// every key is read from Redis once in [MaxAge]. Overrides panics if source is nil.
+func Overrides(source *RedisSource) Option {
+	argument.NotNil("rules: Overrides", "source", source)
+	return argument.OptionFunc[Set](func(s *Set) { s.source = source })
+}
+
 // Limiter returns the limiter of a policy. It stays valid for ever: after [Set.Apply], it has the
 // rules of the new configuration, for all its views. Its rules must not be changed by other means,
 // such as [core.Limiter.Replace], and it must not get another [core.Limiter.Choose].
@@ -89,6 +122,9 @@ func (s *Set) Limiter(policy string) (*core.Limiter, error) {
 func errNoPolicy(name string) error {
 	return fmt.Errorf("weir: the configuration has no policy %q", name)
 }
+
+// Config returns the configuration in force. It must not be changed.
+func (s *Set) Config() *Config { return s.applied.Load().config }
 
 // Version returns a hash of the applied configuration. Sets with equal configurations have equal
 // versions, in all processes that run one release of the package.

@@ -5,12 +5,39 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/memo"
+	"github.com/weir-go/weir/core/internal/unexported"
 	"github.com/weir-go/weir/core/rules/internal/overrides"
 )
+
+// A policy is a limiter of a Set.
+type policy struct {
+	root    *core.Limiter // has the present rules
+	limiter *core.Limiter // a view of root, with the overrides
+	current atomic.Pointer[version]
+}
+
+func newPolicy(s core.Store, rules []core.Rule) (*policy, error) {
+	root, err := core.New(s, rules...)
+	if err != nil {
+		return nil, err
+	}
+	p := &policy{root: root}
+	p.limiter = inner.ChooseFor(root, func(ctx context.Context, key string) (*core.Limiter, time.Duration, error) {
+		return p.current.Load().pick(ctx, key)
+	})
+	return p, nil
+}
+
+var inner = unexported.Core.(interface {
+	ChooseFor(l *core.Limiter, pick func(ctx context.Context, key string) (*core.Limiter, time.Duration, error)) *core.Limiter
+	Off(r core.Rule) core.Rule
+	ReplaceAll(rules map[*core.Limiter][]core.Rule, then func()) error
+})
 
 // maxViews is the number of selections of a policy for which a view is cached. A view takes about a
 // kilobyte for each rule and plan.

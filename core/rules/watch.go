@@ -4,9 +4,41 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
+
+	"github.com/weir-go/weir/core/rules/internal/file"
 )
+
+// A Source provides the text of a configuration, for example from a file ([File]) or a row of a
+// database. If it has a method String, the result is the name of the source in errors.
+type Source interface {
+	// Load returns the present text, which the caller does not change. One Watch makes one call at a
+	// time. An error means that there is no text, or that it could not be read.
+	Load(ctx context.Context) ([]byte, error)
+}
+
+// Load reads the configuration of a source, for [New]. Errors in the text are those of [Parse].
+func Load(ctx context.Context, s Source) (*Config, error) {
+	text, err := s.Load(ctx)
+	if err != nil {
+		return nil, unreadable(s, err)
+	}
+	return Parse(nameOf(s), text)
+}
+
+// File returns a [Source] that reads a file. [Set.Watch] notices a changed file by its bytes, also
+// if it is replaced by another file, behind a symbolic link as Kubernetes mounts a ConfigMap, or on
+// a network file system.
+//
+// A program may write a file in several steps. After a change, Load therefore reads the file again
+// every 100 ms until two results are equal, for at most a second. The first call reads it once.
+//
+// Load returns an error for anything but a regular file, such as a named pipe or a device.
+func File(path string) Source {
+	return file.New(path, func() ([]byte, error) { return file.Read(path, MaxSize+1) }) // Parse rejects a larger one
+}
 
 // WatchInterval is the time between two calls of [Source.Load] by [Set.Watch].
 const WatchInterval = time.Second
@@ -90,4 +122,15 @@ func causeOf(err error) error {
 
 func (w *watcher) report(err error) {
 	w.set.report("weir: the configuration is not applied; the last good one stays in force", err)
+}
+
+func unreadable(s Source, err error) error {
+	return fmt.Errorf("weir: configuration of %s: %w", nameOf(s), err)
+}
+
+func nameOf(s Source) string {
+	if named, ok := s.(fmt.Stringer); ok {
+		return named.String()
+	}
+	return fmt.Sprintf("%T", s)
 }

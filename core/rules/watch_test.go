@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/rules"
+	"github.com/weir-go/weir/core/rules/internal/file"
 	"github.com/weir-go/weir/internal/testkit"
 )
 
@@ -109,7 +110,7 @@ func TestSet_Watch(t *testing.T) {
 						f()
 					}
 				}
-				source := rules.FileOf("f.yaml", func() ([]byte, error) {
+				source := file.New("f.yaml", func() ([]byte, error) {
 					mu.Lock()
 					defer mu.Unlock()
 					return []byte(now.text), now.err
@@ -161,7 +162,7 @@ func TestSet_Watch(t *testing.T) {
 func TestFile_Unstable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads := 0
-		source := rules.FileOf("f", func() ([]byte, error) { reads++; return bytes.Repeat([]byte("#"), reads), nil })
+		source := file.New("f", func() ([]byte, error) { reads++; return bytes.Repeat([]byte("#"), reads), nil })
 		if text, err := source.Load(t.Context()); string(text) != "#" || err != nil {
 			t.Errorf("got %q, %v", text, err)
 		}

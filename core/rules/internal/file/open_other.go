@@ -1,6 +1,6 @@
 //go:build !unix
 
-package rules
+package file
 
 // nonblock is zero on systems without named pipes among their files.
 const nonblock = 0

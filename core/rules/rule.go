@@ -6,11 +6,38 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 )
+
+// A Rule is the configuration of one rule of a policy: a core.Spec, and properties of configurations. Label,
+// Location, Anchor, Spare, UpTo and the Headroom of a Plan must be zero, and so must the Limit of a core.Pause.
+type Rule struct {
+	core.Spec
+	Headroom  map[string]float64 // that of the plans, by name; a plan that is not in Plans has the limit of the rule
+	Timezone  string             // of a quota: the name of its Location in the IANA database; empty means UTC
+	Candidate *Rule              // evaluated as a shadow rule beside this one, with states of its own
+}
+
+// isForeign reports whether r has a property that a configuration cannot have.
+func (r *Rule) isForeign() bool {
+	return r.Label != "" || r.Location != nil || r.Anchor != nil || r.Spare != nil || r.UpTo != 0 ||
+		slices.ContainsFunc(r.Plans, func(p core.Plan) bool { return p.Headroom != 0 })
+}
+
+// planNames returns the names of the plans of r, with those that have the limit of r and a headroom.
+func (r *Rule) planNames() []string {
+	names := slices.Collect(maps.Keys(r.Headroom))
+	for _, p := range r.Plans {
+		if _, ok := r.Headroom[p.Name]; !ok {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
 
 // storeName returns the name of a rule on a store.
 func storeName(policy, rule string) string { return policy + "." + rule }
@@ -145,3 +172,23 @@ type noStore struct{}
 
 func (noStore) Take(context.Context, []driver.Charge) error   { return driver.ErrUnavailable }
 func (noStore) Adjust(context.Context, []driver.Charge) error { return driver.ErrUnavailable }
+
+// locations has the locations that were loaded, by name.
+var locations sync.Map
+
+// location returns the location that has a name in the IANA database of time zones.
+func location(name string) (*time.Location, error) {
+	if l, ok := locations.Load(name); ok {
+		return l.(*time.Location), nil
+	}
+	if name == "Local" || name == "localtime" {
+		return nil, fmt.Errorf("%q differs from machine to machine: write a name such as Europe/Berlin", name)
+	}
+	l, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, fmt.Errorf("%q is unknown: write a name such as Europe/Berlin; "+
+			"where the system has no zoneinfo, the program has to import time/tzdata", name)
+	}
+	locations.Store(name, l)
+	return l, nil
+}

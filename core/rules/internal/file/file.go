@@ -1,4 +1,5 @@
-package rules
+// Package file reads files that other programs write.
+package file
 
 import (
 	"bytes"
@@ -11,21 +12,9 @@ import (
 	"time"
 )
 
-// File returns a [Source] that reads a file. [Set.Watch] notices a changed file by its bytes, also
-// if it is replaced by another file, behind a symbolic link as Kubernetes mounts a ConfigMap, or on
-// a network file system.
-//
-// A program may write a file in several steps. After a change, Load therefore reads the file again
-// every 100 ms until two results are equal, for at most a second. The first call reads it once.
-//
-// Load returns an error for anything but a regular file, such as a named pipe or a device.
-func File(path string) Source {
-	return &file{path: path, read: func() ([]byte, error) { return readFile(path) }}
-}
-
-// readFile returns the content of a file, or the beginning of one that is larger than MaxSize. A
-// named pipe could block for ever, so anything but a regular file is an error.
-func readFile(path string) ([]byte, error) {
+// Read returns the content of a file, or the beginning of one that is larger than size. A named pipe could
+// block for ever, so anything but a regular file is an error.
+func Read(path string, size int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
 	if err != nil {
 		return nil, err
@@ -38,7 +27,7 @@ func readFile(path string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("is not a regular file")}
 	}
-	return io.ReadAll(io.LimitReader(f, MaxSize+1)) // Parse rejects it
+	return io.ReadAll(io.LimitReader(f, size))
 }
 
 const (
@@ -48,7 +37,8 @@ const (
 
 var errUnstable = errors.New("the file changes every 100 ms")
 
-type file struct {
+// A File waits until a change of its content is complete: see rules.File. It is safe for concurrent use.
+type File struct {
 	path string
 	read func() ([]byte, error)
 
@@ -56,9 +46,14 @@ type file struct {
 	last []byte // the result of the last Load; nil if there is none
 }
 
-func (f *file) String() string { return f.path }
+// New returns a File that is read by read. path is its name in errors.
+func New(path string, read func() ([]byte, error)) *File { return &File{path: path, read: read} }
 
-func (f *file) Load(ctx context.Context) ([]byte, error) {
+// String returns the path.
+func (f *File) String() string { return f.path }
+
+// Load returns the content. After a change, it reads until two results are equal.
+func (f *File) Load(ctx context.Context) ([]byte, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	text, err := f.read()
