@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate/internal/unexported"
@@ -107,81 +106,4 @@ func (rec *record) served() *unexported.Served {
 		return &unexported.Served{End: end}
 	}
 	return nil
-}
-
-// MaxDelay makes the gate deny a request at once if a leaky bucket would hold it for longer than d, by
-// default 10 s. The request is charged nothing, and its Retry-After is the time until the delay would be
-// at most d. The Store applies the bound, which therefore also holds for concurrent requests. Choose d below
-// the timeouts of clients and load balancers: a client that hangs up keeps its departure unless it is the
-// last one in the queue, and later requests wait for it. Rules of other algorithms have no delay. If d is
-// less than a microsecond, only requests without a delay are admitted.
-//
-// MaxDelay panics if d is not positive.
-func MaxDelay(d time.Duration) Option {
-	if d <= 0 {
-		panic("gate: MaxDelay: duration is not positive")
-	}
-	return option(func(o *options) { o.maxDelay = d })
-}
-
-// defaultMaxDelay is the bound without [MaxDelay]. Many load balancers give up after 30 to 60 s, and people sooner.
-const defaultMaxDelay = 10 * time.Second
-
-// sleep waits for delay, which is above zero, and returns an error if ctx ends before that.
-func sleep(ctx context.Context, delay time.Duration) error {
-	departure, cancel := context.WithTimeout(ctx, delay)
-	defer cancel()
-	<-departure.Done()
-	return ctx.Err()
-}
-
-// refundDelayed refunds the leaky buckets of a request whose client hung up while it was held. Other
-// rules stay charged; otherwise sending a request and hanging up would be free.
-func refundDelayed(rec *record) {
-	ctx := rec.detached()
-	if err := inner.RefundDelayed(&rec.reservation, ctx); err != nil {
-		rec.gate.log.warn(ctx, "weir: the leaky bucket of a client that hung up could not be refunded", err, ended.status)
-	}
-}
-
-// Lost returns a channel that is closed when the request has lost a place of a [core.InFlight] rule,
-// although its handler still runs: see [core.Reservation.Lost]. The gate does not cancel the request. ctx
-// is as for [FromContext]. If gates around each other have such rules, the channel is that of the
-// innermost one. It is nil if no gate has taken a place for the request, and blocks then for ever.
-func Lost(ctx context.Context) <-chan struct{} {
-	for rec := recordFrom(ctx); rec != nil; rec = rec.outer {
-		if lost := rec.reservation.Lost(); lost != nil {
-			return lost
-		}
-	}
-	return nil
-}
-
-// places returns a function that frees the places of in-flight rules that the request has taken, or nil if
-// there are none. Until then, they are renewed, even if the client hangs up, because the handler may still
-// run. The function does not wait for another process.
-func places(rec *record) (end func()) {
-	has, local := inner.HasPlaces(&rec.reservation)
-	switch {
-	case !has:
-		return nil
-	case local:
-		return func() { release(rec) }
-	}
-	return func() { go release(rec) }
-}
-
-// endPlaces frees the places of a request whose handler does not run.
-func endPlaces(rec *record) {
-	if end := places(rec); end != nil {
-		end()
-	}
-}
-
-// release frees the places of rec. An error is logged; the places then lapse at the end of their hold.
-func release(rec *record) {
-	ctx := rec.detached()
-	if err := rec.reservation.Release(ctx); err != nil {
-		rec.gate.log.warn(ctx, "weir: the place of a request could not be freed, and lapses", err, sent)
-	}
 }

@@ -3,8 +3,8 @@ package gate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -19,59 +19,37 @@ import (
 // The returned record, which is rec or another one in its place, has the decision. It has places only if the
 // request is admitted.
 func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, first, all *core.Limiter, e *Event) (*record, *Rejection) {
-	cost := 1
-	if rec.gate.cost != nil {
-		cost = rec.gate.cost(ctx, r)
+	g, cost := rec.gate, 1
+	if g.cost != nil {
+		cost = g.cost(ctx, r)
 	}
 	var few [2]core.Ask
-	var s search
-	known, complete := s.find(ctx, r, rec.gate, few[:0], cost, first, all)
-	if !complete {
-		return decideSteps(ctx, rec, h, r, e, cost, slices.Clone(known), s, all)
-	}
-	return rec, rec.decideAll(h, r, e, known, all)
-}
-
-// A search calls the key functions of a gate, one after the other.
-type search struct {
-	i         int   // the index of the next function or, when find has stopped, of the last one
-	last      int   // how many asks are of the last function
-	exhausted bool  // a key of the last function is exhausted, and something follows that a denial would save
-	err       error // of the last function
-}
-
-// find calls the key functions from the i-th on, and adds their asks to known: each limiter, key and plan once, except for
-// those of the last function. It stops, which is not complete, after a function that has failed or whose key is exhausted,
-// and after each one if the gate reads the body. first and all are as for decide.
-func (s *search) find(ctx context.Context, r *http.Request, g *gate, known []core.Ask, cost int, first, all *core.Limiter) (_ []core.Ask, complete bool) {
-	for ; s.i < len(g.asks); s.i++ {
-		a := &g.asks[s.i]
+	known := few[:0] // each limiter, key and plan once
+	for i := range g.asks {
 		known = append(known, core.Ask{})
 		next := &known[len(known)-1] // is filled in place: to copy it just after it was written takes 10 ns
-		next.Limiter, next.Cost, next.MaxDelay = a.limiter, cost, g.maxDelay
-		if s.i == 0 {
+		next.Limiter, next.Cost, next.MaxDelay = g.asks[i].limiter, cost, g.maxDelay
+		if i == 0 {
 			next.Limiter = first
 		}
-		err := a.identify(ctx, r, next)
+		err := g.asks[i].identify(ctx, r, next)
 		if err != nil && isNotLimited(err) {
 			known = known[:len(known)-1]
 			continue
 		}
-		follows := s.i < len(g.asks)-1 || g.readsBody
-		s.last, s.exhausted = 1, follows && g.exhausted.has(next.Limiter, next.Key)
-		if s.i == 0 && all != nil && all != first && err == nil {
-			known, err = a.appendAll(ctx, r, known, all)
-			s.last = len(known)
-			s.exhausted = s.exhausted || s.last > 1 && follows && g.exhausted.has(all, known[1].Key)
+		exhausted := i < len(g.asks)-1 && g.exhausted.has(next.Limiter, next.Key)
+		if i == 0 && all != nil && all != first && err == nil {
+			known, err = g.asks[0].appendAll(ctx, r, known, all)
+			exhausted = exhausted || len(known) > 1 && len(g.asks) > 1 && g.exhausted.has(all, known[1].Key)
 		}
-		if s.err = err; err != nil || g.readsBody || s.exhausted {
-			return known, false
+		if err != nil || g.readsBody || exhausted {
+			return decideSteps(ctx, rec, h, r, e, cost, known, i, all, err)
 		}
 		if len(known) > 1 {
 			known = distinct(known)
 		}
 	}
-	return known, true
+	return rec, rec.decideAll(h, r, e, known, all)
 }
 
 // decideAll decides about all keys of a request. all is as for decide.
@@ -82,9 +60,7 @@ func (rec *record) decideAll(h http.Header, r *http.Request, e *Event, known []c
 	if err := rec.reserve(r.Context(), e, known); err != nil {
 		return rec.undecidable(h, r, e, err)
 	}
-	if rec.gate.exhausted != nil {
-		rec.gate.exhausted.addFrom(rec.gate.asks, all, known, &e.Decision, false)
-	}
+	rec.gate.exhausted.addFrom(rec.gate.asks, all, known, &e.Decision, false)
 	return nil
 }
 
@@ -100,6 +76,54 @@ func (rec *record) undecidable(h http.Header, r *http.Request, e *Event, err err
 func isNotLimited(err error) bool {
 	return errors.Is(err, keyfunc.ErrNotLimited) && !errors.Is(err, keyfunc.ErrNoKey)
 }
+
+// identify sets the cost, the key and the plan of next.
+func (a *ask) identify(ctx context.Context, r *http.Request, next *core.Ask) (err error) {
+	if a.cost != nil {
+		next.Cost = a.cost(ctx, r)
+	}
+	if next.Peek = next.Cost == 0; next.Cost < 0 {
+		return fmt.Errorf("%w: %d", core.ErrNegativeCost, next.Cost)
+	}
+	if next.Key, err = a.key(ctx, r); err != nil {
+		return err
+	}
+	if next.Key == "" {
+		return errEmptyKey
+	}
+	if a.plan != nil && inner.HasPlans(next.Limiter) {
+		err = a.choosePlan(ctx, r, next)
+	}
+	return err
+}
+
+// choosePlan sets the plan of next.
+func (a *ask) choosePlan(ctx context.Context, r *http.Request, next *core.Ask) (err error) {
+	if next.Plan, err = a.plan(ctx, r); errors.Is(err, keyfunc.ErrNoKey) {
+		next.Plan, err = "", nil
+	}
+	return err
+}
+
+// appendAll appends an ask for the key of known, that of a, to known: that of all, the limiter of all routes.
+// The plan function is called unless it was for the limiter of a. After an error, the key counts as missing for
+// all.
+func (a *ask) appendAll(ctx context.Context, r *http.Request, known []core.Ask, all *core.Limiter) (_ []core.Ask, err error) {
+	next := known[0]
+	if next.Limiter = all; !inner.HasPlans(all) {
+		next.Plan = ""
+	}
+	if a.plan != nil && !inner.HasPlans(known[0].Limiter) && inner.HasPlans(all) {
+		if err = a.choosePlan(ctx, r, &next); err != nil && isNotLimited(err) {
+			return known, nil
+		}
+	}
+	return append(known, next), err
+}
+
+// errEmptyKey is the error of a key function that returned an empty key. All requests with an empty
+// key would share one bucket.
+var errEmptyKey = fmt.Errorf("%w: the key function returned an empty key", keyfunc.ErrNoKey)
 
 // distinct removes the last ask of known if another one has its limiter, key and plan. The larger cost
 // counts.

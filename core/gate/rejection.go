@@ -3,14 +3,8 @@ package gate
 import (
 	"errors"
 	"fmt"
-	"net/http"
-	"slices"
-	"strconv"
-	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/gate/internal/unexported"
-	"github.com/weir-go/weir/internal/argument"
 )
 
 // ErrDenied is the Err of the [Rejection] of a denied request.
@@ -35,110 +29,3 @@ func (r *Rejection) Error() string { return fmt.Sprintf("weir: %d: %s", r.Proble
 
 // Unwrap returns Err.
 func (r *Rejection) Unwrap() error { return r.Err }
-
-// DeniedStatus makes f choose the status of the response to a denied request, from 400 to 599. Any
-// other result means 429, the default. d.RetryAfter is [core.Never] if the cost is above the
-// capacity of a rule, and also if the caller is [core.Blocked] for ever. Test for Blocked first:
-//
-//	gate.DeniedStatus(func(d core.Decision) int {
-//		switch {
-//		case d.Blocked():
-//			return http.StatusForbidden
-//		case d.RetryAfter == core.Never:
-//			return http.StatusRequestEntityTooLarge
-//		}
-//		return http.StatusTooManyRequests
-//	})
-//
-// With another status than 429, the [Problem] has the type about:blank and the title of the status.
-// Its detail, its violated policies, Retry-After and all other header fields stay the same; a 401 has
-// WWW-Authenticate, too. OnDenied of an adapter chooses its own status. f is called concurrently.
-// DeniedStatus panics if f is nil.
-func DeniedStatus(f func(d core.Decision) int) Option {
-	argument.NotNil("gate: DeniedStatus", "function", f)
-	return option(func(o *options) { o.deniedStatus = f })
-}
-
-// A denial is the Rejection of a denied request. One allocation holds it and all that it refers to.
-type denial struct {
-	rejection Rejection
-	problem   Problem
-	violated  [1]string // the array of problem.Violated, unless there are more
-	values    [2]string // of the header fields
-}
-
-// deny returns the Rejection of a request that d denies and sets its header fields.
-func (g *gate) deny(h http.Header, r *http.Request, d core.Decision) *Rejection {
-	n := &denial{values: [2]string{1: "no-store"}}
-	h["Cache-Control"] = n.values[1:2:2]
-	status := http.StatusTooManyRequests
-	if g.deniedStatus != nil {
-		if s := g.deniedStatus(d); s >= 400 && s <= 599 {
-			status = s
-		}
-	}
-	if status == http.StatusUnauthorized {
-		challenge(h)
-	}
-	p := &n.problem
-	if *p = newProblem(r, status); status == http.StatusTooManyRequests {
-		p.Type, p.Title = unexported.TypeQuotaExceeded, unexported.TitleOfQuota
-	}
-	violated := n.violated[:0]
-	named, wait := -1, time.Duration(-1) // the rule with the longest RetryAfter that is no estimate, which the text describes
-	for i, s := range d.States() {
-		if s.Allowed || s.Rule.IsShadow() {
-			continue
-		}
-		if after := s.RetryAfter; s.Estimate && named < 0 {
-			named = i
-		} else if !s.Estimate && after > wait {
-			named, wait = i, after
-		}
-		if name := g.policies.of(i, s.Rule).client; !slices.Contains(violated, name) {
-			violated = append(violated, name)
-		}
-	}
-	retry, later := RetryAfter(d)
-	if named >= 0 {
-		s, text := d.State(named), retry
-		if s.Estimate {
-			text = unknownRetry
-		}
-		texts := g.policies.of(named, s.Rule).denial(text, endOf(&s, g.now))
-		n.values[0], p.Detail, p.Violated = texts.retryAfter, texts.detail, violated
-	} else { // the Store denies without a reason
-		n.values[0] = strconv.FormatInt(retry, 10)
-	}
-	if later {
-		h["Retry-After"] = n.values[0:1:1]
-	} else {
-		h.Del("Retry-After")
-	}
-	n.rejection = Rejection{Problem: p, Decision: d, Err: ErrDenied}
-	return &n.rejection
-}
-
-// RetryAfter returns the Retry-After of the denied decision d in seconds, for an OnDenied function
-// that writes the wait in its own words. The result is at least 1, and at least the parameter t of
-// the RateLimit field for every rule that denied. RetryAfter returns false if d is admitted, if its cost
-// can never be admitted, or if the wait is unknown ([core.State.Estimate]).
-func RetryAfter(d core.Decision) (seconds int64, ok bool) {
-	if d.Allowed || d.RetryAfter == core.Never {
-		return 0, false
-	}
-	wait, estimate, known := d.RetryAfter, false, false
-	for _, s := range d.States() {
-		switch {
-		case s.Allowed && !s.Unknown || s.Rule.IsShadow():
-		case s.Estimate:
-			estimate = true
-		default:
-			wait, known = max(wait, s.Window), true
-		}
-	}
-	if estimate && !known {
-		return 0, false
-	}
-	return int64((wait-1)/time.Second) + 1, true // rounded up; 1 for zero
-}

@@ -18,12 +18,12 @@ import (
 // refunded, and the gate decides about all keys together. Before it reads the body, it asks about all keys without
 // a charge. If the cost of the body alone is denied, the other keys are charged: see chargeForBody.
 type steps struct {
-	search
-	known []core.Ask // each limiter, key and plan once
-	rec   *record    // of the next charge, and of the decision about all keys
+	rec   *record // of the next charge, and of the decision about all keys
 	h     http.Header
 	r     *http.Request
 	e     Event
+	known []core.Ask // each limiter, key and plan once
+	i     int        // the index of the last key function that was called
 	all   *core.Limiter
 
 	ofBody []askOfBody
@@ -33,11 +33,17 @@ type steps struct {
 	failed  error // of the Store, after which nothing more is charged
 }
 
-// decideSteps is the rest of the method decide of rec after s has stopped, with a copy of the asks. all is as for
-// decide. The steps have a copy of e, too, because with pointers to them every request would allocate them.
-func decideSteps(ctx context.Context, rec *record, h http.Header, r *http.Request, e *Event, cost int, known []core.Ask, s search, all *core.Limiter) (last *record, rejection *Rejection) {
-	w := steps{search: s, known: known, rec: rec, h: h, r: r, all: all}
-	last, rejection = w.decide(ctx, cost)
+// decideSteps is the rest of the method decide of rec after the key function of the i-th ask, the last of
+// known, or of that of all routes for the same key. all is as for decide. err is the error of this function; if
+// it is nil, its key is exhausted or the gate reads the body. The steps have copies of known and e, because with
+// pointers to them every request would allocate them.
+func decideSteps(ctx context.Context, rec *record, h http.Header, r *http.Request, e *Event, cost int, known []core.Ask, i int, all *core.Limiter, err error) (last *record, rejection *Rejection) {
+	w := steps{rec: rec, h: h, r: r, known: slices.Clone(known), i: i, all: all}
+	if err != nil {
+		last, rejection = w.withoutKey(err)
+	} else {
+		last, rejection = w.decide(ctx, cost)
+	}
 	*e = w.e
 	return last, rejection
 }
@@ -48,8 +54,9 @@ type stepCharge struct {
 	from, to int // the indexes of the keys
 }
 
-// decide decides about the request after the search has stopped.
+// decide decides about the request after the last key function, which has found a key.
 func (w *steps) decide(ctx context.Context, cost int) (last *record, rejection *Rejection) {
+	g := w.rec.gate
 	reading := false
 	defer func() {
 		if last == nil { // a function of the application panics
@@ -61,16 +68,29 @@ func (w *steps) decide(ctx context.Context, cost int) (last *record, rejection *
 			}
 		}
 	}()
-	for complete := false; !complete; w.known, complete = w.find(ctx, w.r, w.rec.gate, w.known, cost, nil, nil) {
-		if w.err != nil {
-			return w.withoutKey(w.err)
-		}
-		if w.add(); w.exhausted {
+	of := 1 // known asks of the last key function
+	if w.i == 0 {
+		of = len(w.known)
+	}
+	for exhausted := w.add(of); ; {
+		if exhausted {
 			if rejection, done := w.ask(false); done {
 				return w.rec, rejection
 			}
 		}
-		w.i++
+		if w.i++; w.i == len(g.asks) {
+			break
+		}
+		w.known = append(w.known, core.Ask{Limiter: g.asks[w.i].limiter, Cost: cost, MaxDelay: g.maxDelay})
+		next := &w.known[len(w.known)-1]
+		switch err := g.asks[w.i].identify(ctx, w.r, next); {
+		case isNotLimited(err):
+			w.known, exhausted = w.known[:len(w.known)-1], false
+		case err != nil:
+			return w.withoutKey(err)
+		default:
+			exhausted = w.add(1)
+		}
 	}
 	hasBody := len(w.ofBody) > 0 && !requestbody.IsEmpty(w.r)
 	if hasBody {
@@ -125,16 +145,19 @@ func (w *steps) chargeForBody() {
 	w.e.Decision = d
 }
 
-// add completes the known asks of the last key function.
-func (w *steps) add() {
-	added := slices.Clone(w.known[len(w.known)-w.last:])
+// add completes the last n known asks, which are those of the last key function: of all routes, too, if it is the
+// first one. It reports whether the key is exhausted, and something follows that a denial would save.
+func (w *steps) add(n int) (exhausted bool) {
+	g, added := w.rec.gate, slices.Clone(w.known[len(w.known)-n:])
 	w.known = distinct(w.known)
-	if c := w.rec.gate.asks[w.i].body; c != nil {
-		for i := range added {
+	for i := range added {
+		if c := g.asks[w.i].body; c != nil {
 			at := slices.IndexFunc(w.known, func(o core.Ask) bool { return sameKey(&o, &added[i]) })
 			w.ofBody = append(w.ofBody, askOfBody{at: at, cost: c})
 		}
+		exhausted = exhausted || (w.i < len(g.asks)-1 || g.readsBody) && g.exhausted.has(added[i].Limiter, added[i].Key)
 	}
+	return exhausted
 }
 
 // ask charges the known keys, or only asks about them, unless the Store has failed. done reports that they are

@@ -13,7 +13,7 @@ import (
 
 // functions is implemented by the type functions of package gate, for this package alone.
 type functions interface {
-	New(name string, l *core.Limiter, key keyfunc.Func, opts []gate.Option) (_, denied, rejected any)
+	New(name string, l *core.Limiter, key keyfunc.Func, opts []gate.Option) (_ admit, denied, rejected any)
 	Respond(name string, denied bool, f any) gate.Option
 	PerIP(name string, limit core.Limit, opts []gate.Option) *core.Limiter
 	Check(name string, ctx context.Context, h http.Header, r *http.Request, l *core.Limiter, key string, opts []gate.Option) *gate.Rejection
@@ -22,13 +22,11 @@ type functions interface {
 
 var inner = unexported.Functions.(functions)
 
-// An admitter is implemented by the type gate of package gate, for this package alone.
-type admitter interface {
-	Admit(ctx context.Context, h http.Header, r *http.Request, pattern string) (*http.Request, *unexported.Served, *gate.Rejection)
-}
+// An admit is the method Admit of a gate of package gate.
+type admit = func(ctx context.Context, h http.Header, r *http.Request, pattern string) (*http.Request, *unexported.Served, *gate.Rejection)
 
 // A Gate decides about the requests of one middleware. It is safe for concurrent use. See [New].
-type Gate struct{ inner admitter }
+type Gate struct{ admit admit }
 
 // New returns a Gate for the adapter called name. The Gate charges l for the key that key returns. responder
 // returns the function of type F that the application has given to respond to a request with this Rejection
@@ -37,10 +35,10 @@ type Gate struct{ inner admitter }
 // New panics if l, key or an option is nil, if an option belongs to another adapter, or if the limiters
 // use different Stores.
 func New[F any](name string, l *core.Limiter, key keyfunc.Func, opts ...gate.Option) (g *Gate, responder func(*gate.Rejection) (F, bool)) {
-	made, onDenied, onRejected := inner.New(name, l, key, opts)
+	admit, onDenied, onRejected := inner.New(name, l, key, opts)
 	denied, isDenied := onDenied.(F)
 	rejected, isRejected := onRejected.(F)
-	return &Gate{made.(admitter)}, func(r *gate.Rejection) (F, bool) {
+	return &Gate{admit}, func(r *gate.Rejection) (F, bool) {
 		if r.Denied() {
 			return denied, isDenied
 		}
@@ -77,7 +75,7 @@ func PerIP(name string, limit core.Limit, opts ...gate.Option) *core.Limiter {
 // cases the adapter must replace r by the returned request, which is r or a copy with the decision
 // in its context, and call [CopyBack] at the end.
 func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request, pattern string) (*http.Request, *Outcome, *gate.Rejection) {
-	next, served, rejection := g.inner.Admit(ctx, h, r, pattern)
+	next, served, rejection := g.admit(ctx, h, r, pattern)
 	if served == nil {
 		return next, nil, rejection
 	}

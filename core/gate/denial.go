@@ -1,0 +1,95 @@
+package gate
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate/internal/unexported"
+	"github.com/weir-go/weir/internal/argument"
+)
+
+// DeniedStatus makes f choose the status of the response to a denied request, from 400 to 599. Any
+// other result means 429, the default. d.RetryAfter is [core.Never] if the cost is above the
+// capacity of a rule, and also if the caller is [core.Blocked] for ever. Test for Blocked first:
+//
+//	gate.DeniedStatus(func(d core.Decision) int {
+//		switch {
+//		case d.Blocked():
+//			return http.StatusForbidden
+//		case d.RetryAfter == core.Never:
+//			return http.StatusRequestEntityTooLarge
+//		}
+//		return http.StatusTooManyRequests
+//	})
+//
+// With another status than 429, the [Problem] has the type about:blank and the title of the status.
+// Its detail, its violated policies, Retry-After and all other header fields stay the same; a 401 has
+// WWW-Authenticate, too. OnDenied of an adapter chooses its own status. f is called concurrently.
+// DeniedStatus panics if f is nil.
+func DeniedStatus(f func(d core.Decision) int) Option {
+	argument.NotNil("gate: DeniedStatus", "function", f)
+	return option(func(o *options) { o.deniedStatus = f })
+}
+
+// A denial is the Rejection of a denied request. One allocation holds it and all that it refers to.
+type denial struct {
+	rejection Rejection
+	problem   Problem
+	violated  [1]string // the array of problem.Violated, unless there are more
+	values    [2]string // of the header fields
+}
+
+// deny returns the Rejection of a request that d denies and sets its header fields.
+func (g *gate) deny(h http.Header, r *http.Request, d core.Decision) *Rejection {
+	n := &denial{values: [2]string{1: "no-store"}}
+	h["Cache-Control"] = n.values[1:2:2]
+	status := http.StatusTooManyRequests
+	if g.deniedStatus != nil {
+		if s := g.deniedStatus(d); s >= 400 && s <= 599 {
+			status = s
+		}
+	}
+	if status == http.StatusUnauthorized {
+		challenge(h)
+	}
+	p := &n.problem
+	if *p = newProblem(r, status); status == http.StatusTooManyRequests {
+		p.Type, p.Title = unexported.TypeQuotaExceeded, unexported.TitleOfQuota
+	}
+	violated := n.violated[:0]
+	named, wait := -1, time.Duration(-1) // the rule with the longest RetryAfter that is no estimate, which the text describes
+	for i, s := range d.States() {
+		if s.Allowed || s.Rule.IsShadow() {
+			continue
+		}
+		if after := s.RetryAfter; s.Estimate && named < 0 {
+			named = i
+		} else if !s.Estimate && after > wait {
+			named, wait = i, after
+		}
+		if name := g.policies.of(i, s.Rule).client; !slices.Contains(violated, name) {
+			violated = append(violated, name)
+		}
+	}
+	retry, later := RetryAfter(d)
+	if named >= 0 {
+		s, text := d.State(named), retry
+		if s.Estimate {
+			text = unknownRetry
+		}
+		texts := g.policies.of(named, s.Rule).denial(text, endOf(&s, g.now))
+		n.values[0], p.Detail, p.Violated = texts.retryAfter, texts.detail, violated
+	} else { // the Store denies without a reason
+		n.values[0] = strconv.FormatInt(retry, 10)
+	}
+	if later {
+		h["Retry-After"] = n.values[0:1:1]
+	} else {
+		h.Del("Retry-After")
+	}
+	n.rejection = Rejection{Problem: p, Decision: d, Err: ErrDenied}
+	return &n.rejection
+}
