@@ -66,7 +66,7 @@ var clockReaders = map[string]string{
 	"nethttplimit/client/retry_after.go": "a response without Date",
 
 	// Figures, logs and the page.
-	"core/gate/decide.go":         "Event.StoreTime",
+	"core/gate/admit.go":          "Event.StoreTime",
 	"core/gate/exhausted.go":      "times since a denial was received",
 	"core/load/smooth.go":         "the time between two samples",
 	"core/load/cpu.go":            "the time between two samples",

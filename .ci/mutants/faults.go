@@ -32,11 +32,11 @@ func (f fault) mutant(root string) (m mutant, err error) {
 
 var faults = []fault{
 	{
-		"the files of uploads stay on disk", "core/gate/adapter/copyback.go",
+		"the files of uploads stay on disk", "core/gate/adapter/gate.go",
 		"original.MultipartForm = r.MultipartForm", "_ = r", "nethttplimit ^TestContract$/^uploads$",
 	},
 	{
-		"metrics around a gate lose the route", "core/gate/adapter/copyback.go",
+		"metrics around a gate lose the route", "core/gate/adapter/gate.go",
 		"original.Pattern = r.Pattern", "_ = r", "ginlimit ^TestContract$/^outer_readers$",
 	},
 	{
@@ -88,7 +88,7 @@ var faults = []fault{
 		"unicode.Cc, unicode.Cf,", "unicode.Cc,", "cmd/weir ^TestR",
 	},
 	{
-		"the place of a request that is not served stays taken", "core/gate/admit.go",
+		"the place of a request that is not served stays taken", "core/gate/settle.go",
 		"if end := places(rec); end != nil {\n\t\tend()", "if end := places(rec); end != nil {\n\t\t_ = end", "core/gate ^TestInFlight",
 	},
 	{

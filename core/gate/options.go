@@ -57,3 +57,77 @@ type options struct {
 	onDenied       any // a function of the type that the adapter takes
 	onRejected     any // likewise
 }
+
+// Skip makes the gate let a request through if f returns true for it. A skipped request needs no
+// key, is charged nothing and gets no header fields. Use Skip for health checks and CORS preflight.
+// f must not trust header fields that clients can set. ctx is the context that key functions get
+// ([keyfunc.Func]): in Gin and Echo, it has the values that earlier middleware has set. Skip panics
+// if f is nil.
+func Skip(f func(ctx context.Context, r *http.Request) bool) Option {
+	argument.NotNil("gate: Skip", "function", f)
+	return option(func(o *options) { o.skip = f })
+}
+
+// Exempt makes the gate skip a request, like [Skip], if one of cidrs contains its address. resolver
+// finds the address, for example [keyfunc.RemoteIP], or behind proxies [keyfunc.XForwardedFor] with
+// the proxies that you trust. A request for which resolver returns an error, or a key that is no
+// address, is not skipped. A gate can have both Skip and Exempt.
+//
+//	gate.Exempt(keyfunc.RemoteIP(), "10.0.0.0/8", "192.0.2.1", "2001:db8::/32")
+//
+// If the key is a prefix, one of cidrs must contain the whole prefix. By default, the key of an
+// IPv6 address is its /64, which is never in a narrower CIDR or equal to a single address: for
+// these, use a resolver with [keyfunc.IPv6Prefix](128).
+//
+// Exempt panics if resolver is nil, without cidrs, and if one of them is no CIDR or address.
+func Exempt(resolver keyfunc.Func, cidrs ...string) Option {
+	argument.NotNil("gate: Exempt", "resolver", resolver)
+	if len(cidrs) == 0 {
+		panic("gate: Exempt: no CIDR is given")
+	}
+	if slices.Contains(cidrs, "unix") {
+		panic("gate: Exempt: a Unix socket has no address")
+	}
+	set, err := keyfunc.ParseProxies(cidrs...)
+	if err != nil {
+		panic("gate: Exempt: " + err.Error())
+	}
+	return option(func(o *options) {
+		o.exempt = func(ctx context.Context, r *http.Request) bool {
+			key, err := resolver(ctx, r)
+			return err == nil && set.ContainsKey(key)
+		}
+	})
+}
+
+// Plan makes f determine the plan of the caller, whose limits apply to the request: see
+// [core.Rule.Plan]. f is a key function whose result is the name of a plan, such as a claim of the
+// token that identifies the caller:
+//
+//	tokens := keyfunc.NewJWT(keys, []string{"RS256"})
+//	nethttplimit.New(api, tokens.Subject(), gate.Plan(tokens.Claim("plan")))
+//
+// If an authentication middleware has stored the plan in the context, f returns it as it is. Do not
+// use keyfunc.ContextSubject, whose keys begin with "user:":
+//
+//	planOf := func(ctx context.Context, _ *http.Request) (string, error) {
+//		plan, _ := ctx.Value("plan").(string)
+//		return plan, nil
+//	}
+//
+// If f returns "" or [keyfunc.ErrNoKey], such as for a token without that claim, the limits without
+// a plan apply. They also apply to a plan that no rule of a limiter has, with a warning: see
+// [core.Limiter.Plan]. Other errors of f are treated like those of key functions: that limiter is
+// charged nothing. f must not trust a header field, because a client would choose its limits. Plan
+// panics if f is nil.
+//
+// f runs for each limiter whose rules have plans, or that [core.Limiter.Choose] has made, after the
+// key function of that limiter and even if the key is exhausted. If f verifies tokens, the limiter
+// of the address should have no plans and come first, so that the address bounds the number of bad
+// tokens:
+//
+//	nethttplimit.New(perIP, ip, gate.And(perUser, tokens.Subject()), gate.Plan(tokens.Claim("plan")))
+func Plan(f keyfunc.Func) Option {
+	argument.NotNil("gate: Plan", "function", f)
+	return option(func(o *options) { o.plan = f })
+}
