@@ -2,6 +2,8 @@ package gate
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"reflect"
 
@@ -56,4 +58,77 @@ type ask struct {
 	cost    func(context.Context, *http.Request) int // noCost with a body, or nil
 	body    *bodyCost
 	plan    keyfunc.Func
+}
+
+// isNotLimited reports whether err says that a request is not limited. The error of an invalid token may
+// contain an ErrNotLimited of the function that returns the keys of tokens.
+func isNotLimited(err error) bool {
+	return errors.Is(err, keyfunc.ErrNotLimited) && !errors.Is(err, keyfunc.ErrNoKey)
+}
+
+// identify sets the cost, the key and the plan of next.
+func (a *ask) identify(ctx context.Context, r *http.Request, next *core.Ask) (err error) {
+	if a.cost != nil {
+		next.Cost = a.cost(ctx, r)
+	}
+	if next.Peek = next.Cost == 0; next.Cost < 0 {
+		return fmt.Errorf("%w: %d", core.ErrNegativeCost, next.Cost)
+	}
+	if next.Key, err = a.key(ctx, r); err != nil {
+		return err
+	}
+	if next.Key == "" {
+		return errEmptyKey
+	}
+	if a.plan != nil && inner.HasPlans(next.Limiter) {
+		err = a.choosePlan(ctx, r, next)
+	}
+	return err
+}
+
+// choosePlan sets the plan of next.
+func (a *ask) choosePlan(ctx context.Context, r *http.Request, next *core.Ask) (err error) {
+	if next.Plan, err = a.plan(ctx, r); errors.Is(err, keyfunc.ErrNoKey) {
+		next.Plan, err = "", nil
+	}
+	return err
+}
+
+// appendAll appends an ask for the key of known, that of a, to known: that of all, the limiter of all routes.
+// The plan function is called unless it was for the limiter of a. After an error, the key counts as missing for
+// all.
+func (a *ask) appendAll(ctx context.Context, r *http.Request, known []core.Ask, all *core.Limiter) (_ []core.Ask, err error) {
+	next := known[0]
+	if next.Limiter = all; !inner.HasPlans(all) {
+		next.Plan = ""
+	}
+	if a.plan != nil && !inner.HasPlans(known[0].Limiter) && inner.HasPlans(all) {
+		if err = a.choosePlan(ctx, r, &next); err != nil && isNotLimited(err) {
+			return known, nil
+		}
+	}
+	return append(known, next), err
+}
+
+// errEmptyKey is the error of a key function that returned an empty key. All requests with an empty
+// key would share one bucket.
+var errEmptyKey = fmt.Errorf("%w: the key function returned an empty key", keyfunc.ErrNoKey)
+
+// distinct removes the last ask of known if another one has its limiter, key and plan. The larger cost
+// counts.
+func distinct(known []core.Ask) []core.Ask {
+	n := len(known) - 1
+	for i := range n {
+		if o, last := &known[i], &known[n]; sameKey(o, last) {
+			if last.Cost > o.Cost {
+				*o = *last
+			}
+			return known[:n]
+		}
+	}
+	return known
+}
+
+func sameKey(a, b *core.Ask) bool {
+	return a.Limiter == b.Limiter && a.Key == b.Key && a.Plan == b.Plan
 }

@@ -41,23 +41,19 @@ func (functions) Check(name string, ctx context.Context, h http.Header, r *http.
 	}
 	g.versions = ownVersions(g.headers)
 	g.asks = []ask{{limiter: l, key: func(context.Context, *http.Request) (string, error) { return key, nil }}}
-	rec := newRecord(r, g)
 	var e Event
-	rec, rejection := rec.decide(ctx, h, r, l, nil, &e)
-	end := places(rec)
-	if end != nil {
-		rec = newRecord(r, g)
+	rec, rejection := newRecord(r, g).decide(ctx, h, r, l, nil, &e)
+	if end := places(rec); end != nil {
+		end()
+		rec, e.Decision = newRecord(r, g), core.Decision{}
+		rejection = g.reject(&e, h, r, errCheckPlaces, storeFailure(r, errCheckPlaces, false))
 	}
 	attach(rec, r)
-	if end != nil {
-		end() // may read r in another goroutine, so attach is before
-		e.Decision, rejection = core.Decision{}, g.reject(&e, h, r, errCheckPlaces, storeFailure(r, errCheckPlaces, false))
-	}
-	if rejection == nil && e.Decision.Len() > 0 {
+	if e.Decision.Len() > 0 {
 		rejection = rec.apply(h, r, &e)
 	}
 	if g.onDecision != nil {
-		e.report(ctx, g.onDecision, rec, r.Pattern, rejection)
+		e.report(ctx, g.onDecision, rec, r.Pattern, rejection, nil)
 	}
 	if rejection != nil {
 		removeBody(h)

@@ -61,14 +61,22 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("gate.Outcome(%d)", int(o))
 }
 
-// report completes e, the outcome of rec, and calls f, the function of OnDecision.
-func (e *Event) report(ctx context.Context, f func(context.Context, Event), rec *record, pattern string, rejection *Rejection) {
+// report completes e, the outcome of rec, and calls f, the function of OnDecision. If f panics, report calls end,
+// unless it is nil.
+func (e *Event) report(ctx context.Context, f func(context.Context, Event), rec *record, pattern string, rejection *Rejection, end func()) {
 	e.Pattern = pattern
 	if e.conclude(rejection); e.Decision.Len() == 0 {
 		rec = recordOf(ctx) // of an outer gate
 	}
 	ctx = context.WithValue(ctx, recordKey{}, rec) // also without a decision, so that its type is always the same
+	reported := false
+	defer func() {
+		if !reported && end != nil {
+			end()
+		}
+	}()
 	f(ctx, *e)
+	reported = true
 }
 
 // conclude sets the Status of e, a request that is let through unless there is a rejection, and the

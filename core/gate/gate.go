@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -61,7 +60,7 @@ func newGate(name string, l *core.Limiter, key keyfunc.Func, opts []Option) *gat
 		}
 		for _, rule := range a.limiter.Rules() {
 			p := newPolicy(rule)
-			g.policies.first = append(g.policies.first, p)
+			g.policies.first, g.policies.places = append(g.policies.first, p), g.policies.places || p.places
 			if p.visible {
 				g.distinct = g.distinct && !slices.Contains(names, p.name)
 				names, members = append(names, p.name), append(members, p.member)
@@ -95,11 +94,10 @@ type functions struct{}
 
 func init() { unexported.Functions = functions{} }
 
-// New returns the method Admit of a gate of the adapter called name, and the functions of its options
-// OnDenied and OnRejected.
-func (functions) New(name string, l *core.Limiter, key keyfunc.Func, opts []Option) (admit func(context.Context, http.Header, *http.Request, string) (*http.Request, *unexported.Served, *Rejection), denied, rejected any) {
-	g := newGate(name, l, key, opts)
-	return g.Admit, g.onDenied, g.onRejected
+// New returns a *gate of the adapter called name, and the functions of its options OnDenied and OnRejected.
+func (functions) New(name string, l *core.Limiter, key keyfunc.Func, opts []Option) (g any, denied, rejected any) {
+	made := newGate(name, l, key, opts)
+	return made, made.onDenied, made.onRejected
 }
 
 // Respond returns the option OnDenied or OnRejected of the adapter called name.

@@ -236,33 +236,28 @@ func (rec *record) members(list []member, v HeaderVersion, d *core.Decision) []m
 	return list
 }
 
-// writeFields sets the header fields of every version of rec, whose decision is d.
+// writeFields sets the header fields of every version of rec, whose decision is d. There are none if no rule has a
+// State to show: shadows, Unlimited or unknown ones only.
 func (rec *record) writeFields(h http.Header, d *core.Decision) {
 	v := rec.gate.versions
 	if rec.outer != nil {
 		v = rec.versions()
 	}
 	if v&draft != 0 {
-		rec.writeDraft(h, d)
+		if limits, known := rec.knownLimits(d); known {
+			rec.values = [2]string{rec.gate.policyField, limits}
+		} else {
+			rec.values = rec.fields(d)
+		}
+		if rec.values[1] != "" {
+			// The capacity of each slice is 1, so that Header.Add does not overwrite the next value.
+			h[fieldPolicy] = rec.values[0:1:1]
+			h[fieldRateLimit] = rec.values[1:2:2]
+		}
 	}
 	if v&legacy != 0 {
 		rec.writeLegacy(h, d)
 	}
-}
-
-// writeDraft sets RateLimit-Policy and RateLimit.
-func (rec *record) writeDraft(h http.Header, d *core.Decision) {
-	if limits, known := rec.knownLimits(d); known {
-		rec.values = [2]string{rec.gate.policyField, limits}
-	} else {
-		rec.values = rec.fields(d)
-	}
-	if rec.values[1] == "" {
-		return // no rule has a State to show: shadows, Unlimited or unknown ones only
-	}
-	// The capacity of each slice is 1, so that Header.Add does not overwrite the next value.
-	h[fieldPolicy] = rec.values[0:1:1]
-	h[fieldRateLimit] = rec.values[1:2:2]
 }
 
 // fields returns the values of RateLimit-Policy and RateLimit.
@@ -311,7 +306,7 @@ func (rec *record) writeLegacy(h http.Header, d *core.Decision) {
 	var few [8]member
 	list := rec.members(few[:0], XRateLimit, d)
 	if len(list) == 0 {
-		return // as in writeDraft
+		return // as in writeFields
 	}
 	m, name := &list[0], rec.xRateLimitRule()
 	for i := range list {

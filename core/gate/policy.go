@@ -117,7 +117,8 @@ func fillTime(rule core.Rule) time.Duration {
 
 // policies holds the policies of the rules of a gate.
 type policies struct {
-	first []*policy // of the rules that the limiters had first, without a plan, in the order of States
+	first  []*policy // of the rules that the limiters had first, without a plan, in the order of States
+	places bool      // one of these rules is in flight
 	// others has the policies of rules that a plan, a variant, a step of an elastic rule or
 	// core.Limiter.Replace has put in force. Variants and replaced rules may be many.
 	others memo.Map[core.Rule, *policy]
@@ -138,4 +139,18 @@ func (p *policies) of(i int, rule core.Rule) *policy {
 		return p.first[i]
 	}
 	return p.others.Get(rule, newPolicy)
+}
+
+// excludePlaces reports whether an event with the decision d has no places for certain: because its rules are those
+// that the limiters had first, and none of them is in flight.
+func (p *policies) excludePlaces(d *core.Decision) bool {
+	if p.places || d.Len() != len(p.first) {
+		return false
+	}
+	for i, f := range p.first {
+		if d.State(i).Rule != f.rule {
+			return false
+		}
+	}
+	return true
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-go/weir/core/gate/internal/requestkey"
 )
 
-// A record is the context of a request behind a gate, once it is bound: that of an early charge is not. One allocation holds the context, the copy of
-// the request that has the context, the Reservation and the values of the header fields. The
+// A record is the context of a request behind a gate, except for that of an early charge. One allocation holds the
+// context, the copy of the request that has the context, the Reservation and the values of the header fields. The
 // Reservation has no asks if the gate has let the request through undecided. In a check, the context is
 // that of the request itself, and the copy has the parent of the context.
 type record struct {
@@ -42,12 +42,6 @@ func (rec *record) innermost() *record {
 		}
 	}
 	return rec
-}
-
-// bind returns the copy of r that has the context rec.
-func (rec *record) bind(r *http.Request) *http.Request {
-	rec.request = *r.WithContext((*recordContext)(rec))
-	return &rec.request
 }
 
 // A recordContext is the context of a record.

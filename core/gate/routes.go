@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/url"
@@ -66,16 +67,19 @@ type Policy interface {
 // A policyOfAll is a Policy with a limiter of all routes: see [Routes].
 type policyOfAll interface{ ForAll() *core.Limiter }
 
-// route returns the limiter of r by the option Routes, or nil, and that of all routes, or nil. pattern is the
-// pattern of the route that the framework has matched. rec has room for a copy of r.
-func (g *gate) route(rec *record, r *http.Request, pattern string) (l, all *core.Limiter) {
+// route returns the limiter of r by the option Routes, which is usual for a request without a route, and that of all
+// routes, or nil. pattern is the pattern of the route that the framework has matched. rec has room for a copy of r.
+func (g *gate) route(rec *record, r *http.Request, pattern string, usual *core.Limiter) (l, all *core.Limiter, err error) {
+	if hidesDots(r.URL) {
+		return nil, nil, ErrPath
+	}
 	if pattern != "" && pattern != r.Pattern {
 		rec.request = *r
 		rec.request.Pattern = pattern
 		r = &rec.request
 	}
 	if g.ofAll == nil {
-		return g.routes.ForRequest(r), nil
+		return cmp.Or(g.routes.ForRequest(r), usual), nil, nil
 	}
 	all = g.ofAll.ForAll()
 	for range 10 { // a configuration changes once, unless ForAll returns another view each time
@@ -86,7 +90,7 @@ func (g *gate) route(rec *record, r *http.Request, pattern string) (l, all *core
 		}
 		all = now
 	}
-	return l, all
+	return cmp.Or(l, usual), all, nil
 }
 
 // hidesDots reports whether the path of u has a segment "." or ".." only when it is decoded.

@@ -201,9 +201,9 @@ func places(rec *record) (end func()) {
 	case !has:
 		return nil
 	case local:
-		return func() { release(rec) }
+		return func() { release(rec, rec.detached()) }
 	}
-	return func() { go release(rec) }
+	return func() { go release(rec, rec.detached()) } // the context is read here, because Check sets that of its request
 }
 
 // endPlaces frees the places of a request whose handler does not run.
@@ -214,8 +214,7 @@ func endPlaces(rec *record) {
 }
 
 // release frees the places of rec. An error is logged; the places then lapse at the end of their hold.
-func release(rec *record) {
-	ctx := rec.detached()
+func release(rec *record, ctx context.Context) {
 	if err := rec.reservation.Release(ctx); err != nil {
 		rec.gate.log.warn(ctx, "weir: the place of a request could not be freed, and lapses", err, sent)
 	}

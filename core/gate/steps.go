@@ -31,21 +31,25 @@ type steps struct {
 	charges []stepCharge
 	charged int   // the number of known keys that these have charged
 	failed  error // of the Store, after which nothing more is charged
+	found   bool  // the known asks and their costs are those of the decision
 }
 
-// decideSteps is the rest of the method decide of rec after the key function of the i-th ask, the last of
-// known, or of that of all routes for the same key. all is as for decide. err is the error of this function; if
-// it is nil, its key is exhausted or the gate reads the body. The steps have copies of known and e, because with
-// pointers to them every request would allocate them.
-func decideSteps(ctx context.Context, rec *record, h http.Header, r *http.Request, e *Event, cost int, known []core.Ask, i int, all *core.Limiter, err error) (last *record, rejection *Rejection) {
+// findInSteps is the rest of the loop of the method decide of rec after the key function of the i-th ask, the last of
+// known, or of that of all routes for the same key. all is as for decide. err is the error of this function; if it is
+// nil, its key is exhausted or the gate reads the body. The results are the record for the decision, the known asks with
+// their costs, and those whose body was read. Without known asks, nothing remains to be decided: e.Decision denies the
+// request, or it has the Rejection, or is let through.
+//
+// The steps have copies of known and e, because with pointers to them every request would allocate them.
+func findInSteps(ctx context.Context, rec *record, h http.Header, r *http.Request, e *Event, cost int, known []core.Ask, i int, all *core.Limiter, err error) (last *record, found []core.Ask, ofBody []askOfBody, rejection *Rejection) {
 	w := steps{rec: rec, h: h, r: r, known: slices.Clone(known), i: i, all: all}
 	if err != nil {
 		last, rejection = w.withoutKey(err)
-	} else {
-		last, rejection = w.decide(ctx, cost)
+	} else if last, rejection = w.find(ctx, cost); w.found {
+		found = w.known
 	}
 	*e = w.e
-	return last, rejection
+	return last, found, w.ofBody, rejection
 }
 
 // A stepCharge is the charge of some of the known keys, the last of which is exhausted.
@@ -54,8 +58,9 @@ type stepCharge struct {
 	from, to int // the indexes of the keys
 }
 
-// decide decides about the request after the last key function, which has found a key.
-func (w *steps) decide(ctx context.Context, cost int) (last *record, rejection *Rejection) {
+// find calls the key functions after the last one, which has found a key, and finds the costs in the body. It sets
+// found, unless the request is denied or rejected before.
+func (w *steps) find(ctx context.Context, cost int) (last *record, rejection *Rejection) {
 	g := w.rec.gate
 	reading := false
 	defer func() {
@@ -105,44 +110,41 @@ func (w *steps) decide(ctx context.Context, cost int) (last *record, rejection *
 	if err := w.addCosts(ctx); err != nil {
 		return w.withoutKey(err)
 	}
-	w.refund()
-	w.e.Decision = core.Decision{}
-	if rejection = w.rec.decideAll(w.h, w.r, &w.e, w.known, w.all); hasBody && rejection == nil && !w.e.Decision.Allowed {
-		w.chargeForBody()
+	if !hasBody {
+		w.ofBody = nil
 	}
-	return w.rec, rejection
+	w.refund()
+	w.e.Decision, w.found = core.Decision{}, true
+	return w.rec, nil
 }
 
-// chargeForBody charges a request whose body was read, and whose cost is denied, to the keys without a cost of the
-// body, at least 1 each, unless one of them denies the request, too. They bound how often a client makes the gate read
-// a body for nothing. The charge ignores the end of the request's context. An error is logged.
-func (w *steps) chargeForBody() {
-	g, d := w.rec.gate, w.e.Decision
+// chargeForBody charges a request that e.Decision denies, for the body that was read for the costs of the asks ofBody of
+// known. It charges the other asks, at least 1 each, unless one of them denies the request, too. They bound how often a
+// client makes the gate read a body for nothing. The charge ignores the end of the request's context. An error is
+// logged.
+func (rec *record) chargeForBody(e *Event, known []core.Ask, ofBody []askOfBody, all *core.Limiter) {
+	g, d := rec.gate, e.Decision
 	isOfBody := func(i int) bool {
-		return slices.ContainsFunc(w.ofBody, func(a askOfBody) bool { return a.at == i })
-	}
-	if !deniesOnly(&d, isOfBody) {
-		return
+		return slices.ContainsFunc(ofBody, func(a askOfBody) bool { return a.at == i })
 	}
 	var others []core.Ask
-	for i := range w.known {
+	for i := range known {
 		if !isOfBody(i) {
-			others = append(others, w.known[i])
+			others = append(others, known[i])
 		}
 	}
-	if len(others) == 0 {
+	if len(others) == 0 || !deniesOnly(&d, isOfBody) {
 		return
 	}
-	rec := newRecord(w.rec.original, g)
-	ctx := rec.detached()
-	err := w.chargeEach(ctx, rec, others, inner.Attempt)
-	if err != nil {
+	own := newRecord(rec.original, g)
+	ctx := own.detached()
+	if err := own.chargeEach(ctx, e, others, inner.Attempt); err != nil {
 		g.log.warn(ctx, "weir: the store could not charge a request for its body", err, http.StatusTooManyRequests)
 	} else {
-		endPlaces(rec)
-		g.exhausted.addFrom(g.asks, w.all, others, &w.e.Decision, true)
+		endPlaces(own)
+		g.exhausted.addFrom(g.asks, all, others, &e.Decision, true)
 	}
-	w.e.Decision = d
+	e.Decision = d
 }
 
 // add completes the last n known asks, which are those of the last key function: of all routes, too, if it is the
@@ -179,7 +181,7 @@ func (w *steps) ask(peek bool) (rejection *Rejection, done bool) {
 func (w *steps) charge(peek bool) (admitted bool) {
 	known := w.known[w.charged:]
 	peek = peek || hasDelay(known)
-	w.failed = w.chargeEach(w.r.Context(), w.rec, known, func(a *core.Ask) {
+	w.failed = w.rec.chargeEach(w.r.Context(), &w.e, known, func(a *core.Ask) {
 		a.Peek = peek
 		inner.AttemptUnlessDenied(a)
 	})
@@ -202,16 +204,16 @@ func (w *steps) charge(peek bool) (admitted bool) {
 	return false
 }
 
-// chargeEach charges known with rec, each at least 1: a cost of zero must not make a request free if it has no
-// other key. If mark is not nil, it changes the copies of known that are charged.
-func (w *steps) chargeEach(ctx context.Context, rec *record, known []core.Ask, mark func(*core.Ask)) error {
+// chargeEach decides about known and sets e.Decision, with a cost of at least 1 each: a cost of zero must not make a
+// request free if it has no other key. If mark is not nil, it changes the copies of known that are charged.
+func (rec *record) chargeEach(ctx context.Context, e *Event, known []core.Ask, mark func(*core.Ask)) error {
 	charged := slices.Clone(known)
 	for i := range charged {
 		if charged[i].Peek = false; mark != nil {
 			mark(&charged[i])
 		}
 	}
-	return rec.reserve(ctx, &w.e, charged)
+	return rec.reserve(ctx, e, charged)
 }
 
 // deniesOnly reports whether d is a denial because of the asks alone for whose index is returns true.
@@ -311,13 +313,13 @@ func (w *steps) chargeWithoutKey(missing error) error {
 	if w.e.Decision = (core.Decision{}); len(all) == 0 {
 		return nil
 	}
-	if err := w.chargeEach(ctx, w.rec, all, nil); err != nil {
+	if err := w.rec.chargeEach(ctx, &w.e, all, nil); err != nil {
 		return err
 	}
 	d := w.e.Decision
 	if len(known) > 0 && len(all) > len(known) && deniesOnly(&d, func(ask int) bool { return ask >= len(known) }) {
 		again := newRecord(w.rec.original, w.rec.gate)
-		err := w.chargeEach(ctx, again, known, inner.Attempt)
+		err := again.chargeEach(ctx, &w.e, known, inner.Attempt)
 		d, w.e.Decision = w.e.Decision, d
 		if err != nil {
 			return err

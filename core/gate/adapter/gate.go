@@ -13,7 +13,7 @@ import (
 
 // functions is implemented by the type functions of package gate, for this package alone.
 type functions interface {
-	New(name string, l *core.Limiter, key keyfunc.Func, opts []gate.Option) (_ admit, denied, rejected any)
+	New(name string, l *core.Limiter, key keyfunc.Func, opts []gate.Option) (g, denied, rejected any)
 	Respond(name string, denied bool, f any) gate.Option
 	PerIP(name string, limit core.Limit, opts []gate.Option) *core.Limiter
 	Check(name string, ctx context.Context, h http.Header, r *http.Request, l *core.Limiter, key string, opts []gate.Option) *gate.Rejection
@@ -22,11 +22,13 @@ type functions interface {
 
 var inner = unexported.Functions.(functions)
 
-// An admit is the method Admit of a gate of package gate.
-type admit = func(ctx context.Context, h http.Header, r *http.Request, pattern string) (*http.Request, *unexported.Served, *gate.Rejection)
-
 // A Gate decides about the requests of one middleware. It is safe for concurrent use. See [New].
-type Gate struct{ admit admit }
+type Gate struct{ gate admitter }
+
+// An admitter is a *gate of package gate: see its method Admit.
+type admitter interface {
+	Admit(ctx context.Context, h http.Header, r *http.Request, pattern string) (*http.Request, unexported.Served, *gate.Rejection)
+}
 
 // New returns a Gate for the adapter called name. The Gate charges l for the key that key returns. responder
 // returns the function of type F that the application has given to respond to a request with this Rejection
@@ -35,10 +37,10 @@ type Gate struct{ admit admit }
 // New panics if l, key or an option is nil, if an option belongs to another adapter, or if the limiters
 // use different Stores.
 func New[F any](name string, l *core.Limiter, key keyfunc.Func, opts ...gate.Option) (g *Gate, responder func(*gate.Rejection) (F, bool)) {
-	admit, onDenied, onRejected := inner.New(name, l, key, opts)
+	admits, onDenied, onRejected := inner.New(name, l, key, opts)
 	denied, isDenied := onDenied.(F)
 	rejected, isRejected := onRejected.(F)
-	return &Gate{admit}, func(r *gate.Rejection) (F, bool) {
+	return &Gate{admits.(admitter)}, func(r *gate.Rejection) (F, bool) {
 		if r.Denied() {
 			return denied, isDenied
 		}
@@ -75,11 +77,11 @@ func PerIP(name string, limit core.Limit, opts ...gate.Option) *core.Limiter {
 // cases the adapter must replace r by the returned request, which is r or a copy with the decision
 // in its context, and call [CopyBack] at the end.
 func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request, pattern string) (*http.Request, *Outcome, *gate.Rejection) {
-	next, served, rejection := g.admit(ctx, h, r, pattern)
-	if served == nil {
+	next, served, rejection := g.gate.Admit(ctx, h, r, pattern)
+	if served.RefundIf == nil && served.End == nil {
 		return next, nil, rejection
 	}
-	return next, &Outcome{served: *served, request: r}, rejection
+	return next, &Outcome{served: served, request: r}, rejection
 }
 
 // Check decides about a key that a handler of r has found, for the function Check of the adapter called
