@@ -50,7 +50,7 @@ func (g *gate) Admit(ctx context.Context, h http.Header, r *http.Request, patter
 	}
 	if decided {
 		if rejection = rec.apply(h, next, &e); rejection == nil {
-			served = rec.served(&e.Decision)
+			served = rec.served()
 		}
 	}
 	if g.onDecision != nil {
@@ -166,12 +166,12 @@ func (g *gate) undecided(r *http.Request) *record {
 	return nil
 }
 
-// served returns the part of the gate that follows the handler of an admitted request. d is the decision.
-func (rec *record) served(d *core.Decision) (s unexported.Served) {
+// served returns the part of the gate that follows the handler of an admitted request.
+func (rec *record) served() (s unexported.Served) {
 	if rec.gate.refundIf != nil {
 		s.RefundIf = func(status int) { refundIf(rec, status) }
 	}
-	if !rec.gate.policies.excludePlaces(d) {
+	if !rec.placeless {
 		s.End = places(rec)
 	}
 	return s

@@ -70,11 +70,13 @@ func (e *Event) report(ctx context.Context, f func(context.Context, Event), rec 
 	}
 	ctx = context.WithValue(ctx, recordKey{}, rec) // also without a decision, so that its type is always the same
 	reported := false
-	defer func() {
-		if !reported && end != nil {
-			end()
-		}
-	}()
+	if end != nil {
+		defer func() {
+			if !reported {
+				end()
+			}
+		}()
+	}
 	f(ctx, *e)
 	reported = true
 }

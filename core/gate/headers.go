@@ -246,6 +246,7 @@ func (rec *record) writeFields(h http.Header, d *core.Decision) {
 	if v&draft != 0 {
 		if limits, known := rec.knownLimits(d); known {
 			rec.values = [2]string{rec.gate.policyField, limits}
+			rec.placeless = !rec.gate.policies.places
 		} else {
 			rec.values = rec.fields(d)
 		}

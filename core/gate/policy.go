@@ -140,17 +140,3 @@ func (p *policies) of(i int, rule core.Rule) *policy {
 	}
 	return p.others.Get(rule, newPolicy)
 }
-
-// excludePlaces reports whether an event with the decision d has no places for certain: because its rules are those
-// that the limiters had first, and none of them is in flight.
-func (p *policies) excludePlaces(d *core.Decision) bool {
-	if p.places || d.Len() != len(p.first) {
-		return false
-	}
-	for i, f := range p.first {
-		if d.State(i).Rule != f.rule {
-			return false
-		}
-	}
-	return true
-}

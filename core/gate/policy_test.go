@@ -1,16 +1,12 @@
 package gate
 
 import (
-	"context"
-	"net/http"
 	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/memstore"
-	"github.com/weir-go/weir/internal/testkit"
 )
 
 // TestPolicy_Denial compares the texts, remembered or not, with those that are made for each denial.
@@ -105,49 +101,5 @@ func TestBlockEnd(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// A gate frees the places of rules that its limiter did not have first: after a Replace, of a route, and of a plan.
-func TestPolicies_ExcludePlaces(t *testing.T) {
-	store := memstore.New()
-	limiter := func(rule core.Rule) *core.Limiter { return core.Must(core.New(store, rule)) }
-	replaced := limiter(core.TokenBucket("replaced", core.PerSecond(9)))
-	bucket := limiter(core.TokenBucket("bucket", core.PerSecond(9)))
-	places := limiter(core.InFlight("places", 1))
-	planned := limiter(core.InFlight("planned", 1).Plan("two", core.Limit{Events: 2}))
-	two := Plan(func(context.Context, *http.Request) (string, error) { return "two", nil })
-	for name, c := range map[string]struct {
-		g     *gate
-		taken *core.Limiter // nil if there are no places
-	}{
-		"a bucket":   {newGate("test", bucket, anyKey, nil), nil},
-		"replaced":   {newGate("test", replaced, anyKey, nil), replaced},
-		"first":      {newGate("test", places, anyKey, nil), places},
-		"second":     {newGate("test", bucket, anyKey, []Option{And(places, anyKey)}), places},
-		"of a route": {newGate("test", bucket, anyKey, []Option{Routes(policyFunc(func(*http.Request) *core.Limiter { return places }))}), places},
-		"of a plan":  {newGate("test", planned, anyKey, []Option{two}), planned},
-	} {
-		if name == "replaced" {
-			if err := replaced.Replace(core.InFlight("replaced", 1)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		r := get("/")
-		_, served, rejection := c.g.Admit(r.Context(), header(), r, "")
-		if rejection != nil || (served.End != nil) != (c.taken != nil) {
-			t.Errorf("%s: got %v, and places: %v", name, rejection, served.End != nil)
-			continue
-		}
-		if c.taken == nil {
-			continue
-		}
-		if n := testkit.Used(t, c.taken, "k")[0]; n != 1 {
-			t.Errorf("%s: got %d places, want 1", name, n)
-		}
-		served.End()
-		if n := testkit.Used(t, c.taken, "k")[0]; n != 0 {
-			t.Errorf("%s: got %d places at the end, want 0", name, n)
-		}
 	}
 }

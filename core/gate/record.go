@@ -23,7 +23,8 @@ type record struct {
 	latest      atomic.Pointer[record] // the last check of the handler, whose outer records end with this one; nil if there was none
 	reservation core.Reservation       // of the request, if it was decided
 
-	values [2]string // of the header fields
+	values    [2]string // of the header fields
+	placeless bool      // no rule in force is in flight; false if writeFields has not found that out
 }
 
 func newRecord(r *http.Request, g *gate) *record {
