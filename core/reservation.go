@@ -56,19 +56,20 @@ func (r *Reservation) Reserve(ctx context.Context, asks ...Ask) (d Decision, err
 // when it was charged: the nanoseconds of hold.Now.
 func (r *Reservation) reserve(allowed bool) {
 	r.denied = !allowed
-	if charges := r.charges(); len(charges) > 0 && charges[0].AtMost {
-		for i := range r.lines() { // of one ask
-			r.lines()[i].cost = charges[0].Cost
+	lines, charges := r.lines(), r.charges()
+	if len(charges) > 0 && charges[0].AtMost {
+		for i := range lines { // of one ask
+			lines[i].cost = charges[0].Cost
 		}
 	}
 	now := time.Duration(0)
-	for i := range r.charges() {
-		c := &r.charges()[i]
+	for i := range charges {
+		c := &charges[i]
 		if r.denied || c.Op != driver.Spend || !c.Verdict.Allowed {
 			c.Cost = 0
 			continue
 		}
-		if now == 0 && (!r.lines()[0].limiter.steady || c.Rule.Kind.Calendar) {
+		if now == 0 && (!lines[0].limiter.steady || c.Rule.Kind.Calendar) {
 			now = hold.Now()
 		}
 		c.Receipt.Age = int64(now)
