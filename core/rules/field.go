@@ -122,11 +122,11 @@ var (
 	algorithmCodec = codec[core.Algorithm]{decode: func(d decoder, v document.Value, to *core.Algorithm) {
 		document.Choose(d.Decoder, v, "algorithm", algorithmNames, to)
 	}, text: core.Algorithm.String}
-	modeCodec    = codec[bool]{decode: func(d decoder, v document.Value, to *bool) { document.Choose(d.Decoder, v, "mode", modes, to) }, text: modeOf}
+	modeCodec    = codec[bool]{decode: func(d decoder, v document.Value, to *bool) { document.Choose(d.Decoder, v, "mode", modes, to) }, text: either("shadow", "enforce")}
 	limitCodec   = codec[core.Limit]{decode: decoder.limitOrNone, text: limitText, node: limit}
 	percentCodec = codec[float64]{decode: decoder.percent, text: percent, node: func(f float64) *yaml.Node { return document.Number("", f) }}
 	countCodec   = codec[int]{decode: decoder.count, text: strconv.Itoa, node: func(n int) *yaml.Node { return document.Number("!!int", float64(n)) }}
-	yesCodec     = codec[bool]{decode: func(d decoder, v document.Value, to *bool) { *to = d.Boolean(v) }, text: yes, node: func(b bool) *yaml.Node {
+	yesCodec     = codec[bool]{decode: func(d decoder, v document.Value, to *bool) { *to = d.Boolean(v) }, text: either("yes", "no"), node: func(b bool) *yaml.Node {
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(b)}
 	}}
 	durationCodec = codec[time.Duration]{decode: decoder.Duration, text: duration, node: func(t time.Duration) *yaml.Node { return document.Text(period.Duration(t)) }}
@@ -140,18 +140,14 @@ func wordCodec(preset string) codec[string] {
 // modes are the values of the field mode: whether a rule is a shadow rule.
 var modes = map[string]bool{"enforce": false, "shadow": true}
 
-func modeOf(shadow bool) string {
-	if shadow {
-		return "shadow"
+// either returns a function that returns one of two texts.
+func either(yes, no string) func(bool) string {
+	return func(b bool) string {
+		if b {
+			return yes
+		}
+		return no
 	}
-	return "enforce"
-}
-
-func yes(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
 }
 
 // duration returns the text of t: "none" for zero, and "never" for a place that is always renewed.

@@ -18,11 +18,10 @@ const MaxSize = 16 << 20
 // is a file with more than about a million keys, values, mappings, lists, lines and comments.
 func Parse(name string, data []byte) (*Config, error) {
 	c, errs := document.Parse(name, data, MaxSize, func(d *document.Decoder, v document.Value) *Config { return decoder{d}.config(v) })
-	if errs != nil {
-		return nil, errorsOf(errs)
+	if c != nil {
+		c.Name = name
 	}
-	c.Name = name
-	return c, nil
+	return c, errorsOf(errs)
 }
 
 const maxOverride = 64 << 10 // in bytes
@@ -34,10 +33,7 @@ const maxOverride = 64 << 10 // in bytes
 // The error is that of Parse. A text larger than 64 KiB is an error.
 func ParseOverride(name string, text []byte) (Override, error) {
 	o, errs := document.Parse(name, text, maxOverride, func(d *document.Decoder, v document.Value) Override { return decoder{d}.override(v, knownNames{}) })
-	if errs != nil {
-		return o, errorsOf(errs)
-	}
-	return o, nil
+	return o, errorsOf(errs)
 }
 
 // Warnings returns the parts of a valid file that probably do not have the intended effect: routes that no
@@ -53,7 +49,8 @@ func Warnings(name string, data []byte) Errors {
 	if errs != nil {
 		return nil
 	}
-	return errorsOf(warnings)
+	all, _ := errorsOf(warnings).(Errors)
+	return all
 }
 
 // Errors contains the errors of a file, in the order of the file. Parse returns no error of another
@@ -86,9 +83,14 @@ func (e Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s: %s", e.File, e.Line, e.Column, e.Path, e.Reason)
 }
 
-func errorsOf(all []document.Error) (errs Errors) {
-	for _, e := range all {
-		errs = append(errs, Error(e))
+// errorsOf returns the Errors of a document, or nil if there are none.
+func errorsOf(all []document.Error) error {
+	if len(all) == 0 {
+		return nil
+	}
+	errs := make(Errors, len(all))
+	for i, e := range all {
+		errs[i] = Error(e)
 	}
 	return errs
 }

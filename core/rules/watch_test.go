@@ -158,29 +158,6 @@ func TestSet_Watch(t *testing.T) {
 	}
 }
 
-// A file that changes all the time is not applied.
-func TestFile_Unstable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		reads := 0
-		source := file.New("f", func() ([]byte, error) { reads++; return bytes.Repeat([]byte("#"), reads), nil })
-		if text, err := source.Load(t.Context()); string(text) != "#" || err != nil {
-			t.Errorf("got %q, %v", text, err)
-		}
-		begin := time.Now()
-		if text, err := source.Load(t.Context()); err == nil || text != nil {
-			t.Errorf("got %q, %v, want an error", text, err)
-		}
-		if got := time.Since(begin); got != time.Second {
-			t.Errorf("got an error after %v, want 1s", got)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if _, err := source.Load(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("got error %v, want Canceled", err)
-		}
-	})
-}
-
 func TestLoad_Errors(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "limits.yaml")
 	if _, err := rules.Load(t.Context(), rules.File(path)); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), path) {
