@@ -76,10 +76,10 @@ func hidden(c rune) bool {
 // quoted returns a word that the shells of POSIX, zsh and fish read as text. A backslash between single
 // quotes would be special in fish, a word that begins with = in zsh, and a comma or an @ in PowerShell.
 func quoted(text string) string {
-	plain := func(c rune) bool {
-		return c < unicode.MaxASCII && (unicode.IsLetter(c) || unicode.IsDigit(c) || strings.ContainsRune("-_./:+", c))
+	special := func(c rune) bool {
+		return c >= unicode.MaxASCII || !unicode.IsLetter(c) && !unicode.IsDigit(c) && !strings.ContainsRune("-_./:+", c)
 	}
-	if text != "" && !strings.ContainsFunc(text, func(c rune) bool { return !plain(c) }) {
+	if text != "" && !strings.ContainsFunc(text, special) {
 		return text
 	}
 	return "'" + quotes.Replace(text) + "'"

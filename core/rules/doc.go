@@ -287,7 +287,8 @@
 // Clients see "second" in the header fields. The limits of an override share the state of the key
 // with other limits of the same length, like plans (core.Rule). An override is a
 // core.Limiter.Variant, which is made when the key is used; keys with equal overrides share it. A
-// policy remembers at most 10 000, which take about a kilobyte for each rule and plan.
+// policy remembers at most 10 000 for the keys that enforce includes, and as many for the others. Each takes about
+// a kilobyte for each rule and plan.
 //
 // A policy does not limit the keys that enforce excludes. To limit a part of the keys differently, add
 // a policy with the stricter rules and enforce, and give the limiters of both policies to one

@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/rules/internal/overrides"
+	"github.com/weir-go/weir/internal/argument"
 )
 
 // An Override blocks one key, or gives it another plan or other limits.
@@ -30,12 +34,6 @@ func publicOverride(o overrides.Override) Override {
 		return Override{}
 	}
 	return Override{o.Blocked, o.Plan, maps.Clone(o.Limits), o.Until}
-}
-
-// clone returns a copy that an application may change: equal overrides share their limits.
-func (o Override) clone() Override {
-	o.Limits = maps.Clone(o.Limits)
-	return o
 }
 
 // errNoOverrides is the error of methods of a Set without the option Overrides.
@@ -60,14 +58,23 @@ var errNoOverrides = errors.New("weir: the Set has no source of overrides: see t
 //
 // If o.Blocked is true, Override is [Set.Block] until o.Until, and an earlier override stays.
 func (s *Set) Override(ctx context.Context, policy, key string, o Override, opts ...WriteOption) error {
-	if err := s.writable(policy, key, &o); err != nil {
-		return err
-	}
-	r, err := newRecord(key, opts)
+	p, err := s.overridden(policy, key)
 	switch {
 	case err != nil:
 		return err
-	case o.Blocked:
+	case o.Plan == "" && len(o.Limits) == 0 && !o.Blocked:
+		return errors.New("weir: the override is empty")
+	case !o.Until.IsZero() && !time.Now().Before(o.Until):
+		return fmt.Errorf("weir: the override ends at %s, which is past", o.Until.Format(time.RFC3339))
+	}
+	if err := p.check(policy, o.content()); err != nil {
+		return fmt.Errorf("weir: policy %q: %w", policy, err)
+	}
+	r, err := newRecord(key, opts)
+	if err != nil {
+		return err
+	}
+	if o.Blocked {
 		return s.source.overrides.Block(ctx, policy, key, o.Until, r)
 	}
 	text, err := o.Format()
@@ -109,23 +116,6 @@ func (s *Set) remove(ctx context.Context, policy, key string, kinds ...overrides
 	return s.source.overrides.Remove(ctx, policy, key, kinds...)
 }
 
-// writable checks whether key can have the override o.
-func (s *Set) writable(policy, key string, o *Override) error {
-	p, err := s.overridden(policy, key)
-	switch {
-	case err != nil:
-		return err
-	case o.Plan == "" && len(o.Limits) == 0 && !o.Blocked:
-		return errors.New("weir: the override is empty")
-	case !o.Until.IsZero() && !time.Now().Before(o.Until):
-		return fmt.Errorf("weir: the override ends at %s, which is past", o.Until.Format(time.RFC3339))
-	}
-	if err := p.check(policy, o.content()); err != nil {
-		return fmt.Errorf("weir: policy %q: %w", policy, err)
-	}
-	return nil
-}
-
 // overridden returns a policy in force, and an error if the overrides of a key cannot be read.
 func (s *Set) overridden(policy, key string) (*Policy, error) {
 	p, ok := s.applied.Load().config.Policies[policy]
@@ -146,14 +136,105 @@ func (s *Set) overridden(policy, key string) (*Policy, error) {
 // configuration. The other errors are those of Set.Override.
 func (s *Set) OverrideOf(ctx context.Context, policy, key string) (Override, error) {
 	p, err := s.overridden(policy, key)
-	switch {
-	case err == errNoOverrides:
-		return p.Keys[key].clone(), nil
-	case err != nil:
+	if err == nil {
+		if o, err := s.source.overrides.Read(ctx, policy, key); err != nil || o.Content != nil {
+			return publicOverride(o), err
+		}
+	} else if err != errNoOverrides {
 		return Override{}, err
 	}
-	if o, err := s.source.overrides.Read(ctx, policy, key); err != nil || o.Content != nil {
-		return publicOverride(o), err
-	}
-	return p.Keys[key].clone(), nil
+	o := p.Keys[key]
+	o.Limits = maps.Clone(o.Limits)
+	return o, nil
 }
+
+// An Entry is an override or a block in Redis that has not ended.
+type Entry struct {
+	Policy   string
+	Tag      string    // the hash of the key, as in the keys of Redis
+	Key      string    // its text, if the entry was written with KeyText; otherwise empty
+	Override Override  // a block has Blocked; zero if the text of the override is invalid
+	Note     string    // see Note
+	At       time.Time // when the entry was written, to the millisecond; zero if another program has not said it
+}
+
+// A WriteOption adds information for operators to the [Entry] that [Set.Override] or [Set.Block] writes. Decisions
+// do not read it.
+type WriteOption interface{ argument.Option[record] }
+
+type writeOption = argument.OptionFunc[record]
+
+// Note adds a text to an entry, such as the reason of a block: at most 200 bytes of printable characters and spaces.
+// The entry is otherwise an error, and is not written.
+func Note(text string) WriteOption { return writeOption(func(r *record) { r.Note = text }) }
+
+// KeyText adds the text of the key to an entry, in place of its hash alone. Readers of Redis then see which user or
+// address it concerns, until the entry is removed or two hours after its end. A key of more than 256 bytes is an
+// error, and its entry is not written.
+func KeyText() WriteOption { return writeOption(func(r *record) { r.withKey = true }) }
+
+// A record is the Record of an entry while the options of a write change it.
+type record struct {
+	overrides.Record
+	withKey bool
+}
+
+const (
+	maxNote    = 200 // in bytes
+	maxKeyText = 256
+)
+
+// newRecord returns the Record of an entry for a key.
+func newRecord(key string, opts []WriteOption) (overrides.Record, error) {
+	r := record{Record: overrides.Record{At: time.Now().UnixMilli()}}
+	argument.Apply("rules: Override", &r, opts)
+	hidden := func(c rune) bool { return c == utf8.RuneError || !unicode.IsPrint(c) }
+	switch {
+	case len(r.Note) > maxNote:
+		return r.Record, fmt.Errorf("weir: the note has %d bytes, more than %d", len(r.Note), maxNote)
+	case strings.ContainsFunc(r.Note, hidden):
+		return r.Record, errors.New("weir: the note contains a character that is not printable")
+	case r.withKey && len(key) > maxKeyText:
+		return r.Record, fmt.Errorf("weir: the key has %d bytes, more than %d: it cannot be written as text", len(key), maxKeyText)
+	case r.withKey:
+		r.Key = key
+	}
+	return r.Record, nil
+}
+
+// List returns the overrides and blocks that have not ended: the n that were written last, newest first. Those of
+// other programs without a time are last. List reads all members of the sets in Redis, a thousand at a time, which takes
+// about 8 s for a million; each reply has a second. An override of another program whose text is absent has no effect:
+// it is left out, and there may then be fewer than n entries.
+func (s *RedisSource) List(ctx context.Context, n int) ([]Entry, error) {
+	return public(s.overrides.List(ctx, n))
+}
+
+// EntriesOf returns the block and the override of a key in Redis that have not ended, in this order. The errors are
+// those of [Set.Override].
+func (s *Set) EntriesOf(ctx context.Context, policy, key string) ([]Entry, error) {
+	if _, err := s.overridden(policy, key); err != nil {
+		return nil, err
+	}
+	return public(s.source.overrides.Entries(ctx, policy, key))
+}
+
+// public returns entries for applications.
+func public(all []overrides.Entry, err error) ([]Entry, error) {
+	if err != nil {
+		return nil, err
+	}
+	entries := make([]Entry, len(all))
+	for i, e := range all {
+		entries[i] = Entry{Policy: e.Policy, Tag: e.Tag, Key: e.Key, Override: publicOverride(e.Override), Note: e.Note, At: e.At}
+	}
+	return entries, nil
+}
+
+// ErrKeySecret is the error of [RedisSource.CheckSecret] after a write with another [KeySecret].
+var ErrKeySecret = overrides.ErrKeySecret
+
+// CheckSecret returns an [ErrKeySecret] if the latest override or block in Redis was written with another
+// [KeySecret], or with none while s has one. After a change of the secret, the next write ends the error.
+// [Set.Watch] calls CheckSecret when it begins, and reports the error (see [OnError]).
+func (s *RedisSource) CheckSecret(ctx context.Context) error { return s.overrides.CheckSecret(ctx) }

@@ -126,27 +126,25 @@ var ErrNoConfig = errors.New("there is no configuration; RedisSource.Put or the 
 // Load implements [Source]. It reads the version, and the text if the version has changed. It
 // returns when ctx ends, whatever the options of the client are.
 func (s *RedisSource) Load(ctx context.Context) ([]byte, error) {
-	return overrides.Await(ctx, func() ([]byte, error) { return s.load(ctx) })
-}
-
-func (s *RedisSource) load(ctx context.Context) ([]byte, error) {
-	version, err := s.overrides.Client.HGet(ctx, s.configKey(), "version").Result()
-	switch old := s.loaded.Load(); {
-	case errors.Is(err, redis.Nil):
-		s.loaded.Store(nil)
-		return nil, fmt.Errorf("%w (key %s)", ErrNoConfig, s.configKey())
-	case err != nil:
-		return nil, err
-	case old != nil && old.version == version:
-		return old.text, nil
-	}
-	fields, err := s.overrides.Client.HGetAll(ctx, s.configKey()).Result()
-	if err != nil {
-		return nil, err
-	}
-	c := &loadedConfig{fields["version"], []byte(fields["text"])}
-	s.loaded.Store(c)
-	return c.text, nil
+	return overrides.Await(ctx, func() ([]byte, error) {
+		version, err := s.overrides.Client.HGet(ctx, s.configKey(), "version").Result()
+		switch old := s.loaded.Load(); {
+		case errors.Is(err, redis.Nil):
+			s.loaded.Store(nil)
+			return nil, fmt.Errorf("%w (key %s)", ErrNoConfig, s.configKey())
+		case err != nil:
+			return nil, err
+		case old != nil && old.version == version:
+			return old.text, nil
+		}
+		fields, err := s.overrides.Client.HGetAll(ctx, s.configKey()).Result()
+		if err != nil {
+			return nil, err
+		}
+		c := &loadedConfig{fields["version"], []byte(fields["text"])}
+		s.loaded.Store(c)
+		return c.text, nil
+	})
 }
 
 // A loadedConfig is a configuration in Redis.

@@ -93,7 +93,7 @@ func (w *watcher) poll(ctx context.Context) {
 	case err != nil:
 		if cause := causeOf(err).Error(); cause != w.failed {
 			w.failed = cause
-			w.report(unreadable(w.source, err))
+			w.set.report(notApplied, unreadable(w.source, err))
 		}
 		return
 	}
@@ -107,7 +107,7 @@ func (w *watcher) poll(ctx context.Context) {
 		err = w.set.Apply(c)
 	}
 	if err != nil {
-		w.report(err)
+		w.set.report(notApplied, err)
 	}
 }
 
@@ -118,10 +118,6 @@ func causeOf(err error) error {
 		err = inner
 	}
 	return err
-}
-
-func (w *watcher) report(err error) {
-	w.set.report("weir: the configuration is not applied; the last good one stays in force", err)
 }
 
 func unreadable(s Source, err error) error {

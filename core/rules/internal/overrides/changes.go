@@ -107,7 +107,7 @@ func (s *Redis) readChanges(ctx context.Context) error {
 			continue
 		}
 		x := *s.indexes.Load()
-		if x.overrides.len() != r.overrides || x.blocks.len() != r.blocks {
+		if (counts{x.overrides.len(), x.blocks.len()}) != r.sizes {
 			s.callbacks.Invalid(fmt.Errorf("weir: overrides in Redis: %w", errSize))
 			s.lost()
 			return nil
@@ -125,33 +125,31 @@ func (s *Redis) readChanges(ctx context.Context) error {
 // A pollReply has the changes since the last one, and that one, and the sizes of the sets and the numbers of members
 // that have not ended after these changes, if these are all.
 type pollReply struct {
-	changes           []redis.XMessage
-	overrides, blocks int
-	counts            counts
+	changes       []redis.XMessage
+	sizes, counts counts
 }
 
 // poll asks Redis for changes, and for the numbers of members that do not end before end, or have not ended.
 func (s *Redis) poll(ctx context.Context, last string, end int64) (r pollReply, err error) {
 	var changes *redis.XMessageSliceCmd
-	var overrides, blocks *redis.IntCmd
-	var counted [2]*redis.IntCmd
+	var sizes, counted [2]*redis.IntCmd
 	from, now := strconv.FormatInt(end, 10), strconv.FormatInt(time.Now().UnixMilli()+1, 10)
 	err = s.Transact(ctx, func(tx redis.Pipeliner) {
 		changes = tx.XRangeN(ctx, s.changesKey(), last, "+", maxPage)
-		overrides = tx.ZCount(ctx, s.setKey(Overrides), from, "+inf")
-		blocks = tx.ZCount(ctx, s.setKey(Blocks), from, "+inf")
-		counted[0] = tx.ZCount(ctx, s.setKey(Overrides), now, "+inf")
-		counted[1] = tx.ZCount(ctx, s.setKey(Blocks), now, "+inf")
+		for i, k := range []Kind{Overrides, Blocks} {
+			sizes[i] = tx.ZCount(ctx, s.setKey(k), from, "+inf")
+			counted[i] = tx.ZCount(ctx, s.setKey(k), now, "+inf")
+		}
 	})
-	return pollReply{changes.Val(), sizeOf(overrides.Val()), sizeOf(blocks.Val()), counts{sizeOf(counted[0].Val()), sizeOf(counted[1].Val())}}, err
+	return pollReply{changes.Val(), counts{sizeOf(sizes[0]), sizeOf(sizes[1])}, counts{sizeOf(counted[0]), sizeOf(counted[1])}}, err
 }
 
-// sizeOf returns the size of the index of a set, or -1 if the set is too large.
-func sizeOf(set int64) int {
-	if set > maxIndex {
+// sizeOf returns the size of a set, or -1 if it is too large for an index.
+func sizeOf(set *redis.IntCmd) int {
+	if set.Val() > maxIndex {
 		return -1
 	}
-	return int(set)
+	return int(set.Val())
 }
 
 // apply applies a change. It returns false for a change that another program has written in a way

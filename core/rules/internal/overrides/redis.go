@@ -128,18 +128,17 @@ type parsedText struct {
 // parse parses the text of an override. Overrides that differ at most in their ends share their
 // Content.
 func (s *Redis) parse(text string) parsedText {
+	parse := func(text string) parsedText {
+		c, until, err := s.callbacks.Parse(text)
+		if err != nil {
+			return parsedText{err: err}
+		}
+		return parsedText{Override: Override{s.contents.Get(c.ID(), func(string) *Content { return &c }), until}}
+	}
 	if len(text) > maxParsed {
-		return s.parseNew(text)
+		return parse(text)
 	}
-	return s.parsed.Get(text, s.parseNew)
-}
-
-func (s *Redis) parseNew(text string) parsedText {
-	c, until, err := s.callbacks.Parse(text)
-	if err != nil {
-		return parsedText{err: err}
-	}
-	return parsedText{Override: Override{s.contents.Get(c.ID(), func(string) *Content { return &c }), until}}
+	return s.parsed.Get(text, parse)
 }
 
 // Stats describe the overrides, in the words of rules.RedisStats.
