@@ -52,18 +52,11 @@ type version struct {
 	root     *core.Limiter
 	rules    []core.Rule // on the store
 	keys     map[string]overrides.Override
-	others   *overrides.Content                    // of keys without an override
-	views    [3]memo.Map[*overrides.Content, view] // by mode
+	others   *overrides.Content // of keys without an override
+
+	// The views by override: those of keys for which the policy is enforced, and those with shadow rules.
+	enforced, shadow memo.Map[*overrides.Content, view]
 }
-
-// A mode is the way in which the rules of a view are in force.
-type mode int
-
-const (
-	enforced mode = iota
-	asShadow      // all rules are shadow rules
-	off           // no rule counts
-)
 
 // A view is the result of a pick.
 type view struct {
@@ -74,9 +67,7 @@ type view struct {
 // newVersion checks the policy config. It uses the rules of old, if not nil, that are equal.
 func newVersion(set *Set, name string, config *Policy, disabled bool, old *policy) (*version, error) {
 	v := &version{set: set, name: name, config: config, disabled: disabled, others: new(overrides.Content)}
-	for i := range v.views {
-		v.views[i].Max = maxViews
-	}
+	v.enforced.Max, v.shadow.Max = maxViews, maxViews
 	if !(config.Enforce >= 0 && config.Enforce <= 100) { // NaN is neither
 		return nil, fmt.Errorf("enforce is %v percent, outside 0 to 100", config.Enforce)
 	}
@@ -125,7 +116,7 @@ func (v *version) setKeys() error {
 // override of key ends, or zero if it has no end.
 func (v *version) pick(ctx context.Context, key string) (l *core.Limiter, ends time.Duration, err error) {
 	if v.disabled {
-		l, err = v.view(v.others, off)
+		l, err = v.view(v.others, false)
 		return l, 0, err
 	}
 	o, err := v.override(ctx, key)
@@ -138,9 +129,9 @@ func (v *version) pick(ctx context.Context, key string) (l *core.Limiter, ends t
 	switch {
 	case err != nil:
 	case v.config.Enforce < 100 && !InPercent(v.name, key, v.config.Enforce):
-		l, err = v.view(o.Content, asShadow)
+		l, err = v.view(o.Content, true)
 	case o.Content != v.others:
-		l, err = v.view(o.Content, enforced)
+		l, err = v.view(o.Content, false)
 	}
 	return l, max(ends, 0), err
 }
@@ -164,15 +155,20 @@ func (v *version) override(ctx context.Context, key string) (overrides.Override,
 	return current, nil
 }
 
-// view returns the view for keys with the override c, which it remembers.
-func (v *version) view(c *overrides.Content, m mode) (*core.Limiter, error) {
-	w := v.views[m].Get(c, func(c *overrides.Content) view { return v.newView(c, m) })
+// view returns the view for keys with the override c, which it remembers. All its rules are shadow rules if asShadow is
+// true.
+func (v *version) view(c *overrides.Content, asShadow bool) (*core.Limiter, error) {
+	views := &v.enforced
+	if asShadow {
+		views = &v.shadow
+	}
+	w := views.Get(c, func(c *overrides.Content) view { return v.newView(c, asShadow) })
 	return w.limiter, w.err
 }
 
 // newView makes a view. It reports and ignores a part of an override of a source that the
 // policy cannot have.
-func (v *version) newView(c *overrides.Content, m mode) (w view) {
+func (v *version) newView(c *overrides.Content, asShadow bool) (w view) {
 	if err := v.config.check(v.name, c); err != nil {
 		v.set.source.invalid(fmt.Errorf("weir: policy %q: an override in %v: %w", v.name, v.set.source, err),
 			func(err error) { v.set.report(cannotEnforce, err) })
@@ -186,11 +182,11 @@ func (v *version) newView(c *overrides.Content, m mode) (w view) {
 		} else if l, ok := c.Limits[r.Name]; ok && r.checkLimit(storeName(v.name, r.Name), l) == nil {
 			*r = *r.with(l)
 		}
-		r.Shadow = (r.Shadow || m == asShadow) && !c.Blocked
+		r.Shadow = (r.Shadow || asShadow) && !c.Blocked
 	}
 	rules := config.storeRules(v.name)
-	for i, r := range rules {
-		if m == off {
+	if v.disabled {
+		for i, r := range rules {
 			rules[i] = inner.Off(r)
 		}
 	}
