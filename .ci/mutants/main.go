@@ -20,7 +20,7 @@ import (
 )
 
 // defaults are the packages without core/redisstore, whose tests need servers.
-const defaults = "core,core/driver,core/memstore,core/failover,core/lease,core/denycache,core/gate,keyfunc,core/rules"
+const defaults = "core,core/driver,core/memstore,core/failover,core/lease,core/denycache,core/gate,keyfunc,core/rules,core/rules/internal/document,core/rules/internal/overrides"
 
 func main() {
 	log.SetFlags(0)
