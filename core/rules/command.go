@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Command returns the line that runs weir rules with args, such as "unblock", "api" and
-// "user:7", in a shell (bash, zsh, fish or another one of POSIX), for the overrides and the configuration
-// of s: with the flag -app, and -config, -redis, -cluster and -prefix as far as they are necessary. It is for pages and messages for operators.
+// Command returns the line that runs weir rules with args, such as "unblock", "api" and "user:7", in a shell (bash,
+// zsh, fish or another one of POSIX), for the overrides and the configuration of s: with the flag -app, and -config,
+// -redis, -cluster and -prefix as far as they are necessary. It is for pages and messages for operators.
 //
 // The line contains no secret. If the client of Redis has a password, the line has no -redis: the
 // environment of the operator then needs WEIR_REDIS_URL, and WEIR_KEY_SECRET if the source has a

@@ -132,10 +132,10 @@
 //
 // # Files
 //
-// A file is one document in UTF-8. Keys of mappings are texts, with or without quotes. Unknown
-// fields, duplicate keys, anchors, aliases, merge keys and tags are errors, and so are routes that
-// conflict, or name a policy that does not exist. [Warnings] finds routes that no request matches. weir.schema.json in the directory of this package is
-// a JSON Schema for editors. The largest file has
+// A file is one document in UTF-8. Keys of mappings are texts, with or without quotes. Unknown fields, duplicate keys,
+// anchors, aliases, merge keys and tags are errors, and so are routes that conflict, or name a policy that does not
+// exist. [Warnings] finds routes that no request matches. weir.schema.json in the directory of this package is a JSON
+// Schema for editors. The largest file has
 //
 //   - 16 MiB, and about a million keys, values, lines, quotes and comments (40 000 short policies)
 //   - 100 rules in a policy, and 1000 plans in a rule

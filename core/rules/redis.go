@@ -20,9 +20,8 @@ import (
 )
 
 // A RedisSource keeps the configuration of an application in Redis, and overrides of any number of keys beside it. Use
-// [RedisOf] to make one, or [Redis] without a store. It is a [Source] for [Load] and [Set.Watch]. The overrides are in force for
-// a Set with the option [Overrides]. A RedisSource is safe for concurrent use, and belongs to one
-// Set.
+// [RedisOf] to make one, or [Redis] without a store. It is a [Source] for [Load] and [Set.Watch]. The overrides are in
+// force for a Set with the option [Overrides]. A RedisSource is safe for concurrent use, and belongs to one Set.
 type RedisSource struct {
 	overrides *overrides.Redis
 	report    atomic.Pointer[func(error)]  // of the Set
@@ -66,11 +65,11 @@ func inRedis(s driver.Store) redisStore {
 	return nil
 }
 
-// Redis returns the RedisSource of an application, for a program without its store, such as one that only writes: app is
-// the name that its programs give to redisstore.New or resilient.New. rdb is a client of a single server, a Sentinel group
-// or a Cluster, of Redis or Valkey (tested: Redis 7.0). It must read from masters, because replicas may have
-// old overrides. Redis sends no command before the first call of a method, and neither closes nor
-// reconfigures rdb. Redis panics if rdb or an option is nil, or if app is no name of letters, digits, '-', '_' and '.'.
+// Redis returns the RedisSource of an application, for a program without its store, such as one that only writes: app
+// is the name that its programs give to redisstore.New or resilient.New. rdb is a client of a single server, a
+// Sentinel group or a Cluster, of Redis or Valkey (tested: Redis 7.0). It must read from masters, because replicas may
+// have old overrides. Redis sends no command before the first call of a method, and neither closes nor reconfigures
+// rdb. Redis panics if rdb or an option is nil, or if app is no name of letters, digits, '-', '_' and '.'.
 func Redis(rdb redis.UniversalClient, app string, opts ...RedisOption) *RedisSource {
 	argument.NotNil("rules: Redis", "the client", rdb)
 	c := newRedisConfig("rules: Redis", opts)
@@ -154,8 +153,8 @@ type loadedConfig struct {
 }
 
 // Version returns the version of the configuration that the last [RedisSource.Load] has read or the last
-// [RedisSource.Put] has written, a hash of its text, or an empty text if there was none. [Set.Watch] calls Load, so a program
-// that edits the configuration needs a source of its own.
+// [RedisSource.Put] has written, a hash of its text, or an empty text if there was none. [Set.Watch] calls Load, so a
+// program that edits the configuration needs a source of its own.
 func (s *RedisSource) Version() string {
 	if c := s.loaded.Load(); c != nil {
 		return c.version
@@ -214,9 +213,10 @@ type putConfig struct {
 	replaces *string // a version, or nil for any
 }
 
-// IfVersion makes [RedisSource.Put] write only if the configuration in Redis has this version (see [RedisSource.Version]),
-// or that of the text, or if version is empty and there is none. Otherwise Put returns an [ErrVersion], because another writer was first. The
-// user of Redis also needs the permissions +watch, +unwatch, +multi and +exec.
+// IfVersion makes [RedisSource.Put] write only if the configuration in Redis has this version (see
+// [RedisSource.Version]), or that of the text, or if version is empty and there is none. Otherwise Put returns an
+// [ErrVersion], because another writer was first. The user of Redis also needs the permissions +watch, +unwatch,
+// +multi and +exec.
 func IfVersion(version string) PutOption {
 	return argument.OptionFunc[putConfig](func(c *putConfig) { c.replaces = &version })
 }

@@ -30,10 +30,10 @@ func Prefix(p string) RedisOption {
 	return redisOption(func(c *redisConfig) { c.prefix = &p })
 }
 
-// KeySecret hides keys from readers of Redis, like the option of the same name of package
-// redisstore. It is for [Redis]; [RedisOf] has that of the store. All programs and commands that use the overrides need the same secret, as the same
-// bytes. With another secret, overrides and blocks are not found. KeySecret panics if secret is
-// shorter than 16 bytes.
+// KeySecret hides keys from readers of Redis, like the option of the same name of package redisstore. It is for
+// [Redis]; [RedisOf] has that of the store. All programs and commands that use the overrides need the same secret, as
+// the same bytes. With another secret, overrides and blocks are not found. KeySecret panics if secret is shorter than
+// 16 bytes.
 func KeySecret(secret []byte) RedisOption {
 	secret = keyhash.CopySecret("rules: KeySecret", secret)
 	return redisOption(func(c *redisConfig) { c.secret = secret })
@@ -80,11 +80,11 @@ func Timeout(d time.Duration) RedisOption {
 	return redisOption(func(c *redisConfig) { c.lookup.Timeout = d })
 }
 
-// FailClosed makes a decision fail with [core.ErrFailClosed], which gates answer with 503, if a key
-// has to be read, Redis fails, and the process knows nothing about the key: the key was not read
-// before, and either it has an override, or [Set.Watch] has not read the hashes of keys, because it
-// has never reached Redis or there are too many. After a start without Redis, all decisions fail. By default, a decision then uses the configuration
-// alone, which admits blocked keys after such a start.
+// FailClosed makes a decision fail with [core.ErrFailClosed], which gates answer with 503, if a key has to be read,
+// Redis fails, and the process knows nothing about the key: the key was not read before, and either it has an
+// override, or [Set.Watch] has not read the hashes of keys, because it has never reached Redis or there are too many.
+// After a start without Redis, all decisions fail. By default, a decision then uses the configuration alone, which
+// admits blocked keys after such a start.
 func FailClosed() RedisOption {
 	return redisOption(func(c *redisConfig) { c.lookup.FailClosed = true })
 }

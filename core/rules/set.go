@@ -136,8 +136,8 @@ func (s *Set) Version() string { return s.applied.Load().version }
 // error nothing changes. Each decision uses the rules and overrides of one configuration, also if
 // it is about several policies.
 //
-// Changed limits continue with the states of the keys as in [core.Limiter.Replace]; [Diff] tells which begin unused. New policies
-// get a limiter. The limiter of a policy that c does not have keeps its last rules and overrides;
+// Changed limits continue with the states of the keys as in [core.Limiter.Replace]; [Diff] tells which begin unused.
+// New policies get a limiter. The limiter of a policy that c does not have keeps its last rules and overrides;
 // Config.Disabled and a later configuration that has the policy again apply to it.
 //
 // The error is a [core.RuleError] for an invalid rule, for an override with an invalid limit, and for

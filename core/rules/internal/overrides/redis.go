@@ -1,6 +1,6 @@
 // Package overrides has the overrides and blocks of the keys of an application, which are in Redis and change while
-// the program runs. [Redis.Get] is the lookup of a decision: it uses what the process knows, and reads a key if the process
-// knows too little.
+// the program runs. A decision calls [Redis.Get], which uses the knowledge of the process, and reads a key if there is
+// too little of it.
 //
 //	Get, Has         cache.go     the results of reads, and the indexes of all keys with an override or a block
 //	                 reader.go    reads keys: round trips, outages

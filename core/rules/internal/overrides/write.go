@@ -82,7 +82,8 @@ func (s *Redis) write(ctx context.Context, policy, key string, f func(member, te
 	tag := s.Hasher.Tag(key)
 	hash := hashOfMember(policy, tag)
 	_, err := Await(ctx, func() (struct{}, error) {
-		// Without the permission for MULTI, Redis executes each command for itself, and EXEC fails: the first transaction reads.
+		// Without the permission for MULTI, Redis executes each command for itself, and EXEC fails: the first
+		// transaction reads.
 		if err := s.Transact(ctx, func(tx redis.Pipeliner) { tx.MGet(ctx, s.secretKey()) }); err != nil {
 			return struct{}{}, err
 		}
