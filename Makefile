@@ -120,7 +120,7 @@ prose: deps ## check the wording of comments and documents (core/GLOSSARY.md, .c
 # The packages of which no test or few tests need Redis. The others are vetted and built only.
 # The builds are not optimized, which takes a third less time. Windows builds all. The other systems build the command,
 # with most of the library, and each package of which they leave out a file: frameworks and exporters take as long again.
-NOREDIS := ./cmd/weir ./core/rules ./keyfunc ./nethttplimit ./ginlimit ./echolimit ./echolimit/v5 ./core ./core/driver ./core/storetest ./core/memstore ./core/gate ./core/gate/adapter ./internal/argument ./core/internal/call ./core/internal/memo ./core/internal/routes ./core/internal/frameworks ./internal/sampler ./core/load ./core/observe
+NOREDIS := ./cmd/weir ./core/rules/... ./keyfunc ./nethttplimit ./ginlimit ./echolimit ./echolimit/v5 ./core ./core/driver ./core/storetest ./core/memstore ./core/gate ./core/gate/adapter ./internal/argument ./core/internal/call ./core/internal/memo ./core/internal/routes ./core/internal/frameworks ./internal/sampler ./core/load ./core/observe
 
 .PHONY: portable
 portable: ## vet and test for 32 bits, and build for other systems
