@@ -39,17 +39,16 @@ func ParseOverride(name string, text []byte) (Override, error) {
 // Warnings returns the parts of a valid file that probably do not have the intended effect: routes that no
 // request matches, such as "/a/*any" or "get /a". They are in the order of the file, and at most 100. There
 // are none for a file that [Parse] rejects. name and data are as for Parse.
-func Warnings(name string, data []byte) Errors {
+func Warnings(name string, data []byte) (all Errors) {
 	var warnings []document.Error
 	_, errs := document.Parse(name, data, MaxSize, func(d *document.Decoder, v document.Value) *Config {
 		c := decoder{d}.config(v)
 		warnings = d.Sorted(d.Warnings)
 		return c
 	})
-	if errs != nil {
-		return nil
+	if errs == nil {
+		all, _ = errorsOf(warnings).(Errors)
 	}
-	all, _ := errorsOf(warnings).(Errors)
 	return all
 }
 

@@ -39,7 +39,7 @@ var inner = unexported.Core.(interface {
 	ReplaceAll(rules map[*core.Limiter][]core.Rule, then func()) error
 })
 
-// maxViews is the number of selections of a policy for which a view is cached. A view takes about a
+// maxViews is the number of overrides of a policy for which views are cached: see enforced and shadow. A view takes about a
 // kilobyte for each rule and plan.
 const maxViews = 10_000
 

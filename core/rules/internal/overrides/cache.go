@@ -16,10 +16,10 @@ import (
 // A cache answers lookups of the overrides and blocks of keys. It is safe for concurrent use.
 //
 // A key that is in none of the indexes has no override, and a key in the index of blocks is
-// blocked, if the indexes were confirmed less than maxAge ago and after the last change of the key.
+// blocked, if the indexes were confirmed less than MaxAge ago and after the last change of the key.
 // Else the cache reads the key from the source, and keeps the result.
 //
-// A result is valid for at most maxAge, and until the key is said to have changed. Then the next
+// A result is valid for at most MaxAge, and until the key is said to have changed. Then the next
 // lookup reads the key again. If it cannot be read, the lookup uses the newest of the old result and
 // the indexes.
 type cache struct {
