@@ -39,8 +39,8 @@ var inner = unexported.Core.(interface {
 	ReplaceAll(rules map[*core.Limiter][]core.Rule, then func()) error
 })
 
-// maxViews is the number of overrides of a policy for which views are cached: see enforced and shadow. A view takes about a
-// kilobyte for each rule and plan.
+// maxViews is the number of overrides of a policy for which views are cached: see enforced and shadow. A view takes
+// about a kilobyte for each rule and plan.
 const maxViews = 10_000
 
 // A version is a policy of a Config while it is in force.
