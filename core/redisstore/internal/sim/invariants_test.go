@@ -14,15 +14,15 @@ type invariant struct {
 
 // Package testing/synctest checks that no goroutine is left.
 var (
-	placesAtServer = &invariant{"places at the server", "in_flight.go",
+	placesAtServer = &invariant{"places at the server", "algorithm.go",
 		"InFlight returns a rule that admits at most n events of a key at the same time, in all processes that share a Store."}
 	placesHeld = &invariant{"events with a place", "failover/doc.go",
 		"With Instances, up to 2·B events are therefore in flight"}
-	placeKept = &invariant{"places are kept", "in_flight.go",
+	placeKept = &invariant{"places are kept", "algorithm.go",
 		"While an event runs, this package renews its hold"}
 	placeFreed = &invariant{"places are freed", "reservation.go",
 		"The end of ctx does not matter: an event that was cancelled frees its places, too."}
-	placesBack = &invariant{"all places come back", "in_flight.go",
+	placesBack = &invariant{"all places come back", "algorithm.go",
 		"A place that is not freed lapses at the end of its hold, [Spec.Hold]"}
 	eventsInSpan = &invariant{"events in a span of time", "lease/doc.go",
 		"a token bucket admits at most Burst + rate x T events in any span T"}
@@ -50,27 +50,27 @@ var (
 		"so all processes give places in the order of arrival, by the clock of the server"}
 	crowdServed = &invariant{"free places are given to callers who wait", "redisstore/doc.go",
 		"a lost message or a process that was killed delays the next caller by at most 3 s"}
-	pauseHolds = &invariant{"a pause holds", "pause.go",
+	pauseHolds = &invariant{"a pause holds", "algorithm.go",
 		"until [Limiter.Pause] closes it for a time: in all processes that share the Store, at their next decision"}
 	pauseLength = &invariant{"the length of a pause", "limiter.go",
 		"whichever is later: pauses do not add up. d is rounded up to microseconds."}
-	pauseExact = &invariant{"the time until the end of a pause", "pause.go",
+	pauseExact = &invariant{"the time until the end of a pause", "algorithm.go",
 		"RetryAfter is exact"}
-	pauseCharges = &invariant{"a pause charges no other rule", "pause.go",
+	pauseCharges = &invariant{"a pause charges no other rule", "algorithm.go",
 		"It charges no other rule and takes no place"}
-	pauseUnchanged = &invariant{"a pause is not changed by charges", "pause.go",
+	pauseUnchanged = &invariant{"a pause is not changed by charges", "algorithm.go",
 		"Debit, Credit and refunds do not change it."}
-	pauseState = &invariant{"the State of a pause", "pause.go",
+	pauseState = &invariant{"the State of a pause", "algorithm.go",
 		"The limit of its [State] is [Blocked], with RetryAfter, ResetAfter and Window until the end"}
-	pauseEnded = &invariant{"a pause ends", "pause.go",
+	pauseEnded = &invariant{"a pause ends", "algorithm.go",
 		"admits every event of a key until [Limiter.Pause] closes it for a time"}
-	pauseWaits = &invariant{"the end of a pause is waited for", "pause.go",
+	pauseWaits = &invariant{"the end of a pause is waited for", "algorithm.go",
 		"waits for the end of a pause, too"}
-	pauseAfterStep = &invariant{"a pause after a step of the clock", "pause.go",
+	pauseAfterStep = &invariant{"a pause after a step of the clock", "algorithm.go",
 		"If the clock of a Redis steps back, a pause ends later, but its rest is never longer than its length."}
-	pauseAtBackup = &invariant{"a pause in the backup", "pause.go",
+	pauseAtBackup = &invariant{"a pause in the backup", "algorithm.go",
 		"a pause is written to the primary and to the backup of this process"}
-	pauseInOutage = &invariant{"a pause in an outage", "pause.go",
+	pauseInOutage = &invariant{"a pause in an outage", "algorithm.go",
 		"A pause that begins in an outage is known in this process only, and ends with the outage at the latest."}
 )
 
