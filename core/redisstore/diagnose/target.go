@@ -270,7 +270,12 @@ func (t *target) checkMessages(ctx context.Context) Finding {
 	if err != nil {
 		return unheard(t.failed(ctx, name, err, change))
 	}
-	one := checkRule(driver.InFlight)
+	var one driver.Definition
+	for _, a := range wire.Libraries() {
+		if d := checkRule(a); d.Kind().Holds {
+			one = d
+		}
+	}
 	one.Events = 1
 	rule, err := one.Compile()
 	if err == nil {
