@@ -47,7 +47,7 @@ func (c *Compiled) fits(r *Reading, cost, maxDelay int64) bool {
 		_, ok := b.fits(r.Used, cost, maxDelay)
 		return ok
 	}
-	return cost <= c.room(r)
+	return cost <= c.free(r)
 }
 
 // spend charges cost, which must fit, and returns the new State. r is the Reading of s at now.
@@ -81,7 +81,7 @@ func (c *Compiled) verdict(v *Verdict, r *Reading, cost, maxDelay int64, spent b
 		b.verdict(v, r.Used, after, cost, maxDelay, fits, fits && spent)
 		return
 	}
-	v.Allowed = cost <= c.room(r)
+	v.Allowed = cost <= c.free(r)
 	spent = spent && v.Allowed
 	switch e := c.engine.(type) {
 	case *window:
@@ -136,7 +136,12 @@ func (c *Compiled) room(r *Reading) int64 {
 	if b, ok := c.engine.(*bucket); ok {
 		return b.tokens(b.without(b.most, r.Used))
 	}
-	if c.Kind.Closes && r.Left > 0 {
+	return c.free(r)
+}
+
+// free is room for an algorithm that counts events.
+func (c *Compiled) free(r *Reading) int64 {
+	if r.Left > 0 && c.Kind.Closes {
 		return 0
 	}
 	return max(0, c.Constants.Capacity-r.Count)
