@@ -31,7 +31,7 @@ func TestDocs_Evidence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range submatches(t, `\bname: "(\w+)"`, root, "core", "redisstore", "internal", "sim", "scenario_test.go") {
+	for _, name := range submatches(t, `\bname: "(\w+)"`, root, "core", "redisstore", "internal", "sim", "scenario.go") {
 		known["sim "+name] = true
 	}
 	for _, name := range submatches(t, `(?m)^\| ([^|]+) \|`, root, "_benchmarks", "CHAOS.md") {

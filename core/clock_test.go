@@ -111,7 +111,7 @@ func TestClockReaders(t *testing.T) {
 }
 
 // testPackages are directories of packages for tests.
-var testPackages = []string{"testkit", "apptest", "frameworks", "storetest", "redistest", "servertest", "gatetest"}
+var testPackages = []string{"testkit", "apptest", "frameworks", "storetest", "redistest", "servertest", "gatetest", "sim"}
 
 // eachFile calls f with each Go file of the library that is no test, and with its path in the repository.
 func eachFile(t *testing.T, f func(path string, file *ast.File)) {

@@ -1,4 +1,4 @@
-// Package sim simulates several processes that share a Redis over a faulty network. It has only tests.
+// Package sim simulates several processes that share a Redis over a faulty network.
 //
 // The processes are the real code: core, lease, denycache, failover, redisstore and go-redis run in one
 // bubble of testing/synctest, so an hour takes a second. The network and the Redis are simulated: the

@@ -11,7 +11,7 @@ func TestLibraries(t *testing.T) {
 	var all []string
 	for a := driver.TokenBucket; a.String() != "none"; a++ {
 		if all = append(all, libraries[a]); libraries[a] == "" {
-			t.Errorf("libraries in catalog_test.go has no %v", a)
+			t.Errorf("libraries in catalog.go has no %v", a)
 		}
 	}
 	for _, library := range all {

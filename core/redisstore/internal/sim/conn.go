@@ -174,21 +174,6 @@ type addr string
 func (addr) Network() string  { return "sim" }
 func (a addr) String() string { return string(a) }
 
-// go-redis looks at the socket of an idle connection before it uses it. sockets are one that is open and one
-// of which the other side is closed.
-var sockets = sync.OnceValue(func() (fds [2]int) {
-	for i := range fds {
-		pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK, 0)
-		if err != nil {
-			panic(err)
-		}
-		if fds[i] = pair[0]; i == 1 {
-			_ = syscall.Close(pair[1])
-		}
-	}
-	return fds
-})
-
 // SyscallConn returns the socket that has the state of c.
 func (c *conn) SyscallConn() (syscall.RawConn, error) { return rawConn{c}, nil }
 

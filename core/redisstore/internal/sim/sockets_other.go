@@ -1,0 +1,5 @@
+//go:build !linux
+
+package sim
+
+func sockets() [2]int { panic("sim: needs Linux") }
