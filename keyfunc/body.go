@@ -10,10 +10,6 @@ import (
 	"github.com/weir-go/weir/internal/requestbody"
 )
 
-// maxBody is the maximum length in bytes of a body in which FormValue and JSONField look for a
-// field.
-const maxBody = 64 << 10
-
 // FormValue returns a Func that derives the key from the field called name of the form in the body,
 // such as the user of a login: "body:", the name, a colon and the value. A client chooses the
 // value, so use FormValue beside a limit by address (gate.And). For names that the application
@@ -47,7 +43,7 @@ func FormValue(name string) Func {
 		panic("keyfunc: FormValue: the name is empty")
 	}
 	find := func(ctx context.Context, r *http.Request) (requestbody.Field, error) {
-		return requestbody.Form(ctx, r, name, maxBody)
+		return requestbody.Form(ctx, r, name)
 	}
 	return bodyField(name, find, fieldDetails{
 		missing:  "no value in the form field %q",
@@ -103,10 +99,7 @@ func JSONField(name string) Func {
 	if !ok {
 		panic(fmt.Sprintf("keyfunc: JSONField: no field of a struct can be called %q in JSON", name))
 	}
-	find := func(ctx context.Context, r *http.Request) (requestbody.Field, error) {
-		return object.Read(ctx, r, maxBody)
-	}
-	return bodyField(name, find, fieldDetails{
+	return bodyField(name, object.Read, fieldDetails{
 		missing:  "no value in the JSON field %q",
 		inQuery:  "the field %q is in the URL",
 		repeated: "the JSON field %q occurs more than once",

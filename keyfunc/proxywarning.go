@@ -29,17 +29,13 @@ func (w *proxyWarning) check(r *http.Request, peer netip.Addr) {
 	if field == "" || !w.logged.CompareAndSwap(false, true) {
 		return
 	}
-	trusted := "unix"
+	trusted, effect := "unix", "none of its clients has a key"
 	if peer.IsValid() {
-		trusted = peer.String()
+		trusted, effect = peer.String(), "all its clients have one key"
 	}
 	function := map[string]string{"X-Forwarded-For": "XForwardedFor(", "Forwarded": "Forwarded("}[field]
 	if function == "" {
 		function = fmt.Sprintf("HeaderIP(%q, ", field)
-	}
-	effect := "all its clients have one key"
-	if !peer.IsValid() {
-		effect = "none of its clients has a key"
 	}
 	slog.Warn("weir: keyfunc."+w.caller+" ignores a forwarding header because its peer is no trusted proxy; if the peer is a proxy, "+effect,
 		"field", field, "peer", trusted, "use", fmt.Sprintf("keyfunc.%skeyfunc.Proxies(%q))", function, trusted))

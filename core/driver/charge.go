@@ -217,7 +217,7 @@ func (c *Charge) Apply(s State, r *Reading, now int64) State {
 	}
 	switch c.Op {
 	case Reset:
-		found = c.Rule.inUse(r)
+		found = r.Count > 0 || r.Used != Span{} || c.Rule.Kind.Closes && r.Left > 0
 		if p, ok := e.(*places); ok {
 			p.wake(putQueues(State{}, queues(s, now)), now, r.woken)
 		}

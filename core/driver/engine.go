@@ -50,7 +50,8 @@ func (c *Compiled) fits(r *Reading, cost, maxDelay int64) bool {
 	return cost <= c.free(r)
 }
 
-// spend charges cost, which must fit, and returns the new State. r is the Reading of s at now.
+// spend charges cost, which must fit, and returns the new State. r is the Reading of s at now. c is no pause, from which
+// events take nothing.
 func (c *Compiled) spend(s State, r *Reading, now, cost int64) State {
 	switch e := c.engine.(type) {
 	case *bucket:
@@ -63,8 +64,6 @@ func (c *Compiled) spend(s State, r *Reading, now, cost int64) State {
 		return e.spend(s, r, now, cost)
 	case *quota:
 		return e.spend(r, now, cost)
-	case pause:
-		return s
 	}
 	panic(c.Algorithm.unknown())
 }

@@ -59,8 +59,3 @@ type Reading struct {
 	moved bool     // the clock has stepped back: the State must be stored even if nothing is charged
 	woken *[]int64 // the queues that Commit or Apply has woken, for Answer; nil if the State had none
 }
-
-// inUse reports whether anything of c is used.
-func (c *Compiled) inUse(r *Reading) bool {
-	return r.Count > 0 || r.Used != Span{} || c.Kind.Closes && r.Left > 0
-}

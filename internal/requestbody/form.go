@@ -13,8 +13,12 @@ import (
 	"strings"
 )
 
-// maxPairs is the largest number of pairs that url.ParseQuery accepts.
-const maxPairs = 10000
+const (
+	// maxField is the maximum length in bytes of a body that is searched for a field.
+	maxField = 64 << 10
+	// maxPairs is the largest number of pairs that url.ParseQuery accepts.
+	maxPairs = 10000
+)
 
 var (
 	errType     = &Error{Detail: "the Content-Type is malformed"}
@@ -50,13 +54,13 @@ func InQuery(r *http.Request, name string) (found bool, err error) {
 	return v.n > 0 || v.folded, nil
 }
 
-// Form returns the field called name of the form in the body of r, of at most limit bytes. The error is an [Error],
-// also if the body is no form. A form that was parsed before is used if nothing is left of the body.
-func Form(ctx context.Context, r *http.Request, name string, limit int64) (Field, error) {
+// Form returns the field called name of the form in the body of r, of at most 64 KiB. The error is an [Error], also if the
+// body is no form. A form that was parsed before is used if nothing is left of the body.
+func Form(ctx context.Context, r *http.Request, name string) (Field, error) {
 	var v fieldValues
-	there := hasBody(ctx, r, limit)
+	there := hasBody(ctx, r)
 	if there {
-		if err := v.addForm(ctx, r, name, limit); err != nil {
+		if err := v.addForm(ctx, r, name); err != nil {
 			return Field{}, err
 		}
 	}
@@ -64,17 +68,17 @@ func Form(ctx context.Context, r *http.Request, name string, limit int64) (Field
 }
 
 // hasBody reports whether r has or had a body.
-func hasBody(ctx context.Context, r *http.Request, limit int64) bool {
+func hasBody(ctx context.Context, r *http.Request) bool {
 	if !IsEmpty(r) && r.ContentLength > 0 || len(r.PostForm) > 0 || r.MultipartForm != nil {
 		return true
 	}
-	data, err := Read(ctx, r, limit)
+	data, err := Read(ctx, r, maxField)
 	return err != nil || len(data) > 0
 }
 
 // use is Read, which the function of Watch reports.
-func use(ctx context.Context, r *http.Request, limit int64) ([]byte, error) {
-	data, err := Read(ctx, r, limit)
+func use(ctx context.Context, r *http.Request) ([]byte, error) {
+	data, err := Read(ctx, r, maxField)
 	if b, ok := r.Body.(*body); ok {
 		b.setUsed(true)
 	}
@@ -124,7 +128,7 @@ func (v *fieldValues) sameForm(r *http.Request, name string) bool {
 }
 
 // addForm adds the values of a field in the body of r.
-func (v *fieldValues) addForm(ctx context.Context, r *http.Request, name string, limit int64) error {
+func (v *fieldValues) addForm(ctx context.Context, r *http.Request, name string) error {
 	mediaType, params, err := contentType(r)
 	if err != nil {
 		return err
@@ -138,13 +142,13 @@ func (v *fieldValues) addForm(ctx context.Context, r *http.Request, name string,
 	if !encoded && !isMultipart && len(r.PostForm) == 0 {
 		return errNoForm
 	}
-	if parsed && isConsumed(ctx, r, limit) {
+	if parsed && isConsumed(ctx, r) {
 		if err := v.addParsed(r, name); err != nil {
 			return errBadForm.with(err)
 		}
 		return nil
 	}
-	data, err := use(ctx, r, limit)
+	data, err := use(ctx, r)
 	if err != nil {
 		return err
 	}

@@ -34,10 +34,10 @@ func ObjectWith(name string) (o Object, ok bool) {
 	return o, err == nil && m.n > 0
 }
 
-// Read returns the field of the JSON object in the body of r, of at most limit bytes. The error is an [Error], also if
+// Read returns the field of the JSON object in the body of r, of at most 64 KiB. The error is an [Error], also if
 // the body is no such object.
-func (o Object) Read(ctx context.Context, r *http.Request, limit int64) (Field, error) {
-	if !hasBody(ctx, r, limit) {
+func (o Object) Read(ctx context.Context, r *http.Request) (Field, error) {
+	if !hasBody(ctx, r) {
 		return Field{}, nil
 	}
 	mediaType, _, err := contentType(r)
@@ -47,7 +47,7 @@ func (o Object) Read(ctx context.Context, r *http.Request, limit int64) (Field, 
 	case !isJSON(mediaType):
 		return Field{}, errNotJSON
 	}
-	data, err := use(ctx, r, limit)
+	data, err := use(ctx, r)
 	if err != nil {
 		return Field{}, err
 	}

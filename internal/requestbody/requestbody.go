@@ -134,15 +134,15 @@ func Read(ctx context.Context, r *http.Request, limit int64) ([]byte, error) {
 }
 
 // isConsumed reports whether nothing is left of the body of r, as after a form was parsed. It reads at most
-// limit bytes and one.
-func isConsumed(ctx context.Context, r *http.Request, limit int64) bool {
+// maxField bytes and one.
+func isConsumed(ctx context.Context, r *http.Request) bool {
 	if len(keptByGin(ctx)) > 0 {
 		return false
 	}
 	if IsEmpty(r) {
 		return true
 	}
-	data, err := bodyOf(r).fill(limit)
+	data, err := bodyOf(r).fill(maxField)
 	return len(data) == 0 && err != nil
 }
 
