@@ -38,7 +38,7 @@ type Field struct {
 	Value    string // "" if there is none
 	Read     bool   // there is a body, which was read
 	Repeated bool   // there are several values, or a form that was parsed before has another one
-	Unused   bool   // there is a value that is not used: of a name in another case, or neither a text nor an integer
+	Unused   bool   // a value is not used: of a name in another case, or neither a text nor an integer
 }
 
 // InQuery reports whether the query of the URL has a field called name, in any case, because Bind of Echo ignores
