@@ -161,30 +161,6 @@ func states(t *testing.T, l *core.Limiter, key string) []core.State {
 	return all
 }
 
-// On a client that is neither a *redis.Client nor a *redis.ClusterClient, a joint decision is one
-// call for each key.
-func TestStore_ring(t *testing.T) {
-	t.Parallel()
-	server := redistest.Shared(t)
-	rdb := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": server.Addr}})
-	t.Cleanup(func() { _ = rdb.Close() })
-	s := newStore(rdb)
-	l := testkit.Limiter(t, s, dailyRules()...)
-	if d, err := core.AllowTogether(context.Background(), core.Ask{Limiter: l, Key: "a", Cost: 400}, core.Ask{Limiter: l, Key: "b", Cost: 1000}); err != nil || !d.Allowed {
-		t.Fatalf("the joint decision is %+v, %v, want it admitted", d, err)
-	}
-	d, err := core.AllowTogether(context.Background(), core.Ask{Limiter: l, Key: "a", Cost: 1}, core.Ask{Limiter: l, Key: "b", Cost: 1})
-	if err != nil || d.Allowed {
-		t.Errorf("the joint decision is %+v, %v, want a denial", d, err)
-	}
-	if got := testkit.Used(t, l, "a"); !slices.Equal(got, []int{400, 400}) {
-		t.Errorf("the rules of a have used %v, want 400 each", got)
-	}
-	if _, err := core.AllowTogether(context.Background(), core.Ask{Limiter: l, Key: "a", Cost: -1}); !errors.Is(err, core.ErrNegativeCost) {
-		t.Errorf("the error of a negative cost is %v, want core.ErrNegativeCost", err)
-	}
-}
-
 // TestCluster_migration moves a slot back and forth between two masters while its keys are in use.
 // At most one decision in a thousand may fail.
 func TestCluster_migration(t *testing.T) {

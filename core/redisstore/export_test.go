@@ -1,10 +1,16 @@
 package redisstore
 
 import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/redisstore/internal/pipe"
 	"github.com/weir-go/weir/core/redisstore/internal/wire"
 	"github.com/weir-go/weir/internal/testkit"
 )
@@ -49,4 +55,60 @@ func Scripts() (sources map[string]string, files map[any]string) {
 		}
 	}
 	return sources, files
+}
+
+// Crowd makes s, a Store on a *redis.Client, send each job in one round trip with earlier
+// jobs, on keys that no other job uses. The neighbours must not change the outcome.
+func Crowd(s *Store) *Store {
+	s.pipe.Sender = &crowd{Server: s.pipe.Sender.(*pipe.Server), store: s, random: rand.New(rand.NewPCG(1, 2))}
+	return s
+}
+
+type crowd struct {
+	*pipe.Server
+	store   *Store
+	mu      sync.Mutex
+	random  *rand.Rand
+	earlier []*pipe.Job
+}
+
+func (c *crowd) Send(j *pipe.Job) error {
+	c.mu.Lock()
+	own, jobs := c.clone(j, ""), make([]*pipe.Job, 0, 4)
+	for i := range c.random.IntN(4) {
+		if len(c.earlier) > 0 {
+			neighbour := c.clone(c.earlier[c.random.IntN(len(c.earlier))], fmt.Sprint("/", i%2)) // some neighbours share keys
+			neighbour.Clock = j.Clock
+			jobs = append(jobs, neighbour)
+		}
+	}
+	jobs = slices.Insert(jobs, c.random.IntN(len(jobs)+1), j)
+	if c.earlier = append(c.earlier, own); len(c.earlier) > 100 {
+		c.earlier = slices.Delete(c.earlier, 0, 50)
+	}
+	c.mu.Unlock()
+	c.Run(context.Background(), jobs)
+	for _, neighbour := range jobs {
+		if j.Err == nil && neighbour.Err != nil {
+			return fmt.Errorf("a neighbour failed: %w", neighbour.Err)
+		}
+	}
+	return j.Err
+}
+
+// clone returns a copy of j that was not sent, with a suffix of its keys.
+func (c *crowd) clone(j *pipe.Job, suffix string) *pipe.Job {
+	own := new(pipe.Job)
+	own.Charges = slices.Clone(j.Charges)
+	for i := range own.Charges {
+		if w := own.Charges[i].Waiter; w != nil {
+			own.Charges[i].Waiter = new(driver.Waiter)
+			*own.Charges[i].Waiter = *w
+		}
+	}
+	for _, key := range j.Keys {
+		own.Keys = append(own.Keys, key+suffix)
+	}
+	c.store.encoder.Encode(&own.Request)
+	return own
 }

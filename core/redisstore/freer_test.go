@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -238,4 +239,99 @@ func TestFreer_Redirected(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A caller whose reply comes late or is lost leaves nothing behind: neither a place nor a queue that closes the key for
+// other processes. The key expires after an hour, so only this process removes places and queues.
+func TestAcquire_lateReply(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	admin := server.Client()
+	for name, fault := range map[string]func(p *redistest.Proxy){
+		"late":   func(p *redistest.Proxy) { p.Delay(3 * short) },
+		"lost":   func(p *redistest.Proxy) { p.DropReplies(0, "evalsha", "eval") },
+		"closed": func(p *redistest.Proxy) { p.DropReplies(time.Millisecond, "evalsha", "eval") },
+	} {
+		for _, mode := range modes {
+			for _, rule := range []core.Rule{core.InFlight("one place each", 2).Hold(time.Hour), core.InFlight("by cost", 2).ByCost().Hold(time.Hour)} {
+				t.Run(name+"/"+mode.name+"/"+rule.Name(), func(t *testing.T) {
+					t.Parallel()
+					own := prefix()
+					l := testkit.Limiter(t, newStore(admin, own), rule)
+					held := testkit.Reserve(t, l, "k", 1) // the script is known, too
+					proxy := redistest.NewProxy(t, server.Addr)
+					rdb := server.Client(func(o *redis.Options) { o.Addr, o.ReadTimeout = proxy.Addr, replyTimeout })
+					slow := testkit.Limiter(t, newStore(rdb, append(mode.opts, own, redisstore.Timeout(short))...), rule)
+					key := newStore(admin, own).StateKey("k", testkit.Compiled(rule))
+					for _, admitted := range []bool{true, false} {
+						if !admitted {
+							testkit.Reserve(t, l, "k", 1)
+						}
+						want, err := admin.ZCard(t.Context(), key).Result()
+						testkit.Must(t, err)
+						fault(proxy)
+						for range 3 {
+							if r, err := slow.Acquire(t.Context(), "k"); !errors.Is(err, core.ErrUnavailable) {
+								t.Fatalf("got %v, %v, want ErrUnavailable", r, err)
+							}
+						}
+						proxy.Pass()
+						eventually(t, func() error {
+							if n, err := admin.ZCard(t.Context(), key).Result(); err != nil || n != want {
+								return fmt.Errorf("admitted %t: the state has %d places and queues, %v, want %d places", admitted, n, err, want)
+							}
+							return nil
+						})
+					}
+					testkit.Must(t, held.Release(t.Context()))
+					eventually(t, func() error { // Redis may have executed an ask after its undo
+						if n := testkit.Left(t, l, "k"); n != 1 {
+							return fmt.Errorf("%d places are free, want 1", n)
+						}
+						return nil
+					})
+				})
+			}
+		}
+	}
+}
+
+// countQueues returns the number of queues in the only key of places.
+func countQueues(ctx context.Context, t *testing.T, rdb redis.UniversalClient) (n int) {
+	t.Helper()
+	count := func(ctx context.Context, rdb *redis.Client) error {
+		keys := rdb.Scan(ctx, 0, "*:jobs", 1000).Iterator()
+		for keys.Next(ctx) {
+			members, err := rdb.ZRange(ctx, keys.Val(), 0, -1).Result()
+			if err != nil {
+				return err
+			}
+			for _, m := range members {
+				if strings.Count(m, ":") == 3 {
+					n++
+				}
+			}
+		}
+		return keys.Err()
+	}
+	var err error
+	switch rdb := rdb.(type) {
+	case *redis.ClusterClient:
+		var mu sync.Mutex
+		err = rdb.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+			mu.Lock()
+			defer mu.Unlock()
+			return count(ctx, node)
+		})
+	case *redis.Ring:
+		err = rdb.ForEachShard(ctx, count)
+	case *redis.Client:
+		if rdb.Options().Username != "" { // may not SCAN
+			rdb = redis.NewClient(&redis.Options{Addr: rdb.Options().Addr})
+			defer rdb.Close()
+		}
+		err = count(ctx, rdb)
+	}
+	testkit.Must(t, err)
+	return n
 }

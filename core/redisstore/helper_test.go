@@ -3,9 +3,12 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"regexp"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -189,4 +192,41 @@ func through(proxies map[string]*redistest.Proxy) func(ctx context.Context, netw
 		}
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	}
+}
+
+// commandCalls returns the number of calls of each command on the server, by name.
+func commandCalls(t *testing.T, rdb *redis.Client) map[string]int {
+	t.Helper()
+	calls := map[string]int{}
+	for _, m := range regexp.MustCompile(`cmdstat_([^:]+):calls=(\d+)`).FindAllStringSubmatch(rdb.Info(t.Context(), "commandstats").Val(), -1) {
+		n, err := strconv.Atoi(m[2])
+		testkit.Must(t, err)
+		calls[m[1]] = n
+	}
+	return calls
+}
+
+// commandsOf returns the numbers of commands that scripts execute while f runs, by name and in all.
+func commandsOf(t *testing.T, rdb *redis.Client, f func()) (calls map[string]int, sum int) {
+	t.Helper()
+	before := commandCalls(t, rdb)
+	f()
+	calls = commandCalls(t, rdb)
+	for name := range calls {
+		calls[name] -= before[name]
+		if name != "info" && name != "eval" && name != "evalsha" {
+			sum += calls[name]
+		}
+	}
+	return calls, sum
+}
+
+// TestMain runs more tests at a time than the machine has processors, because most tests wait for
+// servers or deadlines.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		_ = parallel.Value.Set(strconv.Itoa(4 * runtime.GOMAXPROCS(0)))
+	}
+	redistest.Main(m)
 }

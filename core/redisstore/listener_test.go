@@ -2,7 +2,6 @@ package redisstore_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/pprof"
 	"slices"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/keyhash"
 	"github.com/weir-go/weir/core/internal/waiters"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/internal/servertest"
@@ -22,61 +22,6 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/internal/testkit"
 )
-
-// A caller whose reply comes late or is lost leaves nothing behind: neither a place nor a queue that closes the key for
-// other processes. The key expires after an hour, so only this process removes places and queues.
-func TestAcquire_lateReply(t *testing.T) {
-	t.Parallel()
-	server := redistest.NewServer(t)
-	admin := server.Client()
-	for name, fault := range map[string]func(p *redistest.Proxy){
-		"late":   func(p *redistest.Proxy) { p.Delay(3 * short) },
-		"lost":   func(p *redistest.Proxy) { p.DropReplies(0, "evalsha", "eval") },
-		"closed": func(p *redistest.Proxy) { p.DropReplies(time.Millisecond, "evalsha", "eval") },
-	} {
-		for _, mode := range modes {
-			for _, rule := range []core.Rule{core.InFlight("one place each", 2).Hold(time.Hour), core.InFlight("by cost", 2).ByCost().Hold(time.Hour)} {
-				t.Run(name+"/"+mode.name+"/"+rule.Name(), func(t *testing.T) {
-					t.Parallel()
-					own := prefix()
-					l := testkit.Limiter(t, newStore(admin, own), rule)
-					held := testkit.Reserve(t, l, "k", 1) // the script is known, too
-					proxy := redistest.NewProxy(t, server.Addr)
-					rdb := server.Client(func(o *redis.Options) { o.Addr, o.ReadTimeout = proxy.Addr, replyTimeout })
-					slow := testkit.Limiter(t, newStore(rdb, append(mode.opts, own, redisstore.Timeout(short))...), rule)
-					key := newStore(admin, own).StateKey("k", testkit.Compiled(rule))
-					for _, admitted := range []bool{true, false} {
-						if !admitted {
-							testkit.Reserve(t, l, "k", 1)
-						}
-						want, err := admin.ZCard(t.Context(), key).Result()
-						testkit.Must(t, err)
-						fault(proxy)
-						for range 3 {
-							if r, err := slow.Acquire(t.Context(), "k"); !errors.Is(err, core.ErrUnavailable) {
-								t.Fatalf("got %v, %v, want ErrUnavailable", r, err)
-							}
-						}
-						proxy.Pass()
-						eventually(t, func() error {
-							if n, err := admin.ZCard(t.Context(), key).Result(); err != nil || n != want {
-								return fmt.Errorf("admitted %t: the state has %d places and queues, %v, want %d places", admitted, n, err, want)
-							}
-							return nil
-						})
-					}
-					testkit.Must(t, held.Release(t.Context()))
-					eventually(t, func() error { // Redis may have executed an ask after its undo
-						if n := testkit.Left(t, l, "k"); n != 1 {
-							return fmt.Errorf("%d places are free, want 1", n)
-						}
-						return nil
-					})
-				})
-			}
-		}
-	}
-}
 
 // Callers of several stores get the only place in the order of arrival, with messages and without.
 func TestAcquire_order(t *testing.T) {
@@ -146,46 +91,6 @@ func TestAcquire_order(t *testing.T) {
 			}
 		})
 	}
-}
-
-// countQueues returns the number of queues in the only key of places.
-func countQueues(ctx context.Context, t *testing.T, rdb redis.UniversalClient) (n int) {
-	t.Helper()
-	count := func(ctx context.Context, rdb *redis.Client) error {
-		keys := rdb.Scan(ctx, 0, "*:jobs", 1000).Iterator()
-		for keys.Next(ctx) {
-			members, err := rdb.ZRange(ctx, keys.Val(), 0, -1).Result()
-			if err != nil {
-				return err
-			}
-			for _, m := range members {
-				if strings.Count(m, ":") == 3 {
-					n++
-				}
-			}
-		}
-		return keys.Err()
-	}
-	var err error
-	switch rdb := rdb.(type) {
-	case *redis.ClusterClient:
-		var mu sync.Mutex
-		err = rdb.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-			mu.Lock()
-			defer mu.Unlock()
-			return count(ctx, node)
-		})
-	case *redis.Ring:
-		err = rdb.ForEachShard(ctx, count)
-	case *redis.Client:
-		if rdb.Options().Username != "" { // may not SCAN
-			rdb = redis.NewClient(&redis.Options{Addr: rdb.Options().Addr})
-			defer rdb.Close()
-		}
-		err = count(ctx, rdb)
-	}
-	testkit.Must(t, err)
-	return n
 }
 
 func openRing(t *testing.T) redis.UniversalClient {
@@ -320,6 +225,80 @@ func TestAcquire_messages(t *testing.T) {
 		id := fmt.Sprint(queue)
 		if want := []string{"?" + id, id, id, "?" + id, id, "end"}; !slices.Equal(got, want) {
 			t.Errorf("by cost %t: got the messages %v, want %v", byCost, got, want)
+		}
+	}
+}
+
+// subscribed returns nil when these servers, and no others of all, have the subscription of this process.
+func subscribed(t *testing.T, prefix string, all []*redistest.Server, want ...*redistest.Server) error {
+	t.Helper()
+	channel := fmt.Sprint(prefix, "wake:", waiters.Process)
+	for i, server := range all {
+		n, err := server.Client().PubSubNumSub(t.Context(), channel).Result()
+		testkit.Must(t, err)
+		if has := n[channel] > 0; has != slices.Contains(want, server) {
+			return fmt.Errorf("server %d has the subscription: %t", i, has)
+		}
+	}
+	return nil
+}
+
+// The process subscribes on the servers where its callers wait for places, and on no others, also after a slot has moved.
+func TestAcquire_servers(t *testing.T) {
+	t.Parallel()
+	cluster := steadyCluster(t)
+	ring := []*redistest.Server{redistest.NewServer(t), redistest.NewServer(t), redistest.NewServer(t)}
+	for _, c := range []struct {
+		name    string
+		servers []*redistest.Server
+		open    func() redis.UniversalClient
+	}{
+		{"Cluster", cluster.Nodes[:3], func() redis.UniversalClient { return cluster.Client() }},
+		{"Ring", ring, func() redis.UniversalClient {
+			return redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"0": ring[0].Addr, "1": ring[1].Addr, "2": ring[2].Addr}})
+		}},
+	} {
+		for _, mode := range modes {
+			t.Run(c.name+"/"+mode.name, func(t *testing.T) {
+				rdb, own := c.open(), "test:"+mode.name+":"
+				s := newStore(rdb, append(mode.opts, redisstore.Prefix(own), redisstore.Timeout(waitLimit))...)
+				rule := core.InFlight("jobs", 1)
+				l := testkit.Limiter(t, s, rule)
+				ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+				defer cancel()
+				var held []*core.Reservation
+				var keys []string
+				var wg sync.WaitGroup
+				for i, server := range c.servers[:2] {
+					for n := 0; len(keys) == i; n++ { // a key of this server
+						r, err := l.Reserve(ctx, fmt.Sprint("k", n), 1)
+						testkit.Must(t, err)
+						if server.Client().Exists(ctx, s.Key(fmt.Sprint("k", n), rule)).Val() > 0 {
+							keys, held = append(keys, fmt.Sprint("k", n)), append(held, r)
+						} else {
+							testkit.Must(t, r.Release(ctx))
+						}
+					}
+					wg.Go(func() {
+						if _, err := l.Acquire(ctx, keys[i]); err != nil {
+							t.Error(err)
+						}
+					})
+					eventually(t, func() error { return subscribed(t, own+"test:", c.servers, c.servers[:i+1]...) })
+				}
+				if c.name == "Cluster" {
+					slot := keyhash.Slot(tag(s.Key(keys[0], rule)))
+					migrate(t, cluster, c.servers[0], c.servers[2], slot)
+					eventually(t, func() error { return subscribed(t, own+"test:", c.servers, c.servers...) })
+					defer migrate(t, cluster, c.servers[2], c.servers[0], slot)
+				}
+				for _, r := range held {
+					testkit.Must(t, r.Release(ctx))
+				}
+				wg.Wait()
+				testkit.Must(t, rdb.Close())
+				eventually(t, func() error { return subscribed(t, own+"test:", c.servers) })
+			})
 		}
 	}
 }

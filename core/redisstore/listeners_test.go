@@ -1,92 +1,70 @@
-package redisstore_test
+package redisstore
 
 import (
-	"context"
-	"fmt"
 	"slices"
-	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/keyhash"
 	"github.com/weir-go/weir/core/internal/waiters"
-	"github.com/weir-go/weir/core/redisstore"
-	"github.com/weir-go/weir/core/redisstore/redistest"
-	"github.com/weir-go/weir/internal/testkit"
+	"github.com/weir-go/weir/core/redisstore/internal/pipe"
 )
 
-// subscribed returns nil when these servers, and no others of all, have the subscription of this process.
-func subscribed(t *testing.T, prefix string, all []*redistest.Server, want ...*redistest.Server) error {
-	t.Helper()
-	channel := fmt.Sprint(prefix, "wake:", waiters.Process)
-	for i, server := range all {
-		n, err := server.Client().PubSubNumSub(t.Context(), channel).Result()
-		testkit.Must(t, err)
-		if has := n[channel] > 0; has != slices.Contains(want, server) {
-			return fmt.Errorf("server %d has the subscription: %t", i, has)
+// A message of one server of a Cluster comes to the subscriptions on all of them. It wakes a queue once: where that has
+// asked, or at all if the message is faster than the reply to its first ask.
+func TestListeners_hear(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0"})
+	defer rdb.Close()
+	var list waiters.List[int]
+	w := list.Join("k", 1, 0, 1)
+	defer list.Leave("k", w, false)
+	l := newListeners(rdb, "test:", pipe.FaultLog{})
+	home, other := &listener{listeners: l, asked: time.Now()}, &listener{listeners: l}
+	for _, c := range []struct {
+		name string
+		home *listener
+		want []bool // whether messages of home and of other wake the queue
+	}{
+		{"before its first ask", nil, []bool{true, true}},
+		{"later", home, []bool{true, false}},
+		{"after its slot has moved", other, []bool{false, true}},
+	} {
+		if c.home != nil {
+			l.homes[w.Queue.ID] = c.home
+		}
+		var got []bool
+		for _, from := range []*listener{home, other} {
+			l.hear(from, w.Queue.ID, true)
+			select {
+			case <-w.Freed():
+				got = append(got, true)
+			default:
+				got = append(got, false)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
 	}
-	return nil
 }
 
-// The process subscribes on the servers where its callers wait for places, and on no others, also after a slot has moved.
-func TestAcquire_servers(t *testing.T) {
-	t.Parallel()
-	cluster := steadyCluster(t)
-	ring := []*redistest.Server{redistest.NewServer(t), redistest.NewServer(t), redistest.NewServer(t)}
-	for _, c := range []struct {
-		name    string
-		servers []*redistest.Server
-		open    func() redis.UniversalClient
-	}{
-		{"Cluster", cluster.Nodes[:3], func() redis.UniversalClient { return cluster.Client() }},
-		{"Ring", ring, func() redis.UniversalClient {
-			return redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"0": ring[0].Addr, "1": ring[1].Addr, "2": ring[2].Addr}})
-		}},
-	} {
-		for _, mode := range modes {
-			t.Run(c.name+"/"+mode.name, func(t *testing.T) {
-				rdb, own := c.open(), "test:"+mode.name+":"
-				s := newStore(rdb, append(mode.opts, redisstore.Prefix(own), redisstore.Timeout(waitLimit))...)
-				rule := core.InFlight("jobs", 1)
-				l := testkit.Limiter(t, s, rule)
-				ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
-				defer cancel()
-				var held []*core.Reservation
-				var keys []string
-				var wg sync.WaitGroup
-				for i, server := range c.servers[:2] {
-					for n := 0; len(keys) == i; n++ { // a key of this server
-						r, err := l.Reserve(ctx, fmt.Sprint("k", n), 1)
-						testkit.Must(t, err)
-						if server.Client().Exists(ctx, s.Key(fmt.Sprint("k", n), rule)).Val() > 0 {
-							keys, held = append(keys, fmt.Sprint("k", n)), append(held, r)
-						} else {
-							testkit.Must(t, r.Release(ctx))
-						}
-					}
-					wg.Go(func() {
-						if _, err := l.Acquire(ctx, keys[i]); err != nil {
-							t.Error(err)
-						}
-					})
-					eventually(t, func() error { return subscribed(t, own+"test:", c.servers, c.servers[:i+1]...) })
-				}
-				if c.name == "Cluster" {
-					slot := keyhash.Slot(tag(s.Key(keys[0], rule)))
-					migrate(t, cluster, c.servers[0], c.servers[2], slot)
-					eventually(t, func() error { return subscribed(t, own+"test:", c.servers, c.servers...) })
-					defer migrate(t, cluster, c.servers[2], c.servers[0], slot)
-				}
-				for _, r := range held {
-					testkit.Must(t, r.Release(ctx))
-				}
-				wg.Wait()
-				testkit.Must(t, rdb.Close())
-				eventually(t, func() error { return subscribed(t, own+"test:", c.servers) })
-			})
-		}
+// The homes of queues without callers are removed.
+func TestListeners_homes(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0"})
+	defer rdb.Close()
+	var list waiters.List[int]
+	w := list.Join("k", 1, 0, 1)
+	defer list.Leave("k", w, false)
+	l := newListeners(rdb, "test:", pipe.FaultLog{})
+	l.listen("k", w.Queue.ID)
+	for i := range int64(5000) {
+		l.listen("k", -i)
+	}
+	if n := len(l.homes); n > 1001 {
+		t.Errorf("there are %d homes", n)
+	}
+	if l.homes[w.Queue.ID] == nil {
+		t.Error("the home of a queue with a caller was removed")
 	}
 }

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -118,5 +119,23 @@ func TestStore_ProbeErrors(t *testing.T) {
 				t.Errorf("%d failures were counted after a probe, want 0", got.Unavailable)
 			}
 		})
+	}
+}
+
+// A probe of an in-flight rule writes a key of another algorithm, and changes no place.
+func TestInFlight_probe(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	f := newFlight(t, rdb, inFlight(t, "probe", 1, time.Hour, 0))
+	f.take()
+	before := f.places()
+	probe := []driver.Charge{{Key: "k", Rule: f.rule, Op: driver.Peek, Cost: 1}}
+	for range 3 {
+		testkit.Must(t, f.Store.(driver.Prober).Probe(t.Context(), probe))
+	}
+	tag, _, _ := strings.Cut(f.key, "}")
+	keys := keysOf(t, rdb, tag)
+	if slices.Sort(keys); len(keys) != 2 || !slices.Contains(keys, f.key) || !maps.Equal(before, f.places()) {
+		t.Errorf("the keys are %q, want that of the rule and one of a probe", keys)
 	}
 }

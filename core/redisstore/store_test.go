@@ -1,13 +1,12 @@
 package redisstore_test
 
 import (
+	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
+	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,44 +19,8 @@ import (
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
-	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/internal/testkit"
 )
-
-// TestMain runs more tests at a time than the machine has processors, because most tests wait for
-// servers or deadlines.
-func TestMain(m *testing.M) {
-	flag.Parse()
-	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
-		_ = parallel.Value.Set(strconv.Itoa(4 * runtime.GOMAXPROCS(0)))
-	}
-	redistest.Main(m)
-}
-
-// TestConformance also checks that all digits of numbers reach Redis, for which it sends the source of
-// scripts. The suite with several decisions in each round trip is in TestACL_DocumentedUser.
-func TestConformance(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.Shared(t).Client()
-	rdb.AddHook(argumentChecker{})
-	storetest.Run(t, func(t *testing.T) *storetest.Harness {
-		testkit.WithoutRace(t, testkit.SlowCases...)
-		h := harness(rdb)
-		testkit.Joint(t, h.Store)
-		return h
-	})
-}
-
-func TestConformance_Cluster(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.SharedCluster(t).Client()
-	storetest.Run(t, func(t *testing.T) *storetest.Harness {
-		testkit.WithoutRace(t, testkit.SlowCases...)
-		h := harness(rdb)
-		h.Undoes = true
-		return h
-	})
-}
 
 // A server forgets its scripts while 64 goroutines use them.
 func TestStore_Take_scriptFlush(t *testing.T) {
@@ -97,29 +60,6 @@ func TestStore_Take_scriptFlush(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// A server that was started again has neither scripts nor states.
-func TestStore_Take_serverRestart(t *testing.T) {
-	t.Parallel()
-	server := redistest.NewServer(t)
-	for _, mode := range modes {
-		t.Run(mode.name, func(t *testing.T) {
-			s := newStore(server.Client(), mode.opts...)
-			l := testkit.Limiter(t, s, dailyRules()...)
-			testkit.Admit(t, l, "k", 700)
-			testkit.Must(t, server.Stop())
-			testkit.Must(t, server.Start())
-			eventually(t, func() error {
-				_, err := l.Peek(t.Context(), "k")
-				return err
-			})
-			if got := testkit.Used(t, l, "k"); !slices.Equal(got, []int{0, 0}) {
-				t.Errorf("the rules have used %v on an empty server, want 0 each", got)
-			}
-			testkit.Admit(t, l, "k", 1000)
-		})
 	}
 }
 
@@ -322,5 +262,73 @@ func TestStore_unknownAlgorithm(t *testing.T) {
 		{"Probe", func() error { return s.Probe(t.Context(), charges(driver.Peek)) }},
 	} {
 		t.Run(c.name, func(t *testing.T) { testkit.Panics(t, want, func() { _ = c.call() }) })
+	}
+}
+
+// The options of a client, and the errors of its own commands, are as before New.
+func TestNew_keepsOptions(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	before := *rdb.Options()
+	l := testkit.Limiter(t, newStore(rdb), dailyRules()...)
+	for range 3 {
+		testkit.Admit(t, l, "k", 1)
+	}
+	after := *rdb.Options()
+	if after.ContextTimeoutEnabled != before.ContextTimeoutEnabled || after.ReadTimeout != before.ReadTimeout || after.WriteTimeout != before.WriteTimeout {
+		t.Errorf("the options are %+v, want %+v", after, before)
+	}
+}
+
+// A countingHook counts scripts and connections.
+type countingHook struct{ scripts, dials *atomic.Int64 }
+
+func (h countingHook) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		h.dials.Add(1)
+		return next(ctx, network, addr)
+	}
+}
+
+func (h countingHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if strings.HasPrefix(cmd.Name(), "eval") {
+			h.scripts.Add(1)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h countingHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// The hooks of a client are called for each script, and all scripts use its connections.
+func TestNew_hooks(t *testing.T) {
+	t.Parallel()
+	const calls = 50
+	single, cluster := redistest.Shared(t).Client(), redistest.SharedCluster(t).Client()
+	for name, rdb := range map[string]redis.UniversalClient{"single": single, "cluster": cluster} {
+		t.Run(name, func(t *testing.T) {
+			hook := countingHook{new(atomic.Int64), new(atomic.Int64)}
+			if rdb == single {
+				single.AddHook(hook)
+			} else {
+				cluster.OnNewNode(func(node *redis.Client) { node.AddHook(hook) })
+			}
+			s := newStore(rdb)
+			l := testkit.Limiter(t, s, core.TokenBucket("r", core.Per(calls, century)))
+			testkit.Admit(t, l, "k", 1)
+			loaded := hook.scripts.Load() // with EVAL if the server did not know the script
+			for range calls - 1 {
+				testkit.Admit(t, l, "k", 1)
+			}
+			if n := hook.scripts.Load() - loaded; n != calls-1 {
+				t.Errorf("the hook saw %d scripts, want %d", n, calls-1)
+			}
+			if n := hook.dials.Load(); n > 8 {
+				t.Errorf("there were %d connections, want at most 8", n)
+			}
+		})
 	}
 }

@@ -3,8 +3,13 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // checkArguments replaces redis.call and redis.pcall by functions that fail if an argument is a
@@ -45,4 +50,29 @@ func (argumentChecker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		}
 		return next(ctx, cmd)
 	}
+}
+
+// TestConformance also checks that all digits of numbers reach Redis, for which it sends the source of
+// scripts. The suite with several decisions in each round trip is in TestACL_DocumentedUser.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	rdb.AddHook(argumentChecker{})
+	storetest.Run(t, func(t *testing.T) *storetest.Harness {
+		testkit.WithoutRace(t, testkit.SlowCases...)
+		h := harness(rdb)
+		testkit.Joint(t, h.Store)
+		return h
+	})
+}
+
+func TestConformance_Cluster(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.SharedCluster(t).Client()
+	storetest.Run(t, func(t *testing.T) *storetest.Harness {
+		testkit.WithoutRace(t, testkit.SlowCases...)
+		h := harness(rdb)
+		h.Undoes = true
+		return h
+	})
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/redisstore/internal/servertest"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/internal/testkit"
@@ -159,21 +160,6 @@ func TestServer_anySlots(t *testing.T) {
 	}
 }
 
-// The options of a client, and the errors of its own commands, are as before New.
-func TestNew_keepsOptions(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.Shared(t).Client()
-	before := *rdb.Options()
-	l := testkit.Limiter(t, newStore(rdb), dailyRules()...)
-	for range 3 {
-		testkit.Admit(t, l, "k", 1)
-	}
-	after := *rdb.Options()
-	if after.ContextTimeoutEnabled != before.ContextTimeoutEnabled || after.ReadTimeout != before.ReadTimeout || after.WriteTimeout != before.WriteTimeout {
-		t.Errorf("the options are %+v, want %+v", after, before)
-	}
-}
-
 // A panickingHook panics when the Store tests the server, and when it reads the configuration.
 type panickingHook struct{ infos *atomic.Int64 }
 
@@ -218,55 +204,80 @@ func TestServer_anySlots_panic(t *testing.T) {
 	})
 }
 
-// A countingHook counts scripts and connections.
-type countingHook struct{ scripts, dials *atomic.Int64 }
-
-func (h countingHook) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		h.dials.Add(1)
-		return next(ctx, network, addr)
-	}
-}
-
-func (h countingHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if strings.HasPrefix(cmd.Name(), "eval") {
-			h.scripts.Add(1)
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (h countingHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-// The hooks of a client are called for each script, and all scripts use its connections.
-func TestNew_hooks(t *testing.T) {
+// A plain client may be connected to a node of a Cluster, which rejects scripts with keys of several slots,
+// or to a proxy, which sends them to the server of the first key. Decisions, refunds, places and probes of
+// several keys keep one state for each key.
+func TestWholeness_SeveralKeys(t *testing.T) {
 	t.Parallel()
-	const calls = 50
-	single, cluster := redistest.Shared(t).Client(), redistest.SharedCluster(t).Client()
-	for name, rdb := range map[string]redis.UniversalClient{"single": single, "cluster": cluster} {
-		t.Run(name, func(t *testing.T) {
-			hook := countingHook{new(atomic.Int64), new(atomic.Int64)}
-			if rdb == single {
-				single.AddHook(hook)
-			} else {
-				cluster.OnNewNode(func(node *redis.Client) { node.AddHook(hook) })
-			}
-			s := newStore(rdb)
-			l := testkit.Limiter(t, s, core.TokenBucket("r", core.Per(calls, century)))
-			testkit.Admit(t, l, "k", 1)
-			loaded := hook.scripts.Load() // with EVAL if the server did not know the script
-			for range calls - 1 {
-				testkit.Admit(t, l, "k", 1)
-			}
-			if n := hook.scripts.Load() - loaded; n != calls-1 {
-				t.Errorf("the hook saw %d scripts, want %d", n, calls-1)
-			}
-			if n := hook.dials.Load(); n > 8 {
-				t.Errorf("there were %d connections, want at most 8", n)
-			}
-		})
+	for _, c := range []struct {
+		name    string
+		servers int
+		strict  int64
+	}{
+		{"one server", 1, -1},
+		{"a node of a Cluster", 1, 0},
+		{"a node of a Cluster later", 1, 3},
+		{"a proxy for two servers", 2, -1},
+	} {
+		for _, mode := range modes {
+			t.Run(c.name+"/"+mode.name, func(t *testing.T) {
+				t.Parallel()
+				_, rdb := newProxy(t, c.servers, c.strict)
+				s := newStore(rdb, mode.opts...)
+				address := testkit.Limiter(t, s, core.SlidingLog("address", core.PerHour(100)))
+				user := testkit.Limiter(t, s, core.TokenBucket("user", core.Per(3, century)))
+				queue := testkit.Limiter(t, s, core.LeakyBucket("queue", core.Per(3, century)))
+				places := testkit.Limiter(t, s, core.InFlight("places", 3))
+				all := func(i int) []core.Ask {
+					return []core.Ask{{Limiter: address, Key: fmt.Sprint("address", i)}, {Limiter: user, Key: "user"}, {Limiter: queue, Key: "queue"},
+						{Limiter: places, Key: fmt.Sprint("place", i%2)}}
+				}
+				admitted := 0
+				var last *core.Reservation
+				for i := range 20 {
+					r, err := core.ReserveTogether(t.Context(), all(i)...)
+					testkit.Must(t, err)
+					if r.Decision().Allowed {
+						admitted, last = admitted+1, r
+					}
+				}
+				if admitted != 3 {
+					t.Errorf("admitted %d of 20 events of one user, want 3", admitted)
+				}
+				testkit.Must(t, last.Refund(t.Context()))
+				used := [4]int{testkit.Used(t, address, "address2")[0], testkit.Used(t, user, "user")[0], testkit.Used(t, places, "place0")[0], testkit.Used(t, address, "address9")[0]}
+				if used != [4]int{0, 2, 1, 0} {
+					t.Errorf("after a refund of the third event, and denials, %v are used, want 0, 2, 1 and 0", used)
+				}
+				testkit.Must(t, s.Probe(t.Context(), []driver.Charge{
+					{Key: "a", Rule: testkit.Compiled(core.SlidingLog("address", core.PerHour(100))), Op: driver.Peek, Cost: 1},
+					{Key: "b", Rule: testkit.Compiled(core.TokenBucket("user", core.PerHour(100))), Op: driver.Peek, Cost: 1},
+				}))
+			})
+		}
+	}
+}
+
+// On a client that is neither a *redis.Client nor a *redis.ClusterClient, a joint decision is one
+// call for each key.
+func TestStore_ring(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	rdb := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": server.Addr}})
+	t.Cleanup(func() { _ = rdb.Close() })
+	s := newStore(rdb)
+	l := testkit.Limiter(t, s, dailyRules()...)
+	if d, err := core.AllowTogether(context.Background(), core.Ask{Limiter: l, Key: "a", Cost: 400}, core.Ask{Limiter: l, Key: "b", Cost: 1000}); err != nil || !d.Allowed {
+		t.Fatalf("the joint decision is %+v, %v, want it admitted", d, err)
+	}
+	d, err := core.AllowTogether(context.Background(), core.Ask{Limiter: l, Key: "a", Cost: 1}, core.Ask{Limiter: l, Key: "b", Cost: 1})
+	if err != nil || d.Allowed {
+		t.Errorf("the joint decision is %+v, %v, want a denial", d, err)
+	}
+	if got := testkit.Used(t, l, "a"); !slices.Equal(got, []int{400, 400}) {
+		t.Errorf("the rules of a have used %v, want 400 each", got)
+	}
+	if _, err := core.AllowTogether(context.Background(), core.Ask{Limiter: l, Key: "a", Cost: -1}); !errors.Is(err, core.ErrNegativeCost) {
+		t.Errorf("the error of a negative cost is %v, want core.ErrNegativeCost", err)
 	}
 }
