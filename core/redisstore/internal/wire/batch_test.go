@@ -14,27 +14,8 @@ import (
 	"github.com/weir-go/weir/internal/testkit"
 )
 
-// hourly is the limit of all rules.
-var hourly = core.PerHour(100)
-
 // maxCharges is the largest number of charges of a call of a Store.
 const maxCharges = 16
-
-// spend returns a request that spends an event of each rule, with keys that begin with prefix.
-func spend(prefix string, rules ...*driver.Compiled) *Request {
-	r := new(Request)
-	for i, rule := range rules {
-		r.Charges = append(r.Charges, driver.Charge{Key: "k", Rule: rule, Op: driver.Spend, Cost: 1})
-		r.Keys = append(r.Keys, fmt.Sprint(prefix, i))
-	}
-	return r
-}
-
-// encoded returns r after it was encoded.
-func encoded(e *Encoder, r *Request) *Request {
-	e.Encode(r)
-	return r
-}
 
 // runTogether runs requests in one batch for each verb, and decodes their outcomes. It returns the number of unreadable
 // states that were replaced.

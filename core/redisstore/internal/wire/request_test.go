@@ -2,10 +2,12 @@ package wire
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"testing"
 	"time"
 
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/keyhash"
 	"github.com/weir-go/weir/internal/testkit"
@@ -87,4 +89,44 @@ func FuzzReply(f *testing.F) {
 			}
 		}
 	})
+}
+
+// An event has waited a part of its MaxDelay when its request is sent. A request that is sent twice,
+// because its slot has moved, loses the time that it has waited once.
+func TestRequest_Wait(t *testing.T) {
+	for _, c := range []struct {
+		maxDelay, waited time.Duration
+		want             [3]string // when it is sent, and again, each after waited
+	}{
+		{0, time.Second, [3]string{"9007199254740991", "9007199254740991", "9007199254740991"}},
+		{time.Second, 0, [3]string{"1000000", "1000000", "1000000"}},
+		{time.Hour, 20 * time.Minute, [3]string{"2400000000", "1200000000", "0"}},
+		{time.Second, time.Minute, [3]string{"0", "0", "0"}},
+		{time.Millisecond, 100 * time.Microsecond, [3]string{"900", "800", "700"}},
+	} {
+		r := spend("k", testkit.Compiled(core.LeakyBucket("rule", hourly)))
+		r.Charges[0].MaxDelay = c.maxDelay
+		NewEncoder("test:", keyhash.Hasher{}).Encode(r)
+		for i, want := range c.want {
+			r.Wait(time.Duration(i+1) * c.waited)
+			if got := r.args[4+bucketDelay]; got != want { // after two numbers, the library and the op
+				t.Errorf("a MaxDelay of %v after %d times %v is the argument %v, want %s", c.maxDelay, i+1, c.waited, got, want)
+			}
+		}
+	}
+}
+
+// An undo that has waited is older when it is sent, so that a clock that stepped back meanwhile is noticed.
+func TestRequest_Wait_age(t *testing.T) {
+	rule := testkit.Compiled(core.FixedWindow("r", core.PerMinute(10)))
+	for age, want := range map[int64]any{0: "0", 5: "2000005", maxInteger: fmt.Sprint(int64(maxInteger))} {
+		r := encoded(NewEncoder("test:", keyhash.Hasher{}), &Request{
+			Keys: []string{"k"}, Charges: []driver.Charge{{Key: "k", Rule: rule, Op: driver.Undo, Cost: 1, Receipt: driver.Receipt{At: 1, Age: age}}},
+		})
+		for range 2 {
+			if r.Wait(2 * time.Second); r.args[len(r.args)-1] != want { // the age is the last one
+				t.Errorf("an undo of age %d us has the age %v after two seconds, want %v", age, r.args[len(r.args)-1], want)
+			}
+		}
+	}
 }

@@ -7,9 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/internal/testkit"
 )
@@ -24,16 +22,6 @@ func TestScript_Sources(t *testing.T) {
 		testkit.Must(t, os.WriteFile(filepath.Join(t.ArtifactDir(), name+".lua"), []byte(s.Source), 0o644))
 		if sha, err := rdb.ScriptLoad(t.Context(), s.Source).Result(); err != nil || sha != s.SHA {
 			t.Errorf("%s: SCRIPT LOAD returned %s, %v, want %s", name, sha, err, s.SHA)
-		}
-	}
-}
-
-// The largest limit of a rule is maxCount.
-func TestAlgorithm_maxCount(t *testing.T) {
-	for events, valid := range map[int64]bool{maxCount: true, maxCount + 1: false} {
-		d := driver.Definition{Name: "rule", Algorithm: driver.FixedWindow, Events: int(events), Per: time.Hour}
-		if _, err := d.Compile(); (err == nil) != valid {
-			t.Errorf("the error of a limit of %d is %v, want valid %t", events, err, valid)
 		}
 	}
 }
