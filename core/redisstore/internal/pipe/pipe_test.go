@@ -4,8 +4,6 @@ import (
 	"context"
 	"testing"
 	"time"
-
-	"github.com/weir-go/weir/core/driver"
 )
 
 // A silentSender keeps jobs, and their callers leave without an outcome.
@@ -31,13 +29,5 @@ func TestPipe_Do_left(t *testing.T) {
 	}
 	if len(s.jobs) != n {
 		t.Errorf("there were %d jobs, want %d", len(s.jobs), n)
-	}
-}
-
-// An overload does not become a missed deadline.
-func TestJob_outcome_overloaded(t *testing.T) {
-	j := &Job{until: time.Now().Add(-1)}
-	if j.Err = driver.ErrOverloaded; j.outcome() != driver.ErrOverloaded {
-		t.Errorf("the outcome is %v, want %v", j.outcome(), driver.ErrOverloaded)
 	}
 }
