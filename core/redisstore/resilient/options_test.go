@@ -1,7 +1,6 @@
 package resilient_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -75,25 +74,6 @@ func TestTimeout(t *testing.T) {
 				t.Errorf("the cause of the outage: got %v, want %q", cause, want)
 			}
 		})
-	}
-}
-
-// A name that no rule has is reported.
-func TestStore_Check(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		option resilient.Option
-		want   error
-	}{
-		{"known", resilient.FailClosedFor("wide"), nil},
-		{"misspelt, closed", resilient.FailClosedFor("wdie"), core.ErrInvalidRule},
-		{"misspelt, open", resilient.FailOpenFor("wdie"), core.ErrInvalidRule},
-	} {
-		s := newStore(t, absent(t), c.option)
-		testkit.Limiter(t, s, wide)
-		if err := s.Check(); !errors.Is(err, c.want) {
-			t.Errorf("%s: got %v, want %v", c.name, err, c.want)
-		}
 	}
 }
 

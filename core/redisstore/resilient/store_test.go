@@ -1,11 +1,14 @@
 package resilient_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +17,8 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/observe"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/redisstore/resilient"
 	"github.com/weir-go/weir/internal/testkit"
@@ -225,4 +230,221 @@ func running(name string) bool { return strings.Contains(stacks(), name) }
 func stacks() string {
 	b := make([]byte, 1<<20)
 	return string(b[:runtime.Stack(b, true)])
+}
+
+// A counter counts the commands of a client.
+type counter struct{ atomic.Int64 }
+
+func (*counter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.Add(1)
+		return next(ctx, cmd)
+	}
+}
+
+func (*counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A new Store logs once that Redis will not work, and nothing about a Redis that works, or whose outage failover
+// reports.
+func TestNew_Check(t *testing.T) {
+	server := redistest.NewServer(t)
+	user := func(name string, without ...string) *redis.Client {
+		args := []any{"acl", "setuser", name, "reset", "on", ">password", "~*", "&*", "+@all"}
+		for _, command := range without {
+			args = append(args, "-"+command)
+		}
+		testkit.Must(t, server.Client().Do(t.Context(), args...).Err())
+		return server.Client(func(o *redis.Options) { o.Username, o.Password = name, "password" })
+	}
+	paused, readable := redistest.NewServer(t), redistest.NewServer(t)
+	testkit.Must(t, paused.Pause())
+	testkit.Must(t, readable.Client().Do(t.Context(), "client", "pause", 3_600_000, "write").Err())
+	sentinel := redistest.NewSentinel(t)
+	for _, c := range []struct {
+		name string
+		rdb  *redis.Client
+		want string // parts of the record, separated by |; no record if it is empty
+	}{
+		{"works", user("all"), ""},
+		{"unknown", user("info", "info"), ""},
+		{"no scripts", user("scripts", "evalsha"), `level=WARN msg="weir: this Redis will not work; weir doctor prints all checks"|check=commands detail="EVALSHA: NOPERM|change="allow the user|+evalsha"`},
+		{"wrong password", server.Client(func(o *redis.Options) { o.Username, o.Password = "all", "guess" }), `level=WARN|check=user detail="WRONGPASS`},
+		{"absent", absent(t), ""},
+		{"paused", paused.Client(), ""},
+		{"paused for writes", readable.Client(func(o *redis.Options) { o.ReadTimeout = 100 * time.Millisecond }), ""},
+		{"other master of a Sentinel", sentinel.Client(func(o *redis.FailoverOptions) { o.MasterName, o.DialerRetries = "other", 1 }), ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var log strings.Builder
+			logger := slog.New(slog.NewTextHandler(&log, nil))
+			commands := new(counter)
+			c.rdb.AddHook(commands)
+			// A busy machine may not let the check of a Store begin in its second.
+			for begun := time.Now(); log.Len() == 0 && time.Since(begun) < time.Minute; {
+				s := newStore(t, c.rdb, resilient.Timeout(unhurried), resilient.Observe(observe.Logger(logger)))
+				s.AwaitCheck()
+				testkit.Must(t, s.Close())
+				if c.want == "" && commands.Load() > 0 {
+					break
+				}
+			}
+			if commands.Load() == 0 {
+				t.Error("the check sent no command")
+			}
+			got := log.String()
+			if c.want == "" && got != "" || strings.Count(got, "\n") > 1 {
+				t.Errorf("got %s, want at most one record, and none if Redis works", got)
+			}
+			for part := range strings.SplitSeq(c.want, "|") {
+				if !strings.Contains(got, part) {
+					t.Errorf("got %s, want %s", got, part)
+				}
+			}
+		})
+	}
+}
+
+// A strangeClient panics, or does nothing.
+type strangeClient struct{ redis.UniversalClient }
+
+func (c strangeClient) Process(context.Context, redis.Cmder) error {
+	if c.UniversalClient == nil {
+		panic("no client")
+	}
+	return nil
+}
+
+func (strangeClient) Subscribe(context.Context, ...string) *redis.PubSub { return nil }
+
+// The check of a client of another package does not end the program.
+func TestNew_StrangeClients(t *testing.T) {
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": redistest.Shared(t).Addr}})
+	t.Cleanup(func() { _ = ring.Close() })
+	for name, rdb := range map[string]redis.UniversalClient{
+		"wrapped Ring": struct{ *redis.Ring }{ring}, "does nothing": strangeClient{ring}, "panics": strangeClient{},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(t, rdb, resilient.Observe(observe.Logger(slog.New(slog.DiscardHandler))))
+			s.AwaitCheck()
+			testkit.Must(t, s.Close())
+		})
+	}
+}
+
+// Close ends the check of a Redis that does not reply.
+func TestStore_Close_Check(t *testing.T) {
+	server := redistest.NewServer(t)
+	rdb := server.Client()
+	testkit.Must(t, server.Pause())
+	for range 20 {
+		s := newStore(t, rdb, resilient.Timeout(unhurried))
+		testkit.Must(t, s.Close())
+		if running("resilient.(*Store).check") {
+			t.Fatal("got a check after Close, want none")
+		}
+	}
+}
+
+// The figures of a Store show its decisions, Redis that is killed, and its return.
+func TestStore_Observer(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	secret := []byte("0123456789abcdef")
+	s := newStore(t, server.Client(dialOnce), resilient.Timeout(time.Second), resilient.Instances(1),
+		resilient.KeySecret(secret), resilient.Observe(observe.TopKeys(3), observe.Logger(slog.New(slog.DiscardHandler))))
+	figure := func(role, name string) float64 {
+		for _, m := range s.Observer().Snapshot().Measures {
+			if m.Role == role && m.Name == name {
+				return m.Value
+			}
+		}
+		t.Fatalf("there is no %s of the role %q", name, role)
+		return 0
+	}
+	traffic, api := testkit.Limiter(t, s, wide), testkit.Limiter(t, s, core.SlidingLog("api", core.PerHour(2)))
+	for range 3 {
+		testkit.Allow(t, api, "ann")
+	}
+	n := s.Observer().Snapshot()
+	if total := n.Total(); total[driver.Allowed] != 2 || total[driver.Denied] != 1 || n.Calls.Count != 3 || n.Calls.Sum <= 0 {
+		t.Errorf("got %v and %+v, want three decisions and calls", total, n.Calls)
+	}
+	if want := observe.New(driverless{s}, observe.KeySecret(secret)).Tag("ann"); fmt.Sprint(n.Denied) != fmt.Sprintf("[{%s api 1 0}]", want) {
+		t.Errorf("got %v, want the tag %s with the secret of the Store", n.Denied, want)
+	}
+	if trips, state := figure("primary", "weir.redis.round_trips"), figure("", "weir.failover.state"); trips == 0 || state != 0 {
+		t.Errorf("got %v round trips in the state %v, want some in the state 0", trips, state)
+	}
+
+	testkit.Must(t, server.Stop())
+	until(t, s, traffic, failover.Backup)
+	testkit.Allow(t, api, "bob")
+	if state, outages, states := figure("", "weir.failover.state"), figure("", "weir.failover.outages"), figure("backup", "weir.memstore.states"); state != 1 || outages != 1 || states < 1 {
+		t.Errorf("in the outage: got the state %v, %v outages and %v states in memory, want 1, 1 and some", state, outages, states)
+	}
+	testkit.Must(t, server.Start())
+	until(t, s, traffic, failover.Primary)
+	if state := figure("", "weir.failover.state"); state != 0 {
+		t.Errorf("after the outage: got the state %v, want 0", state)
+	}
+}
+
+// The sum of the results of each rule is that of a store in memory, although cached denials evaluate no other rules.
+func TestStore_ObserverShadow(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, redistest.NewServer(t).Client(), resilient.Timeout(unhurried))
+	memory := observe.New(memstore.New())
+	for _, store := range []core.Store{s, memory} {
+		l := testkit.Limiter(t, store, core.SlidingWindow("api", core.PerHour(5)), core.SlidingWindow("trial", core.PerHour(3)).Shadow())
+		for range 100 {
+			testkit.Allow(t, l, "ann")
+		}
+	}
+	const api, trial = 0, 1
+	got, want := s.Observer().Snapshot().Series, memory.Snapshot().Series
+	if got[api] != want[api] {
+		t.Errorf("got %+v, want %+v as in memory", got[api], want[api])
+	}
+	n, exact := got[trial].Decisions, want[trial].Decisions
+	if n.Unknown() == 0 || n[driver.ShadowDenied] < 2 || n[driver.ShadowDenied]+n.Unknown() != 97 || exact != (observe.Counts{driver.Allowed: 3, driver.ShadowDenied: 97}) || n.Total() != exact.Total() {
+		t.Errorf("got the shadow results %v, want 97 shadow denials and unknown results, as the shadow denials of %v in memory", n, exact)
+	}
+}
+
+// driverless hides all methods but those of a Store.
+type driverless struct{ core.Store }
+
+// A store over the Store has the figures of all parts.
+func TestStore_Behind(t *testing.T) {
+	s := newStore(t, absent(t), resilient.Instances(1))
+	kinds := map[string]bool{}
+	for _, m := range observe.New(s).Snapshot().Measures {
+		kinds[strings.Split(m.Name, ".")[1]] = true
+	}
+	if want := "map[attempts:true denycache:true failover:true memstore:true peeks:true redis:true store:true]"; fmt.Sprint(kinds) != want {
+		t.Errorf("got %v, want %v", kinds, want)
+	}
+}
+
+// A name that no rule has is reported.
+func TestStore_Check(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		option resilient.Option
+		want   error
+	}{
+		{"known", resilient.FailClosedFor("wide"), nil},
+		{"misspelt, closed", resilient.FailClosedFor("wdie"), core.ErrInvalidRule},
+		{"misspelt, open", resilient.FailOpenFor("wdie"), core.ErrInvalidRule},
+	} {
+		s := newStore(t, absent(t), c.option)
+		testkit.Limiter(t, s, wide)
+		if err := s.Check(); !errors.Is(err, c.want) {
+			t.Errorf("%s: got %v, want %v", c.name, err, c.want)
+		}
+	}
 }
