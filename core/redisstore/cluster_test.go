@@ -20,25 +20,6 @@ import (
 	"github.com/weir-go/weir/internal/testkit"
 )
 
-// identityOn returns an identity that begins with like and whose states are on node.
-func identityOn(t *testing.T, node *redistest.Server, s *redisstore.Store, like string) string {
-	t.Helper()
-	rdb := node.Client()
-	rule := core.TokenBucket("any", core.PerSecond(1))
-	for n := range 1000 {
-		identity := fmt.Sprint(like, n)
-		err := rdb.Exists(t.Context(), s.Key(identity, rule)).Err()
-		if err == nil {
-			return identity
-		}
-		if _, moved := redis.IsMovedError(err); !moved {
-			t.Fatal(err)
-		}
-	}
-	t.Fatalf("no identity has its states on %s", node.Addr)
-	return ""
-}
-
 // A joint decision charges a key on one node and is denied for a key on another. The undo restores
 // the states to the microsecond.
 func TestCluster_deniedJointDecision(t *testing.T) {
@@ -251,12 +232,6 @@ func TestCluster_reshard(t *testing.T) {
 			}
 		})
 	}
-}
-
-// largeRules returns rules that admit every event of a test.
-func largeRules() []core.Rule {
-	const limit = 1_000_000
-	return []core.Rule{core.TokenBucket("bucket", core.Per(limit, century)), core.SlidingLog("log", core.PerDay(limit))}
 }
 
 // migrate moves a slot with all its keys from one master to another, as redis-cli does. While the

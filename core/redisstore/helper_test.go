@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/internal/servertest"
 	"github.com/weir-go/weir/core/redisstore/redistest"
@@ -25,8 +27,20 @@ import (
 	"github.com/weir-go/weir/internal/testkit"
 )
 
+// TestMain runs more tests at a time than the machine has processors, because most tests wait for
+// servers or deadlines.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		_ = parallel.Value.Set(strconv.Itoa(4 * runtime.GOMAXPROCS(0)))
+	}
+	redistest.Main(m)
+}
+
 // century is a period that does not end during a test, even if it began in 1970.
 const century = 100 * 365 * 24 * time.Hour
+
+const day = 24 * time.Hour
 
 // waitLimit bounds the waits of tests. It is longer than any pause of a busy machine.
 const waitLimit = servertest.WaitLimit
@@ -221,12 +235,126 @@ func commandsOf(t *testing.T, rdb *redis.Client, f func()) (calls map[string]int
 	return calls, sum
 }
 
-// TestMain runs more tests at a time than the machine has processors, because most tests wait for
-// servers or deadlines.
-func TestMain(m *testing.M) {
-	flag.Parse()
-	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
-		_ = parallel.Value.Set(strconv.Itoa(4 * runtime.GOMAXPROCS(0)))
+// identityOn returns an identity that begins with like and whose states are on node.
+func identityOn(t *testing.T, node *redistest.Server, s *redisstore.Store, like string) string {
+	t.Helper()
+	rdb := node.Client()
+	rule := core.TokenBucket("any", core.PerSecond(1))
+	for n := range 1000 {
+		identity := fmt.Sprint(like, n)
+		err := rdb.Exists(t.Context(), s.Key(identity, rule)).Err()
+		if err == nil {
+			return identity
+		}
+		if _, moved := redis.IsMovedError(err); !moved {
+			t.Fatal(err)
+		}
 	}
-	redistest.Main(m)
+	t.Fatalf("no identity has its states on %s", node.Addr)
+	return ""
+}
+
+// largeRules returns rules that admit every event of a test.
+func largeRules() []core.Rule {
+	const limit = 1_000_000
+	return []core.Rule{core.TokenBucket("bucket", core.Per(limit, century)), core.SlidingLog("log", core.PerDay(limit))}
+}
+
+// peeks returns the charges of a probe, for all rules of l and each key.
+func peeks(l *core.Limiter, keys ...string) []driver.Charge {
+	var charges []driver.Charge
+	rules := l.Rules()
+	for _, key := range keys {
+		for i := range rules {
+			charges = append(charges, driver.Charge{Key: key, Rule: testkit.Compiled(rules[i]), Op: driver.Peek, Cost: 1})
+		}
+	}
+	return charges
+}
+
+// keysOf returns all keys of a server that begin with prefix.
+func keysOf(t *testing.T, rdb *redis.Client, prefix string) []string {
+	t.Helper()
+	keys, err := rdb.Keys(t.Context(), prefix+"*").Result()
+	testkit.Must(t, err)
+	return keys
+}
+
+// An expiry is the time at which a key expires, by the server's clock. The time and the TTL of a
+// key need two commands, so the expiry is between two known times.
+type expiry struct{ earliest, latest time.Time }
+
+// expiryOf returns the expiry of a key, or a time in the past if the key does not exist.
+func expiryOf(t *testing.T, rdb *redis.Client, key string) expiry {
+	t.Helper()
+	before := rdb.Time(t.Context()).Val()
+	ttl, err := rdb.PTTL(t.Context(), key).Result()
+	testkit.Must(t, err)
+	if ttl == -1 {
+		t.Fatalf("%q has no TTL", key)
+	}
+	after := rdb.Time(t.Context()).Val()
+	return expiry{before.Add(max(0, ttl) - time.Millisecond), after.Add(max(0, ttl) + time.Millisecond)}
+}
+
+// tag returns the hash tag of a key.
+func tag(key string) string {
+	_, tag, _ := strings.Cut(key, "{")
+	tag, _, _ = strings.Cut(tag, "}")
+	return tag
+}
+
+// resp returns a value as a reply.
+func resp(value any) string {
+	switch v := value.(type) {
+	case int64:
+		return integer(v)
+	case []any:
+		elements := make([]string, len(v))
+		for i := range v {
+			elements[i] = resp(v[i])
+		}
+		return array(elements...)
+	}
+	return fmt.Sprintf("$%d\r\n%v\r\n", len(fmt.Sprint(value)), value)
+}
+
+func array(elements ...string) string {
+	return fmt.Sprintf("*%d\r\n%s", len(elements), strings.Join(elements, ""))
+}
+
+func integer(n int64) string { return fmt.Sprintf(":%d\r\n", n) }
+
+// replyTimeout is the ReadTimeout of clients that lose replies. The Timeout of their Stores is far longer, so
+// that all retries of go-redis have ended when a call returns.
+const replyTimeout = 50 * time.Millisecond
+
+// eachLoss runs f with every mode and every way to lose a reply: the client's ReadTimeout, or the
+// end of the connection, after which go-redis retries in more cases.
+func eachLoss(t *testing.T, f func(t *testing.T, closeAfter time.Duration, opts []redisstore.Option)) {
+	for _, mode := range modes {
+		for name, closeAfter := range map[string]time.Duration{"timeout": 0, "closed": time.Millisecond} {
+			t.Run(mode.name+"/"+name, func(t *testing.T) { f(t, closeAfter, mode.opts) })
+		}
+	}
+}
+
+// discreet fails the test if an error contains a secret.
+func discreet(t *testing.T, err error, secrets ...string) {
+	t.Helper()
+	for _, secret := range secrets {
+		if strings.Contains(fmt.Sprintf("%v %+v %q", err, err, err), secret) {
+			t.Errorf("the error is %q, want it without %q", err, secret)
+		}
+	}
+}
+
+// memoryOf returns the memory of a key, measured over all its elements. The tests that call it do
+// not share servers: Redis 7.0 builds the arguments of a script's calls in the memory of earlier
+// arguments, of which a string value may keep up to 32 bytes.
+func memoryOf(t *testing.T, rdb *redis.Client, key string) int64 {
+	t.Helper()
+	n, err := rdb.MemoryUsage(t.Context(), key, 0).Result()
+	testkit.Must(t, err)
+	return n
 }

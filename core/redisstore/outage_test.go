@@ -30,16 +30,6 @@ func clientKinds(t *testing.T, addr string) map[string]redis.UniversalClient {
 	return map[string]redis.UniversalClient{"client": single, "cluster": cluster, "ring": ring}
 }
 
-// discreet fails the test if an error contains a secret.
-func discreet(t *testing.T, err error, secrets ...string) {
-	t.Helper()
-	for _, secret := range secrets {
-		if strings.Contains(fmt.Sprintf("%v %+v %q", err, err, err), secret) {
-			t.Errorf("the error is %q, want it without %q", err, secret)
-		}
-	}
-}
-
 // A Store can be made while Redis is absent, and uses Redis once it is there.
 func TestStore_Take_absentServer(t *testing.T) {
 	t.Parallel()

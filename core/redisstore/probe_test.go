@@ -17,26 +17,6 @@ import (
 	"github.com/weir-go/weir/internal/testkit"
 )
 
-// peeks returns the charges of a probe, for all rules of l and each key.
-func peeks(l *core.Limiter, keys ...string) []driver.Charge {
-	var charges []driver.Charge
-	rules := l.Rules()
-	for _, key := range keys {
-		for i := range rules {
-			charges = append(charges, driver.Charge{Key: key, Rule: testkit.Compiled(rules[i]), Op: driver.Peek, Cost: 1})
-		}
-	}
-	return charges
-}
-
-// keysOf returns all keys of a server that begin with prefix.
-func keysOf(t *testing.T, rdb *redis.Client, prefix string) []string {
-	t.Helper()
-	keys, err := rdb.Keys(t.Context(), prefix+"*").Result()
-	testkit.Must(t, err)
-	return keys
-}
-
 // A probe does not change the states of the rules. Its keys expire.
 func TestStore_ProbeKeys(t *testing.T) {
 	t.Parallel()

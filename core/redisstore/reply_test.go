@@ -77,10 +77,6 @@ var invalidElements = map[string]string{
 	"a map":               "%1\r\n:0\r\n:0\r\n",
 }
 
-func array(elements ...string) string {
-	return fmt.Sprintf("*%d\r\n%s", len(elements), strings.Join(elements, ""))
-}
-
 // A mutation is a reply of a script with one change.
 type mutation struct{ name, raw string }
 
@@ -110,8 +106,6 @@ func mutations(reply []any) []mutation {
 	}
 	return all
 }
-
-func integer(n int64) string { return fmt.Sprintf(":%d\r\n", n) }
 
 // A replacer forwards scripts of a Store to a server. It replies with wrong or, if that is empty,
 // with the reply of the server.
@@ -251,20 +245,6 @@ func checkWrongReply(t *testing.T, l *core.Limiter, server *replacer, m mutation
 	for i, n := range testkit.Used(t, l, "k") { // four attempts at most
 		if n < before[i] || n > before[i]+4 {
 			t.Errorf("%s, %q: rule %d has used %d, want %d to %d", m.name, m.raw, i, n, before[i], before[i]+4)
-		}
-	}
-}
-
-// replyTimeout is the ReadTimeout of the clients. The Timeout of the Stores is far longer, so that
-// all retries of go-redis have ended when a call returns.
-const replyTimeout = 50 * time.Millisecond
-
-// eachLoss runs f with every mode and every way to lose a reply: the client's ReadTimeout, or the
-// end of the connection, after which go-redis retries in more cases.
-func eachLoss(t *testing.T, f func(t *testing.T, closeAfter time.Duration, opts []redisstore.Option)) {
-	for _, mode := range modes {
-		for name, closeAfter := range map[string]time.Duration{"timeout": 0, "closed": time.Millisecond} {
-			t.Run(mode.name+"/"+name, func(t *testing.T) { f(t, closeAfter, mode.opts) })
 		}
 	}
 }

@@ -73,28 +73,6 @@ func (p *proxy) reply(args []string) string {
 	return resp(value)
 }
 
-// tag returns the hash tag of a key.
-func tag(key string) string {
-	_, tag, _ := strings.Cut(key, "{")
-	tag, _, _ = strings.Cut(tag, "}")
-	return tag
-}
-
-// resp returns a value as a reply.
-func resp(value any) string {
-	switch v := value.(type) {
-	case int64:
-		return integer(v)
-	case []any:
-		elements := make([]string, len(v))
-		for i := range v {
-			elements[i] = resp(v[i])
-		}
-		return array(elements...)
-	}
-	return fmt.Sprintf("$%d\r\n%v\r\n", len(fmt.Sprint(value)), value)
-}
-
 // Scripts have keys of several slots only on servers that have the keys of all slots. Behind any
 // other server, each key keeps one state.
 func TestServer_anySlots(t *testing.T) {

@@ -83,23 +83,6 @@ func TestStore_Keys(t *testing.T) {
 	}
 }
 
-// An expiry is the time at which a key expires, by the server's clock. The time and the TTL of a
-// key need two commands, so the expiry is between two known times.
-type expiry struct{ earliest, latest time.Time }
-
-// expiryOf returns the expiry of a key, or a time in the past if the key does not exist.
-func expiryOf(t *testing.T, rdb *redis.Client, key string) expiry {
-	t.Helper()
-	before := rdb.Time(t.Context()).Val()
-	ttl, err := rdb.PTTL(t.Context(), key).Result()
-	testkit.Must(t, err)
-	if ttl == -1 {
-		t.Fatalf("%q has no TTL", key)
-	}
-	after := rdb.Time(t.Context()).Val()
-	return expiry{before.Add(max(0, ttl) - time.Millisecond), after.Add(max(0, ttl) + time.Millisecond)}
-}
-
 // TestStore_Take_ttl compares the expiry of a key with the time at which its state equals that of a
 // new key.
 func TestStore_Take_ttl(t *testing.T) {

@@ -60,8 +60,6 @@ func (c *calendar) spend(p driver.Periods, cost int) driver.Charge {
 // to sets the clock.
 func (c *calendar) to(at time.Time) { c.Advance(at.Sub(c.Now())) }
 
-const day = 24 * time.Hour
-
 // A quota begins again at the end of January, in the microsecond of the boundary. The processes before and
 // after midnight, whose periods are around different boundaries, get the same decisions.
 func TestQuota_boundary(t *testing.T) {

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/redisstore"
@@ -15,16 +13,6 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/internal/testkit"
 )
-
-// memoryOf returns the memory of a key, measured over all its elements. The tests below do not
-// share servers: Redis 7.0 builds the arguments of a script's calls in the memory of earlier
-// arguments, of which a string value may keep up to 32 bytes.
-func memoryOf(t *testing.T, rdb *redis.Client, key string) int64 {
-	t.Helper()
-	n, err := rdb.MemoryUsage(t.Context(), key, 0).Result()
-	testkit.Must(t, err)
-	return n
-}
 
 // The memory of a bucket or a fixed window does not depend on the limit. The memory of a sliding
 // window grows with the number of its sub-windows.
