@@ -319,21 +319,6 @@ func TestDiagnose_LostReply(t *testing.T) {
 	}
 }
 
-// A strangeClient panics, or returns no subscription.
-type strangeClient struct {
-	redis.UniversalClient
-	process func(ctx context.Context, cmd redis.Cmder) error // that of the UniversalClient if it is nil
-}
-
-func (c strangeClient) Process(ctx context.Context, cmd redis.Cmder) error {
-	if c.process == nil {
-		return c.UniversalClient.Process(ctx, cmd)
-	}
-	return c.process(ctx, cmd)
-}
-
-func (strangeClient) Subscribe(context.Context, ...string) *redis.PubSub { return nil }
-
 // Clients of other packages do not end the program.
 func TestDiagnose_StrangeClients(t *testing.T) {
 	t.Parallel()
@@ -347,12 +332,12 @@ func TestDiagnose_StrangeClients(t *testing.T) {
 	}{
 		"wrapped Ring":                {struct{ *redis.Ring }{ring}, allChecks, nil},
 		"wrapped Ring without shards": {struct{ *redis.Ring }{empty}, "connection", map[string]string{"connection": "failed"}},
-		"without subscription":        {strangeClient{UniversalClient: redistest.Shared(t).Client()}, allChecks, map[string]string{"messages": "unknown"}},
-		"empty replies": {strangeClient{process: func(context.Context, redis.Cmder) error { return nil }}, allChecks, map[string]string{
+		"without subscription":        {servertest.StrangeClient{UniversalClient: redistest.Shared(t).Client()}, allChecks, map[string]string{"messages": "unknown"}},
+		"empty replies": {servertest.StrangeClient{OnProcess: func(context.Context, redis.Cmder) error { return nil }}, allChecks, map[string]string{
 			"server, memory, role, clock, messages": "unknown", "commands, " + scripts: "failed",
 		}},
-		"panics": {strangeClient{}, "connection", map[string]string{"connection": "failed check the address"}},
-		"panics at EVALSHA": {strangeClient{process: func(ctx context.Context, cmd redis.Cmder) error {
+		"panics": {servertest.StrangeClient{}, "connection", map[string]string{"connection": "failed check the address"}},
+		"panics at EVALSHA": {servertest.StrangeClient{OnProcess: func(ctx context.Context, cmd redis.Cmder) error {
 			if cmd.Name() == "evalsha" {
 				panic("evalsha")
 			}

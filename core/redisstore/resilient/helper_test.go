@@ -2,10 +2,7 @@ package resilient_test
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"log/slog"
-	"net"
 	"testing"
 	"time"
 
@@ -36,9 +33,7 @@ func newStore(t *testing.T, rdb redis.UniversalClient, opts ...resilient.Option)
 
 // absent returns the client of a Redis that cannot be reached.
 func absent(t *testing.T) *redis.Client {
-	rdb := redis.NewClient(&redis.Options{DialerRetries: 1, Dialer: func(context.Context, string, string) (net.Conn, error) {
-		return nil, errors.New("connection refused")
-	}})
+	rdb := down()
 	t.Cleanup(func() { rdb.Close() })
 	return rdb
 }

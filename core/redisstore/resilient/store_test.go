@@ -19,6 +19,7 @@ import (
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/observe"
+	"github.com/weir-go/weir/core/redisstore/internal/servertest"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/redisstore/resilient"
 	"github.com/weir-go/weir/internal/testkit"
@@ -308,24 +309,13 @@ func TestNew_Check(t *testing.T) {
 	}
 }
 
-// A strangeClient panics, or does nothing.
-type strangeClient struct{ redis.UniversalClient }
-
-func (c strangeClient) Process(context.Context, redis.Cmder) error {
-	if c.UniversalClient == nil {
-		panic("no client")
-	}
-	return nil
-}
-
-func (strangeClient) Subscribe(context.Context, ...string) *redis.PubSub { return nil }
-
 // The check of a client of another package does not end the program.
 func TestNew_StrangeClients(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": redistest.Shared(t).Addr}})
 	t.Cleanup(func() { _ = ring.Close() })
 	for name, rdb := range map[string]redis.UniversalClient{
-		"wrapped Ring": struct{ *redis.Ring }{ring}, "does nothing": strangeClient{ring}, "panics": strangeClient{},
+		"wrapped Ring": struct{ *redis.Ring }{ring}, "panics": servertest.StrangeClient{},
+		"does nothing": servertest.StrangeClient{UniversalClient: ring, OnProcess: func(context.Context, redis.Cmder) error { return nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStore(t, rdb, resilient.Observe(observe.Logger(slog.New(slog.DiscardHandler))))

@@ -97,3 +97,20 @@ func Reply(text string) error {
 	}
 	return err
 }
+
+// A StrangeClient is one of another package: it panics without a UniversalClient and OnProcess, and has no subscription.
+type StrangeClient struct {
+	redis.UniversalClient
+	OnProcess func(ctx context.Context, cmd redis.Cmder) error // that of the UniversalClient if it is nil
+}
+
+// Process calls OnProcess.
+func (c StrangeClient) Process(ctx context.Context, cmd redis.Cmder) error {
+	if c.OnProcess == nil {
+		return c.UniversalClient.Process(ctx, cmd)
+	}
+	return c.OnProcess(ctx, cmd)
+}
+
+// Subscribe returns nil.
+func (StrangeClient) Subscribe(context.Context, ...string) *redis.PubSub { return nil }
