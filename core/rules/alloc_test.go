@@ -2,11 +2,9 @@ package rules_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/rules"
 	"github.com/weir-go/weir/internal/testkit"
@@ -57,49 +55,4 @@ func TestSet_ForRequest_Allocations(t *testing.T) {
 			t.Errorf("%+v: got %v allocations, want none", c, n)
 		}
 	}
-}
-
-func BenchmarkSet_ForRequest(b *testing.B) {
-	s, err := rules.New(memstore.New(), routed(b, "POST /login", "/v1/", "/v1/users/{id}"))
-	testkit.Must(b, err)
-	for _, c := range []struct{ target, pattern string }{
-		{"/v1/users/7", "/v1/users/:name"}, {"/v1/users/7", "/v1/*path"}, {"/v1/users/7", ""}, {"POST /login", ""}, {"/v1", ""}, {"/none", ""},
-	} {
-		b.Run(c.target+" "+c.pattern, func(b *testing.B) {
-			b.ReportAllocs()
-			for r := requestFor(b, c.target, c.pattern); b.Loop(); {
-				s.ForRequest(r)
-			}
-		})
-	}
-}
-
-// The first case is a plain limiter.
-func BenchmarkSet(b *testing.B) {
-	ctx := context.Background()
-	run := func(name string, l *core.Limiter, key string) {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				_, _ = l.Allow(ctx, key)
-			}
-		})
-	}
-	run("plain", core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerSecond(1_000_000)))), "k")
-	for _, c := range decisions {
-		run(c.name, limiter(b, newSet(b, c.policies), "api"), c.key)
-	}
-	config := parse(b, fast+"}")
-	api := config.Policies["api"]
-	api.Keys = make(map[string]rules.Override)
-	for i := range 100_000 {
-		api.Keys[fmt.Sprint("user:", i)] = rules.Override{Plan: "gold"}
-	}
-	config.Policies["api"] = api
-	s, err := rules.New(memstore.New(), config)
-	if err != nil {
-		b.Fatal(err)
-	}
-	l, _ := s.Limiter("api")
-	run("many overrides", l, "k")
 }

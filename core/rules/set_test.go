@@ -2,60 +2,34 @@ package rules_test
 
 import (
 	"cmp"
-	"errors"
+	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/denycache"
+	"github.com/weir-go/weir/core/failover"
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/observe"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/rules"
 	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/internal/testkit"
+	"github.com/weir-go/weir/nethttplimit"
 )
-
-// parse returns the configuration with the given policies, in YAML.
-func parse(t testing.TB, policies string) *rules.Config {
-	t.Helper()
-	c, err := rules.Parse("test", []byte("policies: {"+policies+"}"))
-	testkit.Must(t, err)
-	return c
-}
-
-// newSet returns a Set on a new memstore.
-func newSet(t testing.TB, policies string, opts ...rules.Option) *rules.Set {
-	t.Helper()
-	s, err := rules.New(memstore.New(), parse(t, policies), opts...)
-	testkit.Must(t, err)
-	return s
-}
-
-func limiter(t testing.TB, s *rules.Set, policy string) *core.Limiter {
-	t.Helper()
-	l, err := s.Limiter(policy)
-	testkit.Must(t, err)
-	return l
-}
-
-// inForce returns the rules of a decision about key.
-func inForce(t testing.TB, l *core.Limiter, key string) (texts []string) {
-	t.Helper()
-	for _, s := range testkit.Peek(t, l, key).States() {
-		texts = append(texts, s.Rule.String())
-	}
-	return texts
-}
-
-func want(t *testing.T, name string, l *core.Limiter, key string, want ...string) {
-	t.Helper()
-	if got := inForce(t, l, key); !slices.Equal(got, want) {
-		t.Errorf("%s, key %q:\n\tgot  %q\n\twant %q", name, key, got, want)
-	}
-}
 
 const second = `{name: second, algorithm: token_bucket, limit: 10/s burst 20, plans: {gold: 100/s, staff: unlimited}}`
 
@@ -253,6 +227,70 @@ func TestSet_Blocked_RetryAfter(t *testing.T) {
 	}
 }
 
+// Clients see the end of a block.
+func TestSet_BlockWithEnd(t *testing.T) {
+	const policies = `policies:
+  api:
+    rules:
+      - {name: minute, algorithm: sliding_log, limit: 9/m, unit: bytes}
+      - {name: day, algorithm: fixed_window, limit: 99/d, unit: tokens}
+    keys:
+      short: {blocked: true, until: 2000-01-01T00:00:05Z}
+      ever: {blocked: true}
+      one: {limits: {day: blocked}, until: 2000-01-01T00:00:05Z}
+`
+	const blocked, open = `"minute";q=0;qu="content-bytes", "day";q=0`, `"minute";q=9;qu="content-bytes";w=60, "day";q=99;w=86400`
+	for name, c := range map[string]struct {
+		key                         string
+		after                       time.Duration
+		policy, limit, retry, reset string
+		detail                      string // empty if the request is admitted
+	}{
+		"a block":          {"short", 0, blocked, `"minute";r=0;t=5, "day";r=0;t=5`, "5", "946684805", `Policy "minute" allows no bytes until 2000-01-01T00:00:05Z. Retry in 5 s.`},
+		"near its end":     {"short", 5*time.Second - 1, blocked, `"minute";r=0;t=1, "day";r=0;t=1`, "1", "946684805", `Policy "minute" allows no bytes until 2000-01-01T00:00:05Z. Retry in 1 s.`},
+		"at its end":       {"short", 5 * time.Second, open, `"minute";r=8;t=60, "day";r=98;t=86395`, "", "946684865", ""},
+		"without an end":   {"ever", 0, blocked, `"minute";r=0, "day";r=0`, "", "", `Policy "minute" allows no bytes.`},
+		"one blocked rule": {"one", 0, `"day";q=0`, `"day";r=0;t=5`, "5", "946684805", `Policy "day" allows no tokens until 2000-01-01T00:00:05Z. Retry in 5 s.`},
+		"another key":      {"other", 0, open, `"minute";r=8;t=60, "day";r=98;t=86400`, "", "946684860", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				config, err := rules.Parse("test", []byte(policies))
+				testkit.Must(t, err)
+				set, err := rules.New(memstore.New(), config)
+				testkit.Must(t, err)
+				l, err := set.Limiter("api")
+				testkit.Must(t, err)
+				key := func(context.Context, *http.Request) (string, error) { return c.key, nil }
+				limited := nethttplimit.New(l, key, gate.Headers(gate.IETFDraft, gate.XRateLimit))(http.NotFoundHandler())
+				time.Sleep(c.after)
+				for range 2 { // the second text is remembered
+					w := httptest.NewRecorder()
+					limited.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+					h, got := w.Header(), map[string]string{"detail": ""}
+					if w.Code == http.StatusTooManyRequests {
+						var problem struct{ Detail string }
+						testkit.Must(t, json.Unmarshal(w.Body.Bytes(), &problem))
+						got["detail"] = problem.Detail
+					}
+					want := map[string]string{"detail": c.detail, "RateLimit-Policy": c.policy, "RateLimit": c.limit, "Retry-After": c.retry, "X-RateLimit-Reset": c.reset}
+					for name, want := range want {
+						if name != "detail" {
+							got[name] = h.Get(name)
+						}
+						if got[name] != want {
+							t.Errorf("%s: got  %s\n\twant %s", name, got[name], want)
+						}
+					}
+					if _, err := l.Reset(t.Context(), c.key); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+		})
+	}
+}
+
 // Blocks with different ends share their rules, so that any number of them takes no more memory.
 func TestSet_Blocked_SharedRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -335,178 +373,6 @@ func TestSet_Enforce(t *testing.T) {
 	}
 }
 
-func TestSet_Apply(t *testing.T) {
-	var changes []rules.Change
-	s := newSet(t, "api: {rules: ["+hour+"]}", rules.OnChange(func(c rules.Change) { changes = append(changes, c) }))
-	l, first := limiter(t, s, "api"), s.Version()
-	testkit.Admit(t, l, "k", 500)
-	apply := func(policies string) {
-		t.Helper()
-		before := s.Version()
-		n := len(changes)
-		testkit.Must(t, s.Apply(parse(t, policies)))
-		switch {
-		case s.Version() == before:
-			if len(changes) != n {
-				t.Errorf("got the change %+v to an equal configuration", changes[n])
-			}
-		case len(changes) != n+1 || changes[n].Previous != before || changes[n].Version != s.Version() || len(changes[n].Diff) == 0:
-			t.Errorf("got the changes %+v, want one from %s to %s", changes[n:], before, s.Version())
-		}
-	}
-
-	apply("api: {rules: [{name: hour, algorithm: sliding_log, limit: 600/h}]}")
-	testkit.Admit(t, l, "k", 100)
-	if testkit.Allow(t, l, "k").Allowed {
-		t.Error("got event 601 of 600 admitted")
-	}
-	view := l.Plan("gold")
-	apply("api: {rules: [" + second + "]}, login: {rules: [" + hour + "]}")
-	want(t, "other rules", view, "k", `token_bucket "api.second" 100/s plan "gold"`)
-	want(t, "a new policy", limiter(t, s, "login"), "k", `sliding_log "login.hour" 500/h soft 10%`)
-
-	apply("api: {rules: [" + second + "], keys: {k: {limits: {second: 1/s}}}}")
-	want(t, "an override", l, "k", `token_bucket "api.second" 1/s`)
-	login := limiter(t, s, "login")
-	want(t, "a removed policy", login, "k", `sliding_log "login.hour" 500/h soft 10%`)
-	apply("login: {rules: [{name: hour, algorithm: sliding_log, limit: 600/h}]}")
-	want(t, "a policy that is there again", login, "k", `sliding_log "login.hour" 600/h`)
-	want(t, "a removed policy with an override", l, "k", `token_bucket "api.second" 1/s`)
-	off := parse(t, "login: {rules: ["+hour+"]}")
-	off.Disabled = true
-	testkit.Must(t, s.Apply(off))
-	want(t, "all off, a removed policy", l, "k", `token_bucket "api.second" unlimited`)
-
-	apply("api: {rules: [" + hour + "]}")
-	if s.Version() != first {
-		t.Errorf("got the version %s of the first configuration, which was %s", s.Version(), first)
-	}
-	apply("api: {rules: [" + hour + "]}")
-	if again := limiter(t, s, "api"); again != l {
-		t.Error("got another limiter")
-	}
-	if _, err := s.Limiter("none"); err == nil {
-		t.Error("got no error for an unknown policy")
-	}
-}
-
-// An Apply that fails changes nothing, and does not prevent a later one.
-func TestSet_Apply_Errors(t *testing.T) {
-	store := memstore.New()
-	testkit.Limiter(t, store, core.TokenBucket("other.r", core.PerSecond(1)))
-	valid := "api: {rules: [" + second + "," + hour + "], keys: {k: {plan: gold}}}"
-	s, err := rules.New(store, parse(t, valid), rules.OnChange(func(c rules.Change) { t.Errorf("got the change %+v", c) }))
-	testkit.Must(t, err)
-	l, version := limiter(t, s, "api"), s.Version()
-	// changed returns a configuration with new policies, one of which is called new, and other rules.
-	changed := func(change func(c *rules.Config, api *rules.Policy)) *rules.Config {
-		c := parse(t, `a: {rules: [{name: r, algorithm: token_bucket, limit: 1/s}]}, z: {rules: [{name: r, algorithm: token_bucket, limit: 1/s}]},
-			api: {rules: [`+second+`, {name: hour, algorithm: sliding_log, limit: 7/h}], keys: {k: {plan: staff}}}`)
-		api := c.Policies["api"]
-		change(c, &api)
-		c.Policies["api"] = api
-		return c
-	}
-	conflict := parse(t, "other: {rules: [{name: r, algorithm: token_bucket, limit: 2/s}]}").Policies["other"]
-	for name, c := range map[string]struct {
-		config *rules.Config
-		err    error  // or nil for any
-		text   string // a part of the error
-	}{
-		"no configuration":          {nil, nil, "nil"},
-		"an invalid limit":          {changed(func(_ *rules.Config, api *rules.Policy) { api.Rules[1].Limit = core.Limit{} }), core.ErrInvalidRule, `policy "api": weir: rule "api.hour": limit is zero`},
-		"no algorithm":              {changed(func(_ *rules.Config, api *rules.Policy) { api.Rules[1].Algorithm = 0 }), nil, `rule "hour" has no algorithm`},
-		"a label":                   {changed(func(_ *rules.Config, api *rules.Policy) { api.Rules[1].Label = "x" }), nil, `rule "hour" has a field that is not one of configurations`},
-		"headroom in a plan":        {changed(func(_ *rules.Config, api *rules.Policy) { api.Rules[1].Plans = []core.Plan{{Name: "x", Headroom: 1}} }), nil, `rule "hour" has a field that is not one of configurations`},
-		"a candidate without one":   {changed(func(_ *rules.Config, api *rules.Policy) { api.Rules[1].Candidate = &rules.Rule{} }), nil, `rule "hour" has no algorithm`},
-		"no rules":                  {changed(func(_ *rules.Config, api *rules.Policy) { api.Rules = nil }), core.ErrInvalidRule, "are missing"},
-		"no name":                   {changed(func(_ *rules.Config, api *rules.Policy) { api.Rules[0].Name = strings.Repeat("n", 61) }), core.ErrInvalidRule, "name is 65 bytes long"},
-		"a percentage":              {changed(func(_ *rules.Config, api *rules.Policy) { api.Enforce = 101 }), nil, "enforce is 101 percent"},
-		"an override, plan":         {changed(func(_ *rules.Config, api *rules.Policy) { api.Keys["j"] = rules.Override{Plan: "none"} }), nil, `key "j": no rule of the policy has the plan "none"`},
-		"an override, rule":         {changed(func(_ *rules.Config, api *rules.Policy) { api.Keys["j"] = overrideOf("none", core.PerSecond(1)) }), nil, `key "j": the policy has no rule "none"`},
-		"an override, limit":        {changed(func(_ *rules.Config, api *rules.Policy) { api.Keys["j"] = overrideOf("hour", core.PerHour(-1)) }), core.ErrInvalidRule, `key "j": weir: rule "api.hour": events is -1`},
-		"a conflict":                {changed(func(c *rules.Config, _ *rules.Policy) { c.Policies["other"] = conflict }), core.ErrRuleConflict, `policy "other"`},
-		"a conflict of an old rule": {changed(func(_ *rules.Config, api *rules.Policy) { api.Rules[0].Name = "taken" }), core.ErrRuleConflict, `"api.taken"`},
-	} {
-		if name == "a conflict of an old rule" {
-			testkit.Limiter(t, store, core.TokenBucket("api.taken", core.PerSecond(1)))
-		}
-		err := s.Apply(c.config)
-		if err == nil || c.err != nil && !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.text) {
-			t.Errorf("%s: got error %v, want %v, %s", name, err, c.err, c.text)
-		}
-		if s.Version() != version {
-			t.Errorf("%s: got another version", name)
-		}
-		want(t, name, l, "k", `token_bucket "api.second" 100/s plan "gold"`, `sliding_log "api.hour" 500/h soft 10%`)
-		for _, policy := range []string{"a", "z", "other"} {
-			if _, err := s.Limiter(policy); err == nil {
-				t.Errorf("%s: got a limiter of the policy %q", name, policy)
-			}
-		}
-		if _, err := rules.New(memstore.New(), c.config); (err == nil) != errors.Is(c.err, core.ErrRuleConflict) {
-			t.Errorf("%s: got error %v of New", name, err)
-		}
-	}
-	if _, err := rules.New(nil, parse(t, valid)); !errors.Is(err, core.ErrNoStore) {
-		t.Errorf("got error %v, want ErrNoStore", err)
-	}
-	s, err = rules.New(store, parse(t, valid)) // equal rules are no conflict
-	testkit.Must(t, err)
-	want(t, "another set", limiter(t, s, "api"), "k", `token_bucket "api.second" 100/s plan "gold"`, `sliding_log "api.hour" 500/h soft 10%`)
-}
-
-func overrideOf(rule string, l core.Limit) rules.Override {
-	return rules.Override{Limits: map[string]core.Limit{rule: l}}
-}
-
-// A policy of a configuration that was not applied may have other rules in the next one.
-func TestSet_Apply_AfterAnError(t *testing.T) {
-	store := memstore.New()
-	testkit.Limiter(t, store, core.TokenBucket("z.r", core.PerSecond(1)))
-	s, err := rules.New(store, parse(t, "api: {rules: ["+second+"]}"))
-	testkit.Must(t, err)
-	const rule = "{rules: [{name: r, algorithm: token_bucket, limit: %d/s}]}"
-	policies := func(limit int, names ...string) string {
-		for i, name := range names {
-			names[i] = name + ": " + fmt.Sprintf(rule, limit)
-		}
-		return strings.Join(names, ", ")
-	}
-	for i := range 20 { // the order of the policies is random
-		if err := s.Apply(parse(t, policies(2+i, "a", "b", "c", "z"))); !errors.Is(err, core.ErrRuleConflict) {
-			t.Fatalf("got error %v, want ErrRuleConflict", err)
-		}
-	}
-	testkit.Must(t, s.Apply(parse(t, policies(30, "a", "b"))))
-	for _, name := range []string{"a", "b"} {
-		want(t, "applied", limiter(t, s, name), "k", fmt.Sprintf(`token_bucket "%s.r" 30/s`, name))
-	}
-	testkit.Must(t, s.Apply(parse(t, policies(31, "c"))))
-	want(t, "applied later", limiter(t, s, "c"), "k", `token_bucket "c.r" 31/s`)
-}
-
-// A caller that waits asks again if only its override changes.
-func TestSet_Apply_WakesWaiters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const policy = "api: {rules: [{name: r, algorithm: token_bucket, limit: 1/h}]"
-		s := newSet(t, policy+"}")
-		l := limiter(t, s, "api")
-		testkit.Admit(t, l, "k", 1)
-		begin := time.Now()
-		go func() {
-			time.Sleep(time.Second)
-			if err := s.Apply(parse(t, policy+", keys: {k: {limits: {r: unlimited}}}}")); err != nil {
-				t.Error(err)
-			}
-		}()
-		testkit.Must(t, l.Wait(t.Context(), "k"))
-		if got := time.Since(begin); got != time.Second {
-			t.Errorf("got a wait of %v, want 1s", got)
-		}
-	})
-}
-
 func TestSet_Version(t *testing.T) {
 	versions := make(map[string]string)
 	base := "api: {rules: [" + second + "], keys: {k: {plan: gold}, j: {limits: {second: 2/s}}}}"
@@ -553,4 +419,62 @@ func TestSet_Overrides_Shared(t *testing.T) {
 	if again := rule("a"); again == first || again.String() != first.String() {
 		t.Errorf("got the rule %v after 10 000 others, want a new one like %v", again, first)
 	}
+}
+
+// The measures of every store of the module are found, with names and descriptions for metrics.
+func TestStore_MeasuresOfStores(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { _ = rdb.Close() })
+	leased := lease.New(redisstore.New(rdb, "test"))
+	over := failover.New(leased, memstore.New())
+	t.Cleanup(func() { _, _ = over.Close(), leased.Close() })
+	s := observe.New(denycache.New(over))
+	set, err := rules.New(s, &rules.Config{}, rules.Overrides(rules.Redis(rdb, "test")))
+	testkit.Must(t, err)
+	s.Add(set)
+	prefixes := map[string]int{}
+	seen := map[string]bool{}
+	for _, m := range s.Snapshot().Measures {
+		name := fmt.Sprint(m.Role, m.Name)
+		if seen[name] || !strings.HasPrefix(m.Name, "weir.") || !strings.HasSuffix(m.Help, ".") || m.Unit == "" {
+			t.Errorf("got %+v, want a new name, a sentence and a unit", m)
+		}
+		seen[name] = true
+		prefixes[m.Role+" "+strings.Split(m.Name, ".")[1]]++
+	}
+	if got, want := fmt.Sprint(prefixes), "map[ attempts:1  denycache:3  failover:7  peeks:1  rules:9  store:1 backup memstore:4 primary lease:5 primary redis:8]"; got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// The blocks of Redis and of the configuration that are in force are counted once each.
+func TestSet_Measures_Blocks(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	ctx, source := t.Context(), rules.Redis(rdb, "test", rules.Prefix(newPrefix()))
+	rules.PollEvery(source, 20*time.Millisecond)
+	set, err := rules.New(memstore.New(), parse(t, `api: {rules: [{name: r, algorithm: fixed_window, limit: 10/h, plans: {gold: 100/h}}],
+		keys: {a: {blocked: true}, b: {blocked: true}, c: {blocked: true}, ended: {blocked: true, until: 2020-01-01T00:00:00Z}, d: {plan: gold}}},
+		off: {disabled: true, rules: [{name: o, algorithm: token_bucket, limit: 5/h}], keys: {a: {blocked: true}}}`), rules.Overrides(source), rules.OnError(func(error) {}))
+	testkit.Must(t, err)
+	blocks := func() string {
+		for _, m := range set.Measures() {
+			if m.Name == "weir.rules.blocks" {
+				return fmt.Sprint(m.Value)
+			}
+		}
+		return "none"
+	}
+	if got := blocks(); got != "-1" {
+		t.Errorf("got %s before Watch", got)
+	}
+	go func() { _ = set.Watch(ctx, source) }()
+	becomes(t, "blocks of the configuration", "3", blocks)
+	testkit.Must(t, set.Block(ctx, "api", "a", time.Time{}))                      // counts once
+	testkit.Must(t, set.Override(ctx, "api", "b", rules.Override{Plan: "gold"}))  // is not blocked
+	testkit.Must(t, set.Override(ctx, "api", "d", rules.Override{Blocked: true})) // as by Block
+	testkit.Must(t, set.Block(ctx, "api", "short", time.Now().Add(time.Second)))  // ends
+	becomes(t, "blocks", "3", blocks)
+	testkit.Must(t, set.Unblock(ctx, "api", "d"))
+	becomes(t, "blocks after Unblock", "2", blocks)
 }

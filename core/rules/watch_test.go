@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -16,7 +17,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/rules"
 	"github.com/weir-go/weir/core/rules/internal/file"
 	"github.com/weir-go/weir/internal/testkit"
@@ -240,5 +245,115 @@ func TestSet_Watch_ConfigMap(t *testing.T) {
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v, want Canceled", err)
+	}
+}
+
+// The limit of a quota applies as soon as its file has changed, and its time zone after the end of the
+// period that a key is in. The clock of the test starts at midnight UTC.
+func TestSet_Watch_Quota(t *testing.T) {
+	calls := func(quota string) string {
+		return "policies: {api: {rules: [{name: calls, algorithm: quota, " + quota + "}]}}\n"
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // of text
+		text := calls("limit: 2/day, plans: {pro: 4/day}")
+		source := file.New("f.yaml", func() ([]byte, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return []byte(text), nil
+		})
+		config, err := rules.Load(t.Context(), source)
+		testkit.Must(t, err)
+		var changes [][]string
+		s, err := rules.New(memstore.New(), config, rules.OnChange(func(c rules.Change) { changes = append(changes, c.Diff) }))
+		testkit.Must(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- s.Watch(ctx, source) }()
+		l, midnight := limiter(t, s, "api"), time.Now()
+		// allow admits the first n of n+1 events, and denies the last one until a time.
+		allow := func(name string, l *core.Limiter, n int, until time.Duration) {
+			t.Helper()
+			for i := range n + 1 {
+				if d := testkit.Allow(t, l, "k"); d.Allowed != (i < n) || !d.Allowed && !time.Now().Add(d.RetryAfter).Equal(midnight.Add(until)) {
+					t.Errorf("%s: event %d: got %v, want %d admitted, and then a denial until %v", name, i, d, n, midnight.Add(until))
+				}
+			}
+		}
+		time.Sleep(10 * time.Hour)
+		allow("before the change", l, 2, 24*time.Hour)
+		allow("of a plan", l.Plan("pro"), 2, 24*time.Hour)
+		mu.Lock()
+		text = calls("limit: 5/day, plans: {pro: 7/day}, timezone: Asia/Tokyo") // midnight is at 15:00 UTC
+		mu.Unlock()
+		time.Sleep(3 * time.Second)
+		allow("changed", l, 1, 24*time.Hour)
+		allow("of a changed plan", l.Plan("pro"), 2, 24*time.Hour)
+		time.Sleep(5 * time.Hour)
+		allow("after midnight in Tokyo", l, 0, 24*time.Hour)
+		time.Sleep(9 * time.Hour)
+		allow("after midnight UTC", l, 5, 39*time.Hour)
+		time.Sleep(15 * time.Hour)
+		allow("on the next day in Tokyo", l, 5, 63*time.Hour)
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("got error %v, want Canceled", err)
+		}
+		const want = "api.calls plan pro: 4/day to 7/day, api.calls timezone: UTC to Asia/Tokyo, api.calls: 2/day to 5/day"
+		if len(changes) != 1 || strings.Join(changes[0], ", ") != want {
+			t.Errorf("got the changes %q, want %q", changes, want)
+		}
+	})
+}
+
+// Several calls of Watch share a source.
+func TestSet_Watch_Twice(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	prefix := rules.Prefix(newPrefix())
+	a, b := newNode(t, rdb, prefix), newNode(t, rdb, prefix)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	wg.Go(func() { _ = b.Watch(ctx, b.source) })
+	for i := range 20 {
+		plan := []string{"gold", "free"}[i%2]
+		testkit.Must(t, a.Override(ctx, "api", "k", rules.Override{Plan: plan}))
+		becomes(t, "elsewhere", map[string]string{"gold": "100/h", "free": "50/h"}[plan], func() string { return b.limit(t, "k") })
+	}
+}
+
+// Several calls of Watch read the changes, one of them while the reply to an earlier call is late.
+func TestSet_Watch_Several(t *testing.T) {
+	t.Parallel()
+	o := *redistest.Shared(t).Client().Options()
+	rdb := redis.NewClient(&o)
+	rdb.AddHook(latePolls{})
+	t.Cleanup(func() { _ = rdb.Close() })
+	n := newNode(t, rdb, rules.Prefix(newPrefix()))
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		_ = n.Watch(ctx, n.source)
+		cancel()
+	}
+	becomes(t, "polled", "true", func() string { return fmt.Sprint(n.source.Stats().Age >= 0) })
+}
+
+// latePolls delays the replies to reads of changes, and ignores contexts.
+type latePolls struct{}
+
+func (latePolls) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (latePolls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (latePolls) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if strings.HasPrefix(cmd.Name(), "xr") {
+			<-time.After(100 * time.Millisecond)
+		}
+		return next(context.WithoutCancel(ctx), cmd)
 	}
 }

@@ -511,62 +511,6 @@ func TestSet_ForAll_OtherStore(t *testing.T) {
 	}
 }
 
-// The policy of all routes changes with the rest of the configuration.
-func TestSet_Apply_AllRoutes(t *testing.T) {
-	without := parseFile(t, strings.Replace(mastodon, "all_routes: account", "", 1))
-	other := parseFile(t, strings.Replace(mastodon, "all_routes: account", "all_routes: other", 1))
-	var changes [][]string
-	set, err := rules.New(memstore.New(), without, rules.OnChange(func(c rules.Change) { changes = append(changes, c.Diff) }))
-	testkit.Must(t, err)
-	versions := map[string]bool{set.Version(): true}
-	if set.ForAll() != nil {
-		t.Error("got a limiter of all routes")
-	}
-	for _, c := range []struct {
-		config *rules.Config
-		policy string
-		diff   string
-	}{
-		{parseFile(t, mastodon), "account", "all_routes: added (account)"},
-		{other, "other", "all_routes: account to other"},
-		{without, "", "all_routes: removed (was other)"},
-	} {
-		testkit.Must(t, set.Apply(c.config))
-		versions[set.Version()] = true
-		if got := changes[len(changes)-1]; !slices.Equal(got, []string{c.diff}) {
-			t.Errorf("got the changes %q, want %s", got, c.diff)
-		}
-		if got := set.ForAll(); c.policy == "" && got != nil || c.policy != "" && got != limiter(t, set, c.policy) {
-			t.Errorf("got another limiter than that of %q", c.policy)
-		}
-	}
-	if len(versions) != 3 {
-		t.Errorf("got %d versions of 3 configurations", len(versions))
-	}
-	for want, change := range map[string]func(*rules.Config){
-		`weir: all_routes: there is no policy "none"`: func(c *rules.Config) { c.AllRoutes = "none" },
-		`weir: all_routes: policy "account" has 1 rules and candidates, and "media" of the route "POST /media" has 16: a decision can have 16`: func(c *rules.Config) {
-			p := c.Policies["media"]
-			for i := range 15 {
-				p.Rules = append(slices.Clip(p.Rules), rules.Rule{Spec: core.Spec{Name: fmt.Sprint("r", i), Algorithm: core.AlgorithmSlidingLog, Limit: core.PerMinute(1)}})
-			}
-			c.Policies["media"] = p
-		},
-	} {
-		c, version := parseFile(t, mastodon), set.Version()
-		change(c)
-		if err := set.Apply(c); err == nil || err.Error() != want || set.Version() != version {
-			t.Errorf("Apply: got %v, want %s", err, want)
-		}
-		if _, err := rules.New(memstore.New(), c); err == nil || err.Error() != want {
-			t.Errorf("New: got %v, want %s", err, want)
-		}
-		if _, err := c.Format(); err == nil {
-			t.Error("Format: got no error")
-		}
-	}
-}
-
 // As many rules as an Apply accepts can be decided together in Redis.
 func TestSet_ForAll_MostRules(t *testing.T) {
 	c := parseFile(t, mastodon)
@@ -642,17 +586,4 @@ policies:
 			t.Errorf("%d requests had the rules %q", n, names)
 		}
 	}
-}
-
-// Processes that watch Redis apply a change of the policy of all routes.
-func TestRedisSource_AllRoutes(t *testing.T) {
-	n := newNode(t, redistest.Shared(t).Client(), rules.Prefix(newPrefix()))
-	if n.ForAll() != nil {
-		t.Fatal("got a limiter of all routes")
-	}
-	testkit.Must(t, n.source.Put(t.Context(), []byte(apiPolicies+"\nall_routes: other")))
-	becomes(t, "the policy of all routes", "true", func() string {
-		l := n.ForAll()
-		return fmt.Sprint(l != nil && l == limiter(t, n.Set, "other"))
-	})
 }

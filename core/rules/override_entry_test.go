@@ -13,7 +13,6 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/keyhash"
-	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/rules"
 	"github.com/weir-go/weir/internal/testkit"
@@ -207,38 +206,6 @@ func TestRedisSource_CheckSecret(t *testing.T) {
 		testkit.Must(t, m.Block(t.Context(), "api", "k", time.Time{}))
 		testkit.Must(t, m.source.CheckSecret(t.Context()))
 	}
-}
-
-// The blocks of Redis and of the configuration that are in force are counted once each.
-func TestSet_Measures_Blocks(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.Shared(t).Client()
-	ctx, source := t.Context(), rules.Redis(rdb, "test", rules.Prefix(newPrefix()))
-	rules.PollEvery(source, 20*time.Millisecond)
-	set, err := rules.New(memstore.New(), parse(t, `api: {rules: [{name: r, algorithm: fixed_window, limit: 10/h, plans: {gold: 100/h}}],
-		keys: {a: {blocked: true}, b: {blocked: true}, c: {blocked: true}, ended: {blocked: true, until: 2020-01-01T00:00:00Z}, d: {plan: gold}}},
-		off: {disabled: true, rules: [{name: o, algorithm: token_bucket, limit: 5/h}], keys: {a: {blocked: true}}}`), rules.Overrides(source), rules.OnError(func(error) {}))
-	testkit.Must(t, err)
-	blocks := func() string {
-		for _, m := range set.Measures() {
-			if m.Name == "weir.rules.blocks" {
-				return fmt.Sprint(m.Value)
-			}
-		}
-		return "none"
-	}
-	if got := blocks(); got != "-1" {
-		t.Errorf("got %s before Watch", got)
-	}
-	go func() { _ = set.Watch(ctx, source) }()
-	becomes(t, "blocks of the configuration", "3", blocks)
-	testkit.Must(t, set.Block(ctx, "api", "a", time.Time{}))                      // counts once
-	testkit.Must(t, set.Override(ctx, "api", "b", rules.Override{Plan: "gold"}))  // is not blocked
-	testkit.Must(t, set.Override(ctx, "api", "d", rules.Override{Blocked: true})) // as by Block
-	testkit.Must(t, set.Block(ctx, "api", "short", time.Now().Add(time.Second)))  // ends
-	becomes(t, "blocks", "3", blocks)
-	testkit.Must(t, set.Unblock(ctx, "api", "d"))
-	becomes(t, "blocks after Unblock", "2", blocks)
 }
 
 // An override that ends earlier than the one before it is neither listed nor counted after its end.
