@@ -3,6 +3,7 @@ package memstore_test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/memstore"
@@ -53,4 +54,20 @@ func ExampleStats() {
 		fmt.Println("the store is too small")
 	}
 	// Output: 2 states
+}
+
+// A simulation decides at times of its own.
+func ExampleClock() {
+	now := time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
+	store := memstore.New(memstore.Clock(func() time.Time { return now }))
+	limiter := core.Must(core.New(store, core.FixedWindow("api", core.PerMinute(2))))
+	for range 3 {
+		d, _ := limiter.Allow(context.Background(), "user:ann")
+		fmt.Println(now.Format("15:04:05"), d)
+		now = now.Add(29 * time.Second)
+	}
+	// Output:
+	// 12:00:00 allowed: "api" 1 of 2 left
+	// 12:00:29 allowed: "api" 0 of 2 left
+	// 12:00:58 denied, retry after 2s: "api" 0 of 2 left
 }

@@ -1,11 +1,14 @@
 package memstore
 
 import (
+	"strconv"
 	"testing"
 	"time"
 	"unsafe"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // A testStore is a Store with a clock that stands still until a test changes now.
@@ -133,4 +136,45 @@ func admitted(t testing.TB, l *core.Limiter, key string, n int) (sum int) {
 // algorithms are the constructors of rules of all algorithms.
 var algorithms = []func(string, core.Limit) core.Rule{
 	core.TokenBucket, core.LeakyBucket, core.FixedWindow, core.SlidingLog, core.SlidingWindow,
+}
+
+// fullStore returns a store of one shard that is full of states that are not evicted, and their
+// limiter.
+func fullStore(t *testing.T) (*testStore, *core.Limiter) {
+	t.Helper()
+	s := newTestStore(1)
+	fill := s.limiter(core.TokenBucket("fill", core.PerHour(2)))
+	for i := 0; s.Stats().Overflowed == 0; i++ {
+		allowN(t, fill, strconv.Itoa(i), 2)
+	}
+	return s, fill
+}
+
+// twoKeys returns two keys that share an overflow bucket of r.
+func twoKeys(s *testStore, r core.Rule) (k1, k2 string) {
+	overflow := func(key string) uint64 { return newHashes(s.hash(key), testkit.Compiled(r).ID).overflow }
+	for i := 1; ; i++ {
+		if k := strconv.Itoa(i); overflow(k) == overflow("k1") {
+			return "k1", k
+		}
+	}
+}
+
+// inFlight compiles a rule of n events at the same time, whose places lapse after a minute.
+func inFlight(t *testing.T, n int) *driver.Compiled {
+	t.Helper()
+	c, err := driver.Definition{Name: "places", Algorithm: driver.InFlight, Events: n, Hold: time.Minute}.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (s *testStore) take(t *testing.T, rule *driver.Compiled, key string) (v driver.Verdict, m driver.Receipt) {
+	t.Helper()
+	charges := []driver.Charge{{Key: key, Rule: rule, Cost: 1}}
+	if err := s.Take(t.Context(), charges); err != nil {
+		t.Fatal(err)
+	}
+	return charges[0].Verdict, charges[0].Receipt
 }

@@ -1,7 +1,6 @@
 package memstore_test
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -12,22 +11,6 @@ import (
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/internal/testkit"
 )
-
-// A simulation decides at times of its own.
-func ExampleClock() {
-	now := time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
-	store := memstore.New(memstore.Clock(func() time.Time { return now }))
-	limiter := core.Must(core.New(store, core.FixedWindow("api", core.PerMinute(2))))
-	for range 3 {
-		d, _ := limiter.Allow(context.Background(), "user:ann")
-		fmt.Println(now.Format("15:04:05"), d)
-		now = now.Add(29 * time.Second)
-	}
-	// Output:
-	// 12:00:00 allowed: "api" 1 of 2 left
-	// 12:00:29 allowed: "api" 0 of 2 left
-	// 12:00:58 denied, retry after 2s: "api" 0 of 2 left
-}
 
 // Every rule follows the clock, also to a month that is not near the present one.
 func TestClock(t *testing.T) {
@@ -131,4 +114,13 @@ func TestClock_concurrent(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestMaxMemory_panics(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("MaxMemory(0) did not panic")
+		}
+	}()
+	memstore.MaxMemory(0)
 }

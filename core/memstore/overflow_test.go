@@ -1,37 +1,12 @@
 package memstore
 
 import (
-	"fmt"
 	"strconv"
 	"testing"
 	"time"
 
-	"github.com/weir-go/weir/internal/testkit"
-
 	"github.com/weir-go/weir/core"
 )
-
-// fullStore returns a store of one shard that is full of states that are not evicted, and their
-// limiter.
-func fullStore(t *testing.T) (*testStore, *core.Limiter) {
-	t.Helper()
-	s := newTestStore(1)
-	fill := s.limiter(core.TokenBucket("fill", core.PerHour(2)))
-	for i := 0; s.Stats().Overflowed == 0; i++ {
-		allowN(t, fill, strconv.Itoa(i), 2)
-	}
-	return s, fill
-}
-
-// twoKeys returns two keys that share an overflow bucket of r.
-func twoKeys(s *testStore, r core.Rule) (k1, k2 string) {
-	overflow := func(key string) uint64 { return newHashes(s.hash(key), testkit.Compiled(r).ID).overflow }
-	for i := 1; ; i++ {
-		if k := strconv.Itoa(i); overflow(k) == overflow("k1") {
-			return "k1", k
-		}
-	}
-}
 
 // A state in an overflow bucket stays there when there is room again, until it has expired.
 func TestStore_Take_overflowBucketAndRoomAgain(t *testing.T) {
@@ -94,47 +69,29 @@ func TestStore_Take_twoKeysOfOneOverflowBucket(t *testing.T) {
 	}
 }
 
-// A Credit, Undo or Reset of one key frees nothing of the overflow bucket that it shares with
-// others. A Debit is counted, but makes no debt of the bucket that others share.
-func TestStore_Adjust_overflowBucket(t *testing.T) {
+// Keys in one overflow bucket take at most its limit together. States that are half used are not evicted.
+func TestStore_Take_AtMostOfOverflowBucket(t *testing.T) {
 	for _, algorithm := range algorithms {
-		r := algorithm("r", core.PerHour(4))
+		r := algorithm("r", core.Per(10, time.Hour))
 		t.Run(r.Algorithm().String(), func(t *testing.T) {
 			s, _ := fullStore(t)
-			l := s.limiter(r)
+			l := s.limiter(r, algorithm("wide", core.Per(11, time.Hour)))
 			k1, k2 := twoKeys(s, r)
-			held, err := l.Reserve(t.Context(), k1, 2)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for name, adjust := range map[string]func() error{
-				"Credit": func() error { return l.Credit(t.Context(), k1, 2) },
-				"Refund": func() error { return held.Refund(t.Context()) },
-				"Reset":  func() error { _, err := l.Reset(t.Context(), k1); return err },
-				"none":   func() error { return nil },
-			} {
-				if err := adjust(); err != nil {
-					t.Fatal(err)
-				}
-				d, err := l.Peek(t.Context(), k2)
+			for i, c := range []struct {
+				key     string
+				n, want int
+			}{{k1, 6, 6}, {k2, 3, 3}, {k1, 9, 1}, {k2, 9, 0}, {k1, 1, 0}} {
+				got, err := l.ReserveAtMost(t.Context(), c.key, c.n)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := d.State(0).Remaining; got != 2 {
-					t.Errorf("%s: got %d left, expected 2", name, got)
+				if got.Cost() != c.want {
+					t.Errorf("call %d: got the cost %d, want %d", i, got.Cost(), c.want)
 				}
 			}
-			if err := l.Debit(t.Context(), k1, 40); err != nil {
-				t.Fatal(err)
+			if s.Stats().Overflowed == 0 {
+				t.Error("no key has overflowed")
 			}
-			if allow(t, l, k2) {
-				t.Error("got an event admitted after a Debit of 40, expected a denial")
-			}
-			s.now += time.Hour.Microseconds() * 2
-			if !allow(t, l, fmt.Sprint("new", k2)) {
-				t.Error("got a denial two hours later, expected an event admitted")
-			}
-			s.checkMemory(t, "adjusted", 2)
 		})
 	}
 }

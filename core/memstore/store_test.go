@@ -1,16 +1,18 @@
 package memstore
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	"github.com/weir-go/weir/internal/testkit"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 func TestConformance(t *testing.T) {
@@ -25,13 +27,16 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-func TestMaxMemory_panics(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("MaxMemory(0) did not panic")
-		}
-	}()
-	MaxMemory(0)
+func TestStore_Describe(t *testing.T) {
+	if d := driver.Describe(New()); !d.Local || !d.Steady || d.Clock != nil {
+		t.Errorf("got %+v, want a local and steady store", d)
+	}
+	if d := driver.Describe(New(Clock(func() time.Time { return time.Unix(1, 0) }))); !d.Local || d.Steady || d.Clock().Unix() != 1 {
+		t.Errorf("with a clock: got %+v", d)
+	}
+	if d := driver.Describe(struct{ driver.Store }{New()}); d.Local || d.Steady {
+		t.Errorf("got %+v for a store over a store without Describe", d)
+	}
 }
 
 func TestShards_number(t *testing.T) {
@@ -52,96 +57,137 @@ func TestShards_number(t *testing.T) {
 	}
 }
 
-func TestStore_Take_statePerKeyAndRule(t *testing.T) {
-	t.Parallel()
-	s := newTestStore(1 << 16)
-	l := s.limiter(core.TokenBucket("r", core.PerHour(1)))
-	for _, want := range []bool{true, false} {
-		for i := range 5000 {
-			if got := allow(t, l, strconv.Itoa(i)); got != want {
-				t.Fatalf("key %d: got %t, expected %t", i, got, want)
-			}
-		}
-	}
-	seen := make(map[uint64]bool)
-	const keys, rules = 50_000, 4
-	for i := range keys {
-		for rule := range uint64(rules) {
-			h := newHashes(s.hash(strconv.Itoa(i)), rule)
-			seen[h.own], seen[h.overflow] = true, true
-		}
-	}
-	if want := keys*rules + overflowBuckets*rules; len(seen) != want {
-		t.Errorf("got %d hashes, expected %d", len(seen), want)
-	}
-}
-
-// The clock is read before the lock is taken, so a decision may have a time before that of the last
-// one.
-func TestStore_Take_timeOfTheLastDecision(t *testing.T) {
-	s := New(MaxMemory(1))
-	l := core.Must(core.New(s, core.TokenBucket("r", core.PerHour(1))))
-	for i := range 6 {
-		if i%2 == 0 {
-			s.shards[0].last = s.now() + int64(i)*time.Hour.Microseconds() // all buckets are full again
-		}
-		d, err := core.AllowTogether(t.Context(), []core.Ask{{Limiter: l, Key: "a"}, {Limiter: l, Key: "b"}}[:1+i/4]...)
-		if err != nil || d.Allowed != (i%2 == 0) {
-			t.Errorf("call %d: got %v, %v, expected %t", i, d, err, i%2 == 0)
-		}
-	}
-}
-
-func TestStore_Take_panicUnlocks(t *testing.T) {
-	r := testkit.Compiled(core.TokenBucket("r", core.PerSecond(3)))
-	debit := driver.Charge{Key: "k", Rule: r, Cost: 1, Op: driver.Debit}
-	for name, charges := range map[string][]driver.Charge{
-		"one":  {debit},
-		"more": {{Key: "other", Rule: r, Cost: 1}, debit},
-	} {
+// The periods of a quota are those of the wall clock, even if that has been set since the start of the
+// store. Other rules in the same decision have the time of the store.
+func TestStore_Take_quotaByTheWallClock(t *testing.T) {
+	for name, set := range map[string]time.Duration{"as before": 0, "set ahead": 7 * time.Hour, "set back": -7 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			s := New(MaxMemory(1))
-			func() {
-				defer func() {
-					if recover() == nil {
-						t.Error("Take of a Debit did not panic")
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(9*time.Hour + 30*time.Minute) // since midnight
+				s := New()
+				s.origin -= set.Microseconds() // the time of the store is now that of the wall clock before it was set
+				quota := testkit.Limiter(t, s, core.Quota("q", core.Daily(5)))
+				window := testkit.Limiter(t, s, core.FixedWindow("w", core.Per(5, 24*time.Hour)))
+				want := []time.Duration{14*time.Hour + 30*time.Minute, 14*time.Hour + 30*time.Minute + set}
+				for i := range 2 {
+					if d := testkit.Allow(t, quota, "k"); d.State(0).Window != want[0] || d.State(0).Remaining != 4-2*i {
+						t.Errorf("got %v for %v, expected the rest of the day, %v", d, d.State(0).Window, want[0])
 					}
-				}()
-				_ = s.Take(t.Context(), charges)
-			}()
-			for i := range s.shards {
-				if !s.shards[i].mu.TryLock() {
-					t.Fatalf("shard %d is locked", i)
+					d, err := core.AllowTogether(t.Context(), core.Ask{Limiter: window, Key: "k"}, core.Ask{Limiter: quota, Key: "k"})
+					testkit.Must(t, err)
+					if d.State(0).Window != want[1] || d.State(1).Window != want[0] || d.State(1).Remaining != 3-2*i {
+						t.Errorf("got %v for %v and %v, expected %v and %v", d, d.State(0).Window, d.State(1).Window, want[1], want[0])
+					}
 				}
+				testkit.Must(t, quota.Debit(t.Context(), "k", 10))
+				d := testkit.Allow(t, quota, "k")
+				if d.Allowed || d.RetryAfter != want[0] {
+					t.Fatalf("got %v for %v after a debit, expected a denial for %v", d, d.RetryAfter, want[0])
+				}
+				time.Sleep(want[0] - time.Microsecond)
+				if d := testkit.Allow(t, quota, "k"); d.Allowed {
+					t.Errorf("a microsecond before midnight: got %v", d)
+				}
+				time.Sleep(time.Microsecond)
+				if d := testkit.Allow(t, quota, "k"); d.State(0).Remaining != 4 {
+					t.Errorf("at midnight: got %v, expected a new day", d)
+				}
+				testkit.Must(t, quota.Credit(t.Context(), "k", 1))
+				if found, err := quota.Reset(t.Context(), "k"); err != nil || found {
+					t.Errorf("got %t, %v of a Reset, expected a key that is not in use", found, err)
+				}
+			})
+		})
+	}
+}
+
+// Random calls of many rules keep the bound on memory, the sizes and the limits, in a store that
+// becomes full and empty again. A strict rule has a limit of one or two events. One event is half
+// of it, so its states are never evicted, and its keys can be held to their limit.
+func TestStore_randomCalls(t *testing.T) {
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			const steps, span = 6000, 50 * time.Minute // all within one window of the strict rules
+			rng := rand.New(rand.NewPCG(seed, 7))
+			s := newTestStore(1024 << rng.IntN(3))
+			var rules []core.Rule
+			var strict, loose []*core.Limiter
+			var limits []int
+			for i, algorithm := range algorithms {
+				limits = append(limits, 1+rng.IntN(2))
+				limit := core.PerHour(limits[i])
+				if i < 2 { // a bucket must not refill during the test
+					limit = core.PerDay(1).WithBurst(limits[i])
+				}
+				strict = append(strict, s.limiter(algorithm(fmt.Sprint("strict", i), limit)))
+				for j, l := range []core.Limit{core.PerHour(10), core.PerMinute(100), core.Per(7, 50*time.Millisecond)} {
+					rules = append(rules, algorithm(fmt.Sprint("loose", i, j), l))
+				}
+			}
+			rules = append(rules, core.SlidingLog("log", core.Per(200, time.Minute)), core.SlidingLog("shadow", core.Per(300, time.Minute)).Soft(10).Shadow())
+			for _, r := range rules {
+				loose = append(loose, s.limiter(r))
+			}
+			all := s.limiter(rules[len(rules)-15:]...)
+			sums := make(map[string]int)
+			var held []*core.Reservation
+			var phase *core.Limiter // most calls are of one rule for a while
+			for step := range steps {
+				if step%600 == 0 {
+					phase = loose[rng.IntN(len(loose))]
+				}
+				s.now += rng.Int64N(2*span.Microseconds()/steps) * int64(step/600%2) // time stands still in every other phase
+				if rng.IntN(8) == 0 {
+					i, key := rng.IntN(len(strict)), strconv.Itoa(rng.IntN(100))
+					if id := fmt.Sprint(i, " ", key); allow(t, strict[i], key) {
+						if sums[id]++; sums[id] > limits[i] {
+							t.Fatalf("step %d: rule %d: key %s was admitted %d times, limit %d", step, i, key, sums[id], limits[i])
+						}
+					}
+					continue
+				}
+				l, key := phase, strconv.Itoa(rng.IntN(1+rng.IntN(3000)))
+				if rng.IntN(4) == 0 {
+					l = loose[rng.IntN(len(loose))]
+				}
+				if err := randomCall(t, rng, l, all, key, &held); err != nil {
+					t.Fatal(err)
+				}
+				if step%20 == 0 {
+					s.checkMemory(t, step, len(rules)+len(strict))
+				}
+			}
+			if got := s.Stats(); got.Evicted == 0 {
+				t.Errorf("got %+v, expected a store that was full", got)
 			}
 		})
 	}
 }
 
-// An empty store has no size after any adjustments.
-func TestStore_Adjust_sizeOfAnEmptyStore(t *testing.T) {
-	for _, algorithm := range algorithms {
-		s := newTestStore(1)
-		l := s.limiter(algorithm("r", core.PerSecond(10)))
-		for range 12 {
-			for range 5 {
-				allow(t, l, "one")
-				s.now++
-			}
-			s.now += 900_000
-			allow(t, l, "one")
-			s.now += 200_000 // five events have expired
-			if err := l.Credit(t.Context(), "one", 1); err != nil {
-				t.Fatal(err)
-			}
-			s.now -= 300_000
-			allow(t, l, "one")
-			if _, err := l.Reset(t.Context(), "one"); err != nil {
-				t.Fatal(err)
-			}
+// randomCall makes a random call of l for key. held are the reservations that it has made.
+func randomCall(t *testing.T, rng *rand.Rand, l, all *core.Limiter, key string, held *[]*core.Reservation) (err error) {
+	ctx := t.Context()
+	switch rng.IntN(16) {
+	case 0:
+		err = l.Debit(ctx, key, 1+rng.IntN(300))
+	case 1:
+		err = l.Credit(ctx, key, 1+rng.IntN(9))
+	case 2:
+		_, err = l.Reset(ctx, key)
+	case 3:
+		_, err = core.AllowTogether(ctx, core.Ask{Limiter: l, Key: key}, core.Ask{Limiter: all, Key: strconv.Itoa(rng.IntN(900)), Cost: 3})
+	case 4:
+		var r *core.Reservation
+		r, err = l.Reserve(ctx, key, 1+rng.IntN(4))
+		*held = append(*held, r)
+	case 5:
+		if n := len(*held); n > 0 {
+			err = (*held)[n-1].Settle(ctx, rng.IntN(6))
+			*held = (*held)[:n-1]
 		}
-		if size, _ := s.size(); size != 0 {
-			t.Errorf("got a size of %d bytes in an empty store", size)
-		}
+	default:
+		_, err = l.AllowN(ctx, key, 1+rng.IntN(3))
 	}
+	return err
 }

@@ -112,23 +112,3 @@ func TestTable_Shrink_FillStaysAboveTwoThirds(t *testing.T) {
 		t.Errorf("%d removals moved %d values to smaller tables, expected at most %d", n, moved, 10*n)
 	}
 }
-
-// The comment of shard says that a decision about a bucket touches one cache line.
-func TestShard_CacheLines(t *testing.T) {
-	var s shard
-	if size := unsafe.Sizeof(s); size%cacheLine != 0 {
-		t.Errorf("got a shard of %d bytes, expected a multiple of %d", size, cacheLine)
-	}
-	if end := unsafe.Offsetof(s.buckets) + unsafe.Sizeof(s.buckets); end > cacheLine {
-		t.Errorf("got %d bytes up to the buckets, expected at most %d", end, cacheLine)
-	}
-}
-
-func TestPackSpan_RoundsDown(t *testing.T) {
-	for _, us := range []uint64{1, 2, 1023, 1024, 1025, 3_600_000_000, 31_536_000_000_000, 1 << 51} {
-		got := unpackSpan(packSpan(us))
-		if got > us || float64(got) < float64(us)*0.998 {
-			t.Errorf("got %d, expected at most %d and at most 0.2 %% less", got, us)
-		}
-	}
-}

@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"testing"
@@ -9,17 +8,8 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/internal/testkit"
 )
-
-// inFlight compiles a rule of n events at the same time, whose places lapse after a minute.
-func inFlight(t *testing.T, n int) *driver.Compiled {
-	t.Helper()
-	c, err := driver.Definition{Name: "places", Algorithm: driver.InFlight, Events: n, Hold: time.Minute}.Compile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
 
 // byCost compiles a rule of n places by cost, which lapse after a minute.
 func byCost(t *testing.T, n int) *driver.Compiled {
@@ -31,15 +21,6 @@ func byCost(t *testing.T, n int) *driver.Compiled {
 		t.Fatal(err)
 	}
 	return c
-}
-
-func (s *testStore) take(t *testing.T, rule *driver.Compiled, key string) (v driver.Verdict, m driver.Receipt) {
-	t.Helper()
-	charges := []driver.Charge{{Key: key, Rule: rule, Cost: 1}}
-	if err := s.Take(t.Context(), charges); err != nil {
-		t.Fatal(err)
-	}
-	return charges[0].Verdict, charges[0].Receipt
 }
 
 func (s *testStore) adjust(t *testing.T, rule *driver.Compiled, key string, op driver.Op, m driver.Receipt) driver.Verdict {
@@ -117,30 +98,6 @@ func TestStore_Take_placesInAFullStore(t *testing.T) {
 			}
 			s.checkSizes(t)
 		})
-	}
-}
-
-// A flood of other states evicts no taken place, however many are taken of the limit.
-func TestStore_Take_placesAreNotEvicted(t *testing.T) {
-	s := newTestStore(1)
-	rule := inFlight(t, 100).Lasting // one place is a hundredth of the limit
-	const keys = 200
-	for i := range keys {
-		s.take(t, rule, strconv.Itoa(i))
-	}
-	for i, algorithm := range algorithms {
-		l := s.limiter(algorithm(fmt.Sprint("flood", i), core.PerHour(1000)))
-		for j := range 5000 {
-			allow(t, l, strconv.Itoa(j))
-		}
-	}
-	if s.Stats().Evicted == 0 {
-		t.Fatal("got no evictions, expected a flood")
-	}
-	for i := range keys {
-		if v, _ := s.take(t, rule, strconv.Itoa(i)); v.Remaining != 98 {
-			t.Fatalf("key %d: got %+v, expected the second place of 100", i, v)
-		}
 	}
 }
 
@@ -253,14 +210,113 @@ func TestStore_Take_randomPlaces(t *testing.T) {
 	}
 }
 
-func TestStore_Describe(t *testing.T) {
-	if d := driver.Describe(New()); !d.Local || !d.Steady || d.Clock != nil {
-		t.Errorf("got %+v, want a local and steady store", d)
+// The states of pauses take the documented memory: 55 to 72 bytes. Keys without a pause have none, and a state is
+// removed when its pause is over, and not before.
+func TestStore_Take_memoryOfPauses(t *testing.T) {
+	testkit.WithoutRace(t)
+	s := newTestStore(DefaultMaxMemory / keySize)
+	l := s.limiter(core.Pause("p"))
+	const keys = 50_000
+	for i := range keys {
+		allow(t, l, "open "+strconv.Itoa(i))
 	}
-	if d := driver.Describe(New(Clock(func() time.Time { return time.Unix(1, 0) }))); !d.Local || d.Steady || d.Clock().Unix() != 1 {
-		t.Errorf("with a clock: got %+v", d)
+	if got := s.Stats(); got.States != 0 {
+		t.Errorf("got %+v, expected no states of keys that are open", got)
 	}
-	if d := driver.Describe(struct{ driver.Store }{New()}); d.Local || d.Steady {
-		t.Errorf("got %+v for a store over a store without Describe", d)
+	pause := func(prefix string) {
+		for i := range keys {
+			testkit.Must(t, l.Pause(t.Context(), prefix+strconv.Itoa(i), time.Hour))
+		}
+	}
+	pause("")
+	bytes := 0
+	for i := range s.shards {
+		bytes += tableBytes(&s.shards[i].items)
+	}
+	if got := float64(bytes) / keys; got < 48 || got > 72 {
+		t.Errorf("got %.1f bytes for each key, expected 48 to 72", got)
+	}
+	s.now += time.Hour.Microseconds() - 1
+	for i := range keys {
+		if allow(t, l, strconv.Itoa(i)) {
+			t.Fatalf("key %d was admitted a microsecond before the end", i)
+		}
+	}
+	if got := s.Stats(); got.States != keys {
+		t.Errorf("got %+v, expected %d states", got, keys)
+	}
+	s.now++
+	pause("new ")
+	if got := s.Stats(); got.States > keys*5/4 {
+		t.Errorf("got %+v, expected the states of the first pauses to be removed", got)
+	}
+	s.checkMemory(t, "after the first pauses", 1)
+}
+
+// The states of quotas take the documented memory: 55 to 72 bytes. They are removed when their period is
+// over, and not before.
+func TestStore_Take_memoryOfQuotas(t *testing.T) {
+	testkit.WithoutRace(t)
+	s := newTestStore(DefaultMaxMemory / keySize)
+	l := s.limiter(core.Quota("q", core.Daily(2)))
+	const keys = 200_000
+	for range 2 {
+		for i := range keys {
+			if !allow(t, l, strconv.Itoa(i)) {
+				t.Fatalf("key %d was denied", i)
+			}
+		}
+		s.now += 10 * time.Hour.Microseconds() // until 20:00
+	}
+	bytes := 0
+	for i := range s.shards {
+		bytes += tableBytes(&s.shards[i].items)
+	}
+	if got := float64(bytes) / keys; got < 48 || got > 72 {
+		t.Errorf("got %.1f bytes for each key, expected 48 to 72", got)
+	}
+	if got := s.Stats(); got.States != keys {
+		t.Errorf("got %+v, expected %d states", got, keys)
+	}
+	s.now += 10 * time.Hour.Microseconds() // the next day
+	for i := range keys {
+		allow(t, l, "new "+strconv.Itoa(i))
+	}
+	if got := s.Stats(); got.States > keys*5/4 {
+		t.Errorf("got %+v, expected the states of the first day to be removed", got)
+	}
+	s.checkMemory(t, "on the next day", 1)
+}
+
+// The states of quotas and those of other rules have different clocks: neither removes the other's as
+// expired, even if the wall clock has been set.
+func TestStore_Take_statesOfTwoClocks(t *testing.T) {
+	for name, set := range map[string]time.Duration{"set ahead": 3650 * 24 * time.Hour, "set back": -40 * 24 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			s := New(MaxMemory(1 << 20))
+			s.origin -= set.Microseconds()
+			limiters := []*core.Limiter{
+				core.Must(core.New(s, core.FixedWindow("w", core.Per(2, 30*24*time.Hour)))),
+				core.Must(core.New(s, core.Quota("q", core.Daily(2)))),
+			}
+			const keys = 200
+			for i := range keys {
+				for _, l := range limiters {
+					allowN(t, l, strconv.Itoa(i), 2)
+				}
+			}
+			for i := range 3000 {
+				for _, l := range limiters {
+					allow(t, l, "flood "+strconv.Itoa(i))
+				}
+			}
+			for i := range keys {
+				for j, l := range limiters {
+					if allow(t, l, strconv.Itoa(i)) {
+						t.Fatalf("rule %d: key %d was admitted again", j, i)
+					}
+				}
+			}
+		})
 	}
 }

@@ -168,6 +168,89 @@ func TestStore_Take_idleStatesMakeRoom(t *testing.T) {
 	}
 }
 
+// A flood of other states evicts no taken place, however many are taken of the limit.
+func TestStore_Take_placesAreNotEvicted(t *testing.T) {
+	s := newTestStore(1)
+	rule := inFlight(t, 100).Lasting // one place is a hundredth of the limit
+	const keys = 200
+	for i := range keys {
+		s.take(t, rule, strconv.Itoa(i))
+	}
+	for i, algorithm := range algorithms {
+		l := s.limiter(algorithm(fmt.Sprint("flood", i), core.PerHour(1000)))
+		for j := range 5000 {
+			allow(t, l, strconv.Itoa(j))
+		}
+	}
+	if s.Stats().Evicted == 0 {
+		t.Fatal("got no evictions, expected a flood")
+	}
+	for i := range keys {
+		if v, _ := s.take(t, rule, strconv.Itoa(i)); v.Remaining != 98 {
+			t.Fatalf("key %d: got %+v, expected the second place of 100", i, v)
+		}
+	}
+}
+
+// A store that is full keeps the keys that are paused, however much of the pause is left.
+func TestStore_Take_pausesAreNotEvicted(t *testing.T) {
+	s := newTestStore(1)
+	l := s.limiter(core.Pause("p"))
+	flood := s.limiter(core.FixedWindow("w", core.PerDay(3)))
+	for i := range 100 {
+		testkit.Must(t, l.Pause(t.Context(), strconv.Itoa(i), time.Duration(1+i)*time.Hour))
+	}
+	for i := range 5000 {
+		allow(t, flood, "flood "+strconv.Itoa(i))
+	}
+	if s.Stats().Evicted == 0 {
+		t.Fatal("got no evictions, expected a flood")
+	}
+	for i := range 100 {
+		if allow(t, l, strconv.Itoa(i)) {
+			t.Errorf("key %d was admitted", i)
+		}
+	}
+}
+
+// A store that is full keeps the keys that have used up their quota.
+func TestStore_Take_quotasAreNotEvicted(t *testing.T) {
+	s := newTestStore(1)
+	l := s.limiter(core.Quota("q", core.Daily(2)))
+	for i := range 100 {
+		allowN(t, l, strconv.Itoa(i), 2)
+	}
+	for i := range 5000 {
+		allow(t, l, "flood "+strconv.Itoa(i))
+	}
+	if s.Stats().Overflowed == 0 {
+		t.Fatal("got no overflow buckets, expected a flood")
+	}
+	for i := range 100 {
+		if allow(t, l, strconv.Itoa(i)) {
+			t.Errorf("key %d was admitted again", i)
+		}
+	}
+}
+
+// A bucket that is exhausted for a plan with headroom is not evicted.
+func TestStore_Take_headroomInAFlood(t *testing.T) {
+	s := newTestStore(1)
+	others := s.limiter(core.TokenBucket("r", core.PerHour(100)).Headroom("batch", 90))
+	batch := others.Plan("batch")
+	for i := range 100 {
+		allowN(t, batch, strconv.Itoa(i), 10)
+	}
+	for i := range 5000 {
+		allowN(t, others, "flood "+strconv.Itoa(i), 30)
+	}
+	for i := range 100 {
+		if allow(t, batch, strconv.Itoa(i)) {
+			t.Fatalf("key %d was admitted again", i)
+		}
+	}
+}
+
 // A flood makes states of one kind, one for each key.
 type flood struct {
 	name string
