@@ -15,6 +15,7 @@ import (
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/internal/testkit"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttplimit"
@@ -282,5 +283,183 @@ func TestStore_Bounds(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// A rule that fails open does not bound the cost, and is charged with the others.
+func TestBackup_AtMostByRule(t *testing.T) {
+	costs := make(map[string]int)
+	behind := failover.New(absent(), memstore.New(), failover.FailOpenFor("open"), failover.Instances(2))
+	defer behind.Close()
+	s := &storetest.Fake{Store: behind}
+	s.Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+		err := next(ctx, charges)
+		for _, c := range charges {
+			costs[c.Rule.Name] = c.Cost
+		}
+		return err
+	})
+	open, window := core.SlidingLog("open", core.PerDay(3)), core.FixedWindow("window", core.PerDay(10))
+	reserveAtMost(t, testkit.Limiter(t, s, open, window), 100, 5)
+	if costs["open"] != 5 || costs["window"] != 5 {
+		t.Errorf("got the costs %v, want 5 of both", costs)
+	}
+	reserveAtMost(t, testkit.Limiter(t, s, open, window), 100, 0)
+	reserveAtMost(t, testkit.Limiter(t, s, open), 100, 100)
+}
+
+// In the outages of a period, the backup of each process admits an n-th of a quota in all, in the periods
+// of its calendar. The primary has its own count afterwards.
+func TestInstances_Quota(t *testing.T) {
+	testkit.WithoutRace(t)
+	zone := time.FixedZone("", -3600)
+	for _, rule := range []core.Rule{core.Quota("q", core.Daily(20)).In(zone), core.Quota("q", core.Daily(20)).In(zone).Soft(20)} {
+		t.Run(rule.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				p := newPair(t, true, failover.Instances(4))
+				l := testkit.Limiter(t, p, rule)
+				time.Sleep(23 * time.Hour) // 2000-01-01 23:00 UTC, 22:00 in the zone
+				part := testkit.Compiled(rule).Divide(4).Constants.Capacity
+				testkit.Admit(t, l, "k", 8)
+				for _, want := range []int64{part, 0} {
+					p.leave()
+					if got := drain(t, l, "k"); got != want {
+						t.Errorf("the backup has admitted %d, expected %d", got, want)
+					}
+					p.comeBack()
+					testkit.Admit(t, l, "k", 1)
+				}
+				if got := testkit.Used(t, l, "k")[0]; got != 10 {
+					t.Errorf("the primary has counted %d, expected 10", got)
+				}
+				p.leave()
+				if d := testkit.Allow(t, l, "k"); d.Allowed || d.State(0).Period() != 24*time.Hour || d.RetryAfter > 2*time.Hour {
+					t.Errorf("got %v, period %v, expected a denial until the end of the day", d, d.State(0).Period())
+				} else {
+					time.Sleep(d.RetryAfter)
+				}
+				if got := drain(t, l, "k"); got != part {
+					t.Errorf("the backup has admitted %d on the next day, expected %d", got, part)
+				}
+			})
+		})
+	}
+}
+
+// A part of a limit keeps its headroom.
+func TestInstances_Headroom(t *testing.T) {
+	rules := []core.Rule{core.Quota("q", core.Daily(40))}
+	for _, a := range testkit.Algorithms {
+		rules = append(rules, a.Rule(a.Name, core.PerDay(40)))
+	}
+	for _, rule := range rules {
+		rule = rule.Headroom("sheddable", 50)
+		t.Run(rule.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				p := newPair(t, true, failover.Instances(4))
+				l := testkit.Limiter(t, p, rule)
+				p.leave()
+				if got := drain(t, l.Plan("sheddable"), "k"); got != 5 {
+					t.Errorf("the backup has admitted %d of the plan, expected 5", got)
+				}
+				if got := drain(t, l, "k"); got != 5 {
+					t.Errorf("the backup has admitted %d of all others, expected 5", got)
+				}
+			})
+		})
+	}
+}
+
+// A quota that must not be exceeded is decided by the primary only.
+func TestFailClosedFor_Quota(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t, true, failover.FailClosedFor("q"))
+		l := testkit.Limiter(t, p, core.Quota("q", core.Monthly(20)).Plan("pro", core.Monthly(30)))
+		testkit.Admit(t, l, "k", 8)
+		p.leave()
+		for _, l := range []*core.Limiter{l, l.Plan("pro")} {
+			if d, err := l.Allow(t.Context(), "k"); !errors.Is(err, core.ErrFailClosed) {
+				t.Errorf("got %v, %v, expected ErrFailClosed", d, err)
+			}
+		}
+		p.comeBack()
+		if got := testkit.Used(t, l, "k")[0]; got != 8 {
+			t.Errorf("%d are used, expected 8", got)
+		}
+	})
+}
+
+// drain asks for single events until one is denied, and returns the number of the others.
+func drain(t *testing.T, l *core.Limiter, key string) (n int64) {
+	t.Helper()
+	for testkit.Allow(t, l, key).Allowed {
+		n++
+	}
+	return n
+}
+
+// The parts of the limits of one length share a state of the backup: a caller that alternates
+// between the plans gains nothing.
+func TestInstances_Plans(t *testing.T) {
+	const n, span = 4, 10 * time.Minute
+	for _, a := range testkit.Algorithms {
+		t.Run(a.Name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				p := newPair(t, true, failover.Instances(n))
+				base := testkit.Limiter(t, p, a.Rule("r", core.PerMinute(10)).Plan("pro", core.PerMinute(100)))
+				pro := base.Plan("pro")
+				p.leave()
+				used, begun := 0.0, time.Now() // the sum of the admitted parts of the limits
+				for time.Since(begun) < span {
+					for _, l := range []*core.Limiter{pro, base} {
+						d := testkit.Ask(t, l, "k", 1)
+						for ; d.Allowed; d = testkit.Ask(t, l, "k", 1) {
+							used += n / float64(l.Rules()[0].Capacity())
+						}
+						if got, want := d.State(0).Rule.PlanName(), l.Rules()[0].PlanName(); got != want {
+							t.Fatalf("got the plan %q, want %q", got, want)
+						}
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+				if most := 1 + float64(span)/float64(time.Minute); used > most*1.001 || used < most*0.6 {
+					t.Errorf("got %.2f limits in %v, want %.2f at most", used, span, most)
+				}
+			})
+		})
+	}
+}
+
+// The Answer of a rule is that of all its plans. The limits Unlimited and Blocked need no store.
+func TestFailClosedFor_Plans(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		option  failover.Option
+		err     error // of the plans that call a store
+		allowed bool
+	}{
+		{"closed", failover.FailClosedFor("r"), core.ErrFailClosed, false},
+		{"open", failover.FailOpenFor("r"), nil, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			primary := absent()
+			s := failover.New(primary, memstore.New(), c.option)
+			defer s.Close()
+			l := testkit.Limiter(t, s, core.SlidingLog("r", core.PerHour(1)).Plan("pro", core.PerHour(2)).
+				Plan("staff", core.Unlimited).Plan("banned", core.Blocked))
+			testkit.Must(t, s.Check())
+			for plan, allowed := range map[string]bool{"staff": true, "banned": false} {
+				if d := testkit.Allow(t, l.Plan(plan), "k"); d.Allowed != allowed || primary.Calls() > 0 {
+					t.Errorf("%s: got %v and %d calls, expected allowed %v and no call", plan, d, primary.Calls(), allowed)
+				}
+			}
+			for _, plan := range []string{"", "pro"} {
+				for range 4 {
+					if d, err := l.Plan(plan).Allow(t.Context(), "k"); !errors.Is(err, c.err) || d.Allowed != c.allowed {
+						t.Errorf("plan %q: got %v and %v, expected allowed %v and %v", plan, d, err, c.allowed, c.err)
+					}
+				}
+			}
+		})
 	}
 }

@@ -5,15 +5,9 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/memstore"
 )
-
-// A deadliner is a store whose calls have a deadline.
-type deadliner struct{ core.Store }
-
-func (deadliner) Describe() driver.Description { return driver.Description{Deadline: 1} }
 
 func BenchmarkTake(b *testing.B) {
 	rule := core.TokenBucket("bench", core.PerSecond(1<<30))

@@ -162,3 +162,18 @@ func (p *pair) used(key string, primary, backup int) {
 		}
 	}
 }
+
+func reserveAtMost(t *testing.T, l *core.Limiter, n, want int) *core.Reservation {
+	t.Helper()
+	r, err := l.ReserveAtMost(t.Context(), "k", n)
+	testkit.Must(t, err)
+	if r.Cost() != want {
+		t.Errorf("at most %d: got the cost %d, want %d: %v", n, r.Cost(), want, r.Decision())
+	}
+	return r
+}
+
+// A deadliner is a store whose calls have a deadline.
+type deadliner struct{ core.Store }
+
+func (deadliner) Describe() driver.Description { return driver.Description{Deadline: 1} }

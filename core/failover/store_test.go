@@ -2,7 +2,6 @@ package failover_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/storetest"
@@ -42,6 +40,34 @@ func TestStore_Declare(t *testing.T) {
 	}
 	testkit.Limiter(t, backup, core.TokenBucket("minute", core.PerMinute(5))) // the divided rule
 	testkit.Limiter(t, failover.New(struct{ core.Store }{absent()}, failover.FailOpen), other)
+}
+
+// If the backup rejects one of several changes, neither store nor Check knows any of them.
+func TestStore_Declare_BackupRejects(t *testing.T) {
+	primary, backup := memstore.New(), memstore.New()
+	s := failover.New(primary, backup, failover.Instances(2), failover.FailClosedFor("c"))
+	defer s.Close()
+	rule := func(name string, n int) core.Rule {
+		return core.TokenBucket(name, core.PerMinute(n)).Plan("pro", core.PerMinute(2*n))
+	}
+	a, b := testkit.Limiter(t, s, rule("a", 10)), testkit.Limiter(t, s, rule("b", 10))
+	testkit.Limiter(t, backup, rule("c", 5))
+	err := core.ReplaceAll(map[*core.Limiter][]core.Rule{a: {rule("a", 20)}, b: {rule("b", 20), rule("c", 20)}})
+	if !errors.Is(err, core.ErrRuleConflict) {
+		t.Fatalf("got %v, expected core.ErrRuleConflict", err)
+	}
+	if s.Check() == nil {
+		t.Error("Check: got nil, expected an error about c, which no limiter has")
+	}
+	for _, store := range []core.Store{primary, backup} {
+		for _, name := range []string{"a", "b"} {
+			if _, err := core.New(store, rule(name, 30)); !errors.Is(err, core.ErrRuleConflict) {
+				t.Errorf("%s: got %v, expected core.ErrRuleConflict with the old rule", name, err)
+			}
+		}
+	}
+	testkit.Limiter(t, primary, rule("a", 10), rule("b", 10), rule("c", 30))
+	testkit.Limiter(t, backup, rule("a", 5), rule("b", 5), rule("c", 5))
 }
 
 // A name that no rule has is reported, because the ordinary backup would decide the intended rule.
@@ -119,33 +145,5 @@ func TestStore_Close(t *testing.T) {
 				p.is(c.want)
 			})
 		})
-	}
-}
-
-// A decision of a healthy primary and one of the backup allocate nothing.
-func TestStore_Take_Allocations(t *testing.T) {
-	testkit.WithoutRace(t)
-	one := core.TokenBucket("one", core.PerSecond(1_000_000))
-	two := core.FixedWindow("two", core.PerSecond(1_000_000))
-	healthy := failover.New(&deadliner{memstore.New()}, memstore.New())
-	away := failover.New(absent(), memstore.New(), failover.Instances(3), failover.FailOpenFor("two"))
-	defer away.Close()
-	for l := testkit.Limiter(t, away, one); away.State() != failover.Backup; {
-		testkit.Allow(t, l, "k")
-	}
-	first := driver.Charge{Key: "k", Rule: testkit.Compiled(one), Cost: 1}
-	for _, c := range []struct {
-		name    string
-		store   *failover.Store
-		charges []driver.Charge
-	}{
-		{"primary", healthy, []driver.Charge{first}},
-		{"primary, two rules", healthy, []driver.Charge{first, {Key: "k", Rule: testkit.Compiled(two), Cost: 1}}},
-		{"backup", away, []driver.Charge{first}},
-	} {
-		take := func() { testkit.Must(t, c.store.Take(context.Background(), c.charges)) }
-		if n := testing.AllocsPerRun(1000, take); n != 0 {
-			t.Errorf("%s: got %v allocations, expected 0", c.name, n)
-		}
 	}
 }

@@ -475,3 +475,63 @@ func TestStore_Concurrency(t *testing.T) {
 	}, failover.Instances(2), failover.FailOpenFor("open"),
 		failover.OnChange(func(_, _ failover.State, _ error) { time.Sleep(time.Millisecond) }))
 }
+
+// A receipt that the primary has written before it failed is cleared for FailOpen.
+func TestStore_Take_ReceiptOfFailOpen(t *testing.T) {
+	eachPair(t, func(t *testing.T, p *pair) {
+		p.set(lose)
+		receipt := driver.Receipt{At: 1, Origin: 8}
+		charges := []driver.Charge{{Key: "k", Rule: testkit.Compiled(year), Cost: 1, Receipt: receipt}}
+		testkit.Must(t, p.Take(t.Context(), charges))
+		receipt = charges[0].Receipt
+		if want := (driver.Receipt{Origin: 1}); receipt != want {
+			t.Errorf("got %+v, expected %+v", receipt, want)
+		}
+	}, failover.FailOpenFor("year"))
+}
+
+// If the primary fails after it has reduced the cost, the backup decides about the cost of the caller.
+// The rest of a block is refunded on the store that charged it.
+func TestStore_Take_AtMost(t *testing.T) {
+	eachPair(t, func(t *testing.T, p *pair) {
+		l := testkit.Limiter(t, p, core.FixedWindow("small", core.PerDay(10)))
+		primary := reserveAtMost(t, l, 100, 10)
+		p.set(lose)
+		backup := reserveAtMost(t, l, 8, 8)
+		testkit.Must(t, backup.Settle(t.Context(), 3))
+		p.set()
+		testkit.Must(t, primary.Settle(t.Context(), 6))
+		reserveAtMost(t, l, 100, 4)
+		p.leave()
+		reserveAtMost(t, l, 100, 7)
+		reserveAtMost(t, l, 100, 0)
+	})
+}
+
+// A decision of a healthy primary and one of the backup allocate nothing.
+func TestStore_Take_Allocations(t *testing.T) {
+	testkit.WithoutRace(t)
+	one := core.TokenBucket("one", core.PerSecond(1_000_000))
+	two := core.FixedWindow("two", core.PerSecond(1_000_000))
+	healthy := failover.New(&deadliner{memstore.New()}, memstore.New())
+	away := failover.New(absent(), memstore.New(), failover.Instances(3), failover.FailOpenFor("two"))
+	defer away.Close()
+	for l := testkit.Limiter(t, away, one); away.State() != failover.Backup; {
+		testkit.Allow(t, l, "k")
+	}
+	first := driver.Charge{Key: "k", Rule: testkit.Compiled(one), Cost: 1}
+	for _, c := range []struct {
+		name    string
+		store   *failover.Store
+		charges []driver.Charge
+	}{
+		{"primary", healthy, []driver.Charge{first}},
+		{"primary, two rules", healthy, []driver.Charge{first, {Key: "k", Rule: testkit.Compiled(two), Cost: 1}}},
+		{"backup", away, []driver.Charge{first}},
+	} {
+		take := func() { testkit.Must(t, c.store.Take(context.Background(), c.charges)) }
+		if n := testing.AllocsPerRun(1000, take); n != 0 {
+			t.Errorf("%s: got %v allocations, expected 0", c.name, n)
+		}
+	}
+}
