@@ -164,3 +164,55 @@ func TestStore_Adjust_UndoDuringFetch(t *testing.T) {
 		x.expect(5800, 6000, admitted+int(s.Stats().Held)+x.left(rule), "events admitted or left")
 	})
 }
+
+// An Adjust through any plan reaches the accounts of every plan of its length, and no other account.
+func TestStore_Adjust_Plans(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		op        driver.Op
+		cost      int
+		exhausted bool // before the Adjust
+		held      bool // afterwards
+	}{
+		{"reset", driver.Reset, 1, false, false},
+		{"debit", driver.Debit, 5_000_000, false, false},
+		{"credit", driver.Credit, 5_000_000, true, true},
+		{"undo", driver.Undo, 1_000_000, true, true},
+	} {
+		for plan, name := range []string{"base", "pro", "small"} {
+			t.Run(tt.name+" by "+name, func(t *testing.T) {
+				bubbleEach(t, withPlans(core.PerHour(50_000)), func(x *fixture, rule core.Rule) {
+					s := x.lease()
+					base, other := x.limiter(s, rule), core.TokenBucket("other", core.PerHour(50_000))
+					pro := base.Plan("pro")
+					x.hold(s, other)
+					kept := s.Stats().Held
+					x.admit(base, 200)
+					x.admit(pro, 200)
+					synctest.Wait()
+					c := driver.Charge{Key: "k", Rule: plansOf(x, rule)[plan], Op: tt.op, Cost: tt.cost}
+					if tt.exhausted {
+						debit := c
+						debit.Op, debit.Cost = driver.Debit, 1_000_000
+						debits := []driver.Charge{debit}
+						testkit.Must(x, x.memory.Adjust(x.Context(), debits))
+						c.Receipt = debits[0].Receipt
+						x.drain(pro)
+						x.drain(base)
+					} else if s.Stats().Held < kept+20 {
+						x.Fatalf("expected tokens that are held, got %+v", s.Stats())
+					}
+					testkit.Must(x, s.Adjust(x.Context(), []driver.Charge{c}))
+					if held := s.Stats().Held; !tt.exhausted && held != kept {
+						x.Errorf("expected %d tokens that are held, got %d", kept, held)
+					}
+					for name, l := range map[string]*core.Limiter{"without a plan": base, "pro": pro} {
+						if d := x.ask(l, 1); d.Allowed != (tt.op != driver.Debit) {
+							x.Errorf("%s: got %+v", name, d.State(0))
+						}
+					}
+				})
+			})
+		}
+	}
+}

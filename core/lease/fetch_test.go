@@ -258,38 +258,6 @@ func TestFetch_KeyIsNotEvicted(t *testing.T) {
 	})
 }
 
-// hangDeadline is the deadline that a Store behind keeps by itself while it hangs.
-const hangDeadline = 100 * time.Millisecond
-
-var errHangs = errors.New("no answer within the deadline")
-
-// hang makes the Store behind fail after hangDeadline.
-func (x *fixture) hang() {
-	x.behind.Set(storetest.Delay(hangDeadline, 0), storetest.Fail(errHangs))
-}
-
-// holdMany makes s hold a bundle of the same size for each of the keys k0, k1 and so on, by
-// that many decisions about each, and returns the size.
-func (x *fixture) holdMany(s *lease.Store, rule core.Rule, keys, decisions int) (each int) {
-	x.Helper()
-	x.behind.Set()
-	l := x.limiter(s, rule)
-	for i := range keys {
-		for range decisions {
-			testkit.Admit(x, l, fmt.Sprint("k", i), 1)
-		}
-		synctest.Wait()
-	}
-	if each = int(s.Stats().Held) / keys; each == 0 {
-		x.Fatalf("expected a bundle for each of %d keys, got %d tokens in all", keys, s.Stats().Held)
-	}
-	return each
-}
-
-var hangRules = []core.Rule{
-	core.TokenBucket("bucket", core.PerHour(100_000)), core.FixedWindow("window", core.PerDay(100_000)),
-}
-
 // A decision waits for one call that hangs, and no longer.
 func TestStore_Take_StoreHangs(t *testing.T) {
 	const keys = 100

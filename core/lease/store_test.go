@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"strconv"
 	"strings"
@@ -202,4 +203,28 @@ func TestMaxKeys_LongKeys(t *testing.T) {
 		t.Errorf("expected the 20 short keys, got %d", n)
 	}
 	runtime.KeepAlive(s)
+}
+
+// Accounts of several plans are evicted one by one.
+func TestMaxKeys_Plans(t *testing.T) {
+	bubbleEach(t, hourly, func(x *fixture, rule core.Rule) {
+		rng, names := rand.New(rand.NewPCG(1, 1)), []string{"", "b", "c", "d"}
+		for _, name := range names[1:] {
+			rule = rule.Plan(name, core.PerHour(50_000+len(name)))
+		}
+		s := x.lease(lease.MaxKeys(3))
+		l := x.limiter(s, rule)
+		for range 3000 {
+			x.admit(l.Plan(names[rng.IntN(len(names))]), 1)
+			if n := s.Stats().Keys; n > 3 {
+				x.Fatalf("expected 3 accounts, got %d", n)
+			}
+		}
+		time.Sleep(time.Second)
+		x.expect(3, 3, s.Stats().Keys, "accounts")
+		testkit.Must(x, s.Close())
+		if stats := s.Stats(); stats.Keys != 0 || stats.Held != 0 {
+			x.Errorf("expected no account after Close, got %+v", stats)
+		}
+	})
 }

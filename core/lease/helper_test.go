@@ -2,6 +2,8 @@ package lease_test
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"regexp"
 	"runtime"
 	"sync"
@@ -177,3 +179,60 @@ func concurrently(n int, f func(i int)) {
 	}
 	wg.Wait()
 }
+
+// hangDeadline is the deadline that a Store behind keeps by itself while it hangs.
+const hangDeadline = 100 * time.Millisecond
+
+// hang makes the Store behind fail after hangDeadline.
+func (x *fixture) hang() {
+	x.behind.Set(storetest.Delay(hangDeadline, 0), storetest.Fail(errHangs))
+}
+
+// holdMany makes s hold a bundle of the same size for each of the keys k0, k1 and so on, by
+// that many decisions about each, and returns the size.
+func (x *fixture) holdMany(s *lease.Store, rule core.Rule, keys, decisions int) (each int) {
+	x.Helper()
+	x.behind.Set()
+	l := x.limiter(s, rule)
+	for i := range keys {
+		for range decisions {
+			testkit.Admit(x, l, fmt.Sprint("k", i), 1)
+		}
+		synctest.Wait()
+	}
+	if each = int(s.Stats().Held) / keys; each == 0 {
+		x.Fatalf("expected a bundle for each of %d keys, got %d tokens in all", keys, s.Stats().Held)
+	}
+	return each
+}
+
+var hangRules = []core.Rule{
+	core.TokenBucket("bucket", core.PerHour(100_000)), core.FixedWindow("window", core.PerDay(100_000)),
+}
+
+// plansOf returns the compiled rules of r and its plans, r itself first.
+func plansOf(t testing.TB, r core.Rule) (all []*driver.Compiled) {
+	t.Helper()
+	var s recorder
+	testkit.Limiter(t, &s, r)
+	for _, d := range s.declared {
+		c, err := d.Compile()
+		testkit.Must(t, err)
+		all = append(all, c)
+	}
+	return all
+}
+
+// withPlans returns a bucket and a window with three limits of one length. The smallest limit is not
+// leased.
+func withPlans(base core.Limit) []core.Rule {
+	rules := bucketAndWindow(base)
+	for i, r := range rules {
+		pro, small := base, base
+		pro.Events, small.Events = 4*base.Events, 100
+		rules[i] = r.Plan("pro", pro).Plan("small", small)
+	}
+	return rules
+}
+
+var errHangs = errors.New("no answer within the deadline")
