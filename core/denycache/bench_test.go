@@ -8,7 +8,6 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/memstore"
 )
 
@@ -45,16 +44,6 @@ func BenchmarkDenied(b *testing.B) {
 	}
 }
 
-// yes admits every event, and always has another one left.
-type yes struct{ driver.Store }
-
-func (*yes) Take(_ context.Context, charges []driver.Charge) error {
-	for i := range charges {
-		charges[i].Verdict = driver.Verdict{Rule: charges[i].Rule, Allowed: true, Remaining: 1}
-	}
-	return nil
-}
-
 // BenchmarkAdmitted measures the cost of a lookup that finds no denial.
 func BenchmarkAdmitted(b *testing.B) {
 	ctx := context.Background()
@@ -86,14 +75,4 @@ func BenchmarkFlood(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		_, _ = l.Allow(ctx, strconv.Itoa(i))
 	}
-}
-
-// no denies every event for an hour at no cost.
-type no struct{ driver.Store }
-
-func (*no) Take(_ context.Context, charges []driver.Charge) error {
-	for i := range charges {
-		charges[i].Verdict = driver.Verdict{Rule: charges[i].Rule, RetryAfter: 3600e9, ResetAfter: 3600e9}
-	}
-	return nil
 }

@@ -2,7 +2,11 @@ package denycache_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"math"
+	"runtime"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,13 +16,6 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/internal/testkit"
 )
-
-// eachAlgorithm runs test with a limiter for each algorithm.
-func eachAlgorithm(t *testing.T, test func(f *fixture, rule func(string, core.Limit) core.Rule)) {
-	for _, a := range testkit.Algorithms {
-		t.Run(a.Name, func(t *testing.T) { test(newFixture(t, denycache.MaxAge(age)), a.Rule) })
-	}
-}
 
 func TestStore_Take_deniedKey(t *testing.T) {
 	eachAlgorithm(t, func(f *fixture, rule func(string, core.Limit) core.Rule) {
@@ -333,4 +330,46 @@ func TestStore_Take_neverUntilRemainingChanges(t *testing.T) {
 			f.Errorf("later, %d remain, want 6", got)
 		}
 	})
+}
+
+// Denials keep no long key, and no string of which a key is a part.
+func TestStore_longKeys(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	for name, key := range map[string]func(i int) string{
+		"long key":         func(i int) string { return long + strconv.Itoa(i) },
+		"part of a string": func(i int) string { return (long + strconv.Itoa(i))[1<<20:] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			l := f.limiter(core.TokenBucket("r", core.PerHour(1)))
+			before := testkit.Heap()
+			for i := range 30 {
+				k := key(i)
+				f.miss(l, k, 1)
+				f.hit(l, k, 1)
+				f.behind.Forget(k) // it keeps the string
+			}
+			if grown := testkit.Heap() - before; grown > 3<<20 {
+				t.Errorf("30 keys take %d bytes, want 3 MB at most", grown)
+			}
+			if n := f.cache.Stats().Keys; n != 30 {
+				t.Errorf("got %d keys, want 30", n)
+			}
+			runtime.KeepAlive(f.cache)
+		})
+	}
+}
+
+// The digest of a long key is not the key of the same bytes.
+func TestStore_keysAreDistinct(t *testing.T) {
+	f := newFixture(t)
+	l := f.limiter(core.TokenBucket("r", core.PerHour(1)))
+	long := strings.Repeat("a", 1000)
+	digest := sha256.Sum256([]byte(long))
+	for _, key := range []string{long, long[1:], long[:128], long[:129], string(digest[:])} {
+		if d := f.miss(l, key, 1); !d.Allowed {
+			t.Errorf("a key of %d bytes: got %v, want it admitted", len(key), d)
+		}
+		f.hit(l, key, 1)
+	}
 }

@@ -1,6 +1,7 @@
 package denycache_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -67,6 +68,12 @@ func (f *fixture) elsewhere(l *core.Limiter, key string, n int) {
 	testkit.Admit(f, testkit.Limiter(f, f.behind, l.Rules()...), key, n)
 }
 
+// pauseElsewhere makes another process pause "k" for d, or end its pause.
+func (f *fixture) pauseElsewhere(l *core.Limiter, d time.Duration) {
+	f.Helper()
+	testkit.Must(f, testkit.Limiter(f, f.behind, l.Rules()...).Pause(f.Context(), "k", d))
+}
+
 // ask returns the decision about n events of key, and whether it is a hit.
 func (f *fixture) ask(l *core.Limiter, key string, n int) (d core.Decision, hit bool) {
 	f.Helper()
@@ -120,4 +127,31 @@ func charge(l *core.Limiter, cost int) driver.Charge {
 
 func isSliding(r *driver.Compiled) bool {
 	return r.Algorithm == driver.SlidingLog || r.Algorithm == driver.SlidingWindow
+}
+
+// eachAlgorithm runs test with a limiter for each algorithm.
+func eachAlgorithm(t *testing.T, test func(f *fixture, rule func(string, core.Limit) core.Rule)) {
+	for _, a := range testkit.Algorithms {
+		t.Run(a.Name, func(t *testing.T) { test(newFixture(t, denycache.MaxAge(age)), a.Rule) })
+	}
+}
+
+// yes admits every event, and always has another one left.
+type yes struct{ driver.Store }
+
+func (*yes) Take(_ context.Context, charges []driver.Charge) error {
+	for i := range charges {
+		charges[i].Verdict = driver.Verdict{Rule: charges[i].Rule, Allowed: true, Remaining: 1}
+	}
+	return nil
+}
+
+// no denies every event for an hour at no cost.
+type no struct{ driver.Store }
+
+func (*no) Take(_ context.Context, charges []driver.Charge) error {
+	for i := range charges {
+		charges[i].Verdict = driver.Verdict{Rule: charges[i].Rule, RetryAfter: 3600e9, ResetAfter: 3600e9}
+	}
+	return nil
 }

@@ -3,7 +3,12 @@ package denycache_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
@@ -12,39 +17,6 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/internal/testkit"
 )
-
-// An answer with an error is not cached.
-func TestStore_Take_errors(t *testing.T) {
-	broken := errors.New("broken")
-	f := newFixture(t)
-	l := f.limiter(core.TokenBucket("r", core.PerHour(1)))
-	f.elsewhere(l, "k", 1)
-	for name, hook := range map[string]storetest.Hook{"fails": storetest.Fail(broken), "answer is lost": storetest.Lose(broken)} {
-		f.behind.Set(hook)
-		for range 3 {
-			if d, err := l.Allow(t.Context(), "k"); !errors.Is(err, broken) || d.Allowed {
-				t.Errorf("%s: got %v and the error %v, want %v", name, d, err, broken)
-			}
-		}
-	}
-	f.behind.Set()
-	f.miss(l, "k", 1)
-	f.behind.Set(storetest.Fail(broken))
-	f.hit(l, "k", 1)
-}
-
-// A hit after the end of the context returns its error, as the Store would.
-func TestStore_Take_canceledContext(t *testing.T) {
-	f := newFixture(t)
-	l := f.limiter(core.TokenBucket("r", core.PerHour(1)))
-	f.miss(l, "k", 1)
-	f.hit(l, "k", 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if d, err := l.Allow(ctx, "k"); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v and the error %v, want %v", d, err, context.Canceled)
-	}
-}
 
 func TestStore_Declare(t *testing.T) {
 	for _, c := range []struct {
@@ -82,6 +54,208 @@ func TestStore_Probe_deniedKey(t *testing.T) {
 	}
 }
 
+// Adjust removes the denials of its keys, and no others, even if it returns an error.
+func TestStore_Adjust(t *testing.T) {
+	lost := errors.New("lost")
+	for _, c := range []struct {
+		name    string
+		adjust  func(ctx context.Context, l *core.Limiter, r *core.Reservation) error
+		allowed bool
+		err     error
+	}{
+		{"reset", func(ctx context.Context, l *core.Limiter, _ *core.Reservation) error {
+			_, err := l.Reset(ctx, "k")
+			return err
+		}, true, nil},
+		{"credit", func(ctx context.Context, l *core.Limiter, _ *core.Reservation) error { return l.Credit(ctx, "k", 1) }, true, nil},
+		{"undo", func(ctx context.Context, _ *core.Limiter, r *core.Reservation) error { return r.Refund(ctx) }, true, nil},
+		{"debit", func(ctx context.Context, l *core.Limiter, _ *core.Reservation) error { return l.Debit(ctx, "k", 1) }, false, nil},
+		{"error", func(ctx context.Context, l *core.Limiter, _ *core.Reservation) error { return l.Credit(ctx, "k", 1) }, true, lost},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			eachAlgorithm(t, func(f *fixture, rule func(string, core.Limit) core.Rule) {
+				l := f.limiter(rule("r", core.PerHour(3)))
+				r := testkit.Reserve(f, l, "k", 3)
+				f.miss(l, "other", 3)
+				before := f.hit(l, "k", 1)
+				if c.err != nil {
+					f.behind.Set(storetest.Lose(c.err))
+				}
+				if err := c.adjust(f.Context(), l, r); !errors.Is(err, c.err) {
+					f.Fatalf("got the error %v, want %v", err, c.err)
+				}
+				f.behind.Set()
+				if d := f.miss(l, "k", 1); d.Allowed != c.allowed || d.RetryAfter < before.RetryAfter && !c.allowed {
+					f.Errorf("got %v, want allowed %v", d, c.allowed)
+				}
+				f.hit(l, "other", 1)
+			})
+		})
+	}
+}
+
+// An answer that is under way during a Reset is not cached: neither a denial, nor that nothing
+// remains.
+func TestStore_Adjust_duringTake(t *testing.T) {
+	for name, used := range map[string]int{"denied": 1, "the last event": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				behind := new(storetest.Fake)
+				l := testkit.Limiter(t, denycache.New(behind), core.TokenBucket("r", core.PerHour(1)))
+				if used > 0 {
+					testkit.Admit(t, testkit.Limiter(t, behind, l.Rules()...), "k", used)
+				}
+				behind.Set(storetest.Delay(0, 100*time.Millisecond))
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					if got, want := testkit.Allow(t, l, "k").Allowed, used == 0; got != want {
+						t.Errorf("before the Reset: got allowed %v, want %v", got, want)
+					}
+				})
+				synctest.Wait()
+				behind.Set()
+				_, err := l.Reset(t.Context(), "k")
+				testkit.Must(t, err)
+				wg.Wait()
+				testkit.Admit(t, l, "k", 1)
+			})
+		})
+	}
+}
+
+// A caller that resets a key finds it free, while others ask about it.
+func TestStore_Adjust_amongOthers(t *testing.T) {
+	s := denycache.New(&storetest.Fake{Clock: new(storetest.Clock).Micros})
+	l := testkit.Limiter(t, s, core.SlidingLog("r", core.PerHour(5)))
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				_ = s.Take(ctx, []driver.Charge{{Key: "k", Rule: testkit.Compiled(l.Rules()[0]), Op: driver.Peek, Cost: 5}})
+			}
+		})
+	}
+	for range 1000 {
+		testkit.Admit(t, l, "k", 5)
+		_, err := l.Reset(t.Context(), "k")
+		testkit.Must(t, err)
+	}
+	cancel()
+	wg.Wait()
+}
+
+// A denial is forgotten after an Adjust that panics, too, because the Store may have applied its charges.
+func TestStore_Adjust_Panic(t *testing.T) {
+	behind := &storetest.Fake{Store: memstore.New()}
+	l := testkit.Limiter(t, denycache.New(behind), core.FixedWindow("r", core.PerDay(1)))
+	testkit.Admit(t, l, "k", 1)
+	behind.Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+		testkit.Must(t, next(ctx, charges))
+		panic("after the charges")
+	})
+	testkit.Panics(t, "after the charges", func() { _, _ = l.Reset(t.Context(), "k") })
+	behind.Set()
+	testkit.Admit(t, l, "k", 1)
+}
+
+// A pause that begins, becomes longer or ends through this Store holds at once. A change by another process is
+// noticed when the cached denial has ended.
+func TestStore_Adjust_Pause(t *testing.T) {
+	const most = time.Minute
+	f := newFixture(t, denycache.MaxAge(most))
+	l := f.limiter(core.FixedWindow("r", core.PerDay(1000)), core.Pause("p"))
+	denied := func(d core.Decision, rest time.Duration) {
+		t.Helper()
+		if s := d.State(1); d.Allowed || d.RetryAfter != rest || s.Allowed || s.Limit() != core.Blocked {
+			t.Fatalf("got %+v, want a denial for %v by the pause", d, rest)
+		}
+	}
+	f.ask(l, "k", 1)
+	testkit.Must(t, l.Pause(t.Context(), "k", 10*time.Minute))
+	denied(f.hit(l, "k", 1), 10*time.Minute)
+	denied(f.hit(l, "k", 5), 10*time.Minute)
+	testkit.Must(t, l.Pause(t.Context(), "k", time.Minute))
+	denied(f.hit(l, "k", 1), 10*time.Minute)
+	testkit.Must(t, l.Pause(t.Context(), "k", time.Hour))
+	denied(f.hit(l, "k", 1), time.Hour)
+	f.pauseElsewhere(l, 2*time.Hour)
+	denied(f.hit(l, "k", 1), time.Hour)
+	f.advance(most)
+	denied(f.miss(l, "k", 1), 2*time.Hour-most)
+	f.pauseElsewhere(l, 0)
+	denied(f.hit(l, "k", 1), 2*time.Hour-most)
+	f.advance(most - time.Microsecond)
+	f.hit(l, "k", 1)
+	f.advance(time.Microsecond)
+	if d := f.miss(l, "k", 1); !d.Allowed {
+		t.Fatalf("got %+v after the end of the pause", d)
+	}
+	testkit.Must(t, l.Pause(t.Context(), "k", time.Hour))
+	denied(f.hit(l, "k", 1), time.Hour)
+	testkit.Must(t, l.Pause(t.Context(), "k", 0))
+	if d := f.miss(l, "k", 1); !d.Allowed || d.State(0).Remaining != 1000-3 {
+		t.Errorf("got %+v after the end of the pause, want the third event", d)
+	}
+	testkit.Must(t, l.Pause(t.Context(), "k", time.Hour))
+	denied(f.hit(l, "k", 1), time.Hour)
+	if found, err := l.Reset(t.Context(), "k"); !found || err != nil {
+		t.Errorf("got %t, %v of a Reset, want true", found, err)
+	}
+	testkit.Admit(t, l, "k", 1)
+}
+
+// A cached denial by another rule does not hide a pause of this Store.
+func TestStore_Adjust_PauseOfDenied(t *testing.T) {
+	for _, a := range testkit.Algorithms {
+		t.Run(a.Name, func(t *testing.T) {
+			f := newFixture(t, denycache.MaxAge(time.Minute))
+			l := f.limiter(core.Pause("p"), a.Rule("r", core.PerHour(1)))
+			f.ask(l, "k", 1)
+			f.ask(l, "k", 1) // its denial is cached
+			testkit.Must(t, l.Pause(t.Context(), "k", 24*time.Hour))
+			if d := f.hit(l, "k", 1); d.RetryAfter != 24*time.Hour {
+				t.Errorf("got %v, want the end of the pause", d)
+			}
+			f.advance(time.Minute)
+			if d := f.miss(l, "k", 1); d.RetryAfter != 24*time.Hour-time.Minute {
+				t.Errorf("got %v a minute later, want the end of the pause", d)
+			}
+		})
+	}
+}
+
+// An Adjust through any plan ends the denials of every plan of its length.
+func TestStore_Adjust_plans(t *testing.T) {
+	for _, op := range []driver.Op{driver.Reset, driver.Credit, driver.Debit, driver.Undo} {
+		for _, plan := range []string{"", "large", "small"} {
+			t.Run(fmt.Sprint(op, plan), func(t *testing.T) {
+				eachAlgorithm(t, func(f *fixture, rule func(string, core.Limit) core.Rule) {
+					l := f.limiter(rule("r", core.PerHour(6)).Plan("large", core.PerHour(12)).Plan("small", core.PerHour(3)).
+						Plan("longer", core.PerDay(2)))
+					views := []*core.Limiter{l, l.Plan("large"), l.Plan("small")}
+					f.miss(views[1], "k", 12)
+					for _, v := range views {
+						f.ask(v, "k", 1)
+						f.hit(v, "k", 1)
+					}
+					other := l.Plan("longer")
+					f.miss(other, "k", 2)
+					c := charge(l.Plan(plan), 12)
+					c.Op = op
+					testkit.Must(f, f.cache.Adjust(f.Context(), []driver.Charge{c}))
+					for _, v := range views {
+						if _, hit := f.take(driver.Charge{Key: "k", Rule: charge(v, 1).Rule, Op: driver.Peek, Cost: 1}); hit {
+							f.Errorf("%v: got a hit, want a call of the Store", v.Rules())
+						}
+					}
+					f.hit(other, "k", 1)
+				})
+			})
+		}
+	}
+}
+
 func TestOptions_panics(t *testing.T) {
 	for want, f := range map[string]func(){
 		"denycache: New: next is nil":          func() { denycache.New(nil) },
@@ -89,5 +263,33 @@ func TestOptions_panics(t *testing.T) {
 		"denycache: MaxAge: not positive":      func() { denycache.MaxAge(0) },
 	} {
 		testkit.Panics(t, want, f)
+	}
+}
+
+// A flood of denied keys stays within MaxKeys, and does not evict a frequently used key.
+func TestMaxKeys_flood(t *testing.T) {
+	const maxKeys, flood = 1000, 10_000
+	f := newFixture(t, denycache.MaxKeys(maxKeys))
+	l := f.limiter(core.TokenBucket("r", core.PerHour(1)))
+	for range 20 {
+		f.ask(l, "hot", 1)
+	}
+	misses, most := 0, 0
+	for i := range flood {
+		key := strconv.Itoa(i)
+		f.ask(l, key, 1)
+		f.ask(l, key, 1)
+		if i%10 == 0 {
+			if _, hit := f.ask(l, "hot", 1); !hit {
+				misses++
+			}
+		}
+		most = max(most, f.cache.Stats().Keys)
+	}
+	if most > maxKeys+maxKeys/10 {
+		t.Errorf("got %d keys, want %d", most, maxKeys)
+	}
+	if misses > flood/10/100 {
+		t.Errorf("got %d misses of %d for the hot key, want 1 in 100", misses, flood/10)
 	}
 }

@@ -1,7 +1,9 @@
 package denycache_test
 
 import (
-	"fmt"
+	"context"
+	"errors"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -9,8 +11,42 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/internal/testkit"
 )
+
+// An answer with an error is not cached.
+func TestStore_Take_errors(t *testing.T) {
+	broken := errors.New("broken")
+	f := newFixture(t)
+	l := f.limiter(core.TokenBucket("r", core.PerHour(1)))
+	f.elsewhere(l, "k", 1)
+	for name, hook := range map[string]storetest.Hook{"fails": storetest.Fail(broken), "answer is lost": storetest.Lose(broken)} {
+		f.behind.Set(hook)
+		for range 3 {
+			if d, err := l.Allow(t.Context(), "k"); !errors.Is(err, broken) || d.Allowed {
+				t.Errorf("%s: got %v and the error %v, want %v", name, d, err, broken)
+			}
+		}
+	}
+	f.behind.Set()
+	f.miss(l, "k", 1)
+	f.behind.Set(storetest.Fail(broken))
+	f.hit(l, "k", 1)
+}
+
+// A hit after the end of the context returns its error, as the Store would.
+func TestStore_Take_canceledContext(t *testing.T) {
+	f := newFixture(t)
+	l := f.limiter(core.TokenBucket("r", core.PerHour(1)))
+	f.miss(l, "k", 1)
+	f.hit(l, "k", 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if d, err := l.Allow(ctx, "k"); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v and the error %v, want %v", d, err, context.Canceled)
+	}
+}
 
 // After a denial of a small limit, a larger limit admits all events that the Store admits: of another
 // plan of the same or another length, of a variant, and after Replace.
@@ -60,37 +96,6 @@ func TestStore_Take_otherLimit(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// An Adjust through any plan ends the denials of every plan of its length.
-func TestStore_Adjust_plans(t *testing.T) {
-	for _, op := range []driver.Op{driver.Reset, driver.Credit, driver.Debit, driver.Undo} {
-		for _, plan := range []string{"", "large", "small"} {
-			t.Run(fmt.Sprint(op, plan), func(t *testing.T) {
-				eachAlgorithm(t, func(f *fixture, rule func(string, core.Limit) core.Rule) {
-					l := f.limiter(rule("r", core.PerHour(6)).Plan("large", core.PerHour(12)).Plan("small", core.PerHour(3)).
-						Plan("longer", core.PerDay(2)))
-					views := []*core.Limiter{l, l.Plan("large"), l.Plan("small")}
-					f.miss(views[1], "k", 12)
-					for _, v := range views {
-						f.ask(v, "k", 1)
-						f.hit(v, "k", 1)
-					}
-					other := l.Plan("longer")
-					f.miss(other, "k", 2)
-					c := charge(l.Plan(plan), 12)
-					c.Op = op
-					testkit.Must(f, f.cache.Adjust(f.Context(), []driver.Charge{c}))
-					for _, v := range views {
-						if _, hit := f.take(driver.Charge{Key: "k", Rule: charge(v, 1).Rule, Op: driver.Peek, Cost: 1}); hit {
-							f.Errorf("%v: got a hit, want a call of the Store", v.Rules())
-						}
-					}
-					f.hit(other, "k", 1)
-				})
-			})
-		}
 	}
 }
 
@@ -184,5 +189,190 @@ func (l *length) admit(t testing.TB, rule *driver.Compiled, now, cost int64) {
 	}
 	if sum > largest {
 		t.Fatalf("got %d events within a period, want %d", sum, largest)
+	}
+}
+
+// A pause is denied from memory until its end, whatever an event costs and whatever the denied event has cost.
+func TestStore_Take_Pause(t *testing.T) {
+	for _, first := range []driver.Charge{{Cost: 1}, {Cost: 1000}, {Op: driver.Peek, Cost: math.MaxInt}, {Cost: 50, AtMost: true}, {Cost: 3, MaxDelay: time.Second}} {
+		f := newFixture(t, denycache.MaxAge(age))
+		l := f.limiter(core.Pause("p"))
+		ask := func(c driver.Charge, allowed, hit bool) {
+			t.Helper()
+			c.Key, c.Rule = "k", testkit.Compiled(l.Rules()[0])
+			alone := c
+			alone.AtMost = false // which only a Spend can have
+			want := f.bare(alone)
+			if got, wasHit := f.take(c); got != want || got.Allowed != allowed || wasHit != hit {
+				t.Fatalf("first %+v, then op %d of %d: got %+v, hit %t\n\twant %+v, hit %t", first, c.Op, c.Cost, got, wasHit, want, hit)
+			}
+		}
+		for range 2 { // an admission is not kept
+			ask(first, true, false)
+		}
+		f.pauseElsewhere(l, time.Hour)
+		ask(first, false, false)
+		for _, c := range []driver.Charge{{Cost: 1}, {Cost: 2}, {Cost: math.MaxInt}, {Op: driver.Peek, Cost: 7}, {Cost: 9, MaxDelay: time.Minute}, {Cost: 100, AtMost: true}, first} {
+			ask(c, false, true)
+			f.advance(time.Minute)
+		}
+		f.advance(time.Hour - 7*time.Minute - 2*time.Microsecond)
+		ask(driver.Charge{Cost: 5}, false, true)
+		f.advance(time.Microsecond)
+		ask(driver.Charge{Cost: 5}, false, false)
+		f.advance(time.Microsecond)
+		ask(driver.Charge{Cost: 5}, true, false)
+	}
+}
+
+// A shadow pause denies nothing from memory.
+func TestStore_Take_shadowPause(t *testing.T) {
+	f := newFixture(t)
+	l := f.limiter(core.Pause("p").Shadow())
+	f.pauseElsewhere(l, time.Hour)
+	for range 3 {
+		if d := f.miss(l, "k", 1); !d.Allowed || d.State(0).Allowed {
+			t.Errorf("got %+v, want an admission by the Store, and a pause that is reported", d)
+		}
+	}
+	if n := f.cache.Stats().Keys; n != 0 {
+		t.Errorf("%d keys are cached, want none", n)
+	}
+}
+
+// After a denial of a plan with headroom, the plan is denied without a call, and all others have the
+// headroom. After a denial of the others, the plan has a denial of its own.
+func TestStore_Take_Headroom(t *testing.T) {
+	eachAlgorithm(t, func(f *fixture, rule func(string, core.Limit) core.Rule) {
+		l := f.limiter(rule("r", core.PerHour(10)).Headroom("sheddable", 40))
+		sheddable := l.Plan("sheddable")
+		f.miss(sheddable, "k", 6)
+		f.hit(sheddable, "k", 1)
+		for range 4 {
+			if d, hit := f.ask(l, "k", 1); !d.Allowed || hit {
+				t.Fatalf("got allowed %v and hit %v, want an admission by the Store", d.Allowed, hit)
+			}
+			f.ask(sheddable, "k", 1) // caches another denial
+			f.hit(sheddable, "k", 1)
+		}
+		f.hit(l, "k", 1)
+		f.hit(sheddable, "k", 1)
+		freed := 0
+		for range 400 {
+			for _, c := range []driver.Charge{charge(sheddable, 1), charge(l, 1)} {
+				want := f.bare(c)
+				if got, _ := f.take(c); got.Allowed != want.Allowed {
+					f.Fatalf("%v: got %+v, want %+v", c.Rule, got, want)
+				} else if got.Allowed {
+					freed++
+				}
+			}
+			f.advance(10 * time.Second)
+		}
+		if freed == 0 || f.cache.Stats().Hits < 100 {
+			f.Errorf("got %d events and %+v, want some, and hits", freed, f.cache.Stats())
+		}
+	})
+}
+
+// A denial of a quota covers larger costs until the period ends. A decision about the same periods finds it,
+// and one about others, such as those of another anchor, is a call.
+func TestStore_Take_Quota(t *testing.T) {
+	f := newFixture(t, denycache.MaxAge(age))
+	base := testkit.Compiled(core.Quota("q", core.Monthly(5)))
+	now := time.UnixMicro(f.storeMicros())
+	ends := now.Add(20 * 24 * time.Hour)
+	periods := driver.Periods{Start: now.Add(-11 * 24 * time.Hour).UnixMicro(), Boundary: ends.UnixMicro(), End: ends.Add(28 * 24 * time.Hour).UnixMicro()}
+	ask := func(p driver.Periods, cost int, allowed, hit bool) {
+		t.Helper()
+		c := driver.Charge{Key: "k", Rule: base.During(p), Cost: cost}
+		want := f.bare(c)
+		got, wasHit := f.take(c)
+		if got.Allowed != allowed || wasHit != hit {
+			t.Fatalf("cost %d: got allowed %v and hit %v, want %v and %v", cost, got.Allowed, wasHit, allowed, hit)
+		}
+		if !allowed && got != want {
+			t.Errorf("cost %d: got\n\t%+v, want\n\t%+v", cost, got, want)
+		}
+	}
+	ask(periods, 3, true, false)
+	ask(periods, 3, false, false)
+	for _, cost := range []int{3, 4, 5, 6, 1000} {
+		f.advance(time.Hour)
+		ask(periods, cost, false, true)
+	}
+	ask(periods, 2, true, false)
+	ask(periods, 1, false, true)
+	other := periods
+	other.Boundary += 3_600_000_000
+	ask(other, 1, false, false)
+	ask(other, 1, false, true)
+	f.advance(ends.Sub(time.UnixMicro(f.storeMicros())) - 2*time.Microsecond)
+	ask(periods, 1, false, true)
+	f.advance(2 * time.Microsecond)
+	ask(periods, 5, true, false)
+}
+
+// A cached denial of one unit denies, and one of a larger cost does not. The denial of a larger cost is
+// not cached, because there is none.
+func TestStore_Take_AtMost(t *testing.T) {
+	for _, a := range testkit.Algorithms {
+		t.Run(a.Name, func(t *testing.T) {
+			f := newFixture(t)
+			l := f.limiter(a.Rule("r", core.PerMinute(10)), a.Rule("wide", core.PerMinute(20)))
+			reserve := func(n, want int, hit bool) *core.Reservation {
+				t.Helper()
+				calls := f.behind.Calls()
+				r, err := l.ReserveAtMost(t.Context(), "k", n)
+				testkit.Must(t, err)
+				if got := f.behind.Calls() == calls; r.Cost() != want || got != hit {
+					t.Errorf("at most %d: got the cost %d and hit %t, want %d and %t", n, r.Cost(), got, want, hit)
+				}
+				return r
+			}
+			reserve(4, 4, false)
+			if f.miss(l, "k", 7).Allowed {
+				t.Fatal("7 of 6 were admitted")
+			}
+			f.hit(l, "k", 7)
+			r := reserve(7, 6, false)
+			reserve(7, 0, true) // nothing remains, which the cache knows from the decision before
+			f.hit(l, "k", 1)
+			testkit.Must(t, r.Settle(t.Context(), 5))
+			reserve(9, 1, false)
+			f.elsewhere(l, "other", 10)
+			f.advance(time.Millisecond)
+			if d := reserve(100, 0, true).Decision(); d.RetryAfter <= 0 || d.State(0).Remaining != 0 || !d.State(1).Unknown {
+				t.Errorf("got the hit %+v", d)
+			}
+			if f.miss(l, "other", 1).Allowed {
+				t.Fatal("an 11th event was admitted")
+			}
+		})
+	}
+}
+
+// A denial by an in-flight rule is not cached, nor is the last place, because another process may free a
+// place at any time.
+func TestStore_Take_inFlight(t *testing.T) {
+	f := newFixture(t)
+	rule, err := driver.Definition{Name: "places", Algorithm: driver.InFlight, Events: 1, Hold: time.Hour}.Compile()
+	testkit.Must(t, err)
+	c := driver.Charge{Key: "k", Rule: rule, Cost: 1}
+	if v, hit := f.take(c); !v.Allowed || hit {
+		t.Errorf("the first verdict is %+v, hit %t, want an admission by the Store", v, hit)
+	}
+	for range 3 {
+		if v, hit := f.take(c); v.Allowed || v.RetryAfter != time.Hour || hit {
+			t.Errorf("the verdict is %+v, hit %t, want a denial by the Store for an hour", v, hit)
+		}
+	}
+	elsewhere := []driver.Charge{{Key: "k", Rule: rule, Op: driver.Undo, Cost: 1, Receipt: driver.Receipt{At: f.storeMicros()&(1<<43-1)<<20 | 1}}}
+	testkit.Must(t, f.behind.Adjust(f.Context(), elsewhere))
+	if v, hit := f.take(c); !v.Allowed || hit {
+		t.Errorf("after an undo elsewhere, the verdict is %+v, hit %t, want an admission by the Store", v, hit)
+	}
+	if n := f.cache.Stats().Keys; n != 0 {
+		t.Errorf("%d keys are cached, want none", n)
 	}
 }
