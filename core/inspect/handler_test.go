@@ -2,12 +2,10 @@ package inspect
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,53 +15,10 @@ import (
 	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/observe"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/rules"
 	"github.com/weir-go/weir/internal/testkit"
 )
-
-func everybody(*http.Request) bool { return true }
-
-// newHandler returns a Handler that is closed at the end of the test.
-func newHandler(t *testing.T, authorize func(*http.Request) bool, store *observe.Store, opts ...Option) *Handler {
-	t.Helper()
-	h := New(authorize, store, opts...)
-	t.Cleanup(func() { testkit.Must(t, h.Close()) })
-	return h
-}
-
-// ask sends a request with a form, if it is not empty.
-func ask(h http.Handler, method, target string, form url.Values) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(method, target, strings.NewReader(form.Encode()))
-	if len(form) > 0 {
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w
-}
-
-// reportOf returns the JSON document of a question.
-func reportOf(t *testing.T, h http.Handler, form url.Values) (document struct {
-	Requests map[string]uint64
-	Series   []struct {
-		Rule, Plan          string
-		Decisions, Requests struct{ Total, Hour map[string]uint64 }
-	}
-	Minutes []struct{ Requests map[string]uint64 }
-	Rules   []rule
-	Key     *answer
-}) {
-	t.Helper()
-	method := "POST"
-	if form == nil {
-		method = "GET"
-	}
-	w := ask(h, method, "/?format=json", form)
-	if err := json.Unmarshal(w.Body.Bytes(), &document); err != nil || w.Code != 200 || w.Header().Get("Content-Type") != "application/json" {
-		t.Fatalf("got %d %s: %v", w.Code, w.Body, err)
-	}
-	return document
-}
 
 func TestHandler_Requests(t *testing.T) {
 	h := newHandler(t, func(r *http.Request) bool { return r.Header.Get("X-Operator") == "" }, observe.New(memstore.New()))
@@ -191,275 +146,6 @@ func TestHandler_Unknown(t *testing.T) {
 	}
 }
 
-func TestHandler_Key(t *testing.T) {
-	config, err := rules.Parse("limits.yaml", []byte(`{policies: {
-		api: {rules: [{name: s, algorithm: sliding_log, limit: 2/d, plans: {gold: 5/d}}], keys: {blocked: {blocked: true}, other: {limits: {s: 9/d}}}},
-		off: {disabled: true, rules: [{name: s, algorithm: sliding_log, limit: 1/d}]}}}`))
-	testkit.Must(t, err)
-	store := observe.New(memstore.New())
-	set, err := rules.New(store, config)
-	testkit.Must(t, err)
-	h := newHandler(t, everybody, store, Rules(set))
-	api, err := set.Limiter("api")
-	testkit.Must(t, err)
-	for range 2 {
-		testkit.Allow(t, api, "used up")
-	}
-	for _, c := range []struct{ key, plan, decision, state, override string }{
-		{"new", "", "Admitted.", "{api.s 2/d  enforced 0 2 now now false }", ""},
-		{"used up", "", "Denied: the next event is admitted in 24h0m0s.", "", ""},
-		{"used up", "gold", "Admitted.", "", ""},
-		{"used up", "none such", "Denied: the next event is admitted in 24h0m0s.", "", ""},
-		{"blocked", "", "Blocked: every event is denied.", "{api.s blocked  enforced   never now true }", "{blocked: true} the configuration"},
-		{"other", "", "Admitted.", "{api.s 9/d  enforced 0 9 now now false }", "{limits: {s: 9/d}} the configuration"},
-	} {
-		d := reportOf(t, h, url.Values{"key": {c.key}, "plan": {c.plan}})
-		l, off := d.Key.Limits[0], d.Key.Limits[1]
-		if l.Policy != "api" || l.Decision != c.decision || c.state != "" && fmt.Sprint(l.States[0]) != c.state || strings.TrimSpace(l.Override+" "+l.Source) != c.override {
-			t.Errorf("%s %s: got %+v", c.key, c.plan, l)
-		}
-		if off.Decision != "Admitted." || off.States[0].Mode != "off" || len(l.Commands) > 0 {
-			t.Errorf("%s: got %+v of the disabled policy, and the commands %v", c.key, off, l.Commands)
-		}
-	}
-	if n := store.Snapshot(); n.Total().Total() != 2 {
-		t.Errorf("questions are counted as decisions: %v", n.Total())
-	}
-}
-
-// The page and the document name the policy of all routes.
-func TestHandler_AllRoutes(t *testing.T) {
-	for file, want := range map[string]string{"": "", "all_routes: account": "account"} {
-		config, err := rules.Parse("limits.yaml", []byte("policies: {account: {rules: [{name: s, algorithm: sliding_log, limit: 2/d}]}, media: {rules: [{name: s, algorithm: sliding_log, limit: 1/d}]}}\n"+file))
-		testkit.Must(t, err)
-		store := observe.New(memstore.New())
-		set, err := rules.New(store, config)
-		testkit.Must(t, err)
-		h := newHandler(t, everybody, store, Rules(set))
-		w := ask(h, "POST", "/", url.Values{"key": {"k"}})
-		for _, text := range []string{"Every request is charged to the policy account, too.", "<h3>Policy account, that of all routes</h3>"} {
-			if got := strings.Count(w.Body.String(), text); got != len(want)/len("account") {
-				t.Errorf("all_routes %q: got %q %d times", want, text, got)
-			}
-		}
-		w = ask(h, "POST", "/?format=json", url.Values{"key": {"k"}})
-		var d struct {
-			Config struct {
-				AllRoutes string `json:"all_routes"`
-			} `json:"configuration"`
-			Key struct {
-				Limits []struct {
-					Policy string
-					OfAll  bool `json:"of_all_routes"`
-				}
-			}
-		}
-		testkit.Must(t, json.Unmarshal(w.Body.Bytes(), &d))
-		if d.Config.AllRoutes != want || len(d.Key.Limits) != 2 {
-			t.Errorf("got %+v, want %q", d, want)
-		}
-		for _, l := range d.Key.Limits {
-			if l.OfAll != (l.Policy == want) {
-				t.Errorf("all_routes %q: got %+v", want, l)
-			}
-		}
-	}
-}
-
-// The places of an in-flight rule are free when events end, which has no known time.
-func TestHandler_InFlight(t *testing.T) {
-	store := observe.New(memstore.New())
-	config, err := rules.Parse("limits.yaml", []byte(`{policies: {api: {rules: [
-		{name: exports, algorithm: in_flight, limit: 3, plans: {pro: 20}, max_hold: 1h}, {name: day, algorithm: sliding_log, limit: 4/d}]}}}`))
-	testkit.Must(t, err)
-	set, err := rules.New(store, config)
-	testkit.Must(t, err)
-	h := newHandler(t, everybody, store, Rules(set))
-	api, err := set.Limiter("api")
-	testkit.Must(t, err)
-	if got := fmt.Sprint(reportOf(t, h, nil).Rules[0]); got != "{api.exports in_flight 3 hold 30s max hold 1h [pro 20] enforced limits.yaml}" {
-		t.Errorf("got the rule %s", got)
-	}
-	reserve := func(l *core.Limiter) *core.Reservation {
-		r, err := l.Reserve(t.Context(), "k", 1)
-		testkit.Must(t, err)
-		return r
-	}
-	look := func(name, decision, state, page string) {
-		t.Helper()
-		l := reportOf(t, h, url.Values{"key": {"k"}}).Key.Limits[0]
-		if got := fmt.Sprint(l.States[0]); l.Decision != decision || got != state {
-			t.Errorf("%s: got %q and %s", name, l.Decision, got)
-		}
-		if body := ask(h, "POST", "/", url.Values{"key": {"k"}}).Body.String(); !strings.Contains(body, page) {
-			t.Errorf("%s: the page does not contain %q", name, page)
-		}
-	}
-	look("unused", "Admitted.", "{api.exports 3  enforced 0 3 now now false 30s}", `<td class="n">0 of 3 taken</td>`)
-	first := reserve(api)
-	look("a place", "Admitted.", "{api.exports 3  enforced 1 2 now when all events end false 30s}", "<td>3 at the same time, hold 30s</td>")
-	second, third := reserve(api), reserve(api)
-	look("all places", "Denied: all places are taken. The next event is admitted when a running one ends.",
-		"{api.exports 3  enforced 3 0 when an event ends when all events end true 30s}", `<td class="n">3 of 3 taken</td>`)
-	if total := reportOf(t, h, nil).Requests; reserve(api).Decision().Allowed || reportOf(t, h, nil).Requests["denied"] != total["denied"]+1 {
-		t.Error("a denial by places is not counted")
-	}
-	fourth := reserve(api.Plan("pro"))
-	look("a limit per day, too", "Denied: the next event is admitted when a running one has ended, in 24h0m0s at the earliest.",
-		"{api.exports 3  enforced 3 0 when an event ends when all events end true 30s}", `<td class="n">3 of 3 taken</td>`)
-	for _, r := range []*core.Reservation{first, second, third, fourth} {
-		testkit.Must(t, r.Release(t.Context()))
-	}
-	look("ended", "Denied: the next event is admitted in 24h0m0s.", "{api.exports 3  enforced 0 3 now now false 30s}", `<td class="n">0 of 3 taken</td>`)
-}
-
-// The page says that a key is paused, and until when. A pause has no limit.
-func TestHandler_Pause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := observe.New(memstore.New())
-		config, err := rules.Parse("limits.yaml", []byte(`{policies: {api: {rules: [{name: stop, algorithm: pause}, {name: day, algorithm: fixed_window, limit: 4/d}],
-			keys: {blocked: {blocked: true, until: 2000-01-01T01:00:00Z}}}}}`))
-		testkit.Must(t, err)
-		set, err := rules.New(store, config)
-		testkit.Must(t, err)
-		api, err := set.Limiter("api")
-		testkit.Must(t, err)
-		own := testkit.Limiter(t, store, core.Pause("own").Shadow(), core.SlidingLog("hour", core.PerHour(9)))
-		h := newHandler(t, everybody, store, Rules(set), Limiters(own))
-		for _, key := range []string{"paused", "blocked"} {
-			testkit.Must(t, api.Pause(t.Context(), key, 90*time.Second))
-		}
-		testkit.Must(t, own.Pause(t.Context(), "shadow", time.Second))
-		for range 2 {
-			testkit.Allow(t, api, "paused")
-		}
-		d := reportOf(t, h, nil)
-		if got, want := fmt.Sprint(d.Rules, d.Requests), "[{own pause none [] shadow code} {hour sliding_log 9/h [] enforced code} {api.stop pause none [] enforced limits.yaml}"+
-			" {api.day fixed_window 4/d [] enforced limits.yaml}] map[denied:2]"; got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
-		for _, c := range []struct {
-			key      string
-			decision string
-			states   string
-			limiter  int // in the order of the answer
-		}{
-			{"other", "Admitted.", "[{api.stop none  enforced   now now false } {api.day 4/d  enforced 0 4 now now false }]", 1},
-			{"paused", "Paused by the rule api.stop: every event is denied for 1m30s.", "[{api.stop paused  enforced   in 1m30s in 1m30s true } {api.day 4/d  enforced 0 4 now now false }]", 0},
-			{"blocked", "Blocked: every event is denied for 1h0m0s.", "[{api.stop blocked  enforced   in 1h0m0s in 1h0m0s true } {api.day blocked  enforced   in 1h0m0s in 1h0m0s true }]", 0},
-			{"shadow", "Admitted.", "[{own paused  shadow   in 1s in 1s false } {hour 9/h  enforced 0 9 now now false }]", 0},
-		} {
-			l := reportOf(t, h, url.Values{"key": {c.key}}).Key.Limits[c.limiter]
-			if got := fmt.Sprint(l.States); l.Decision != c.decision || got != c.states {
-				t.Errorf("%s:\ngot  %q %s\nwant %q %s", c.key, l.Decision, got, c.decision, c.states)
-			}
-			if body := ask(h, "POST", "/", url.Values{"key": {c.key}}).Body.String(); !strings.Contains(body, c.decision) {
-				t.Errorf("%s: the page does not contain %q", c.key, c.decision)
-			}
-		}
-	})
-}
-
-// The places of a rule by cost are those that the cost of running events takes.
-func TestHandler_ByCost(t *testing.T) {
-	store := observe.New(memstore.New())
-	config, err := rules.Parse("limits.yaml", []byte(`{policies: {api: {rules: [
-		{name: tokens, algorithm: in_flight, limit: 90000, by_cost: true, plans: {pro: 1000000}, headroom: {pro: 20}, max_hold: 1h}]}}}`))
-	testkit.Must(t, err)
-	set, err := rules.New(store, config)
-	testkit.Must(t, err)
-	own := testkit.Limiter(t, store, core.InFlight("slots", 5).ByCost().Hold(time.Minute).Shadow())
-	h := newHandler(t, everybody, store, Rules(set), Limiters(own))
-	api, err := set.Limiter("api")
-	testkit.Must(t, err)
-	if got, want := fmt.Sprint(reportOf(t, h, nil).Rules), "[{slots in_flight 5 by cost hold 1m [] shadow code}"+
-		" {api.tokens in_flight 90000 by cost hold 30s max hold 1h [pro 1000000 by cost headroom 20%] enforced limits.yaml}]"; got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-	for _, c := range []struct {
-		cost                  int // of an event that begins
-		decision, state, page string
-	}{
-		{0, "Admitted.", "{api.tokens 90000 by cost  enforced 0 90000 now now false 30s}", `<td class="n">0 of 90000 taken</td>`},
-		{60_000, "Admitted.", "{api.tokens 90000 by cost  enforced 60000 30000 now when all events end false 30s}", "<td>90000 by cost at the same time, hold 30s</td>"},
-		{30_000, "Denied: all places are taken. The next event is admitted when a running one ends.",
-			"{api.tokens 90000 by cost  enforced 90000 0 when an event ends when all events end true 30s}", `<td class="n">90000 of 90000 taken</td>`},
-	} {
-		_, err := api.Reserve(t.Context(), "k", c.cost)
-		testkit.Must(t, err)
-		body := ask(h, "POST", "/", url.Values{"key": {"k"}}).Body.String()
-		limits := reportOf(t, h, url.Values{"key": {"k"}}).Key.Limits
-		l := limits[slices.IndexFunc(limits, func(l limitsOfKey) bool { return l.States[0].Rule == "api.tokens" })]
-		if got := fmt.Sprint(l.States[0]); l.Decision != c.decision || got != c.state || !strings.Contains(body, c.page) {
-			t.Errorf("after a cost of %d: got %q and %s, and the page contains %q: %t", c.cost, l.Decision, got, c.page, strings.Contains(body, c.page))
-		}
-	}
-}
-
-// A quota begins again at a time of the calendar, and the plan of a headroom may use a part of it.
-func TestHandler_Quota(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // the clock is at 2000-01-01T00:00:00Z
-		store := observe.New(memstore.New())
-		config, err := rules.Parse("limits.yaml", []byte(`{policies: {api: {rules: [
-			{name: calls, algorithm: quota, limit: 1000000/month, plans: {pro: 5000000/month}, headroom: {batch: 20}, timezone: America/New_York, soft: 10},
-			{name: day, algorithm: quota, limit: 3000000/day, mode: shadow}]}}}`))
-		testkit.Must(t, err)
-		set, err := rules.New(store, config)
-		testkit.Must(t, err)
-		h := newHandler(t, everybody, store, Rules(set))
-		api, err := set.Limiter("api")
-		testkit.Must(t, err)
-		if got := fmt.Sprint(reportOf(t, h, nil).Rules); got != "[{api.calls quota 1000000/month in America/New_York soft 10% [pro 5000000/month in America/New_York batch 1000000/month in America/New_York headroom 20%] enforced limits.yaml}"+
-			" {api.day quota 3000000/day in UTC [] shadow limits.yaml}]" {
-			t.Errorf("got the rules %s", got)
-		}
-		look := func(name, plan, decision, states, page string) {
-			t.Helper()
-			form := url.Values{"key": {"k"}, "plan": {plan}}
-			l := reportOf(t, h, form).Key.Limits[0]
-			if got := fmt.Sprint(l.States); l.Decision != decision || got != states {
-				t.Errorf("%s: got %q and %s", name, l.Decision, got)
-			}
-			if body := ask(h, "POST", "/", form).Body.String(); !strings.Contains(body, page) {
-				t.Errorf("%s: the page does not contain %q", name, page)
-			}
-		}
-		look("unused", "", "Admitted.", "[{api.calls 1000000/month in America/New_York  enforced 0 1000000 now now false } {api.day 3000000/day in UTC  shadow 0 3000000 now now false }]",
-			`<td>1000000/month in America/New_York</td>`)
-		if d, err := api.AllowN(t.Context(), "k", 800_000); err != nil || !d.Allowed {
-			t.Fatalf("got %v, %v", d, err)
-		}
-		const month, day = "at 2000-01-01T00:00:00-05:00", "at 2000-01-02T00:00:00Z"
-		look("used", "", "Admitted.", "[{api.calls 1000000/month in America/New_York  enforced 800000 200000 now "+month+" false } {api.day 3000000/day in UTC  shadow 800000 2200000 now "+day+" false }]",
-			`<td>at 2000-01-01T00:00:00-05:00</td>`)
-		look("headroom", "batch", "Denied: the next event is admitted in 5h0m0s.",
-			"[{api.calls 1000000/month in America/New_York headroom 20% batch enforced 800000 0 "+month+" "+month+" true } {api.day 3000000/day in UTC  shadow 800000 2200000 now "+day+" false }]",
-			`<option selected>batch</option>`)
-		look("plan", "pro", "Admitted.", "[{api.calls 5000000/month in America/New_York pro enforced 800000 4200000 now "+month+" false } {api.day 3000000/day in UTC  shadow 800000 2200000 now "+day+" false }]", "")
-	})
-}
-
-// A key that is not used may be the name without the word before it, or the tag of a top key.
-func TestHandler_UnusedKey(t *testing.T) {
-	store := observe.New(memstore.New(), observe.TopKeys(3))
-	l := testkit.Limiter(t, store, core.SlidingLog("api", core.PerHour(1)))
-	h := newHandler(t, everybody, store, Limiters(testkit.Limiter(t, store, core.SlidingLog("other", core.PerHour(1))), l))
-	testkit.Allow(t, l, "basic:ann")
-	testkit.Allow(t, l, "basic:ann")
-	for _, c := range []struct {
-		key, similar string
-		used, isTag  bool
-	}{{"ann", "basic:ann", false, false}, {" basic:ann\t", "", true, false}, {"bob", "", false, false}, {store.Tag("basic:ann"), "", false, true}} {
-		k := reportOf(t, h, url.Values{"key": {c.key}}).Key
-		if k.Used != c.used || k.IsTag != c.isTag || strings.Join(k.Similar, " ") != c.similar {
-			t.Errorf("%q: got %+v", c.key, k)
-		}
-		if c.used && k.Limits[0].States[0].Rule != "api" {
-			t.Errorf("%q: got %+v, want the rule that denies first", c.key, k.Limits)
-		}
-	}
-}
-
 // A function of the application that panics does not end the process.
 func TestHandler_Panic(t *testing.T) {
 	store := observe.New(memstore.New())
@@ -487,5 +173,75 @@ func TestHandler_Close(t *testing.T) {
 	}
 	if w := ask(h, "GET", "/", nil); w.Code != 200 {
 		t.Errorf("a closed Handler responds with %d", w.Code)
+	}
+}
+
+// During an outage the page says that overrides cannot be read, and still answers in time.
+func TestHandler_Outage(t *testing.T) {
+	server := redistest.NewServer(t)
+	config, err := rules.Parse("Redis", []byte(`{policies: {api: {rules: [{name: s, algorithm: sliding_log, limit: 1/d}]}}}`))
+	testkit.Must(t, err)
+	store := observe.New(memstore.New())
+	set, err := rules.New(store, config, rules.Overrides(rules.Redis(server.Client(), "test")), rules.OnError(func(error) {}))
+	testkit.Must(t, err)
+	h := newHandler(t, everybody, store, Rules(set))
+	testkit.Must(t, server.Pause())
+	defer func() { testkit.Must(t, server.Resume()) }()
+	begun := time.Now()
+	l := reportOf(t, h, url.Values{"key": {"k"}}).Key.Limits[0]
+	if l.Unread == "" || l.Override != "" || l.Used || l.Decision != "Admitted." || time.Since(begun) > 5*time.Second {
+		t.Errorf("got %+v after %v", l, time.Since(begun))
+	}
+}
+
+// Requests that a page of another origin has caused get no answer, whatever authorize would say.
+func TestHandler_Origin(t *testing.T) {
+	authorized := 0
+	h := newHandler(t, func(*http.Request) bool { authorized++; return true }, observe.New(memstore.New()))
+	const host, navigation = "limits.example:8080", "Sec-Fetch-Mode: navigate, Sec-Fetch-Dest: document, "
+	for _, c := range []struct {
+		name, fields string
+		get, post    int
+	}{
+		{"curl", "", 200, 200},
+		{"curl with an empty Origin", "Origin: ", 200, 200},
+		{"the page", "Sec-Fetch-Site: same-origin, Origin: http://" + host, 200, 200},
+		{"the page in an old browser", "Origin: http://" + host, 200, 200},
+		{"the page behind a proxy that changes the host", "Sec-Fetch-Site: same-origin, Origin: https://public.example", 200, 200},
+		{"an address that is typed", navigation + "Sec-Fetch-Site: none", 200, 200},
+		{"a link", navigation + "Sec-Fetch-Site: cross-site", 200, 403},
+		{"a link of a sibling domain", navigation + "Sec-Fetch-Site: same-site", 200, 403},
+		{"a form of another site", navigation + "Sec-Fetch-Site: cross-site, Origin: http://evil.example", 200, 403},
+		{"fetch", "Sec-Fetch-Site: cross-site, Sec-Fetch-Mode: cors, Sec-Fetch-Dest: empty, Origin: http://evil.example", 403, 403},
+		{"fetch without CORS", "Sec-Fetch-Site: cross-site, Sec-Fetch-Mode: no-cors", 403, 403},
+		{"fetch of a sibling domain", "Sec-Fetch-Site: same-site, Origin: http://www.limits.example", 403, 403},
+		{"an unknown relation", "Sec-Fetch-Site: other", 403, 403},
+		{"a frame", "Sec-Fetch-Site: cross-site, Sec-Fetch-Mode: navigate, Sec-Fetch-Dest: iframe", 403, 403},
+		{"an image", "Sec-Fetch-Site: cross-site, Sec-Fetch-Mode: no-cors, Sec-Fetch-Dest: image", 403, 403},
+		{"the Origin of another host", "Origin: http://evil.example", 403, 403},
+		{"the Origin of another port", "Origin: http://limits.example", 403, 403},
+		{"a sandboxed frame", "Origin: null", 403, 403},
+		{"an invalid Origin", "Origin: %", 403, 403},
+	} {
+		for method, want := range map[string]int{"GET": c.get, "HEAD": c.get, "POST": c.post} {
+			r := httptest.NewRequest(method, "http://"+host+"/debug/limits?format=json", strings.NewReader("key=user:7"))
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			for field := range strings.SplitSeq(c.fields, ", ") {
+				name, value, _ := strings.Cut(field, ": ")
+				r.Header.Set(name, value)
+			}
+			w := httptest.NewRecorder()
+			authorized = 0
+			if h.ServeHTTP(w, r); w.Code != want || authorized != map[bool]int{true: 1}[want == 200] || w.Header().Get("Cache-Control") != "no-store" {
+				t.Errorf("%s of %s: got %d after %d calls of authorize, want %d", method, c.name, w.Code, authorized, want)
+			}
+			if want == 403 && strings.Contains(w.Body.String(), "process") {
+				t.Errorf("%s of %s: got %q", method, c.name, w.Body)
+			}
+		}
+	}
+	// With "no-referrer", browsers send the form of the page with the Origin null.
+	if got := ask(h, "GET", "/", nil).Header().Get("Referrer-Policy"); got != "same-origin" {
+		t.Errorf("got the Referrer-Policy %q", got)
 	}
 }
