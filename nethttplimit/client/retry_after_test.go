@@ -11,17 +11,6 @@ import (
 	"github.com/weir-go/weir/nethttplimit/client"
 )
 
-// header returns the header with the given lines.
-func header(lines string) http.Header {
-	h := make(http.Header)
-	for line := range strings.Lines(lines) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ": "); ok {
-			h.Add(name, value)
-		}
-	}
-	return h
-}
-
 // none is the result of an answer without a time.
 const none = time.Duration(-1)
 

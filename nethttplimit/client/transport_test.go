@@ -1,89 +1,24 @@
 package client_test
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
-	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/memstore"
-	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttplimit"
 	"github.com/weir-go/weir/nethttplimit/client"
 )
-
-// limiter returns a limiter on s with a Pause and rules.
-func limiter(s core.Store, rules ...core.Rule) *core.Limiter {
-	return core.Must(core.New(s, append([]core.Rule{core.Pause("pause")}, rules...)...))
-}
-
-// roundTrip is an http.RoundTripper.
-type roundTrip func(*http.Request) (*http.Response, error)
-
-func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Body != nil {
-		_, _ = io.Copy(io.Discard, r.Body)
-		_ = r.Body.Close()
-	}
-	return f(r)
-}
-
-// respond returns a response with a status, the lines of a header, and a body of 4 bytes.
-func respond(status int, lines string) *http.Response {
-	return &http.Response{StatusCode: status, Header: header(lines), Body: io.NopCloser(strings.NewReader("body"))}
-}
-
-// always is a server with one answer.
-func always(status int, lines string) http.RoundTripper {
-	return roundTrip(func(*http.Request) (*http.Response, error) { return respond(status, lines), nil })
-}
-
-func get(ctx context.Context, t *testing.T) *http.Request {
-	t.Helper()
-	r, err := http.NewRequestWithContext(ctx, "GET", "http://partner.example/path", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
-// closing is a body that notes that it was closed.
-type closing struct {
-	io.Reader
-	closed atomic.Int64
-}
-
-func (c *closing) Close() error {
-	c.closed.Add(1)
-	return nil
-}
-
-func left(t *testing.T, l *core.Limiter, rule string) int {
-	t.Helper()
-	d, err := l.Peek(t.Context(), "partner.example")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, _ := d.StateOf(rule)
-	return s.Remaining
-}
 
 func TestNew_Panics(t *testing.T) {
 	l := limiter(memstore.New())
@@ -102,96 +37,6 @@ func TestNew_Panics(t *testing.T) {
 			}()
 			f()
 		})
-	}
-}
-
-// If nothing is sent, the body is closed once, and the error says why.
-func TestTransport_NotSent(t *testing.T) {
-	for name, c := range map[string]struct {
-		limit  string // the exhausted one
-		t      client.Transport
-		change func(r *http.Request) *http.Request
-		want   error
-		text   string
-		after  time.Duration
-	}{
-		"a rate":               {"rate", client.Transport{MaxWait: 30 * time.Second}, nil, core.ErrDeadlineTooNear, "1m0s to wait", 0},
-		"a pause":              {"pause", client.Transport{MaxWait: time.Minute}, nil, core.ErrDeadlineTooNear, "1h0m0s to wait", 0},
-		"a place":              {"places", client.Transport{MaxWait: time.Minute}, nil, core.ErrDeadlineTooNear, "not admitted within 1m0s", time.Minute},
-		"the deadline":         {"rate", client.Transport{}, withTimeout(time.Second), core.ErrDeadlineTooNear, "1m0s to wait", 0},
-		"the end of ctx":       {"places", client.Transport{MaxWait: time.Hour}, withTimeout(time.Second), context.DeadlineExceeded, "", time.Second},
-		"the earlier MaxWait":  {"places", client.Transport{MaxWait: time.Second}, withTimeout(time.Hour), core.ErrDeadlineTooNear, "within 1s", time.Second},
-		"the earlier deadline": {"rate", client.Transport{MaxWait: time.Hour}, withTimeout(time.Second), core.ErrDeadlineTooNear, "1m0s to wait", 0},
-		"Cancel":               {"places", client.Transport{}, withCancel(2 * time.Second), context.Canceled, "", 2 * time.Second},
-		"no limiter":           {"", client.Transport{}, nil, nil, "no Limiter", 0},
-		"a negative MaxWait":   {"rate", client.Transport{MaxWait: -1}, nil, nil, "negative", 0},
-		"a negative Longest":   {"rate", client.Transport{Longest: -1}, nil, nil, "negative", 0},
-		"a negative Retries":   {"rate", client.Transport{Retries: -1}, nil, nil, "negative", 0},
-		"no Pause":             {"none", client.Transport{}, nil, nil, "no Pause", 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				switch c.limit {
-				case "rate":
-					c.t.Limiter = limiter(memstore.New(), core.TokenBucket("rate", core.PerMinute(1).WithBurst(1)))
-				case "places":
-					c.t.Limiter = limiter(memstore.New(), core.InFlight("places", 1))
-				case "pause":
-					c.t.Limiter = limiter(memstore.New())
-					if err := c.t.Limiter.Pause(t.Context(), "partner.example", time.Hour); err != nil {
-						t.Fatal(err)
-					}
-				case "none":
-					c.t.Limiter = core.Must(core.New(memstore.New(), core.FixedWindow("w", core.PerSecond(1))))
-				}
-				if c.limit == "rate" || c.limit == "places" {
-					if _, err := c.t.Limiter.Acquire(t.Context(), "partner.example"); err != nil {
-						t.Fatal(err)
-					}
-				}
-				c.t.Key = client.ByHost
-				c.t.Base = roundTrip(func(*http.Request) (*http.Response, error) {
-					t.Error("the request was sent")
-					return respond(200, ""), nil
-				})
-				body := &closing{Reader: strings.NewReader("x")}
-				r := get(t.Context(), t)
-				r.Body = body
-				if c.change != nil {
-					r = c.change(r)
-				}
-				begun := time.Now()
-				_, err := c.t.RoundTrip(r)
-				if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
-					t.Errorf("got %v, want %v with %q", err, c.want, c.text)
-				}
-				late := c.want == core.ErrDeadlineTooNear || c.want == context.DeadlineExceeded
-				if wrapped := (&url.Error{Err: err}); wrapped.Timeout() != late {
-					t.Errorf("%v is a timeout: %v, want %v", err, wrapped.Timeout(), late)
-				}
-				if took := time.Since(begun); took != c.after || body.closed.Load() != 1 {
-					t.Errorf("after %v, want %v; the body was closed %d times", took, c.after, body.closed.Load())
-				}
-			})
-		})
-	}
-}
-
-func withCancel(d time.Duration) func(*http.Request) *http.Request {
-	return func(r *http.Request) *http.Request {
-		cancelled := make(chan struct{})
-		//lint:ignore SA1019 callers may still use it
-		r.Cancel = cancelled
-		time.AfterFunc(d, func() { close(cancelled) })
-		return r
-	}
-}
-
-func withTimeout(d time.Duration) func(*http.Request) *http.Request {
-	return func(r *http.Request) *http.Request {
-		ctx, cancel := context.WithTimeout(r.Context(), d)
-		context.AfterFunc(ctx, cancel)
-		return r.WithContext(ctx)
 	}
 }
 
@@ -340,91 +185,6 @@ func TestTransport_Retries(t *testing.T) {
 	}
 }
 
-// failing is a body whose Read fails.
-type failing struct{ closing }
-
-func (*failing) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
-
-// A place is taken until the response has been read, and no longer.
-func TestTransport_Places(t *testing.T) {
-	read := func(_ func(), r *http.Response) { _, _ = io.ReadAll(r.Body) }
-	for name, c := range map[string]struct {
-		method string
-		status int
-		body   io.ReadCloser
-		end    func(cancel func(), r *http.Response) // nil if the place is free at once
-	}{
-		"read to the end":      {"GET", 200, io.NopCloser(strings.NewReader("text")), read},
-		"an empty body":        {"GET", 200, io.NopCloser(strings.NewReader("")), read},
-		"closed":               {"GET", 200, io.NopCloser(strings.NewReader("text")), func(_ func(), r *http.Response) { _ = r.Body.Close() }},
-		"closed twice":         {"GET", 200, io.NopCloser(strings.NewReader("text")), func(_ func(), r *http.Response) { _, _ = r.Body.Close(), r.Body.Close() }},
-		"an error of Read":     {"GET", 500, new(failing), read},
-		"the end of ctx":       {"GET", 200, io.NopCloser(strings.NewReader("text")), func(cancel func(), _ *http.Response) { cancel() }},
-		"without a body":       {"GET", 200, http.NoBody, nil},
-		"HEAD":                 {"HEAD", 200, io.NopCloser(strings.NewReader("")), nil},
-		"204":                  {"GET", 204, io.NopCloser(strings.NewReader("")), nil},
-		"304":                  {"GET", 304, io.NopCloser(strings.NewReader("")), nil},
-		"a limited response":   {"GET", 429, io.NopCloser(strings.NewReader("text")), read},
-		"an error of the Base": {"GET", 0, nil, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := limiter(memstore.New(), core.InFlight("places", 2))
-				tr := client.Transport{Limiter: l, Key: client.ByHost, Base: roundTrip(func(*http.Request) (*http.Response, error) {
-					if c.status == 0 {
-						return nil, io.ErrUnexpectedEOF
-					}
-					r := respond(c.status, "")
-					r.Body = c.body
-					return r, nil
-				})}
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				r := get(ctx, t)
-				r.Method = c.method
-				response, _ := tr.RoundTrip(r)
-				if c.end != nil {
-					if status := response.StatusCode; status != 429 && left(t, l, "places") != 1 {
-						t.Errorf("%d places are free before the end", left(t, l, "places"))
-					}
-					c.end(cancel, response)
-				}
-				synctest.Wait()
-				if err := l.Pause(t.Context(), "partner.example", 0); err != nil {
-					t.Fatal(err)
-				}
-				if left(t, l, "places") != 2 {
-					t.Errorf("%d places are free after the end", left(t, l, "places"))
-				}
-			})
-		})
-	}
-}
-
-// Without places, the body of a response is the one that Base returned. The request is not changed.
-func TestTransport_Unchanged(t *testing.T) {
-	body := io.NopCloser(strings.NewReader("text"))
-	var sent *http.Request
-	tr := client.New(limiter(memstore.New(), core.TokenBucket("rate", core.PerSecond(10))), client.ByHost)
-	tr.Base = roundTrip(func(r *http.Request) (*http.Response, error) {
-		sent = r
-		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: body, Request: r}, nil
-	})
-	r := get(t.Context(), t)
-	r.Header.Set("X-Own", "1")
-	before := *r
-	response, err := tr.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if response.Body != body || response.Request != r {
-		t.Errorf("got the body %v of the request %p, want %v of %p", response.Body, response.Request, body, r)
-	}
-	if fmt.Sprint(*r) != fmt.Sprint(before) || r.Context() != before.Context() || sent == r {
-		t.Errorf("got %v, want %v", *r, before)
-	}
-}
-
 func TestTransport_KeyOfNoLimit(t *testing.T) {
 	l := limiter(memstore.New(), core.InFlight("places", 1))
 	tr := client.New(l, func(*http.Request) string { return "" })
@@ -436,28 +196,6 @@ func TestTransport_KeyOfNoLimit(t *testing.T) {
 	}
 }
 
-// MaxWait begins with the first wait.
-func TestTransport_MaxWaitOfAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, sent := limiter(memstore.New()), 0
-		pause := func(d time.Duration) {
-			if err := l.Pause(t.Context(), "partner.example", d); err != nil {
-				t.Error(err)
-			}
-		}
-		pause(time.Second)
-		time.AfterFunc(1500*time.Millisecond, func() { pause(4 * time.Second) })
-		tr := &client.Transport{Limiter: l, Key: client.ByHost, MaxWait: 5 * time.Second, Retries: 1}
-		tr.Base = roundTrip(func(*http.Request) (*http.Response, error) {
-			sent++
-			return respond(429, "Retry-After: 1"), nil
-		})
-		if r, err := tr.RoundTrip(get(t.Context(), t)); err != nil || r.StatusCode != 429 || sent != 1 {
-			t.Errorf("got %v, %v, sent %d times", r, err, sent)
-		}
-	})
-}
-
 func TestByHost(t *testing.T) {
 	for text, want := range map[string]string{
 		"http://partner.example/a": "partner.example", "https://Partner.Example:8443/": "partner.example:8443", "http://[2001:DB8::1]/": "[2001:db8::1]",
@@ -467,47 +205,6 @@ func TestByHost(t *testing.T) {
 			t.Errorf("%s: got %q, %v, want %q", text, got, err, want)
 		}
 	}
-}
-
-// A slowStore takes a second for each decision, whatever its context says.
-type slowStore struct{ core.Store }
-
-func (s slowStore) Take(ctx context.Context, charges []driver.Charge) error {
-	time.Sleep(time.Second)
-	return s.Store.Take(ctx, charges)
-}
-
-// A decision that comes after MaxWait is refunded.
-func TestTransport_SlowStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := limiter(slowStore{memstore.New()}, core.TokenBucket("rate", core.PerHour(10)))
-		tr := &client.Transport{Limiter: l, Key: client.ByHost, Base: always(200, ""), MaxWait: time.Second / 2}
-		if r, err := tr.RoundTrip(get(t.Context(), t)); !errors.Is(err, core.ErrDeadlineTooNear) {
-			t.Errorf("got %v, %v", r, err)
-		}
-		if left(t, l, "rate") != 10 {
-			t.Errorf("%d are left, want a refund", left(t, l, "rate"))
-		}
-	})
-}
-
-// A store that fails ends the request with its error.
-func TestTransport_StoreFails(t *testing.T) {
-	l := limiter(new(storetest.Fake).Set(storetest.Fail(core.ErrUnavailable)))
-	body := &closing{Reader: bytes.NewReader(nil)}
-	r := get(t.Context(), t)
-	r.Body = body
-	if _, err := client.New(l, client.ByHost).RoundTrip(r); !errors.Is(err, core.ErrUnavailable) || body.closed.Load() != 1 {
-		t.Errorf("got %v", err)
-	}
-}
-
-// server starts a server and returns its URL.
-func server(t *testing.T, h http.HandlerFunc) string {
-	t.Helper()
-	s := httptest.NewServer(h)
-	t.Cleanup(s.Close)
-	return s.URL
 }
 
 // A charge is refunded only if there was no connection for the request.
@@ -577,145 +274,6 @@ func TestTransport_Redirects(t *testing.T) {
 		if text, err := io.ReadAll(r.Body); string(text) != "end" || err != nil {
 			t.Errorf("%s: got %q, %v", name, text, err)
 		}
-	}
-}
-
-// http.Client.Timeout ends a wait.
-func TestTransport_ClientTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := limiter(memstore.New(), core.InFlight("places", 1))
-		if _, err := l.Acquire(t.Context(), "partner.example"); err != nil {
-			t.Fatal(err)
-		}
-		tr := client.New(l, client.ByHost)
-		tr.Base = always(200, "")
-		begun := time.Now()
-		_, err := (&http.Client{Transport: tr, Timeout: 3 * time.Second}).Get("http://partner.example/")
-		if err == nil || time.Since(begun) != 3*time.Second {
-			t.Errorf("got %v after %v", err, time.Since(begun))
-		}
-	})
-}
-
-// The connection of a 101 can be written to, and has its place until it is closed.
-func TestTransport_Upgrade(t *testing.T) {
-	url := server(t, func(w http.ResponseWriter, _ *http.Request) {
-		conn, rw, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer conn.Close()
-		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
-		line, _ := rw.ReadString('\n')
-		_, _ = io.WriteString(conn, line)
-		rest, _ := io.ReadAll(rw)
-		_, _ = io.WriteString(conn, "end of "+string(rest))
-	})
-	l := limiter(memstore.New(), core.InFlight("places", 1))
-	tr := client.New(l, func(*http.Request) string { return "partner.example" })
-	r, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Connection", "Upgrade")
-	r.Header.Set("Upgrade", "echo")
-	response, err := tr.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, ok := response.Body.(io.ReadWriteCloser)
-	if !ok || response.StatusCode != 101 {
-		t.Fatalf("got %d with a %T", response.StatusCode, response.Body)
-	}
-	if _, err := io.WriteString(conn, "hello\n"); err != nil {
-		t.Error(err)
-	}
-	text := make([]byte, 6)
-	if _, err := io.ReadFull(conn, text); string(text) != "hello\n" || err != nil || left(t, l, "places") != 0 {
-		t.Errorf("got %q, %v, and %d places", text, err, left(t, l, "places"))
-	}
-	if err := conn.Close(); err != nil || left(t, l, "places") != 1 {
-		t.Errorf("got %v, and %d places", err, left(t, l, "places"))
-	}
-
-	// A proxy passes on that one direction has ended.
-	proxy := httptest.NewServer(&httputil.ReverseProxy{Transport: tr, Rewrite: func(p *httputil.ProxyRequest) {
-		p.Out.URL.Scheme, p.Out.URL.Host = r.URL.Scheme, r.URL.Host
-	}})
-	defer proxy.Close()
-	direct, err := net.Dial("tcp", proxy.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer direct.Close()
-	_, _ = io.WriteString(direct, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
-	from := bufio.NewReader(direct)
-	if response, err = http.ReadResponse(from, r); err != nil || response.StatusCode != 101 {
-		t.Fatalf("got %v, %v through a proxy", response, err)
-	}
-	_, _ = io.WriteString(direct, "hello\nrest")
-	if err := direct.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
-	if rest, err := io.ReadAll(from); string(rest) != "hello\nend of rest" || err != nil {
-		t.Errorf("got %q, %v through a proxy", rest, err)
-	}
-}
-
-// A body that cannot end one direction says so.
-func TestTransport_CloseWrite(t *testing.T) {
-	tr := client.New(limiter(memstore.New(), core.InFlight("places", 1)), client.ByHost)
-	tr.Base = roundTrip(func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: 101, Body: struct {
-			io.ReadWriter
-			io.Closer
-		}{new(bytes.Buffer), new(closing)}}, nil
-	})
-	r, err := tr.RoundTrip(get(t.Context(), t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
-	if w, ok := r.Body.(interface{ CloseWrite() error }); !ok || !errors.Is(w.CloseWrite(), http.ErrNotSupported) {
-		t.Errorf("got a %T", r.Body)
-	}
-}
-
-// A Base with a fault keeps no place, and its results are passed on.
-func TestTransport_FaultOfBase(t *testing.T) {
-	ok := respond(200, "")
-	for name, c := range map[string]struct {
-		base     roundTrip
-		response *http.Response
-		err      error
-	}{
-		"neither": {func(*http.Request) (*http.Response, error) { return nil, nil }, nil, nil},
-		"both":    {func(*http.Request) (*http.Response, error) { return ok, io.EOF }, ok, io.EOF},
-		"a panic": {func(*http.Request) (*http.Response, error) { panic("base") }, nil, nil},
-		"Goexit":  {func(*http.Request) (*http.Response, error) { runtime.Goexit(); return nil, nil }, nil, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := limiter(memstore.New(), core.InFlight("places", 1))
-			tr := &client.Transport{Limiter: l, Key: client.ByHost, Base: c.base}
-			ended := make(chan struct{})
-			go func() {
-				defer close(ended)
-				defer func() {
-					if p := recover(); p != nil && p != "base" {
-						t.Errorf("panic: %v", p)
-					}
-				}()
-				response, err := tr.RoundTrip(get(t.Context(), t))
-				if response != c.response || err != c.err {
-					t.Errorf("got %v, %v, want %v, %v", response, err, c.response, c.err)
-				}
-			}()
-			<-ended
-			if left(t, l, "places") != 1 {
-				t.Error("the place is not free")
-			}
-		})
 	}
 }
 
@@ -887,81 +445,5 @@ func testSlowResponse(t *testing.T, maxWait time.Duration) {
 	}
 	if err := l.Pause(t.Context(), "partner.example", 0); err != nil || left(t, l, "places") != 1 {
 		t.Errorf("got %v, and the place is not free", err)
-	}
-}
-
-// A body with a place has the trailers of the response, and ends with http.Client.Timeout.
-func TestTransport_Body(t *testing.T) {
-	ended := make(chan struct{})
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Trailer", "X-End")
-		_, _ = io.WriteString(w, "text")
-		_ = http.NewResponseController(w).Flush()
-		if r.URL.Path == "/open" {
-			<-ended
-		}
-		w.Header().Set("X-End", "end")
-	}))
-	s.EnableHTTP2 = true
-	s.StartTLS()
-	defer s.Close()
-	defer close(ended)
-	l := limiter(memstore.New(), core.InFlight("places", 1))
-	tr := &client.Transport{Limiter: l, Key: func(*http.Request) string { return "partner.example" }}
-	for _, base := range []http.RoundTripper{s.Client().Transport, &http.Transport{TLSClientConfig: s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()}} {
-		tr.Base = base
-		r, err := (&http.Client{Transport: tr}).Get(s.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(r.Body)
-		if string(text) != "text" || err != nil || r.Trailer.Get("X-End") != "end" || left(t, l, "places") != 1 {
-			t.Errorf("%s: got %q, %v, %v, and %d places", r.Proto, text, err, r.Trailer, left(t, l, "places"))
-		}
-		r, err = (&http.Client{Transport: tr, Timeout: 100 * time.Millisecond}).Get(s.URL + "/open")
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err = io.ReadAll(r.Body)
-		if string(text) != "text" || !errors.Is(err, context.DeadlineExceeded) || left(t, l, "places") != 1 {
-			t.Errorf("%s: got %q, %v, and %d places", r.Proto, text, err, left(t, l, "places"))
-		}
-	}
-}
-
-// Many goroutines with one Transport free their places.
-func TestTransport_Concurrent(t *testing.T) {
-	var sent atomic.Int64
-	url := server(t, func(w http.ResponseWriter, _ *http.Request) {
-		if sent.Add(1)%7 == 0 {
-			w.Header().Set("Retry-After", "0.01")
-			w.WriteHeader(429)
-		}
-		_, _ = io.WriteString(w, strings.Repeat("x", 5000))
-	})
-	l := limiter(memstore.New(), core.InFlight("places", 4))
-	tr := &client.Transport{Limiter: l, Key: func(*http.Request) string { return "partner.example" }, Retries: 9}
-	var wg sync.WaitGroup
-	for i := range 64 {
-		wg.Go(func() {
-			for range 3 {
-				r, err := (&http.Client{Transport: tr, Timeout: time.Minute}).Get(url)
-				if err != nil || r.StatusCode != 200 {
-					t.Errorf("got %v, %v", r, err)
-					return
-				}
-				switch i % 3 {
-				case 0:
-					_, _ = io.Copy(io.Discard, r.Body)
-				case 1:
-					wg.Go(func() { _, _ = io.Copy(io.Discard, r.Body) })
-				}
-				_ = r.Body.Close()
-			}
-		})
-	}
-	wg.Wait()
-	if left(t, l, "places") != 4 {
-		t.Errorf("%d places are free, want 4", left(t, l, "places"))
 	}
 }
