@@ -25,8 +25,6 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-func init() { gin.SetMode(gin.ReleaseMode) }
-
 func build(l *core.Limiter, key keyfunc.Func, opts []gate.Option, h http.HandlerFunc) http.Handler {
 	return nest([]gatetest.Gate{{Limiter: l, Key: key, Opts: opts}}, h)
 }
@@ -143,27 +141,6 @@ func BenchmarkRequest(b *testing.B) {
 		return e
 	})
 }
-
-// times admits n requests a day.
-func times(n int) *core.Limiter {
-	return core.Must(core.New(memstore.New(), core.SlidingLog("times", core.PerDay(n))))
-}
-
-// engine serves / behind the middlewares.
-func engine(h gin.HandlerFunc, middlewares ...gin.HandlerFunc) *gin.Engine {
-	e := gin.New()
-	e.Use(middlewares...)
-	e.GET("/", h)
-	return e
-}
-
-func get(h http.Handler) *httptest.ResponseRecorder {
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
-	return w
-}
-
-func ok(c *gin.Context) { c.String(http.StatusOK, "ok") }
 
 func TestNew_Abort(t *testing.T) {
 	var errs []*gin.Error
@@ -453,6 +430,25 @@ func TestCostOfBody_KeptByGin(t *testing.T) {
 		e.ServeHTTP(w, httptest.NewRequest("POST", "/", strings.NewReader(`{"a":1}`)))
 		if w.Code != want {
 			t.Errorf("with a limit of %d bytes, the status is %d, want %d", limit, w.Code, want)
+		}
+	}
+}
+
+// The parameters of a route of Gin are those of its context, which ginlimit passes on.
+func TestPathValue_Gin(t *testing.T) {
+	gin.SetMode(gin.ReleaseMode)
+	l := core.Must(core.New(memstore.New(), core.FixedWindow("tenant", core.PerMinute(1))))
+	router := gin.New()
+	router.GET("/:tenant", ginlimit.New(l, keyfunc.PathValue("tenant")), func(c *gin.Context) { c.Status(http.StatusOK) })
+	router.GET("/:tenant/users", ginlimit.New(l, keyfunc.PathValue("tenants")), func(c *gin.Context) { c.Status(http.StatusOK) })
+	for _, c := range []struct {
+		path   string
+		status int
+	}{{"/acme", 200}, {"/acme", 429}, {"/other", 200}, {"/acme/users", 400}} {
+		w := httptest.NewRecorder()
+		router.ServeHTTP(w, httptest.NewRequest("GET", c.path, nil))
+		if w.Code != c.status {
+			t.Errorf("GET %s: status %d, want %d", c.path, w.Code, c.status)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package ginlimit_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,29 +10,10 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/ginlimit"
 	"github.com/weir-go/weir/keyfunc"
 )
-
-// refund returns a RefundIf that refunds every request and appends the statuses.
-func refund(statuses *[]int) gate.Option {
-	return gate.RefundIf(func(status int) bool { *statuses = append(*statuses, status); return true })
-}
-
-// client is a key function with the same key for every request.
-func client(context.Context, *http.Request) (string, error) { return "192.0.2.1", nil }
-
-// left returns the remaining events of client.
-func left(t *testing.T, l *core.Limiter) int {
-	t.Helper()
-	d, err := l.Peek(t.Context(), "192.0.2.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d.State(0).Remaining
-}
 
 // A header is a writer that another middleware puts in place of c.Writer.
 type header struct{ gin.ResponseWriter }
