@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -19,157 +19,11 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
-	"github.com/weir-go/weir/core/gate/gatetest"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/echolimit"
-	"github.com/weir-go/weir/internal/testkit"
 	"github.com/weir-go/weir/keyfunc"
 )
-
-func build(l *core.Limiter, key keyfunc.Func, opts []gate.Option, h http.HandlerFunc) http.Handler {
-	return nest([]gatetest.Gate{{Limiter: l, Key: key, Opts: opts}}, h)
-}
-
-func nest(gates []gatetest.Gate, h http.HandlerFunc) http.Handler {
-	e := echo.New()
-	for i, g := range gates {
-		use := e.Use
-		if i < len(gates)-1 {
-			use = e.Pre // before the router
-		}
-		use(echolimit.New(g.Limiter, g.Key, g.Opts...))
-	}
-	e.Any("/*", echo.WrapHandler(h))
-	return e
-}
-
-func buildTrusting(trust bool, key keyfunc.Func, h http.HandlerFunc) http.Handler {
-	e := build(times(1), key, nil, h).(*echo.Echo)
-	e.IPExtractor = echo.ExtractIPDirect()
-	if trust {
-		_, proxies, _ := net.ParseCIDR("192.0.2.0/24")
-		e.IPExtractor = echo.ExtractIPFromXFFHeader(echo.TrustIPRange(proxies))
-	}
-	return e
-}
-
-// buildFailing has handlers that return their errors, and an error handler.
-func buildFailing(l *core.Limiter, key keyfunc.Func, opts []gate.Option,
-	h func(w http.ResponseWriter, r *http.Request) error, answer http.HandlerFunc,
-) http.Handler {
-	e := echo.New()
-	e.Use(echolimit.New(l, key, opts...))
-	e.Any("/*", func(c echo.Context) error { return h(c.Response(), c.Request()) })
-	e.HTTPErrorHandler = func(err error, c echo.Context) {
-		if he := new(echo.HTTPError); errors.As(err, &he) {
-			e.DefaultHTTPErrorHandler(err, c)
-		} else if !c.Response().Committed && answer != nil {
-			answer(c.Response(), c.Request())
-		}
-	}
-	return e
-}
-
-func onDenied(f func(http.ResponseWriter, *http.Request, core.Decision)) gate.Option {
-	return echolimit.OnDenied(func(c echo.Context, d core.Decision) error { f(c.Response(), c.Request(), d); return nil })
-}
-
-func onRejected(f func(http.ResponseWriter, *http.Request, *gate.Rejection)) gate.Option {
-	return echolimit.OnRejected(func(c echo.Context, rejection *gate.Rejection) error {
-		f(c.Response(), c.Request(), rejection)
-		return nil
-	})
-}
-
-// buildCalls has handlers that call Check and Deny, and return the errors of these.
-func buildCalls(gates []gatetest.Gate, h func(w http.ResponseWriter, c gatetest.Call) error) http.Handler {
-	e := echo.New()
-	for _, g := range gates {
-		e.Use(echolimit.New(g.Limiter, g.Key, g.Opts...))
-	}
-	e.Any("/*", func(c echo.Context) error {
-		return h(c.Response(), gatetest.Call{
-			Context: func() context.Context { return c.Request().Context() },
-			Request: c.Request,
-			Replace: c.SetRequest,
-			Check: func(l *core.Limiter, key string, opts ...gate.Option) error {
-				return unanswered(c, echolimit.Check(c, l, key, opts...))
-			},
-			Deny: func(d core.Decision) error { return unanswered(c, echolimit.Deny(c, d)) },
-		})
-	})
-	return e
-}
-
-// unanswered panics unless err is nil or an *echo.HTTPError, and no response is written.
-func unanswered(c echo.Context, err error) error {
-	if _, bare := err.(*echo.HTTPError); err != nil && !bare || c.Response().Committed {
-		panic(fmt.Sprintf("committed %v, error %#v", c.Response().Committed, err))
-	}
-	return err
-}
-
-// buildRoutes accepts slashes at both ends of a path.
-// jsonMedia returns the media type of Echo's error handler.
-func jsonMedia() string {
-	if echo.Version < "4.12" {
-		return "application/json; charset=UTF-8"
-	}
-	return echo.MIMEApplicationJSON
-}
-
-func buildRoutes(g gatetest.Gate, h gatetest.Handlers) http.Handler {
-	e := echo.New()
-	e.Pre(func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error {
-			c.Request().URL.Path = "/" + strings.Trim(c.Request().URL.Path, "/")
-			return next(c)
-		}
-	})
-	e.Use(echolimit.New(g.Limiter, g.Key, g.Opts...))
-	e.POST("/login", echo.WrapHandler(h.Login))
-	e.GET("/login", echo.WrapHandler(h.Login))
-	e.GET("/users/:name", echo.WrapHandler(h.User))
-	e.GET("/files/*", echo.WrapHandler(h.Files))
-	return e
-}
-
-func TestContract(t *testing.T) {
-	testkit.WithoutRace(t, "allocations")
-	gatetest.Run(t, build, gatetest.Routes(buildRoutes), gatetest.ErrorHandler(jsonMedia()), gatetest.OnDenied(onDenied), gatetest.OnRejected(onRejected),
-		gatetest.Calls(buildCalls), gatetest.Errors(buildFailing),
-		gatetest.Nest(nest), gatetest.ClientAddress(echolimit.RealIP, buildTrusting))
-}
-
-func BenchmarkRequest(b *testing.B) {
-	gatetest.Benchmark(b, build, func(h http.HandlerFunc) http.Handler {
-		e := echo.New()
-		e.Any("/*", echo.WrapHandler(h))
-		return e
-	})
-}
-
-// times admits n requests a day.
-func times(n int) *core.Limiter {
-	return core.Must(core.New(memstore.New(), core.SlidingLog("times", core.PerDay(n))))
-}
-
-func ok(c echo.Context) error { return c.String(http.StatusOK, "ok") }
-
-// server serves / behind the middlewares.
-func server(h echo.HandlerFunc, middlewares ...echo.MiddlewareFunc) *echo.Echo {
-	e := echo.New()
-	e.Use(middlewares...)
-	e.GET("/", h)
-	return e
-}
-
-func get(h http.Handler, target string) *httptest.ResponseRecorder {
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest("GET", target, nil))
-	return w
-}
 
 // The middleware returns an *echo.HTTPError that is not wrapped, and writes nothing.
 func TestNew_HTTPError(t *testing.T) {
@@ -378,4 +232,151 @@ func TestNew_Pattern(t *testing.T) {
 	if want := slices.Repeat([]string{"/"}, len(targets)); !slices.Equal(before, want) {
 		t.Errorf("before the router: got %q, want %q", before, want)
 	}
+}
+
+// keyfunc.PathValue finds the parameters of Echo.
+func TestNew_PathValue(t *testing.T) {
+	l := core.Must(core.New(memstore.New(), core.SlidingLog("tenant", core.PerHour(1))))
+	e := echo.New()
+	e.GET("/tenants/:tenant", func(c echo.Context) error { return c.NoContent(http.StatusNoContent) }, echolimit.New(l, keyfunc.PathValue("tenant")))
+	for i, c := range []struct {
+		path   string
+		status int
+	}{{"/tenants/a", 204}, {"/tenants/b", 204}, {"/tenants/a", 429}} {
+		w := httptest.NewRecorder()
+		if e.ServeHTTP(w, httptest.NewRequest("GET", c.path, nil)); w.Code != c.status {
+			t.Errorf("request %d: the status is %d, want %d", i, w.Code, c.status)
+		}
+	}
+}
+
+// A plainWriter is a Writer that another middleware puts in place of that of the Response.
+type plainWriter struct{ http.ResponseWriter }
+
+// Every way in which a request of Echo can end.
+func TestNew_RefundIf(t *testing.T) {
+	problem := errors.New("problem")
+	fails := func(err error) echo.HandlerFunc { return func(echo.Context) error { return err } }
+	for _, c := range []struct {
+		name    string
+		outer   echo.MiddlewareFunc // around the gate
+		inner   echo.MiddlewareFunc // inside the gate
+		handler echo.HandlerFunc
+		status  int    // of the answer
+		asked   string // the statuses that RefundIf gets; empty if nothing is refunded
+	}{
+		{name: "HTTPError", handler: fails(echo.ErrUnauthorized), status: 401, asked: "[401]"},
+		{name: "wrapped HTTPError", handler: fails(fmt.Errorf("wrapped: %w", echo.ErrUnauthorized)), status: 500, asked: "[500]"},
+		{name: "error", handler: fails(problem), status: 500, asked: "[500]"},
+		{name: "error of a middleware", inner: func(echo.HandlerFunc) echo.HandlerFunc { return fails(echo.ErrForbidden) }, handler: ok, status: 403, asked: "[403]"},
+		{name: "Context.Error", handler: func(c echo.Context) error { c.Error(echo.ErrNotFound); return nil }, status: 404, asked: "[404]"},
+		{name: "Context.Error and its error", handler: func(c echo.Context) error { c.Error(echo.ErrNotFound); return echo.ErrNotFound }, status: 404, asked: "[404]"},
+		{
+			name: "an outer middleware answers", handler: fails(problem),
+			outer: func(next echo.HandlerFunc) echo.HandlerFunc {
+				return func(c echo.Context) error {
+					if err := next(c); err != nil {
+						return c.String(409, "x")
+					}
+					return nil
+				}
+			},
+			status: 409, asked: "[409]",
+		},
+		{
+			name: "an outer middleware restores the writer", handler: fails(echo.ErrUnauthorized),
+			outer: func(next echo.HandlerFunc) echo.HandlerFunc {
+				return func(c echo.Context) error { // like Gzip if nothing is written
+					was := c.Response().Writer
+					defer func() { c.Response().Writer = was }()
+					c.Response().Writer = &plainWriter{was}
+					return next(c)
+				}
+			},
+			status: 401, asked: "[401]",
+		},
+		{
+			name: "an inner middleware replaces the writer", handler: fails(echo.ErrUnauthorized),
+			inner: func(next echo.HandlerFunc) echo.HandlerFunc {
+				return func(c echo.Context) error {
+					c.Response().Writer = &plainWriter{c.Response().Writer}
+					return next(c)
+				}
+			},
+			status: 401, asked: "[401]",
+		},
+		{
+			name: "an outer timeout", handler: fails(echo.ErrUnauthorized),
+			outer: func(next echo.HandlerFunc) echo.HandlerFunc {
+				return func(c echo.Context) error { // ends the context before the answer is written
+					ctx, cancel := context.WithTimeout(c.Request().Context(), time.Hour)
+					defer cancel()
+					c.SetRequest(c.Request().WithContext(ctx))
+					return next(c)
+				}
+			},
+			status: 401, asked: "[401]",
+		},
+		{
+			name: "ended with an error", status: 401,
+			handler: fails(echo.ErrUnauthorized),
+			inner: func(next echo.HandlerFunc) echo.HandlerFunc {
+				return func(c echo.Context) error {
+					c.Request().Context().Value(hangUp{}).(context.CancelFunc)()
+					return next(c)
+				}
+			},
+		},
+		{
+			name: "a panic", handler: func(c echo.Context) error { _ = c.NoContent(204); panic(problem) },
+			outer: func(next echo.HandlerFunc) echo.HandlerFunc {
+				return func(c echo.Context) (err error) {
+					defer func() { _ = recover() }()
+					return next(c)
+				}
+			},
+			status: 204, asked: "[500]",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := times(5)
+			var statuses []int
+			var middlewares []echo.MiddlewareFunc
+			for _, m := range []echo.MiddlewareFunc{c.outer, echolimit.New(l, client, refund(&statuses)), c.inner} {
+				if m != nil {
+					middlewares = append(middlewares, m)
+				}
+			}
+			e := server(c.handler, middlewares...)
+			got := served(t, e)
+			want, remaining := c.asked, 5
+			if want == "" {
+				want, remaining = "[]", 4
+			}
+			if got != c.status || fmt.Sprint(statuses) != want || left(t, l) != remaining {
+				t.Errorf("status %d, RefundIf got %v, %d left; want %d, %s and %d", got, statuses, left(t, l), c.status, want, remaining)
+			}
+		})
+	}
+}
+
+type hangUp struct{}
+
+// served sends one request to a real server, and returns the status when the handlers have
+// returned.
+func served(t *testing.T, h http.Handler) int {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		h.ServeHTTP(w, r.WithContext(context.WithValue(ctx, hangUp{}, cancel)))
+	}))
+	defer s.Close()
+	resp, err := s.Client().Get(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, resp.Body) // closing earlier would hang up
+	resp.Body.Close()
+	return resp.StatusCode
 }

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -20,159 +20,11 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
-	"github.com/weir-go/weir/core/gate/gatetest"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/echolimit/v5"
-	"github.com/weir-go/weir/internal/testkit"
 	"github.com/weir-go/weir/keyfunc"
 )
-
-func build(l *core.Limiter, key keyfunc.Func, opts []gate.Option, h http.HandlerFunc) http.Handler {
-	return nest([]gatetest.Gate{{Limiter: l, Key: key, Opts: opts}}, h)
-}
-
-func nest(gates []gatetest.Gate, h http.HandlerFunc) http.Handler {
-	e := echo.New()
-	for i, g := range gates {
-		use := e.Use
-		if i < len(gates)-1 {
-			use = e.Pre // before the router
-		}
-		use(echolimit.New(g.Limiter, g.Key, g.Opts...))
-	}
-	e.Any("/*", echo.WrapHandler(h))
-	return e
-}
-
-// buildTrusting has no IPExtractor if trust is false.
-func buildTrusting(trust bool, key keyfunc.Func, h http.HandlerFunc) http.Handler {
-	e := build(times(1), key, nil, h).(*echo.Echo)
-	if trust {
-		_, proxies, _ := net.ParseCIDR("192.0.2.0/24")
-		e.IPExtractor = echo.ExtractIPFromXFFHeader(echo.TrustIPRange(proxies))
-	}
-	return e
-}
-
-// buildFailing has handlers that return their errors, and an error handler.
-func buildFailing(l *core.Limiter, key keyfunc.Func, opts []gate.Option,
-	h func(w http.ResponseWriter, r *http.Request) error, answer http.HandlerFunc,
-) http.Handler {
-	e := echo.New()
-	e.Use(echolimit.New(l, key, opts...))
-	e.Any("/*", func(c *echo.Context) error { return h(c.Response(), c.Request()) })
-	byDefault := e.HTTPErrorHandler
-	e.HTTPErrorHandler = func(c *echo.Context, err error) {
-		if rejection := new(gate.Rejection); errors.As(err, &rejection) {
-			byDefault(c, err)
-		} else if !committed(c) && answer != nil {
-			answer(c.Response(), c.Request())
-		}
-	}
-	return e
-}
-
-// committed reports whether the response of c has begun.
-func committed(c *echo.Context) bool {
-	res, err := echo.UnwrapResponse(c.Response())
-	if err != nil {
-		panic(err)
-	}
-	return res.Committed
-}
-
-func onDenied(f func(http.ResponseWriter, *http.Request, core.Decision)) gate.Option {
-	return echolimit.OnDenied(func(c *echo.Context, d core.Decision) error { f(c.Response(), c.Request(), d); return nil })
-}
-
-func onRejected(f func(http.ResponseWriter, *http.Request, *gate.Rejection)) gate.Option {
-	return echolimit.OnRejected(func(c *echo.Context, rejection *gate.Rejection) error {
-		f(c.Response(), c.Request(), rejection)
-		return nil
-	})
-}
-
-// buildCalls has handlers that call Check and Deny, and return the errors of these.
-func buildCalls(gates []gatetest.Gate, h func(w http.ResponseWriter, c gatetest.Call) error) http.Handler {
-	e := echo.New()
-	for _, g := range gates {
-		e.Use(echolimit.New(g.Limiter, g.Key, g.Opts...))
-	}
-	e.Any("/*", func(c *echo.Context) error {
-		return h(c.Response(), gatetest.Call{
-			Context: func() context.Context { return c.Request().Context() },
-			Request: c.Request,
-			Replace: c.SetRequest,
-			Check: func(l *core.Limiter, key string, opts ...gate.Option) error {
-				return unanswered(c, echolimit.Check(c, l, key, opts...))
-			},
-			Deny: func(d core.Decision) error { return unanswered(c, echolimit.Deny(c, d)) },
-		})
-	})
-	return e
-}
-
-// unanswered panics unless err is nil or contains a Rejection, and no response is written.
-func unanswered(c *echo.Context, err error) error {
-	if err != nil && !errors.As(err, new(*gate.Rejection)) || committed(c) {
-		panic(fmt.Sprintf("committed %v, error %#v", committed(c), err))
-	}
-	return err
-}
-
-// buildRoutes accepts slashes at both ends of a path.
-func buildRoutes(g gatetest.Gate, h gatetest.Handlers) http.Handler {
-	e := echo.New()
-	e.Pre(func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c *echo.Context) error {
-			c.Request().URL.Path = "/" + strings.Trim(c.Request().URL.Path, "/")
-			return next(c)
-		}
-	})
-	e.Use(echolimit.New(g.Limiter, g.Key, g.Opts...))
-	e.POST("/login", echo.WrapHandler(h.Login))
-	e.GET("/login", echo.WrapHandler(h.Login))
-	e.GET("/users/:name", echo.WrapHandler(h.User))
-	e.GET("/files/*", echo.WrapHandler(h.Files))
-	return e
-}
-
-func TestContract(t *testing.T) {
-	testkit.WithoutRace(t, "allocations")
-	gatetest.Run(t, build, gatetest.Routes(buildRoutes), gatetest.ErrorHandler(echo.MIMEApplicationJSON), gatetest.OnDenied(onDenied), gatetest.OnRejected(onRejected),
-		gatetest.Calls(buildCalls), gatetest.Errors(buildFailing),
-		gatetest.Nest(nest), gatetest.ClientAddress(echolimit.RealIP, buildTrusting))
-}
-
-func BenchmarkRequest(b *testing.B) {
-	gatetest.Benchmark(b, build, func(h http.HandlerFunc) http.Handler {
-		e := echo.New()
-		e.Any("/*", echo.WrapHandler(h))
-		return e
-	})
-}
-
-// times admits n requests a day.
-func times(n int) *core.Limiter {
-	return core.Must(core.New(memstore.New(), core.SlidingLog("times", core.PerDay(n))))
-}
-
-func ok(c *echo.Context) error { return c.String(http.StatusOK, "ok") }
-
-// server serves / behind the middlewares.
-func server(h echo.HandlerFunc, middlewares ...echo.MiddlewareFunc) *echo.Echo {
-	e := echo.New()
-	e.Use(middlewares...)
-	e.GET("/", h)
-	return e
-}
-
-func get(h http.Handler, target string) *httptest.ResponseRecorder {
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest("GET", target, nil))
-	return w
-}
 
 // The middleware returns an error with the status and the Rejection, and writes nothing.
 func TestNew_Error(t *testing.T) {
@@ -467,4 +319,233 @@ func TestNew_Pattern(t *testing.T) {
 	if want := slices.Repeat([]string{"/"}, len(targets)); !slices.Equal(before, want) {
 		t.Errorf("before the router: got %q, want %q", before, want)
 	}
+}
+
+// keyfunc.PathValue finds the parameters of Echo.
+func TestNew_PathValue(t *testing.T) {
+	l := core.Must(core.New(memstore.New(), core.SlidingLog("tenant", core.PerHour(1))))
+	e := echo.New()
+	e.GET("/tenants/:tenant", func(c *echo.Context) error { return c.NoContent(http.StatusNoContent) }, echolimit.New(l, keyfunc.PathValue("tenant")))
+	for i, c := range []struct {
+		path   string
+		status int
+	}{{"/tenants/a", 204}, {"/tenants/b", 204}, {"/tenants/a", 429}} {
+		w := httptest.NewRecorder()
+		if e.ServeHTTP(w, httptest.NewRequest("GET", c.path, nil)); w.Code != c.status {
+			t.Errorf("request %d: the status is %d, want %d", i, w.Code, c.status)
+		}
+	}
+}
+
+// A plainWriter is a ResponseWriter of another middleware. A *unwrapper also has an Unwrap.
+type (
+	plainWriter struct{ http.ResponseWriter }
+	unwrapper   struct{ plainWriter }
+)
+
+func (u *unwrapper) Unwrap() http.ResponseWriter { return u.ResponseWriter }
+
+func hides(w http.ResponseWriter) http.ResponseWriter   { return &plainWriter{w} }
+func unwraps(w http.ResponseWriter) http.ResponseWriter { return &unwrapper{plainWriter{w}} }
+
+// replaces returns a middleware that wraps the ResponseWriter of the context, and then may restore it.
+func replaces(wrap func(http.ResponseWriter) http.ResponseWriter, restores bool) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			if was := c.Response(); restores {
+				defer c.SetResponse(was)
+			}
+			c.SetResponse(wrap(c.Response()))
+			return next(c)
+		}
+	}
+}
+
+// below is a middleware that wraps the ResponseWriter of the Response, and then restores it.
+func below(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c *echo.Context) error {
+		res, err := echo.UnwrapResponse(c.Response())
+		if err != nil {
+			return err
+		}
+		was := res.ResponseWriter
+		defer func() { res.ResponseWriter = was }()
+		res.ResponseWriter = unwraps(was)
+		return next(c)
+	}
+}
+
+// Every way in which a request of Echo can end.
+func TestNew_RefundIf(t *testing.T) {
+	problem := errors.New("problem")
+	fails := func(err error) echo.HandlerFunc { return func(*echo.Context) error { return err } }
+	empty := func(c *echo.Context) error { return c.NoContent(403) }
+	text := func(c *echo.Context) error { return c.String(403, "no") }
+	long := middleware.GzipWithConfig(middleware.GzipConfig{MinLength: 1000})
+	wrapped := echo.WrapMiddleware(func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(unwraps(w), r) })
+	})
+	for _, c := range []struct {
+		name    string
+		outer   echo.MiddlewareFunc // around the gate
+		inner   echo.MiddlewareFunc // inside the gate
+		handler echo.HandlerFunc
+		status  int    // of the answer
+		asked   string // the statuses that RefundIf gets; empty if nothing is refunded
+	}{
+		{name: "HTTPError", handler: fails(echo.ErrUnauthorized), status: 401, asked: "[401]"},
+		{name: "wrapped HTTPError", handler: fails(fmt.Errorf("wrapped: %w", echo.ErrUnauthorized)), status: 401, asked: "[401]"},
+		{name: "error", handler: fails(problem), status: 500, asked: "[500]"},
+		{name: "error of a middleware", inner: func(echo.HandlerFunc) echo.HandlerFunc { return fails(echo.ErrForbidden) }, handler: ok, status: 403, asked: "[403]"},
+		{name: "the error handler is called", handler: func(c *echo.Context) error { c.Echo().HTTPErrorHandler(c, echo.ErrNotFound); return nil }, status: 404, asked: "[404]"},
+		{name: "the error handler is called before its error", handler: func(c *echo.Context) error { c.Echo().HTTPErrorHandler(c, echo.ErrNotFound); return echo.ErrNotFound }, status: 404, asked: "[404]"},
+		{
+			name: "an outer middleware answers", handler: fails(problem),
+			outer: func(next echo.HandlerFunc) echo.HandlerFunc {
+				return func(c *echo.Context) error {
+					if err := next(c); err != nil {
+						return c.String(409, "x")
+					}
+					return nil
+				}
+			},
+			status: 409, asked: "[409]",
+		},
+		{name: "an outer middleware restores the writer", handler: fails(echo.ErrUnauthorized), outer: replaces(unwraps, true), status: 401, asked: "[401]"},
+		{name: "an outer middleware replaces the writer", handler: fails(echo.ErrUnauthorized), outer: replaces(unwraps, false), status: 401, asked: "[401]"},
+		{name: "an outer middleware hides the Response", handler: fails(echo.ErrUnauthorized), outer: replaces(hides, false), status: 401, asked: "[401]"},
+		{name: "an outer middleware hides the Response for some time", handler: fails(echo.ErrUnauthorized), outer: replaces(hides, true), status: 401},
+		{name: "an inner middleware restores the writer", handler: fails(echo.ErrUnauthorized), inner: replaces(unwraps, true), status: 401, asked: "[401]"},
+		{name: "an inner middleware hides the Response", handler: fails(echo.ErrUnauthorized), inner: replaces(hides, false), status: 401, asked: "[401]"},
+		{name: "an outer middleware restores the writer of the Response", handler: fails(echo.ErrUnauthorized), outer: below, status: 401, asked: "[401]"},
+		{name: "an inner middleware restores the writer of the Response", handler: fails(echo.ErrUnauthorized), inner: below, status: 401, asked: "[401]"},
+		{name: "outer Gzip", handler: empty, outer: middleware.Gzip(), status: 403, asked: "[403]"},
+		{name: "outer Gzip, with a body", handler: text, outer: middleware.Gzip(), status: 403, asked: "[403]"},
+		{name: "outer Gzip, with a short body", handler: text, outer: long, status: 403, asked: "[403]"},
+		{name: "outer Gzip, without a response", handler: fails(nil), outer: middleware.Gzip(), status: 200, asked: "[200]"},
+		{name: "outer Gzip, with an error", handler: fails(echo.ErrUnauthorized), outer: middleware.Gzip(), status: 401, asked: "[401]"},
+		{name: "inner Gzip", handler: empty, inner: middleware.Gzip(), status: 403, asked: "[403]"},
+		{name: "inner Gzip, with a short body", handler: text, inner: long, status: 403, asked: "[403]"},
+		{name: "inner Gzip, with an error", handler: fails(echo.ErrUnauthorized), inner: middleware.Gzip(), status: 401, asked: "[401]"},
+		{name: "outer WrapMiddleware", handler: fails(echo.ErrUnauthorized), outer: wrapped, status: 401, asked: "[401]"},
+		{name: "inner WrapMiddleware", handler: fails(echo.ErrUnauthorized), inner: wrapped, status: 401, asked: "[401]"},
+		{
+			name: "writes to the Response itself", outer: replaces(unwraps, true),
+			handler: func(c *echo.Context) error {
+				res, err := echo.UnwrapResponse(c.Response())
+				if err == nil {
+					res.WriteHeader(403)
+				}
+				return err
+			},
+			status: 403, asked: "[403]",
+		},
+		{
+			name: "an outer timeout", handler: fails(echo.ErrUnauthorized),
+			outer: func(next echo.HandlerFunc) echo.HandlerFunc {
+				return func(c *echo.Context) error { // ends the context before the answer is written
+					ctx, cancel := context.WithTimeout(c.Request().Context(), time.Hour)
+					defer cancel()
+					c.SetRequest(c.Request().WithContext(ctx))
+					return next(c)
+				}
+			},
+			status: 401, asked: "[401]",
+		},
+		{
+			name: "ended with an error", status: 401,
+			handler: fails(echo.ErrUnauthorized),
+			inner: func(next echo.HandlerFunc) echo.HandlerFunc {
+				return func(c *echo.Context) error {
+					c.Request().Context().Value(hangUp{}).(context.CancelFunc)()
+					return next(c)
+				}
+			},
+		},
+		{
+			name: "a panic", handler: func(c *echo.Context) error { _ = c.NoContent(204); panic(problem) },
+			outer: func(next echo.HandlerFunc) echo.HandlerFunc {
+				return func(c *echo.Context) (err error) {
+					defer func() { _ = recover() }()
+					return next(c)
+				}
+			},
+			status: 204, asked: "[500]",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := times(5)
+			var statuses []int
+			var middlewares []echo.MiddlewareFunc
+			for _, m := range []echo.MiddlewareFunc{c.outer, echolimit.New(l, client, refund(&statuses)), c.inner} {
+				if m != nil {
+					middlewares = append(middlewares, m)
+				}
+			}
+			e := server(c.handler, middlewares...)
+			got := served(t, e)
+			want, remaining := c.asked, 5
+			if want == "" {
+				want, remaining = "[]", 4
+			}
+			if got != c.status || fmt.Sprint(statuses) != want || left(t, l) != remaining {
+				t.Errorf("status %d, RefundIf got %v, %d left; want %d, %s and %d", got, statuses, left(t, l), c.status, want, remaining)
+			}
+		})
+	}
+}
+
+// With RouterConfig.AutoHandleHEAD, a handler of GET gets a ResponseWriter that keeps the status until
+// the handler has returned.
+func TestNew_RefundIfHEAD(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		handler echo.HandlerFunc
+		status  int
+	}{
+		{"response", func(c *echo.Context) error { return c.String(404, "none") }, 404},
+		{"error", func(*echo.Context) error { return echo.ErrUnauthorized }, 401},
+		{"nothing", func(*echo.Context) error { return nil }, 200},
+	} {
+		for _, ofRoute := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/of the route: %t", c.name, ofRoute), func(t *testing.T) {
+				var statuses []int
+				l := times(5)
+				limit := echolimit.New(l, client, refund(&statuses))
+				e := echo.NewWithConfig(echo.Config{Router: echo.NewRouter(echo.RouterConfig{AutoHandleHEAD: true})})
+				if ofRoute {
+					e.GET("/", c.handler, limit)
+				} else {
+					e.Use(limit)
+					e.GET("/", c.handler)
+				}
+				w := httptest.NewRecorder()
+				e.ServeHTTP(w, httptest.NewRequest("HEAD", "/", nil))
+				if w.Code != c.status || fmt.Sprint(statuses) != fmt.Sprintf("[%d]", c.status) || left(t, l) != 5 {
+					t.Errorf("status %d, RefundIf got %v, %d left; want %d, the same and 5", w.Code, statuses, left(t, l), c.status)
+				}
+			})
+		}
+	}
+}
+
+type hangUp struct{}
+
+// served sends one request to a real server, and returns the status when the handlers have
+// returned.
+func served(t *testing.T, h http.Handler) int {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		h.ServeHTTP(w, r.WithContext(context.WithValue(ctx, hangUp{}, cancel)))
+	}))
+	defer s.Close()
+	resp, err := s.Client().Get(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, resp.Body) // closing earlier would hang up
+	resp.Body.Close()
+	return resp.StatusCode
 }
