@@ -1,9 +1,13 @@
 package rules_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +24,10 @@ import (
 	"github.com/weir-go/weir/core/rules"
 	"github.com/weir-go/weir/internal/testkit"
 )
+
+const second = `{name: second, algorithm: token_bucket, limit: 10/s burst 20, plans: {gold: 100/s, staff: unlimited}}`
+
+const hour = `{name: hour, algorithm: sliding_log, limit: 500/h, soft: 10, plans: {silver: 900/h}}`
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
@@ -119,6 +127,73 @@ func parse(t testing.TB, policies string) *rules.Config {
 	return c
 }
 
+// mastodon has a limit of all routes, and one of a single route.
+const mastodon = `
+policies:
+  account: {rules: [{name: account, algorithm: sliding_log, limit: 300/5m}]}
+  media: {rules: [{name: media, algorithm: sliding_log, limit: 30/30m}]}
+  other: {rules: [{name: other, algorithm: sliding_log, limit: 1000/m}]}
+routes: {POST /media: media, /own: account}
+all_routes: account
+`
+
+// parseFile returns the configuration of a whole file.
+func parseFile(t testing.TB, file string) *rules.Config {
+	t.Helper()
+	c, err := rules.Parse("test", []byte(file))
+	testkit.Must(t, err)
+	return c
+}
+
+// routed returns a configuration with a policy for each of patterns, named by its index.
+func routed(t testing.TB, patterns ...string) *rules.Config {
+	t.Helper()
+	var policies []string
+	routes := make(map[string]string)
+	for i, p := range patterns {
+		name := fmt.Sprint("p", i)
+		policies = append(policies, name+": {rules: [{name: r, algorithm: token_bucket, limit: 9/s}]}")
+		routes[p] = name
+	}
+	c := parse(t, strings.Join(policies, ", "))
+	c.Routes = routes
+	return c
+}
+
+// requestFor returns a request of a target such as "POST host/path", "/path" or "OPTIONS *".
+func requestFor(t testing.TB, target, pattern string) *http.Request {
+	t.Helper()
+	method, at, ok := strings.Cut(target, " ")
+	if !ok {
+		method, at = "GET", target
+	}
+	host := ""
+	if i := strings.IndexByte(at, '/'); i > 0 {
+		host, at = at[:i], at[i:]
+	}
+	u := new(url.URL)
+	if at != "" {
+		var err error
+		u, err = url.ParseRequestURI(at)
+		testkit.Must(t, err)
+	}
+	return &http.Request{Method: method, Host: host, URL: u, Pattern: pattern}
+}
+
+func overrideOf(rule string, l core.Limit) rules.Override {
+	return rules.Override{Limits: map[string]core.Limit{rule: l}}
+}
+
+// manyPolicies returns a file with n policies; the limit of the first one is n a second.
+func manyPolicies(n int) []byte {
+	var text bytes.Buffer
+	text.WriteString("policies:\n")
+	for i := range n {
+		fmt.Fprintf(&text, "  p%d: {rules: [{name: r, algorithm: token_bucket, limit: %d/s}]}\n", i, n-i)
+	}
+	return text.Bytes()
+}
+
 // newSet returns a Set on a new memstore.
 func newSet(t testing.TB, policies string, opts ...rules.Option) *rules.Set {
 	t.Helper()
@@ -216,4 +291,11 @@ type nothing struct{ core.Store }
 func inRedis(t *testing.T, rdb redis.UniversalClient, prefix, key string) (text string, member float64) {
 	tag := keyhash.New(nil).Tag(key)
 	return rdb.Get(t.Context(), prefix+"test:{"+tag+"}override:api").Val(), rdb.ZScore(t.Context(), prefix+"test:{rules:test}overrides", tag+":api").Val()
+}
+
+// errKilled is the error of a command after the end of the process.
+var errKilled = errors.New("killed")
+
+func limited(limit string) string {
+	return "policies: {api: {rules: [{name: r, algorithm: fixed_window, limit: " + limit + "}]}}\n"
 }

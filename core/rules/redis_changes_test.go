@@ -1,7 +1,6 @@
 package rules_test
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -16,9 +15,6 @@ import (
 	"github.com/weir-go/weir/core/rules"
 	"github.com/weir-go/weir/internal/testkit"
 )
-
-// errKilled is the error of a command after the end of the process.
-var errKilled = errors.New("killed")
 
 // An end that has passed does not replace a later one, whose text may have been written last.
 func TestRedisSource_EarlierEnd(t *testing.T) {

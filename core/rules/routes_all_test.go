@@ -27,24 +27,6 @@ import (
 	"github.com/weir-go/weir/nethttplimit"
 )
 
-// mastodon has a limit of all routes, and one of a single route.
-const mastodon = `
-policies:
-  account: {rules: [{name: account, algorithm: sliding_log, limit: 300/5m}]}
-  media: {rules: [{name: media, algorithm: sliding_log, limit: 30/30m}]}
-  other: {rules: [{name: other, algorithm: sliding_log, limit: 1000/m}]}
-routes: {POST /media: media, /own: account}
-all_routes: account
-`
-
-// parseFile returns the configuration of a whole file.
-func parseFile(t testing.TB, file string) *rules.Config {
-	t.Helper()
-	c, err := rules.Parse("test", []byte(file))
-	testkit.Must(t, err)
-	return c
-}
-
 // An api is a handler behind a gate with the routes of a Set. The header field Key has the key of a request.
 type api struct {
 	*rules.Set

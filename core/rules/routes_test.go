@@ -16,41 +16,6 @@ import (
 	"github.com/weir-go/weir/internal/testkit"
 )
 
-// routed returns a configuration with a policy for each of patterns, named by its index.
-func routed(t testing.TB, patterns ...string) *rules.Config {
-	t.Helper()
-	var policies []string
-	routes := make(map[string]string)
-	for i, p := range patterns {
-		name := fmt.Sprint("p", i)
-		policies = append(policies, name+": {rules: [{name: r, algorithm: token_bucket, limit: 9/s}]}")
-		routes[p] = name
-	}
-	c := parse(t, strings.Join(policies, ", "))
-	c.Routes = routes
-	return c
-}
-
-// requestFor returns a request of a target such as "POST host/path", "/path" or "OPTIONS *".
-func requestFor(t testing.TB, target, pattern string) *http.Request {
-	t.Helper()
-	method, at, ok := strings.Cut(target, " ")
-	if !ok {
-		method, at = "GET", target
-	}
-	host := ""
-	if i := strings.IndexByte(at, '/'); i > 0 {
-		host, at = at[:i], at[i:]
-	}
-	u := new(url.URL)
-	if at != "" {
-		var err error
-		u, err = url.ParseRequestURI(at)
-		testkit.Must(t, err)
-	}
-	return &http.Request{Method: method, Host: host, URL: u, Pattern: pattern}
-}
-
 func TestConfig_Route(t *testing.T) {
 	c := routed(t, "POST /login", "/v1/", "/v1/users/{id}", "GET /v1/users/me", "example.com/v1/", "/exact/{$}", "/both", "/both/",
 		"GET /files/{path...}", "CONNECT /tunnel", "/a%2fb", "/a%2fb/{id}", "/v1/{tenant}/big/", "PURGE example.com/cache/{key}")

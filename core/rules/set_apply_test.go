@@ -147,10 +147,6 @@ func TestSet_Apply_Errors(t *testing.T) {
 	want(t, "another set", limiter(t, s, "api"), "k", `token_bucket "api.second" 100/s plan "gold"`, `sliding_log "api.hour" 500/h soft 10%`)
 }
 
-func overrideOf(rule string, l core.Limit) rules.Override {
-	return rules.Override{Limits: map[string]core.Limit{rule: l}}
-}
-
 // A policy of a configuration that was not applied may have other rules in the next one.
 func TestSet_Apply_AfterAnError(t *testing.T) {
 	store := memstore.New()
@@ -472,16 +468,6 @@ func TestSet_Apply_Logged(t *testing.T) {
 			t.Errorf("got %v changes, want 2", m.Value)
 		}
 	}
-}
-
-// manyPolicies returns a file with n policies; the limit of the first one is n a second.
-func manyPolicies(n int) []byte {
-	var text bytes.Buffer
-	text.WriteString("policies:\n")
-	for i := range n {
-		fmt.Fprintf(&text, "  p%d: {rules: [{name: r, algorithm: token_bucket, limit: %d/s}]}\n", i, n-i)
-	}
-	return text.Bytes()
 }
 
 // Many policies are applied, and replaced while one of them is used.

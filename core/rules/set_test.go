@@ -31,10 +31,6 @@ import (
 	"github.com/weir-go/weir/nethttplimit"
 )
 
-const second = `{name: second, algorithm: token_bucket, limit: 10/s burst 20, plans: {gold: 100/s, staff: unlimited}}`
-
-const hour = `{name: hour, algorithm: sliding_log, limit: 500/h, soft: 10, plans: {silver: 900/h}}`
-
 const stop = `{name: stop, algorithm: pause}`
 
 func TestSet_Rules(t *testing.T) {

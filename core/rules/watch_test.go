@@ -33,10 +33,6 @@ type content struct {
 	err  error
 }
 
-func limited(limit string) string {
-	return "policies: {api: {rules: [{name: r, algorithm: fixed_window, limit: " + limit + "}]}}\n"
-}
-
 // A watched file changes at the given times. The test lists the limit in force and the errors.
 func TestSet_Watch(t *testing.T) {
 	const ms = time.Millisecond
