@@ -2,12 +2,14 @@ package redisstore
 
 import (
 	"io"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/keyhash"
+	"github.com/weir-go/weir/core/internal/waiters"
 	"github.com/weir-go/weir/core/redisstore/internal/pipe"
 	"github.com/weir-go/weir/core/redisstore/internal/wire"
 )
@@ -51,5 +53,29 @@ func TestFreer_goroutines(t *testing.T) {
 		if time.Since(begun) > 10*time.Second {
 			t.Fatalf("%d freers are at work, want none", s.freers.Load())
 		}
+	}
+}
+
+// After a denial that comes late, no place is freed, and the queue of the caller is removed.
+func TestFreer_lateDenial(t *testing.T) {
+	rule, err := driver.Definition{Name: "places", Algorithm: driver.InFlight, Events: 3, Hold: time.Minute}.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, waiter := range []*driver.Waiter{nil, {Queue: 7 * waiters.PerProcess}} {
+		s := &Store{pipe: &pipe.Pipe{Sender: slowSender{}}, encoder: wire.NewEncoder("test:", keyhash.Hasher{}), timeout: time.Second}
+		j := pipe.NewJob()
+		j.Charges, j.Keys = []driver.Charge{{Key: "k", Rule: rule, Cost: 1, Waiter: waiter}}, []string{"key"}
+		s.encoder.Encode(&j.Request)
+		f := newFreer(s, j)
+		wire.NewBatches([]*wire.Request{&j.Request})[0].SetOutcomes([]any{int64(1), int64(0), int64(0), int64(3), int64(0), int64(0), int64(0)}, nil)
+		f.Left()
+		f.Ended(true)
+		f.mu.Lock()
+		if freed := slices.ContainsFunc(f.undos, func(u undo) bool { return !isQueue(&u.charge) }); f.over != (waiter == nil) || waiter != nil && freed {
+			t.Errorf("waiter %v: over is %t, and the undos are %+v", waiter, f.over, f.undos)
+		}
+		f.mu.Unlock()
+		f.stop()
 	}
 }
