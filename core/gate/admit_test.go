@@ -1,9 +1,13 @@
 package gate_test
 
 import (
+	"bufio"
 	"context"
+	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,7 +17,9 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/gate/internal/apptest"
 	"github.com/weir-go/weir/internal/testkit"
+	"github.com/weir-go/weir/keyfunc"
 )
 
 // Requests are held until their departures, at the rate of the rule. Requests beyond the burst are
@@ -185,4 +191,152 @@ func TestMaxDelay_EveryAsk(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Requests that end before they are decided are no failure of the Store, and their handlers do not
+// run: otherwise a client could pass the limit by hanging up.
+func TestAdmit_Ended(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		setup
+		storeErr error // of the Store, when the request ends in the Store
+		end      string
+	}{
+		{name: "before the gate", end: "before"},
+		{name: "in the key function", end: "key function"},
+		{name: "in the Store", end: "store"},
+		{name: "in the Store, FailClosed", setup: setup{Opts: []gate.Option{gate.FailClosed()}}, end: "store"},
+		{name: "in the Store, all errors let through", setup: setup{Opts: []gate.Option{letThrough}}, end: "store"},
+		{name: "in the Store, which fails", end: "store", storeErr: core.ErrUnavailable},
+		{name: "out of time", end: "deadline"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				entered := make(chan struct{})
+				switch c.end {
+				case "before":
+					cancel()
+				case "key function":
+					c.Key = func(context.Context, *http.Request) (string, error) { cancel(); return "", errSecret }
+				case "store":
+					go func() { <-entered; cancel() }()
+					fallthrough
+				case "deadline":
+					c.Store = apptest.Stuck(entered, c.storeErr)
+				}
+				a := start(c.setup)
+				lines := logged(t, func() {
+					if got := record(t, a, request("GET", "/").WithContext(ctx)); got.Status != http.StatusServiceUnavailable {
+						t.Errorf("status is %d, want 503", got.Status)
+					}
+				})
+				a.CheckRan(t, 0)
+				if lines != "" {
+					t.Errorf("the log is %q, want none", lines)
+				}
+			})
+		})
+	}
+}
+
+// Requests that end before their handlers are not refunded.
+func TestRefundIf_Ended(t *testing.T) {
+	for name, end := range map[string]func(cancel func()){
+		"returns":     func(cancel func()) { cancel() },
+		"panics":      func(cancel func()) { cancel(); panic("late") },
+		"out of time": func(func()) { time.Sleep(2 * time.Minute) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				a := start(setup{Refund: true, Handler: func(w http.ResponseWriter, r *http.Request) { answers(204)(w, r); end(cancel) }})
+				caught(func() { record(t, a, request("GET", "/").WithContext(ctx)) })
+				a.CheckRefund(t, "[]", 1)
+			})
+		})
+	}
+}
+
+// TestAdmit_NotLimited checks that a limiter whose key function returns keyfunc.ErrNotLimited is ignored.
+func TestAdmit_NotLimited(t *testing.T) {
+	key := constant("k")
+	free := noKey(fmt.Errorf("an administrator: %w", keyfunc.ErrNotLimited))
+	both := noKey(fmt.Errorf("%w: %w", keyfunc.ErrNoToken, keyfunc.ErrNotLimited))
+	if got := record(t, start(setup{Key: both, Opts: []gate.Option{quiet}}), request("GET", "/")).Status; got != 401 {
+		t.Errorf("an invalid token whose error is also an ErrNotLimited: got status %d, want 401", got)
+	}
+	for _, c := range []struct {
+		name     string
+		key, and keyfunc.Func
+		opts     []gate.Option
+		want     []string // the keys that are charged; without them, there are no header fields
+	}{
+		{"alone", free, nil, nil, nil},
+		{"alone, with refunds", free, nil, []gate.Option{refundAll}, nil},
+		{"all", free, free, nil, nil},
+		{"first", free, key, nil, []string{"k"}},
+		{"last", key, free, nil, []string{"k"}},
+		{"last, with refunds", key, free, []gate.Option{succeeded}, []string{"k"}},
+		{"first of", keyfunc.FirstOf(noKey(keyfunc.ErrNoKey), free, key), nil, nil, nil},
+		{"join", keyfunc.Join(constant("a"), free), key, nil, []string{"k"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var asked []driver.Charge
+			a := start(setup{Store: memory().Set(recording(&asked)), Key: c.key, And: c.and, Opts: c.opts})
+			w := record(t, a, request("GET", "/"))
+			var keys []string
+			for _, charge := range asked {
+				if charge.Op == driver.Spend {
+					keys = append(keys, charge.Key)
+				}
+			}
+			fields := w.Header.Get("RateLimit") != ""
+			if w.Status != 200 || !slices.Equal(keys, c.want) || fields != (c.want != nil) {
+				t.Errorf("got status %d, charged keys %v, header %v; want 200, keys %v", w.Status, keys, w.Header, c.want)
+			}
+		})
+	}
+}
+
+func TestHostile(t *testing.T) {
+	over := states{"hundred": denied(12 * time.Second)}
+	a := start(setup{States: over, Opts: []gate.Option{gate.ExposeHeaders()}})
+	long := strings.Repeat("a,", 450<<10)
+	for _, field := range []string{"Accept", "X-Forwarded-For", "Access-Control-Request-Headers", "Authorization"} {
+		t.Run("900 KB of "+field, func(t *testing.T) {
+			if got := record(t, a, with(field, long)); got.Status != 429 || len(got.Body) > 1<<10 {
+				t.Errorf("status is %d, the body has %d bytes; want 429 and less than 1 KiB", got.Status, len(got.Body))
+			}
+		})
+	}
+	t.Run("900 KB of key", func(t *testing.T) {
+		a := start(setup{Rules: []core.Rule{core.SlidingLog("r", core.PerDay(1))}, Key: header("X-User")})
+		for i, want := range []int{200, 429} {
+			if got := record(t, a, with("X-User", long)); got.Status != want {
+				t.Errorf("request %d has status %d, want %d, as with any key", i, got.Status, want)
+			}
+		}
+	})
+	t.Run("quotes on the wire", func(t *testing.T) {
+		const text = `GET /v1/"<b>\n%22%00?q=%0d%0aX-A:+b HTTP/1.1` + "\r\nHost: x\r\n\r\n"
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text)))
+		testkit.Must(t, err)
+		got := record(t, a, r)
+		if got.Status != 429 || strings.ContainsAny(got.Body, "<>") {
+			t.Errorf("status is %d, body %s; want 429 and no markup", got.Status, got.Body)
+		}
+	})
+	t.Run("bytes in the path", func(t *testing.T) {
+		r := request("GET", "/")
+		r.URL = &url.URL{Path: "/a\"b\\c\r\nX-A: b\x00\x7f\xff\u2028"}
+		got := record(t, a, r)
+		const want = `"instance":"/a%22b%5Cc%0D%0AX-A:%20b%00%7F%FF%E2%80%A8"`
+		if got.Status != 429 || !strings.Contains(got.Body, want) {
+			t.Errorf("status is %d, body %s\n\twant 429 with %s", got.Status, got.Body, want)
+		}
+	})
+	a.CheckRan(t, 0)
 }
