@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -104,44 +103,6 @@ func isLost(r *core.Reservation) bool {
 	default:
 		return false
 	}
-}
-
-// At most n events run at the same time, and a denial charges the rate beside the places nothing.
-func TestInFlight_AllOrNone(t *testing.T) {
-	eachStore(t, func(t *testing.T, s core.Store) {
-		l := testkit.Limiter(t, s, core.InFlight("exports", 2), core.FixedWindow("rate", core.PerHour(5)))
-		a, b := reserve(t, l, "k"), reserve(t, l, "k")
-		d := reserve(t, l, "k").Decision()
-		if d.Allowed || d.State(1).Remaining != 3 || d.RetryAfter <= 0 || d.RetryAfter > defaultHold {
-			t.Fatalf("got %v", d)
-		}
-		if st := d.State(0); !st.Estimate || st.RetryAfter != d.RetryAfter || st.Window != d.RetryAfter {
-			t.Errorf("got %+v, want an estimate", st)
-		}
-		if other := reserve(t, l, "other"); !other.Decision().Allowed {
-			t.Errorf("got %v for another key", other.Decision())
-		} else {
-			ended, cancel := context.WithCancel(t.Context())
-			cancel()
-			if testkit.Must(t, other.Release(ended)); left(t, l, "other") != 2 {
-				t.Error("a context that has ended prevents the release")
-			}
-		}
-		testkit.Must(t, a.Release(t.Context()))
-		testkit.Must(t, a.Release(t.Context()))
-		if got := left(t, l, "k"); got != 1 {
-			t.Fatalf("got %d places left after two releases of one event, want 1", got)
-		}
-		c := reserve(t, l, "k")
-		if d := c.Decision(); !d.Allowed || d.State(1).Remaining != 2 {
-			t.Errorf("got %v: the rate keeps the charge of a released event", d)
-		}
-		testkit.Must(t, b.Refund(t.Context()))
-		testkit.Must(t, c.Refund(t.Context()))
-		if d, err := l.Peek(t.Context(), "k"); err != nil || d.State(0).Remaining != 2 || d.State(1).Remaining != 4 {
-			t.Errorf("got %v, %v after Refund, which ends places and frees charges", d, err)
-		}
-	})
 }
 
 // No Settle changes how many places an event has, which is one if they are not by cost. A Release and a Refund free them.
@@ -443,54 +404,4 @@ func TestInFlight_Local(t *testing.T) {
 		}
 		testkit.Must(t, r.Release(t.Context()))
 	})
-}
-
-// The events that 64 goroutines run at the same time never take more than all places, whatever they cost.
-func TestInFlight_Concurrent(t *testing.T) {
-	for store, open := range stores {
-		for kind, c := range map[string]struct {
-			rule           core.Rule
-			n, cost, least int // places; the largest cost; the least number of places that are taken at some time
-			methods        int // that take places
-		}{"one place": {core.InFlight("exports", 5), 5, 1, 5, 1}, "by cost": {tokens(50), 50, 50, 25, 3}} {
-			t.Run(store+"/"+kind, func(t *testing.T) {
-				l := testkit.Limiter(t, open(), c.rule)
-				var running, most atomic.Int64
-				var wg sync.WaitGroup
-				for range 64 {
-					wg.Go(func() {
-						for range 50 {
-							var r *core.Reservation
-							var err error
-							switch cost := 1 + rand.IntN(c.cost); rand.IntN(c.methods) {
-							case 0:
-								r, err = l.AcquireN(t.Context(), "k", cost)
-							case 1:
-								r, err = l.Reserve(t.Context(), "k", cost)
-							default:
-								r, err = l.ReserveAtMost(t.Context(), "k", cost)
-							}
-							if err != nil {
-								t.Error(err)
-								return
-							}
-							cost := int64(r.Cost()) // 0 of a denied one
-							now := running.Add(cost)
-							for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
-							}
-							runtime.Gosched()
-							running.Add(-cost)
-							if err := r.Release(t.Context()); err != nil {
-								t.Error(err)
-							}
-						}
-					})
-				}
-				wg.Wait()
-				if m := int(most.Load()); m > c.n || m < c.least || left(t, l, "k") != c.n {
-					t.Errorf("got %d places at the same time, and %d left at the end", m, left(t, l, "k"))
-				}
-			})
-		}
-	}
 }

@@ -3,9 +3,7 @@ package core_test
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,130 +22,6 @@ func severalLimiters(t *testing.T, s core.Store, n int, rules ...core.Rule) (lim
 		limiters = append(limiters, testkit.Limiter(t, s, rules...))
 	}
 	return limiters
-}
-
-// A queuer is a caller of AcquireN. The times of a test are since its begin.
-type queuer struct {
-	comes    time.Duration
-	cost     int
-	runs     time.Duration // its event
-	patience time.Duration // after which it gives up; 0 if it does not
-
-	left     time.Duration // when it was admitted or gave up
-	admitted bool
-}
-
-// callAll makes the calls of all, in the order of arrival, each of a random one of the limiters.
-func callAll(t *testing.T, limiters []*core.Limiter, all []queuer) {
-	t.Helper()
-	begun := time.Now()
-	var wg sync.WaitGroup
-	for i := range all {
-		q := &all[i]
-		time.Sleep(q.comes - time.Since(begun))
-		wg.Go(func() {
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			if q.patience > 0 {
-				defer time.AfterFunc(q.patience, cancel).Stop()
-			}
-			r, err := limiters[rand.IntN(len(limiters))].AcquireN(ctx, "k", q.cost)
-			q.left, q.admitted = time.Since(begun), err == nil
-			if err == nil {
-				time.Sleep(q.runs)
-				err = r.Release(context.Background())
-			}
-			if err != nil && !errors.Is(err, context.Canceled) {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-}
-
-// overtaken returns the largest number of callers that were admitted before an earlier one of all.
-func overtaken(all []queuer) (most int) {
-	for i, q := range all {
-		n := 0
-		for _, later := range all[i+1:] {
-			if q.admitted && later.admitted && later.left < q.left {
-				n++
-			}
-		}
-		most = max(most, n)
-	}
-	return most
-}
-
-// idled returns the time for which n places sufficed for the first one of those that waited.
-func idled(all []queuer, n int) (sum time.Duration) {
-	var times []time.Duration
-	for _, q := range all {
-		times = append(times, q.comes, q.left, q.left+q.runs)
-	}
-	slices.Sort(times)
-	for i, now := range times[:len(times)-1] {
-		free, need := n, n+1
-		for _, q := range all {
-			switch {
-			case q.admitted && q.left <= now && now < q.left+q.runs:
-				free -= q.cost
-			case need > n && q.comes <= now && now < q.left:
-				need = q.cost
-			}
-		}
-		if need <= free {
-			sum += times[i+1] - now
-		}
-	}
-	return sum
-}
-
-// Callers of several limiters with one rule are admitted in the order of arrival, as soon as there are enough places
-// for the first one: none is idle if its caller gives up.
-func TestLimiter_AcquireN_InOrderOfArrival(t *testing.T) {
-	for name, c := range map[string]struct {
-		rule               core.Rule
-		limiters, callers  int
-		places, cost       int // cost is the largest
-		impatient          int // percent of the callers
-		latest, longestRun time.Duration
-	}{
-		"one place":              {core.InFlight("exports", 1), 2, 60, 1, 1, 0, time.Second, time.Minute},
-		"500 callers":            {core.InFlight("exports", 3), 5, 500, 3, 1, 0, time.Second, 20 * time.Millisecond},
-		"some wait":              {core.InFlight("exports", 4), 3, 500, 4, 1, 0, 5 * time.Second, 70 * time.Millisecond},
-		"by cost":                {tokens(10), 5, 500, 10, 10, 0, time.Second, 20 * time.Millisecond},
-		"impatient":              {core.InFlight("exports", 3), 5, 500, 3, 1, 50, time.Second, 20 * time.Millisecond},
-		"impatient, by cost":     {tokens(10), 4, 500, 10, 10, 60, time.Second, 20 * time.Millisecond},
-		"impatient, some wait":   {tokens(10), 3, 500, 10, 10, 60, 5 * time.Second, 30 * time.Millisecond},
-		"one limiter, impatient": {tokens(10), 1, 500, 10, 10, 60, time.Second, 20 * time.Millisecond},
-		"many limiters, by cost": {tokens(10), 60, 500, 10, 10, 60, 2 * time.Second, 20 * time.Millisecond},
-	} {
-		t.Run(name, func(t *testing.T) {
-			eachStore(t, func(t *testing.T, s core.Store) {
-				all := make([]queuer, c.callers)
-				for i := range all {
-					q := queuer{comes: time.Duration(i+1) * c.latest / time.Duration(c.callers), cost: 1 + rand.IntN(c.cost), runs: rand.N(c.longestRun) + 1}
-					if rand.IntN(100) < c.impatient {
-						q.patience = rand.N(time.Second) + 1
-					}
-					all[i] = q
-				}
-				limiters := severalLimiters(t, s, c.limiters, c.rule)
-				callAll(t, limiters, all)
-				most := 0
-				if c.cost > 1 && c.limiters > 1 { // several limiters that have places at a time do not know the second caller of another one
-					most = 2 * c.limiters
-				}
-				if n, waste := overtaken(all), idled(all, c.places); n > most || waste > 0 {
-					t.Errorf("a caller was overtaken by %d, and places were idle for %v while callers waited for them, want at most %d and 0", n, waste, most)
-				}
-				if n := left(t, limiters[0], "k"); n != c.places {
-					t.Errorf("got %d places left, want %d", n, c.places)
-				}
-			})
-		})
-	}
 }
 
 // Callers of two limiters wait for a place. They get theirs in the order of arrival, soon after a change of any kind.
