@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/storetest"
 )
 
@@ -83,5 +84,15 @@ func TestReservation_Refund_AppliedRule(t *testing.T) {
 		if len(undone) != 1 || undone[0].Cost != 2 || undone[0].Rule.Definition != testkit.Compiled(rule).Definition || undone[0].Receipt != want {
 			t.Errorf("%s: undone is %+v, want the receipt %+v", name, undone, want)
 		}
+	}
+}
+
+// A denial has no Delay, although another rule would admit the event later.
+func TestDecision_DeniedWithoutDelay(t *testing.T) {
+	l := testkit.Limiter(t, memstore.New(), core.LeakyBucket("queue", core.PerHour(60)), core.FixedWindow("window", core.PerHour(1)))
+	testkit.Admit(t, l, "k", 1)
+	d := testkit.Ask(t, l, "k", 1)
+	if queue, _ := d.StateOf("queue"); d.Allowed || d.Delay != 0 || queue.Delay == 0 {
+		t.Errorf("got allowed %t, a Delay of %v, and one of %v for the queue, want a denial without Delay", d.Allowed, d.Delay, queue.Delay)
 	}
 }
