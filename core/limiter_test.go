@@ -66,10 +66,6 @@ func TestNew_InvalidRules(t *testing.T) {
 	}
 }
 
-func TestMust_Error(t *testing.T) {
-	testkit.Panics(t, "core: Must: weir: no usable store: it is nil", func() { core.Must(core.New(nil)) })
-}
-
 func TestDecision_Zero(t *testing.T) {
 	var d core.Decision
 	if d.Allowed || d.Len() != 0 {

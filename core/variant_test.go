@@ -193,7 +193,6 @@ func TestLimiter_Choose_Precedence(t *testing.T) {
 	if got, want := texts(chosen.Rules()), texts(l.Rules()); !slices.Equal(got, want) {
 		t.Errorf("Rules: got %q, want %q", got, want)
 	}
-	testkit.Panics(t, "core: Choose: pick is nil", func() { l.Choose(nil) })
 }
 
 // Every method that has a key calls pick once, with that key, and returns its errors without a call

@@ -113,9 +113,3 @@ func TestContextSubject_BothContexts(t *testing.T) {
 		}
 	}
 }
-
-func TestContextSubject_Panics(t *testing.T) {
-	for _, key := range []any{nil, []string{"sub"}, map[string]int{}, struct{ k any }{[]int{1}}} {
-		wantPanic(t, "keyfunc: ContextSubject: ", func() { keyfunc.ContextSubject(key) })
-	}
-}

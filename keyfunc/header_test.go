@@ -153,32 +153,6 @@ func TestPathValue(t *testing.T) {
 	}
 }
 
-func TestConstructors_Names(t *testing.T) {
-	for want, f := range map[string]func(){
-		`keyfunc: Header: "" is not the name of a header field`:    func() { keyfunc.Header("") },
-		`keyfunc: Header: "X Key" is not the name of a header`:     func() { keyfunc.Header("X Key") },
-		`keyfunc: Header: "X-Key:" is not the name of a header`:    func() { keyfunc.Header("X-Key:") },
-		"keyfunc: Header: Host is not in the header of a request":  func() { keyfunc.Header("host") },
-		`keyfunc: Cookie: "" is not the name of a cookie`:          func() { keyfunc.Cookie("") },
-		`keyfunc: Cookie: "a=b" is not the name of a cookie`:       func() { keyfunc.Cookie("a=b") },
-		"keyfunc: PathValue: the name is empty":                    func() { keyfunc.PathValue("") },
-		"keyfunc: FormValue: the name is empty":                    func() { keyfunc.FormValue("") },
-		"keyfunc: JSONField: the name is empty":                    func() { keyfunc.JSONField("") },
-		`keyfunc: JSONField: "\xff" is not valid text`:             func() { keyfunc.JSONField("\xff") },
-		"keyfunc: JSONField: \"\uFFFD\" is not valid text":         func() { keyfunc.JSONField("\uFFFD") },
-		`keyfunc: JSONField: no field of a struct can be called`:   func() { keyfunc.JSONField("a,b") },
-		`keyfunc: JSONField: no field of a struct can be called `:  func() { keyfunc.JSONField(`a"b`) },
-		"keyfunc: Fold: the key function is nil":                   func() { keyfunc.Fold(nil) },
-		"keyfunc: LastHops: 0 is outside 1 to 32":                  func() { keyfunc.LastHops(0) },
-		"keyfunc: LastHops: 33 is outside 1 to 32":                 func() { keyfunc.LastHops(33) },
-		"keyfunc: Constant: the name is empty":                     func() { keyfunc.Constant("") },
-		"keyfunc: RemoteIP: option 0 is nil":                       func() { keyfunc.RemoteIP(nil) },
-		"keyfunc: ContextSubject: a key of type <nil> cannot be l": func() { keyfunc.ContextSubject(nil) },
-	} {
-		wantPanic(t, want, f)
-	}
-}
-
 // Values of different functions or names never have the same key.
 func TestValues_DifferentKeys(t *testing.T) {
 	const value = "a:b"

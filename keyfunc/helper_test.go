@@ -69,19 +69,6 @@ func wantNoToken(t *testing.T, f keyfunc.Func, r *http.Request, reason string) {
 	}
 }
 
-// wantPanic checks that f panics with a text that begins with prefix.
-func wantPanic(t *testing.T, prefix string, f func()) {
-	t.Helper()
-	defer func() {
-		t.Helper()
-		text, ok := recover().(string)
-		if !ok || !strings.HasPrefix(text, prefix) {
-			t.Errorf("panic = %q; want one that begins with %q", text, prefix)
-		}
-	}()
-	f()
-}
-
 // constant returns a Func with the same key for all requests.
 func constant(key string) keyfunc.Func {
 	return func(context.Context, *http.Request) (string, error) { return key, nil }

@@ -159,20 +159,6 @@ func TestRemoteIP_RandomIPv4(t *testing.T) {
 	}
 }
 
-func TestIPOption_Panics(t *testing.T) {
-	for _, bits := range []int{-1, 0, 31, 129} {
-		wantPanic(t, "keyfunc: IPv6Prefix: ", func() { keyfunc.IPv6Prefix(bits) })
-	}
-	for _, bits := range []int{-1, 0, 7, 33} {
-		wantPanic(t, "keyfunc: IPv4Prefix: ", func() { keyfunc.IPv4Prefix(bits) })
-	}
-	wantPanic(t, "keyfunc: RemoteIP: option 0 is nil", func() { keyfunc.RemoteIP(nil) })
-	wantPanic(t, "keyfunc: CanonicalIP: option 0 is nil", func() { _, _ = keyfunc.CanonicalIP("", nil) })
-	wantPanic(t, "keyfunc: XForwardedFor: option 0 is nil", func() { keyfunc.XForwardedFor(keyfunc.ProxySet{}, nil) })
-	wantPanic(t, "keyfunc: Forwarded: option 0 is nil", func() { keyfunc.Forwarded(keyfunc.ProxySet{}, nil) })
-	wantPanic(t, "keyfunc: HeaderIP: option 0 is nil", func() { keyfunc.HeaderIP("X-Real-IP", keyfunc.ProxySet{}, nil) })
-}
-
 func TestRemoteIP_Allocations(t *testing.T) {
 	testkit.WithoutRace(t)
 	for peer, most := range map[string]float64{

@@ -62,11 +62,6 @@ func TestJWT_Claim(t *testing.T) {
 	wantKey(t, newJWT().Claim("sub"), bearer(token(`"sub":"alice","iss":"i"`)), "alice")
 	wantNoToken(t, newJWT().Claim("plan"), request(""), "the request has none")
 	wantNoToken(t, newJWT().Claim("plan"), bearer(token(`"plan":"pro"`)), "no subject")
-	wantPanic(t, "keyfunc: Claim: the name is empty", func() { newJWT().Claim("") })
-	wantPanic(t, "keyfunc: JWTClaim: the name is empty", func() { keyfunc.JWTClaim("", withSecret, []string{"HS256"}) })
-	wantPanic(t, "keyfunc: JWTClaim: the Keyfunc is nil", func() { keyfunc.JWTClaim("plan", nil, []string{"HS256"}) })
-	wantPanic(t, "keyfunc: NewJWT: the Keyfunc is nil", func() { keyfunc.NewJWT(nil, []string{"HS256"}) })
-	wantPanic(t, "keyfunc: NewJWT: option 0 is nil", func() { newJWT(nil) })
 }
 
 func newJWT(opts ...keyfunc.JWTOption) *keyfunc.JWT {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-go/weir/internal/testkit"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -154,7 +155,7 @@ func TestParseProxies_Errors(t *testing.T) {
 		if p.Contains(netip.MustParseAddr("192.0.2.1")) {
 			t.Errorf("%q: the set beside the error is not empty", c.cidr)
 		}
-		wantPanic(t, "keyfunc: Proxies: ", func() { keyfunc.Proxies("192.0.2.1", c.cidr) })
+		testkit.Panics(t, strings.Replace(err.Error(), "ParseProxies", "Proxies", 1), func() { keyfunc.Proxies("192.0.2.1", c.cidr) })
 	}
 }
 

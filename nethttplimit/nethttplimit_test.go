@@ -9,7 +9,6 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/gate/gatetest"
-	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/internal/testkit"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttplimit"
@@ -62,26 +61,4 @@ func TestContract(t *testing.T) {
 
 func BenchmarkRequest(b *testing.B) {
 	gatetest.Benchmark(b, build, func(h http.HandlerFunc) http.Handler { return h })
-}
-
-// once admits one request a day.
-func once() *core.Limiter {
-	return core.Must(core.New(memstore.New(), core.SlidingLog("once", core.PerDay(1))))
-}
-
-func TestNew_NilArguments(t *testing.T) {
-	for name, f := range map[string]func(){
-		"nethttplimit: New: handler is nil":         func() { nethttplimit.New(once(), keyfunc.RemoteIP())(nil) },
-		"nethttplimit: OnDenied: function is nil":   func() { nethttplimit.OnDenied(nil) },
-		"nethttplimit: OnRejected: function is nil": func() { nethttplimit.OnRejected(nil) },
-	} {
-		func() {
-			defer func() {
-				if got := recover(); got != name {
-					t.Errorf("panicked with %v, want %s", got, name)
-				}
-			}()
-			f()
-		}()
-	}
 }

@@ -130,106 +130,14 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// Hits are as the package documentation says, in random histories. Each way to the Store takes a
-// random time, so the two clocks never agree about the time of a decision.
-func TestStore_Take_histories(t *testing.T) {
-	for _, delay := range []time.Duration{3 * time.Microsecond, 2 * time.Millisecond} {
-		t.Run(delay.String(), func(t *testing.T) {
-			t.Parallel()
-			hits, known := 0, 0
-			for seed := range uint64(40) {
-				h := &history{checked: newChecked(t, delay), rng: rand.New(rand.NewPCG(seed, 11))}
-				for i := range 3 {
-					h.rules = append(h.rules, h.limits(i))
-				}
-				for range 400 {
-					h.step()
-				}
-				if t.Failed() {
-					t.Fatalf("seed %d, rules %v", seed, h.rules)
-				}
-				hits, known = hits+h.hits, known+h.known
-			}
-			if hits < 1000 || known < 1000 {
-				t.Errorf("got %d hits with %d verdicts, want 1000 of both", hits, known)
-			}
-		})
-	}
-}
-
-// A history draws random calls.
-type history struct {
-	*checked
-	rng   *rand.Rand
-	rules [][]core.Rule // each with its limits, of which two have the same length
-}
-
-// limits returns the i-th rule with one to three limits, as those of plans.
-func (h *history) limits(i int) (limits []core.Rule) {
-	period := []time.Duration{time.Millisecond, 130 * time.Millisecond, time.Second, time.Minute}[h.rng.IntN(4)]
-	algorithm := testkit.Algorithms[h.rng.IntN(len(testkit.Algorithms))]
-	soft, shadow := h.rng.IntN(4) == 0, h.rng.IntN(6) == 0
-	for plan := range 1 + h.rng.IntN(3) {
-		limit := core.Per(1+h.rng.IntN(9), period)
-		if plan == 2 {
-			limit.Per *= 2
-		}
-		r := algorithm.Rule(fmt.Sprint("r", i), limit)
-		if soft {
-			r = r.Soft(50)
-		}
-		if shadow {
-			r = r.Shadow()
-		}
-		limits = append(limits, r)
-	}
-	return limits
-}
-
-func (h *history) charge(i int) driver.Charge {
-	rule := h.rules[i][h.rng.IntN(len(h.rules[i]))]
-	c := driver.Charge{Key: fmt.Sprint("k", h.rng.IntN(2)), Rule: testkit.Compiled(rule), Cost: 1}
-	if h.rng.IntN(3) == 0 {
-		c.Cost = 1 + h.rng.IntN(rule.Capacity()+1)
-	}
-	if h.rng.IntN(5) == 0 {
-		c.Op = driver.Peek
-	}
-	if h.rng.IntN(4) == 0 {
-		c.MaxDelay = h.upTo(rule.Limit().Per) + time.Microsecond
-	}
-	return c
-}
-
-func (h *history) upTo(d time.Duration) time.Duration {
-	return time.Duration(h.rng.Int64N(int64(d))).Truncate(time.Microsecond)
-}
-
-func (h *history) step() {
-	first := h.rng.IntN(len(h.rules))
-	charges := []driver.Charge{h.charge(first)}
-	if h.rng.IntN(3) == 0 {
-		charges = append(charges, h.charge((first+1)%len(h.rules)))
-	}
-	if first := charges[0]; h.rng.IntN(6) == 0 {
-		for i := range charges {
-			c := &charges[i]
-			c.Key, c.Op, c.Cost, c.MaxDelay, c.AtMost = first.Key, driver.Spend, first.Cost, 0, true
-		}
-	} else if h.rng.IntN(25) == 0 {
-		for i := range charges {
-			charges[i].Op = []driver.Op{driver.Reset, driver.Credit, driver.Debit}[h.rng.IntN(3)]
-			charges[i].MaxDelay = 0
-		}
-	}
-	testkit.Must(h, storetest.Do(h.Context(), h, charges))
-	switch retry := charges[0].Verdict.RetryAfter; {
-	case h.rng.IntN(8) == 0:
-		h.advance(h.upTo(h.rules[0][0].Limit().Per))
-	case h.rng.IntN(3) > 0 || retry == 0 || retry == core.Never || !charges[0].Op.Asks():
-	case h.rng.IntN(2) == 0:
-		h.advance(retry - time.Microsecond)
-	default:
-		h.advance(retry)
+func TestStore_Over(t *testing.T) {
+	hits := uint64(0)
+	storetest.RunOver(t, func(t *testing.T, primary, _ *storetest.Fake) storetest.Over {
+		s := denycache.New(primary)
+		t.Cleanup(func() { hits += s.Stats().Hits })
+		return storetest.Over{Store: s}
+	})
+	if !testing.Short() && hits < 850 {
+		t.Errorf("got %d hits, want 850", hits)
 	}
 }

@@ -114,29 +114,6 @@ func TestStore_Take_manyCosts(t *testing.T) {
 	f.miss(l, "k", 42)
 }
 
-func TestStore_Take_maxDelay(t *testing.T) {
-	f := newFixture(t, denycache.MaxAge(age))
-	l := f.limiter(core.LeakyBucket("r", core.PerSecond(10)))
-	testkit.Admit(t, l, "k", 5) // the next event departs in 500 ms
-	for _, c := range []struct {
-		maxDelay, retry time.Duration
-		hit, allowed    bool
-	}{
-		{maxDelay: 200 * time.Millisecond, retry: 300 * time.Millisecond},
-		{maxDelay: 200 * time.Millisecond, retry: 300 * time.Millisecond, hit: true},
-		{maxDelay: 50 * time.Millisecond, retry: 450 * time.Millisecond, hit: true},
-		{maxDelay: 300 * time.Millisecond, retry: 200 * time.Millisecond},
-		{maxDelay: 200 * time.Millisecond, retry: 300 * time.Millisecond, hit: true},
-		{allowed: true},
-	} {
-		event := charge(l, 1)
-		event.MaxDelay = c.maxDelay
-		if v, hit := f.take(event); v.Allowed != c.allowed || v.RetryAfter != c.retry || hit != c.hit {
-			t.Errorf("MaxDelay %v: got hit %v and %+v, want %+v", c.maxDelay, hit, v, c)
-		}
-	}
-}
-
 // A denial covers only a rule with the same limit.
 func TestStore_Take_changedLimit(t *testing.T) {
 	f := newFixture(t, denycache.MaxAge(age))
@@ -219,57 +196,6 @@ func TestStore_Take_aboveThePart(t *testing.T) {
 			f.Errorf("the whole rule: got hit %v, %+v", hit, got)
 		}
 	})
-}
-
-// If a cached denial denies a decision, the other rules have Unknown set: requests with one key
-// after the other beside a denied one cost no call.
-func TestStore_Take_severalRules(t *testing.T) {
-	f := newFixture(t, denycache.MaxAge(age))
-	ip := f.limiter(core.TokenBucket("ip", core.PerHour(3)))
-	user := f.limiter(core.SlidingLog("user", core.PerHour(10)), core.FixedWindow("trial", core.PerDay(1)).Shadow())
-	both := func(name string) core.Decision {
-		d, err := core.AllowTogether(t.Context(), core.Ask{Limiter: ip, Key: "1.2.3.4", Cost: 1}, core.Ask{Limiter: user, Key: name, Cost: 1})
-		testkit.Must(t, err)
-		return d
-	}
-	for range 3 {
-		if !both("alice").Allowed {
-			t.Fatal("got a denial, want 3 admitted")
-		}
-	}
-	calls := f.behind.Calls()
-	for _, name := range []string{"alice", "bob", "carol"} {
-		d := both(name)
-		if want := (core.State{Rule: ip.Rules()[0], RetryAfter: 20 * time.Minute, ResetAfter: time.Hour, Window: 20 * time.Minute}); d.State(0) != want {
-			t.Errorf("%s: got %+v, want %+v", name, d.State(0), want)
-		}
-		if d.Allowed || d.RetryAfter != 20*time.Minute || d.Len() != 3 {
-			t.Errorf("%s: got %+v, want a denial for 20 minutes with three States", name, d)
-		}
-		for i, rule := range user.Rules() {
-			if want := (core.State{Rule: rule, Ask: 1, Allowed: true, Unknown: true}); d.State(1+i) != want {
-				t.Errorf("%s: got %+v, want %+v", name, d.State(1+i), want)
-			}
-		}
-	}
-	if n := f.behind.Calls() - calls; n != 0 {
-		t.Errorf("got %d calls of the Store, want 0", n)
-	}
-	if d := f.miss(user, "alice", 1); !d.Allowed || d.State(0).Remaining != 6 {
-		t.Errorf("alice from elsewhere: got %+v, want 6 remaining", d)
-	}
-}
-
-// A shadow denies nothing.
-func TestStore_Take_shadow(t *testing.T) {
-	f := newFixture(t)
-	l := f.limiter(core.TokenBucket("wide", core.PerHour(5)), core.TokenBucket("trial", core.PerHour(2)).Shadow())
-	for n := range 5 {
-		if d := f.miss(l, "k", 1); !d.Allowed || d.State(1).Allowed != (n < 2) {
-			t.Fatalf("event %d: got %+v, want it admitted, and the shadow to deny after 2", n, d)
-		}
-	}
-	f.hit(l, "k", 1)
 }
 
 // A denial lasts for MaxAge, even if RetryAfter is longer.

@@ -3,7 +3,6 @@ package denycache_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"sync"
 	"testing"
@@ -203,67 +202,6 @@ func TestStore_Adjust_Pause(t *testing.T) {
 		t.Errorf("got %t, %v of a Reset, want true", found, err)
 	}
 	testkit.Admit(t, l, "k", 1)
-}
-
-// A cached denial by another rule does not hide a pause of this Store.
-func TestStore_Adjust_PauseOfDenied(t *testing.T) {
-	for _, a := range testkit.Algorithms {
-		t.Run(a.Name, func(t *testing.T) {
-			f := newFixture(t, denycache.MaxAge(time.Minute))
-			l := f.limiter(core.Pause("p"), a.Rule("r", core.PerHour(1)))
-			f.ask(l, "k", 1)
-			f.ask(l, "k", 1) // its denial is cached
-			testkit.Must(t, l.Pause(t.Context(), "k", 24*time.Hour))
-			if d := f.hit(l, "k", 1); d.RetryAfter != 24*time.Hour {
-				t.Errorf("got %v, want the end of the pause", d)
-			}
-			f.advance(time.Minute)
-			if d := f.miss(l, "k", 1); d.RetryAfter != 24*time.Hour-time.Minute {
-				t.Errorf("got %v a minute later, want the end of the pause", d)
-			}
-		})
-	}
-}
-
-// An Adjust through any plan ends the denials of every plan of its length.
-func TestStore_Adjust_plans(t *testing.T) {
-	for _, op := range []driver.Op{driver.Reset, driver.Credit, driver.Debit, driver.Undo} {
-		for _, plan := range []string{"", "large", "small"} {
-			t.Run(fmt.Sprint(op, plan), func(t *testing.T) {
-				eachAlgorithm(t, func(f *fixture, rule func(string, core.Limit) core.Rule) {
-					l := f.limiter(rule("r", core.PerHour(6)).Plan("large", core.PerHour(12)).Plan("small", core.PerHour(3)).
-						Plan("longer", core.PerDay(2)))
-					views := []*core.Limiter{l, l.Plan("large"), l.Plan("small")}
-					f.miss(views[1], "k", 12)
-					for _, v := range views {
-						f.ask(v, "k", 1)
-						f.hit(v, "k", 1)
-					}
-					other := l.Plan("longer")
-					f.miss(other, "k", 2)
-					c := charge(l.Plan(plan), 12)
-					c.Op = op
-					testkit.Must(f, f.cache.Adjust(f.Context(), []driver.Charge{c}))
-					for _, v := range views {
-						if _, hit := f.take(driver.Charge{Key: "k", Rule: charge(v, 1).Rule, Op: driver.Peek, Cost: 1}); hit {
-							f.Errorf("%v: got a hit, want a call of the Store", v.Rules())
-						}
-					}
-					f.hit(other, "k", 1)
-				})
-			})
-		}
-	}
-}
-
-func TestOptions_panics(t *testing.T) {
-	for want, f := range map[string]func(){
-		"denycache: New: next is nil":          func() { denycache.New(nil) },
-		"denycache: MaxKeys: n is less than 1": func() { denycache.MaxKeys(0) },
-		"denycache: MaxAge: not positive":      func() { denycache.MaxAge(0) },
-	} {
-		testkit.Panics(t, want, f)
-	}
 }
 
 // A flood of denied keys stays within MaxKeys, and does not evict a frequently used key.

@@ -1,8 +1,6 @@
 package denycache_test
 
 import (
-	"context"
-	"errors"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -11,119 +9,8 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/internal/testkit"
 )
-
-// An answer with an error is not cached.
-func TestStore_Take_errors(t *testing.T) {
-	broken := errors.New("broken")
-	f := newFixture(t)
-	l := f.limiter(core.TokenBucket("r", core.PerHour(1)))
-	f.elsewhere(l, "k", 1)
-	for name, hook := range map[string]storetest.Hook{"fails": storetest.Fail(broken), "answer is lost": storetest.Lose(broken)} {
-		f.behind.Set(hook)
-		for range 3 {
-			if d, err := l.Allow(t.Context(), "k"); !errors.Is(err, broken) || d.Allowed {
-				t.Errorf("%s: got %v and the error %v, want %v", name, d, err, broken)
-			}
-		}
-	}
-	f.behind.Set()
-	f.miss(l, "k", 1)
-	f.behind.Set(storetest.Fail(broken))
-	f.hit(l, "k", 1)
-}
-
-// A hit after the end of the context returns its error, as the Store would.
-func TestStore_Take_canceledContext(t *testing.T) {
-	f := newFixture(t)
-	l := f.limiter(core.TokenBucket("r", core.PerHour(1)))
-	f.miss(l, "k", 1)
-	f.hit(l, "k", 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if d, err := l.Allow(ctx, "k"); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v and the error %v, want %v", d, err, context.Canceled)
-	}
-}
-
-// After a denial of a small limit, a larger limit admits all events that the Store admits: of another
-// plan of the same or another length, of a variant, and after Replace.
-func TestStore_Take_otherLimit(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		limit core.Limit
-		view  func(f *fixture, l *core.Limiter, larger core.Rule) *core.Limiter
-	}{
-		{"plan", core.PerMinute(60), func(_ *fixture, l *core.Limiter, _ core.Rule) *core.Limiter { return l.Plan("same") }},
-		{"plan of another length", core.PerHour(60), func(_ *fixture, l *core.Limiter, _ core.Rule) *core.Limiter { return l.Plan("longer") }},
-		{"variant", core.PerMinute(30), func(f *fixture, l *core.Limiter, larger core.Rule) *core.Limiter {
-			v, err := l.Variant(larger)
-			testkit.Must(f, err)
-			return v
-		}},
-		{"replace", core.PerMinute(30), func(f *fixture, l *core.Limiter, larger core.Rule) *core.Limiter {
-			testkit.Must(f, l.Replace(larger))
-			return l
-		}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			eachAlgorithm(t, func(f *fixture, rule func(string, core.Limit) core.Rule) {
-				small := rule("r", core.PerMinute(6))
-				l := f.limiter(small.Plan("same", core.PerMinute(60)).Plan("longer", core.PerHour(60)))
-				f.miss(l, "k", 6)
-				f.hit(l, "k", 1)
-				limits := []driver.Charge{charge(l, 1)}
-				larger := c.view(f, l, rule("r", c.limit))
-				limits = append(limits, charge(larger, 1))
-				admitted := [2]int{}
-				for range 200 {
-					for i, c := range limits {
-						want := f.bare(c)
-						got, _ := f.take(c)
-						if got.Allowed != want.Allowed {
-							f.Fatalf("%v: got %+v, want %+v", c.Rule, got, want)
-						}
-						if got.Allowed {
-							admitted[i]++
-						}
-					}
-					f.advance(333 * time.Millisecond)
-				}
-				if admitted[1] == 0 || f.cache.Stats().Hits < 100 {
-					f.Errorf("got %d events of both limits and %+v, want some, and hits", admitted, f.cache.Stats())
-				}
-			})
-		})
-	}
-}
-
-// Plans in turn are denied without a call. A key has eight denials, those of all plans: in a log
-// or sliding window, every eighth new cost of one plan removes the denial of the other plan.
-func TestStore_Take_alternatingPlans(t *testing.T) {
-	eachAlgorithm(t, func(f *fixture, rule func(string, core.Limit) core.Rule) {
-		l := f.limiter(rule("r", core.PerHour(100)).Plan("large", core.PerHour(200)))
-		large := l.Plan("large")
-		f.elsewhere(large, "k", 200)
-		f.miss(l, "k", 1)
-		f.miss(large, "k", 1)
-		misses := 0
-		for cost := 2; cost <= 50; cost++ {
-			f.ask(large, "k", cost)
-			if _, hit := f.ask(l, "k", 1); !hit {
-				misses++
-			}
-		}
-		want := 0
-		if isSliding(charge(l, 1).Rule) {
-			want = 6
-		}
-		if misses != want {
-			f.Errorf("got %d calls for the plan with one cost, want %d", misses, want)
-		}
-	})
-}
 
 // Two processes over one Store, each with a cache, admit random costs of random plans within the
 // bound, which holds for each length by itself: for a bucket, the sum over the plans of
@@ -225,21 +112,6 @@ func TestStore_Take_Pause(t *testing.T) {
 	}
 }
 
-// A shadow pause denies nothing from memory.
-func TestStore_Take_shadowPause(t *testing.T) {
-	f := newFixture(t)
-	l := f.limiter(core.Pause("p").Shadow())
-	f.pauseElsewhere(l, time.Hour)
-	for range 3 {
-		if d := f.miss(l, "k", 1); !d.Allowed || d.State(0).Allowed {
-			t.Errorf("got %+v, want an admission by the Store, and a pause that is reported", d)
-		}
-	}
-	if n := f.cache.Stats().Keys; n != 0 {
-		t.Errorf("%d keys are cached, want none", n)
-	}
-}
-
 // After a denial of a plan with headroom, the plan is denied without a call, and all others have the
 // headroom. After a denial of the others, the plan has a denial of its own.
 func TestStore_Take_Headroom(t *testing.T) {
@@ -273,106 +145,4 @@ func TestStore_Take_Headroom(t *testing.T) {
 			f.Errorf("got %d events and %+v, want some, and hits", freed, f.cache.Stats())
 		}
 	})
-}
-
-// A denial of a quota covers larger costs until the period ends. A decision about the same periods finds it,
-// and one about others, such as those of another anchor, is a call.
-func TestStore_Take_Quota(t *testing.T) {
-	f := newFixture(t, denycache.MaxAge(age))
-	base := testkit.Compiled(core.Quota("q", core.Monthly(5)))
-	now := time.UnixMicro(f.storeMicros())
-	ends := now.Add(20 * 24 * time.Hour)
-	periods := driver.Periods{Start: now.Add(-11 * 24 * time.Hour).UnixMicro(), Boundary: ends.UnixMicro(), End: ends.Add(28 * 24 * time.Hour).UnixMicro()}
-	ask := func(p driver.Periods, cost int, allowed, hit bool) {
-		t.Helper()
-		c := driver.Charge{Key: "k", Rule: base.During(p), Cost: cost}
-		want := f.bare(c)
-		got, wasHit := f.take(c)
-		if got.Allowed != allowed || wasHit != hit {
-			t.Fatalf("cost %d: got allowed %v and hit %v, want %v and %v", cost, got.Allowed, wasHit, allowed, hit)
-		}
-		if !allowed && got != want {
-			t.Errorf("cost %d: got\n\t%+v, want\n\t%+v", cost, got, want)
-		}
-	}
-	ask(periods, 3, true, false)
-	ask(periods, 3, false, false)
-	for _, cost := range []int{3, 4, 5, 6, 1000} {
-		f.advance(time.Hour)
-		ask(periods, cost, false, true)
-	}
-	ask(periods, 2, true, false)
-	ask(periods, 1, false, true)
-	other := periods
-	other.Boundary += 3_600_000_000
-	ask(other, 1, false, false)
-	ask(other, 1, false, true)
-	f.advance(ends.Sub(time.UnixMicro(f.storeMicros())) - 2*time.Microsecond)
-	ask(periods, 1, false, true)
-	f.advance(2 * time.Microsecond)
-	ask(periods, 5, true, false)
-}
-
-// A cached denial of one unit denies, and one of a larger cost does not. The denial of a larger cost is
-// not cached, because there is none.
-func TestStore_Take_AtMost(t *testing.T) {
-	for _, a := range testkit.Algorithms {
-		t.Run(a.Name, func(t *testing.T) {
-			f := newFixture(t)
-			l := f.limiter(a.Rule("r", core.PerMinute(10)), a.Rule("wide", core.PerMinute(20)))
-			reserve := func(n, want int, hit bool) *core.Reservation {
-				t.Helper()
-				calls := f.behind.Calls()
-				r, err := l.ReserveAtMost(t.Context(), "k", n)
-				testkit.Must(t, err)
-				if got := f.behind.Calls() == calls; r.Cost() != want || got != hit {
-					t.Errorf("at most %d: got the cost %d and hit %t, want %d and %t", n, r.Cost(), got, want, hit)
-				}
-				return r
-			}
-			reserve(4, 4, false)
-			if f.miss(l, "k", 7).Allowed {
-				t.Fatal("7 of 6 were admitted")
-			}
-			f.hit(l, "k", 7)
-			r := reserve(7, 6, false)
-			reserve(7, 0, true) // nothing remains, which the cache knows from the decision before
-			f.hit(l, "k", 1)
-			testkit.Must(t, r.Settle(t.Context(), 5))
-			reserve(9, 1, false)
-			f.elsewhere(l, "other", 10)
-			f.advance(time.Millisecond)
-			if d := reserve(100, 0, true).Decision(); d.RetryAfter <= 0 || d.State(0).Remaining != 0 || !d.State(1).Unknown {
-				t.Errorf("got the hit %+v", d)
-			}
-			if f.miss(l, "other", 1).Allowed {
-				t.Fatal("an 11th event was admitted")
-			}
-		})
-	}
-}
-
-// A denial by an in-flight rule is not cached, nor is the last place, because another process may free a
-// place at any time.
-func TestStore_Take_inFlight(t *testing.T) {
-	f := newFixture(t)
-	rule, err := driver.Definition{Name: "places", Algorithm: driver.InFlight, Events: 1, Hold: time.Hour}.Compile()
-	testkit.Must(t, err)
-	c := driver.Charge{Key: "k", Rule: rule, Cost: 1}
-	if v, hit := f.take(c); !v.Allowed || hit {
-		t.Errorf("the first verdict is %+v, hit %t, want an admission by the Store", v, hit)
-	}
-	for range 3 {
-		if v, hit := f.take(c); v.Allowed || v.RetryAfter != time.Hour || hit {
-			t.Errorf("the verdict is %+v, hit %t, want a denial by the Store for an hour", v, hit)
-		}
-	}
-	elsewhere := []driver.Charge{{Key: "k", Rule: rule, Op: driver.Undo, Cost: 1, Receipt: driver.Receipt{At: f.storeMicros()&(1<<43-1)<<20 | 1}}}
-	testkit.Must(t, f.behind.Adjust(f.Context(), elsewhere))
-	if v, hit := f.take(c); !v.Allowed || hit {
-		t.Errorf("after an undo elsewhere, the verdict is %+v, hit %t, want an admission by the Store", v, hit)
-	}
-	if n := f.cache.Stats().Keys; n != 0 {
-		t.Errorf("%d keys are cached, want none", n)
-	}
 }

@@ -57,3 +57,15 @@ func hideOrigins(ctx context.Context, charges []driver.Charge, next storetest.Ca
 	defer set(0)
 	return next(ctx, charges)
 }
+
+func TestStore_Over(t *testing.T) {
+	backups := uint64(0)
+	storetest.RunOver(t, func(t *testing.T, primary, backup *storetest.Fake) storetest.Over {
+		s := failover.New(primary, backup)
+		t.Cleanup(func() { backups += s.Stats().Backup })
+		return storetest.Over{Store: s}
+	})
+	if !testing.Short() && backups < 4500 {
+		t.Errorf("the backup has made %d decisions, want 4500", backups)
+	}
+}

@@ -16,17 +16,6 @@ import (
 	"github.com/weir-go/weir/internal/testkit"
 )
 
-func TestNew_InvalidArguments(t *testing.T) {
-	for want, f := range map[string]func(){
-		"failover: New: primary is nil":          func() { failover.New(nil, memstore.New()) },
-		"failover: New: backup is nil":           func() { failover.New(memstore.New(), (*memstore.Store)(nil)) },
-		"failover: Instances: n is less than 1":  func() { failover.Instances(0) },
-		"failover: Deadline: it is not positive": func() { failover.Deadline(0) },
-	} {
-		testkit.Panics(t, want, f)
-	}
-}
-
 func TestStore_Declare(t *testing.T) {
 	primary, backup := memstore.New(), memstore.New()
 	s := failover.New(primary, backup, failover.Instances(2))

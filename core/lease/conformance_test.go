@@ -64,3 +64,15 @@ func withLongKeys(ctx context.Context, charges []driver.Charge, next storetest.C
 	}
 	return err
 }
+
+func TestStore_Over(t *testing.T) {
+	hits := uint64(0)
+	storetest.RunOver(t, func(t *testing.T, primary, _ *storetest.Fake) storetest.Over {
+		s := lease.New(primary)
+		t.Cleanup(func() { hits += s.Stats().Hits })
+		return storetest.Over{Store: s, Holds: true}
+	})
+	if !testing.Short() && hits < 12_000 {
+		t.Errorf("got %d hits, want 12000", hits)
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/core/load"
-	"github.com/weir-go/weir/internal/testkit"
 )
 
 func constant(x float64) func() float64 { return func() float64 { return x } }
@@ -50,9 +49,4 @@ func TestMin_CopiesArguments(t *testing.T) {
 	if got := least(); got != 0.5 {
 		t.Errorf("after the slice of the caller has changed: got %v, want 0.5", got)
 	}
-}
-
-func TestMin_Panics(t *testing.T) {
-	testkit.Panics(t, "load: Min: no signals", func() { load.Min() })
-	testkit.Panics(t, "load: Min: a signal is nil", func() { load.Min(constant(1), nil) })
 }

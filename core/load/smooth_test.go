@@ -181,10 +181,3 @@ func TestSmooth_Concurrent(t *testing.T) {
 		t.Errorf("got %d samples, want at least 2", samples)
 	}
 }
-
-func TestSmooth_Panics(t *testing.T) {
-	testkit.Panics(t, "load: Smooth: signal is nil", func() { load.Smooth(nil, time.Second) })
-	for _, d := range []time.Duration{0, -time.Second} {
-		testkit.Panics(t, "load: Smooth: halfLife is not positive", func() { load.Smooth(constant(1), d) })
-	}
-}

@@ -115,12 +115,3 @@ func TestClock_concurrent(t *testing.T) {
 		}
 	}
 }
-
-func TestMaxMemory_panics(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("MaxMemory(0) did not panic")
-		}
-	}()
-	memstore.MaxMemory(0)
-}

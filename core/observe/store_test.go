@@ -30,6 +30,12 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+func TestStore_Over(t *testing.T) {
+	storetest.RunOver(t, func(_ *testing.T, primary, _ *storetest.Fake) storetest.Over {
+		return storetest.Over{Store: observe.New(primary, observe.TopKeys(3))}
+	})
+}
+
 func hour(name string, n int) core.Rule { return core.SlidingLog(name, core.PerHour(n)) }
 
 func TestStore_Snapshot(t *testing.T) {
@@ -262,21 +268,6 @@ func TestStore_Tag(t *testing.T) {
 	}
 	if got := observe.New(memstore.New(), observe.ClearKeys()).Tag("k"); got != "k" {
 		t.Errorf("got %q, want k", got)
-	}
-}
-
-func TestNew_InvalidArguments(t *testing.T) {
-	var none observe.Option
-	for want, f := range map[string]func(){
-		"observe: New: next is nil":                 func() { observe.New(nil) },
-		"observe: New: option 0 is nil":             func() { observe.New(memstore.New(), none) },
-		"observe: Logger: log is nil":               func() { observe.Logger(nil) },
-		"observe: OnCall: function is nil":          func() { observe.New(memstore.New()).OnCall(nil) },
-		"observe: TopKeys: n is not in 1 to 100":    func() { observe.TopKeys(0) },
-		"observe: KeySecret: shorter than 16 bytes": func() { observe.KeySecret(make([]byte, 15)) },
-		"observe: Add: part is nil":                 func() { observe.New(memstore.New()).Add(nil) },
-	} {
-		testkit.Panics(t, want, f)
 	}
 }
 

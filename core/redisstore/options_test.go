@@ -1,13 +1,9 @@
 package redisstore_test
 
 import (
-	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/weir-go/weir/core/redisstore"
-	"github.com/weir-go/weir/core/redisstore/diagnose"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/internal/testkit"
 )
@@ -49,37 +45,5 @@ func TestStore_Keys_prefixAndSecret(t *testing.T) {
 	clear(again) // the Store has its own copy
 	if got := testkit.Used(t, testkit.Limiter(t, s, rules...), "k"); got[0] != 10 {
 		t.Errorf("with the same secret, the rules have used %v, want 10", got)
-	}
-}
-
-func TestOptions_panic(t *testing.T) {
-	t.Parallel()
-	client := redis.NewClient(new(redis.Options))
-	t.Cleanup(func() { _ = client.Close() })
-	for want, call := range map[string]func(){
-		"redisstore: Prefix: longer than 32 bytes":     func() { redisstore.Prefix(strings.Repeat("p", 33)) },
-		"redisstore: KeySecret: shorter than 16 bytes": func() { redisstore.KeySecret([]byte("fifteen bytes..")) },
-		"redisstore: Timeout: not positive":            func() { redisstore.Timeout(0) },
-		"redisstore: New: the client is nil":           func() { redisstore.New(nil, "test") },
-		`redisstore: New: the name of the application is "": it has letters, digits, '-', '_' and '.', at least one`: func() {
-			redisstore.New(client, "")
-		},
-		`redisstore: New: the name of the application is "shöp": it has letters, digits, '-', '_' and '.', at least one`: func() {
-			redisstore.New(client, "shöp")
-		},
-		`redisstore: New: the name of the application is "a:b": it has letters, digits, '-', '_' and '.', at least one`: func() {
-			redisstore.New(client, "a:b")
-		},
-		`redisstore: New: "weir:" and the name of the application, "abcdefghijklmnopqrstuvwxyz1", are longer than 31 bytes`: func() {
-			redisstore.New(client, "abcdefghijklmnopqrstuvwxyz1")
-		},
-		`redisstore: New: the name of the application is "{}": it has letters, digits, '-', '_' and '.', at least one`: func() {
-			diagnose.Diagnose(t.Context(), client, "{}")
-		},
-	} {
-		testkit.Panics(t, want, call)
-	}
-	for _, prefix := range []string{"a{b", "a}b"} {
-		testkit.Panics(t, "redisstore: Prefix: contains a brace", func() { redisstore.Prefix(prefix) })
 	}
 }

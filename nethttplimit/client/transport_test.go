@@ -20,26 +20,6 @@ import (
 	"github.com/weir-go/weir/nethttplimit/client"
 )
 
-func TestNew_Panics(t *testing.T) {
-	l := limiter(memstore.New())
-	for name, f := range map[string]func(){
-		"no limiter": func() { client.New(nil, client.ByHost) },
-		"no key":     func() { client.New(l, nil) },
-		"no pause": func() {
-			client.New(core.Must(core.New(memstore.New(), core.TokenBucket("rate", core.PerSecond(1)))), client.ByHost)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			defer func() {
-				if recover() == nil {
-					t.Error("no panic")
-				}
-			}()
-			f()
-		})
-	}
-}
-
 // One response pauses the key for all processes, here limiters, at most for Longest, and never for less than another
 // response has said.
 func TestTransport_Pause(t *testing.T) {

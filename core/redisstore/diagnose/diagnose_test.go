@@ -467,16 +467,3 @@ func TestDiagnose_Commands(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
-
-// Diagnose panics like New.
-func TestDiagnose_InvalidArguments(t *testing.T) {
-	var none *redis.Client
-	var noOption redisstore.Option
-	rdb := redistest.Shared(t).Client() // outside of the function whose panic is wanted: with -short, it skips the test
-	for want, f := range map[string]func(){
-		"redisstore: New: the client is nil": func() { diagnose.Diagnose(t.Context(), none, "test") },
-		"redisstore: New: option 0 is nil":   func() { diagnose.Diagnose(t.Context(), rdb, "test", noOption) },
-	} {
-		testkit.Panics(t, want, f)
-	}
-}

@@ -25,25 +25,6 @@ import (
 	"github.com/weir-go/weir/internal/testkit"
 )
 
-func TestNew_InvalidArguments(t *testing.T) {
-	var (
-		noCluster *redis.ClusterClient
-		noOption  resilient.Option
-	)
-	for want, f := range map[string]func(){
-		"resilient: New: the client is nil":           func() { resilient.New(noCluster, "test") },
-		"resilient: New: option 1 is nil":             func() { resilient.New(absent(t), "test", resilient.Instances(1), noOption) },
-		"resilient: Prefix: contains a brace":         func() { resilient.Prefix("{weir}") },
-		"resilient: KeySecret: shorter than 16 bytes": func() { resilient.KeySecret(make([]byte, 15)) },
-		"resilient: Timeout: not positive":            func() { resilient.Timeout(0) },
-		"resilient: Instances: n is less than 1":      func() { resilient.Instances(0) },
-		"resilient: MaxMemory: n is less than 1":      func() { resilient.MaxMemory(0) },
-		"resilient: Prefix: longer than 32 bytes":     func() { resilient.Prefix(strings.Repeat("a", 33)) },
-	} {
-		testkit.Panics(t, want, f)
-	}
-}
-
 // New warns once if Instances is not given, and not again in an outage.
 func TestNew_Warning(t *testing.T) {
 	for _, c := range []struct {

@@ -1,0 +1,452 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/storetest/internal/oracle"
+	"github.com/weir-go/weir/internal/testkit"
+)
+
+// RunOver runs the suite of Stores that are made of other ones. The function newStore returns an empty Store over
+// primary and, if it has a second one, over backup. A Store with a method Close is closed.
+//
+// The suite makes random calls with plans, costs that are taken at most, pauses, quotas and places, while the primary
+// fails for a while, for all keys or for one, loses its replies, or is slow. It compares the results with the calls that
+// the Stores behind have got, and with a model that has only the events that were admitted. Each history runs in a
+// bubble of testing/synctest, so newStore must leave the clock of the Store and those of both Fakes alone.
+func RunOver(t *testing.T, newStore func(t *testing.T, primary, backup *Fake) Over) {
+	for _, c := range []struct {
+		name    string
+		trouble Hook
+		trip    time.Duration // the longest time that a reply takes
+		lost    bool          // the primary may have decided although a call failed
+	}{
+		{name: "Healthy"},
+		{name: "Slow", trouble: Delay(2*time.Microsecond, 5*time.Microsecond), trip: 7 * time.Microsecond},
+		{name: "VerySlow", trouble: Delay(time.Millisecond, time.Millisecond), trip: 2 * time.Millisecond},
+		{name: "Fails", trouble: Fail(errTrouble)},
+		{name: "FailsForOneKey", trouble: FailFor(errTrouble, func(key string) bool { return key == "a" }), lost: true},
+		{name: "LosesReplies", trouble: Lose(errTrouble), lost: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := subject{T: t}
+			for seed := range uint64(max(1, s.histories()/4)) {
+				synctest.Test(t, func(t *testing.T) {
+					o := newOver(t, seed, newStore)
+					o.trouble, o.late, o.lost, o.fails = c.trouble, c.trip+time.Microsecond, c.lost, c.trip == 0 && c.trouble != nil
+					for range 150 {
+						o.step()
+					}
+					o.forget()
+				})
+				synctest.Test(t, func(t *testing.T) {
+					o := newOver(t, seed, newStore)
+					o.trouble, o.fails = c.trouble, c.trip == 0 && c.trouble != nil
+					o.account(!c.lost)
+				})
+			}
+		})
+	}
+}
+
+var errTrouble = fmt.Errorf("%w: the suite makes the primary fail", driver.ErrUnavailable)
+
+// An Over is a Store that is made of others.
+type Over struct {
+	Store driver.Store
+	// Holds must be true for a Store that takes more from the primary than it is asked for. It may then admit an event
+	// without a call, counts the rest as left, and may deny an event for longer than the primary.
+	Holds bool
+}
+
+// An over is a Store over others, with the random calls of a walk. The oracle of the walk is a lower bound of the states
+// of the primary: it has the events that the Store has admitted, and not those of calls that failed.
+type over struct {
+	*testing.T
+	*walk
+	Over
+	primary, backup *Fake
+	late            time.Duration
+	trouble         Hook // of the primary, now and then
+	fails           bool // trouble makes calls fail
+	lost            bool // and the primary may have decided nevertheless
+	failed          bool // a call may have failed
+	trace           []string
+
+	last []answer // to the last call
+
+	mu      sync.Mutex
+	answers []answer // of the Stores behind
+}
+
+// An answer is a call that a Store behind has answered without an error.
+type answer struct {
+	at            int64
+	before, after []driver.Charge
+}
+
+func newOver(t *testing.T, seed uint64, newStore func(t *testing.T, primary, backup *Fake) Over) *over {
+	o := &over{T: t, primary: new(Fake), backup: new(Fake)}
+	o.walk = newWalk(seed, &Harness{Now: time.Now, Undoes: true}, make(map[string]int))
+	o.waits, o.longest = false, 10_000_000
+	hot := &oracle.Rule{Name: "hot", Algorithm: pick(o.walk, "token_bucket", "fixed_window"), Events: 1000, Per: pick[int64](o.walk, 1_000_000, 60_000_000)}
+	if !o.compile(hot, "", 0, 0) {
+		t.Fatal("not a rule")
+	}
+	o.rules, o.inForce, o.zones = append([][]*oracle.Rule{{hot}}, o.rules...), append(o.inForce, 0), append(o.zones, 0)
+	time.Sleep(time.Until(time.UnixMicro(o.now)))
+	o.primary.Set(o.record)
+	o.backup.Set(o.record)
+	o.Over = newStore(t, o.primary, o.backup)
+	if c, ok := o.Store.(io.Closer); ok {
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	return o
+}
+
+// record is the last Hook of a Store behind. It keeps the answer, also if a Hook before it loses the reply.
+func (o *over) record(ctx context.Context, charges []driver.Charge, next Call) error {
+	before, now := slices.Clone(charges), time.Now().UnixMicro()
+	err := next(ctx, charges)
+	if err == nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.answers = append(o.answers, answer{now, before, slices.Clone(charges)})
+	}
+	return err
+}
+
+// takeAnswers returns the answers since its last call.
+func (o *over) takeAnswers() []answer {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	taken := o.answers
+	o.answers = nil
+	return taken
+}
+
+func (o *over) differ(format string, args ...any) {
+	o.Helper()
+	for _, text := range o.trace[max(0, len(o.trace)-12):] {
+		o.Log(text)
+	}
+	o.Fatalf("history %d, call %d: %s", o.seed, len(o.trace), fmt.Sprintf(format, args...))
+}
+
+// change makes the primary healthy or not, now and then.
+func (o *over) change() {
+	if o.trouble != nil && o.one(12) {
+		if o.primary.Set(o.record); o.one(2) {
+			o.primary.Set(o.trouble, o.record)
+			o.failed = o.fails
+		}
+	}
+}
+
+// step makes the next call of the walk, sometimes many times, as the callers of a hot key do.
+func (o *over) step() {
+	o.Helper()
+	o.change()
+	o.now = time.Now().UnixMicro()
+	c := o.next()
+	time.Sleep(time.Until(time.UnixMicro(o.now)))
+	o.make(c)
+	if o.one(8) {
+		for range 40 {
+			time.Sleep(time.Millisecond)
+			hot := call{now: time.Now().UnixMicro()}
+			hot.add(withReceipt(oracle.Charge{Key: "a", Rule: o.rules[0][0], Cost: 1}))
+			o.now = hot.now
+			o.make(hot)
+		}
+	}
+}
+
+// make makes a call, and checks its result.
+func (o *over) make(call call) {
+	o.Helper()
+	synctest.Wait()
+	charges := make([]driver.Charge, len(call.charges))
+	for i := range charges {
+		charges[i] = o.charge(&call.charges[i], call.now, call.receipts[i])
+	}
+	o.takeAnswers()
+	asked := slices.Clone(charges)
+	err := Do(context.Background(), o.Store, charges)
+	o.last = o.takeAnswers()
+	o.note(asked, charges, err)
+	switch {
+	case err == nil && call.asks():
+		o.checkTake(asked, charges)
+	case err == nil:
+		o.passedOn(asked, charges)
+	case !o.failed || !errors.Is(err, driver.ErrUnavailable):
+		o.differ("got error %v", err)
+	case call.asks() && o.backup.Calls() > 0:
+		o.differ("got error %v, and the backup is healthy", err)
+	}
+	o.keep(call, charges, err)
+}
+
+// note adds a call to the trace.
+func (o *over) note(asked, charges []driver.Charge, err error) {
+	text := fmt.Sprintf("at %d: %v, %d answers behind", o.now, err, len(o.last))
+	for i, c := range charges {
+		a := asked[i]
+		text += fmt.Sprintf("\n\top %d of %q, cost %d, at most %t, max delay %v, pause %v, %v, receipt %+v: %+v, cost %d, receipt %+v",
+			a.Op, a.Key, a.Cost, a.AtMost, a.MaxDelay, a.Pause, a.Rule.Definition, a.Receipt, c.Verdict, c.Cost, c.Receipt)
+	}
+	o.trace = append(o.trace, text)
+}
+
+// passedOn reports whether a Store behind has answered the call asked, and fails if no such answer is got. The charges of
+// an Adjust may be those of several calls, and a Reset may be for both Stores.
+func (o *over) passedOn(asked, got []driver.Charge) bool {
+	o.Helper()
+	if len(asked) > 1 && !asked[0].Op.Asks() {
+		all := true
+		for i := range asked {
+			all = o.passedOn(asked[i:i+1], got[i:i+1]) && all
+		}
+		return all
+	}
+	same := func(a, b driver.Charge) bool {
+		return a.Key == b.Key && a.Rule == b.Rule && a.Op == b.Op && a.Cost == b.Cost && a.AtMost == b.AtMost && a.MaxDelay == b.MaxDelay
+	}
+	var wants [][]driver.Charge
+	equal := func(a, b driver.Charge) bool {
+		a.Receipt.Origin, a.Receipt.Age = b.Receipt.Origin, b.Receipt.Age
+		a.Verdict.Found = a.Verdict.Found || a.Op == driver.Reset && b.Verdict.Found && o.backup.Calls() > 0
+		return a.Verdict == b.Verdict && a.Cost == b.Cost && a.Receipt == b.Receipt
+	}
+	for _, a := range o.last {
+		if len(asked) == 1 && !asked[0].Op.Asks() {
+			if i := slices.IndexFunc(a.before, func(b driver.Charge) bool { return same(asked[0], b) }); i >= 0 {
+				a.before, a.after = a.before[i:i+1], a.after[i:i+1]
+			}
+		}
+		if !slices.EqualFunc(a.before, asked, same) {
+			continue
+		}
+		if slices.EqualFunc(a.after, got, equal) {
+			o.now = a.at
+			return true
+		}
+		wants = append(wants, a.after)
+	}
+	if len(wants) > 0 && !o.Holds {
+		o.differ("got  %+v\n\twant an answer of a Store behind: %+v", got, wants)
+	}
+	return false
+}
+
+// checkTake checks a decision that no error has ended.
+func (o *over) checkTake(asked, got []driver.Charge) {
+	o.Helper()
+	if o.passedOn(asked, got) {
+		return
+	}
+	if o.backup.Calls() > 0 || !o.Holds && admitted(got) {
+		o.differ("no Store behind has decided")
+	}
+	if o.Holds {
+		return
+	}
+	for i, c := range got {
+		if v := c.Verdict; v.Allowed || v.Rule.Shadow {
+			continue
+		}
+		peek := c
+		peek.Op, peek.Cost, peek.AtMost, peek.Receipt = driver.Peek, asked[i].Cost, false, driver.Receipt{}
+		if asked[i].AtMost {
+			peek.Cost = 1
+		}
+		charges := []driver.Charge{peek}
+		if err := o.primary.store().Take(context.Background(), charges); err != nil {
+			o.differ("got error %v", err)
+		}
+		if err := o.compare(c.Verdict, charges[0].Verdict); err != nil {
+			o.differ("charge %d was denied without a call: %+v\n\t%v", i, c, err)
+		}
+	}
+}
+
+// compare returns an error if got, the Verdict of a charge that was denied without a call, contradicts want, the Verdict
+// that the primary would give: no event is denied that the primary would admit, and no time is too early.
+func (o *over) compare(got, want driver.Verdict) error {
+	between := func(got, least time.Duration) bool {
+		return got == least || got <= least+o.late && (got > least || o.lost)
+	}
+	switch {
+	case want.Allowed:
+		return fmt.Errorf("the primary admits it: %+v", want)
+	case got.Rule != want.Rule || got.Soft || got.Delay != 0:
+		return fmt.Errorf("want a denial by %v", want.Rule)
+	case !between(got.RetryAfter, want.RetryAfter):
+		return fmt.Errorf("RetryAfter: want %v and at most %v more", want.RetryAfter, o.late)
+	case !between(got.ResetAfter, want.ResetAfter):
+		return fmt.Errorf("ResetAfter: want %v and at most %v more", want.ResetAfter, o.late)
+	case got.Remaining > want.Remaining && !o.lost:
+		return fmt.Errorf("Remaining: want %d at most", want.Remaining)
+	case got.RetryAfter != driver.Never && got.Window != got.RetryAfter:
+		return fmt.Errorf("Window: want RetryAfter")
+	}
+	return nil
+}
+
+// keep applies to the model those charges of the call that count: those that free events, whatever came of them, and
+// others if they succeeded.
+func (o *over) keep(c call, got []driver.Charge, err error) {
+	o.Helper()
+	counts, admitted := c, err == nil && admitted(got)
+	counts.charges, counts.receipts = nil, nil
+	for i, g := range got {
+		if c.receipts[i] != nil && (err == nil || g.Verdict.Done) {
+			*c.receipts[i] = g.Receipt
+		}
+	}
+	for i, g := range got {
+		if retry := g.Verdict.RetryAfter; retry > 0 && retry != driver.Never {
+			o.wait = retry.Microseconds()
+		}
+		if !isPauseRule(c.charges[i].Rule) {
+			o.left = int64(g.Verdict.Remaining)
+		}
+		switch next := c.charges[i]; {
+		case c.asks() && !admitted, !c.asks() && err != nil && !g.Verdict.Done && (g.Op == driver.Debit || g.Op == driver.Renew):
+		default:
+			next.AtMost, next.Cost = false, int64(g.Cost)
+			counts.charges, counts.receipts = append(counts.charges, next), append(counts.receipts, c.receipts[i])
+		}
+	}
+	if len(counts.charges) == 0 || o.backup.Calls() > 0 {
+		return
+	}
+	o.answer(counts)
+}
+
+// admitted reports whether all charges of a Take were admitted by the rules that are enforced.
+func admitted(charges []driver.Charge) bool {
+	return !slices.ContainsFunc(charges, func(c driver.Charge) bool { return (!c.Verdict.Allowed || c.Verdict.Unknown) && !c.Rule.Shadow })
+}
+
+// forget resets all keys of a healthy primary, and fails if events are left.
+func (o *over) forget() {
+	o.Helper()
+	o.primary.Set(o.record)
+	for _, key := range []string{"a", "b"} {
+		for _, r := range slices.Concat(o.rules...) {
+			reset := o.charge(&oracle.Charge{Key: key, Rule: r, Op: oracle.Reset, Cost: 1, Calendar: o.calendar(r)}, o.now, nil)
+			c := reset
+			c.Op = driver.Peek
+			o.until(&reset)
+			o.until(&c)
+			if !c.Verdict.Allowed || c.Verdict.ResetAfter != 0 && !c.Verdict.Unknown {
+				o.differ("after a Reset: got %+v", c)
+			}
+		}
+	}
+}
+
+// until makes a call with c until it succeeds, as it must after a minute.
+func (o *over) until(c *driver.Charge) {
+	o.Helper()
+	for range 60 {
+		charges := []driver.Charge{*c}
+		err := Do(context.Background(), o.Store, charges)
+		if o.note([]driver.Charge{*c}, charges, err); err == nil {
+			*c = charges[0]
+			return
+		}
+		time.Sleep(time.Second)
+	}
+	o.differ("the primary has been healthy for a minute")
+}
+
+// accountRules forget no event during a history, but for places whose holders do not renew them.
+var accountRules = []core.Rule{
+	core.SlidingLog("log", core.Per(20, 366*24*time.Hour)).Plan("more", core.Per(50, 366*24*time.Hour)),
+	core.SlidingWindow("window", core.Per(200, 366*24*time.Hour)).Plan("more", core.Per(300, 366*24*time.Hour)),
+	core.FixedWindow("fixed", core.Per(2000, 366*24*time.Hour)).Plan("more", core.Per(3000, 366*24*time.Hour)),
+	core.TokenBucket("bucket", core.Per(500, 366*24*time.Hour)).Plan("more", core.Per(900, 366*24*time.Hour)),
+	core.Quota("quota", core.Monthly(100)).Plan("more", core.Monthly(200)),
+	core.InFlight("places", 6).Hold(30 * time.Second),
+	core.InFlight("bytes", 40).ByCost().Hold(30 * time.Second),
+	core.Pause("pause"),
+}
+
+// account reserves, settles and refunds events, some of them while the primary fails. At the end, all are refunded. No
+// Store behind has places left then and, if no call can have been decided that failed, no events. (A refund of events is
+// not repeated.)
+func (o *over) account(exact bool) {
+	o.Helper()
+	ctx, rules := context.Background(), slices.Clone(accountRules)
+	o.rng.Shuffle(len(rules), func(i, k int) { rules[i], rules[k] = rules[k], rules[i] })
+	rules = rules[:1+o.rng.IntN(3)]
+	l := core.Must(core.New(o.Store, rules...))
+	single := slices.ContainsFunc(rules, func(r core.Rule) bool { return r.Name() == "places" })
+	var open []*core.Reservation
+	for range 60 {
+		o.change()
+		view, key, n := l.Plan(pick(o.walk, "", "more")), pick(o.walk, "a", "b"), 1+o.rng.IntN(4)
+		switch i := o.rng.IntN(1 + len(open)); {
+		case i > 0 && o.one(2):
+			err := open[i-1].Refund(ctx)
+			if exact = exact && err == nil; err == nil {
+				open = slices.Delete(open, i-1, i)
+			}
+			o.must(err)
+		case i > 0 && o.one(2):
+			err := open[i-1].Settle(ctx, n)
+			exact = exact && err == nil
+			o.must(err)
+		default:
+			reserve := view.Reserve
+			if !single && o.one(3) {
+				reserve = view.ReserveAtMost
+			}
+			r, err := reserve(ctx, key, n)
+			if o.must(err); err == nil {
+				open = append(open, r)
+			}
+		}
+		time.Sleep(time.Duration(o.rng.Int64N(int64(time.Second))))
+	}
+	o.primary.Set(o.record)
+	time.Sleep(time.Minute)
+	for _, r := range open {
+		if err := r.Refund(ctx); err != nil {
+			o.differ("the primary has been healthy for a minute: %v", err)
+		}
+	}
+	if c, ok := o.Store.(io.Closer); ok {
+		_ = c.Close()
+	}
+	for name, s := range map[string]*Fake{"primary": o.primary, "backup": o.backup} {
+		for _, key := range []string{"a", "b"} {
+			for _, left := range testkit.Peek(o, core.Must(core.New(s.store(), rules...)), key).States() {
+				if left.Used() != 0 && (exact || left.Rule.Kind().Holds) {
+					o.differ("the %s has events of %q left under %v: %+v", name, key, rules, left)
+				}
+			}
+		}
+	}
+}
+
+// must fails if err is not one of the errors that the primary has made.
+func (o *over) must(err error) {
+	o.Helper()
+	if err != nil && !(o.failed && errors.Is(err, driver.ErrUnavailable)) {
+		o.differ("got error %v", err)
+	}
+}
