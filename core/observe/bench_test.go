@@ -7,6 +7,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/observe"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // BenchmarkAllow measures one decision without and with a Store of this package, in turn in one run.
@@ -35,6 +36,17 @@ func BenchmarkAllow(b *testing.B) {
 					}
 				}
 			})
+		}
+	}
+}
+
+func TestStore_Allocations(t *testing.T) {
+	for _, limit := range []core.Limit{core.PerSecond(1_000_000), core.PerDay(1), core.Blocked} {
+		s := observe.New(memstore.New(), observe.TopKeys(10), observe.Logger(slog.New(slog.DiscardHandler)))
+		l := testkit.Limiter(t, s, core.TokenBucket("api", limit))
+		ctx := t.Context()
+		if n := testing.AllocsPerRun(1000, func() { _, _ = l.Allow(ctx, "k") }); n != 0 {
+			t.Errorf("%v: got %v allocations, want 0", limit, n)
 		}
 	}
 }

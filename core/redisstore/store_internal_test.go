@@ -1,10 +1,12 @@
 package redisstore
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/redisstore/internal/pipe"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/internal/testkit"
@@ -52,5 +54,26 @@ func TestStore_Take_lateEvent(t *testing.T) {
 				t.Errorf("%+v, %d more rules: got %v, delay %v, %v", c, len(more), d, d.Delay, err)
 			}
 		}
+	}
+}
+
+// Each algorithm has a rule of probes, except for one without a name.
+func TestProbeRule(t *testing.T) {
+	for _, a := range testkit.Algorithms {
+		d := testkit.Compiled(a.Rule("r", hourly)).Definition
+		if c, err := probeRule(&driver.Compiled{Definition: d}); err != nil || c.Constants.Capacity < 100_000 || c.Kind.Holds || c.Kind.Closes {
+			t.Errorf("%s: got the rule %v of probes, %v", a.Name, c, err)
+		}
+		d.Name = ""
+		if c, err := probeRule(&driver.Compiled{Definition: d}); err == nil || c != nil {
+			t.Errorf("%s: got a rule without a name", a.Name)
+		}
+	}
+}
+
+// An overload of one hash slot does not hide the failure of another one.
+func TestOutcome_overloaded(t *testing.T) {
+	if _, err := outcome([]*part{{err: context.DeadlineExceeded}, {err: ErrOverloaded}}); err != context.DeadlineExceeded {
+		t.Errorf("the error of two slots is %v, want %v", err, context.DeadlineExceeded)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/diagnose"
 	"github.com/weir-go/weir/core/redisstore/internal/servertest"
@@ -467,3 +466,5 @@ func TestDiagnose_Commands(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
+
+func TestMain(m *testing.M) { redistest.Main(m) }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
@@ -22,6 +21,7 @@ import (
 	"github.com/weir-go/weir/core/redisstore/internal/servertest"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/redisstore/resilient"
+	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/internal/testkit"
 )
 
@@ -418,4 +418,19 @@ func TestStore_Check(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", c.name, err, c.want)
 		}
 	}
+}
+
+var (
+	_ driver.Declarer = (*resilient.Store)(nil)
+	_ driver.Prober   = (*resilient.Store)(nil)
+)
+
+func TestConformance(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) *storetest.Harness {
+		testkit.WithoutRace(t, testkit.SlowCases...)
+		clock := new(storetest.Clock)
+		s := resilient.Over(&storetest.Fake{Clock: clock.Micros})
+		t.Cleanup(func() { s.Close() })
+		return clock.Harness(s)
+	})
 }

@@ -2,13 +2,16 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
-
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/storetest"
@@ -50,4 +53,38 @@ func TestConformance(t *testing.T) {
 		testkit.Joint(t, learningStore{learning, store})
 		return clock.Harness(learning)
 	})
+}
+
+// TestLibraries names the tables of the server without an entry for an algorithm.
+func TestLibraries(t *testing.T) {
+	var all []string
+	for a := driver.TokenBucket; a.String() != "none"; a++ {
+		if all = append(all, libraries[a]); libraries[a] == "" {
+			t.Errorf("libraries in catalog.go has no %v", a)
+		}
+	}
+	for _, library := range all {
+		if sizes[library] == 0 {
+			t.Errorf("sizes in scripts_test.go has no %s", library)
+		}
+		if len(probes[library]) == 0 {
+			t.Errorf("probes in scripts_test.go has no %s", library)
+		}
+	}
+}
+
+// An error of a server without the library struct names the cause and the cure.
+func TestMiniredis(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	defer rdb.Close()
+	s := redisstore.New(rdb, "test")
+	for _, a := range testkit.Algorithms {
+		d, err := testkit.Limiter(t, s, a.Rule(a.Name, core.PerMinute(3))).Allow(t.Context(), "k")
+		if err != nil && !(errors.Is(err, core.ErrUnavailable) && strings.Contains(err.Error(), "test with memstore or redistest")) || err == nil && !d.Allowed {
+			t.Errorf("%s: got %v, %v", a.Name, d, err)
+		}
+		if works := strings.HasSuffix(a.Name, "bucket") || a.Name == "sliding_window"; works != (err == nil) {
+			t.Errorf("%s: got the error %v", a.Name, err)
+		}
+	}
 }

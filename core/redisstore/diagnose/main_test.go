@@ -1,9 +1,0 @@
-package diagnose_test
-
-import (
-	"testing"
-
-	"github.com/weir-go/weir/core/redisstore/redistest"
-)
-
-func TestMain(m *testing.M) { redistest.Main(m) }
