@@ -133,7 +133,7 @@ var faults = []fault{
 	},
 	{
 		"a caller who gives up in an outage stays in line", "core/failover/adjust.go",
-		"c.Op == driver.Undo && c.Waiter != nil", "false", "core/failover ^TestStore_Adjust_waiter$",
+		"c.Op == driver.Undo && c.Waiter != nil", "false", "core/failover ^TestStore_Over$",
 	},
 	{
 		"Redis wakes no caller", "core/redisstore/internal/wire/lua/queues.lua",

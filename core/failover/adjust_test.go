@@ -226,45 +226,6 @@ func TestStore_Adjust_CallerLeaves(t *testing.T) {
 	})
 }
 
-// The charges of one call go to several stores, and each has its Verdict.
-func TestStore_Adjust_Verdicts(t *testing.T) {
-	rule := testkit.Compiled(year)
-	t.Run("both stores", func(t *testing.T) {
-		eachPair(t, func(t *testing.T, p *pair) {
-			first, second := []driver.Charge{{Key: "k", Rule: rule, Cost: 10}}, []driver.Charge{{Key: "other", Rule: rule, Cost: 20}}
-			testkit.Must(t, p.Take(t.Context(), first))
-			p.leave()
-			testkit.Must(t, p.Take(t.Context(), second))
-			p.comeBack()
-			charges := []driver.Charge{
-				{Key: "third", Rule: rule, Op: driver.Debit, Cost: 30},
-				{Key: "other", Rule: rule, Op: driver.Undo, Cost: 20, Receipt: second[0].Receipt},
-				{Key: "k", Rule: rule, Op: driver.Undo, Cost: 10, Receipt: first[0].Receipt},
-				{Key: "fourth", Rule: rule, Op: driver.Reset},
-			}
-			testkit.Must(t, p.Adjust(t.Context(), charges))
-			p.used("k", 0, 0)
-			p.used("other", 0, 0)
-			p.used("third", 30, 0)
-			for i, want := range []int{70, 100, 100, 100} {
-				if got := charges[i].Verdict; got.Remaining != want || got.Rule != rule {
-					t.Errorf("charge %d: got %+v, expected %d left", i, got, want)
-				}
-			}
-		})
-	})
-	t.Run("a Debit that the primary fails", func(t *testing.T) {
-		eachPair(t, func(t *testing.T, p *pair) {
-			p.set(refuse)
-			charges := []driver.Charge{{Key: "k", Rule: rule, Op: driver.Debit, Cost: 3}}
-			testkit.Must(t, p.Adjust(t.Context(), charges))
-			if got := charges[0].Verdict; got.Remaining != 97 || got.Rule != rule {
-				t.Errorf("got %+v, expected 97 left by the backup", got)
-			}
-		})
-	})
-}
-
 // An Adjust with a fail-closed rule returns an error, and does the charges of the other rules.
 func TestStore_Adjust_FailClosed(t *testing.T) {
 	eachPair(t, func(t *testing.T, p *pair) {
@@ -447,48 +408,74 @@ func TestStore_Adjust_pause(t *testing.T) {
 	}
 }
 
-// Only the debit of a pause also goes to the backup. The other charges of an Adjust have their cost on the store that
-// decides.
-func TestStore_Adjust_pauseAmongOthers(t *testing.T) {
-	eachPair(t, func(t *testing.T, p *pair) {
-		l := testkit.Limiter(t, p, year, partner)
-		testkit.Must(t, l.Debit(t.Context(), "k", 3))
-		p.used("k", 3, 0)
-		p.set(refuse)
-		testkit.Must(t, l.Debit(t.Context(), "k", 4))
-		p.used("k", 3, 4)
-		p.set()
-		r, err := l.Reserve(t.Context(), "k", 5)
+// Undos and renewals go to the store that has the place, before, in and after an outage. A renewal that
+// fails is not lost.
+func TestStore_Adjust_inFlight(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFlight(t, memstore.New())
+		a, b, c := f.take(), f.take(), f.take()
+		f.renew(a, true)
+		f.primary.away.Store(true)
+		f.fails(driver.Renew, a)
+		f.until(failover.Backup)
+		d, e := f.take(), f.take()
+		f.left(1, 2)
+		if charges, err := f.do(driver.Spend, driver.Receipt{}); err != nil || charges[0].Verdict.Allowed {
+			t.Errorf("the verdict is %+v, %v, want a denial by the backup", charges[0].Verdict, err)
+		}
+		time.Sleep(20 * time.Second)
+		f.renew(d, true)
+		f.fails(driver.Renew, a)
+		f.fails(driver.Renew, e, b, d) // e and d are renewed nevertheless
+		if n := f.Stats().Lost; n != 0 {
+			t.Errorf("%d are lost after renewals, want none", n)
+		}
+		f.fails(driver.Undo, c)
+		f.fails(driver.Undo, e, c)
+		if n := f.Stats().Lost; n != 2 {
+			t.Errorf("%d are lost after two undos, want 2", n)
+		}
+		f.left(1, 3)
+
+		f.primary.away.Store(false)
+		f.until(failover.Primary)
+		f.renew(a, true)
+		f.renew(d, true)
+		f.renew(e, false)
+		time.Sleep(45 * time.Second) // after the end of b and c
+		f.renew(a, true)
+		f.renew(b, false)
+		f.renew(d, true)
+		f.left(3, 3)
+		if charges, err := f.do(driver.Renew, d, b, a); err != nil || !charges[0].Verdict.Found || charges[1].Verdict.Found || !charges[2].Verdict.Found {
+			t.Errorf("the renewals are %+v, %v, want found, not found, found", charges, err)
+		}
+		_, err := f.do(driver.Undo, d, a)
 		testkit.Must(t, err)
-		testkit.Must(t, l.Pause(t.Context(), "k", time.Hour))
-		p.used("k", 8, 4)
-		// Both have got the debit of the pause. The primary has got two of the rate, of which it refused one.
-		if on, backup := p.primary.Charges(driver.Debit), p.backup.Charges(driver.Debit); on != 3 || backup != 2 {
-			t.Errorf("got %d debits on the primary and %d on the backup, expected 3 and 2", on, backup)
-		}
-		testkit.Must(t, r.Settle(t.Context(), 2)) // of an event from before the pause
-		p.used("k", 5, 4)
-		for range 2 {
-			if d := testkit.Allow(t, l, "k"); d.Allowed || d.RetryAfter > time.Hour || d.RetryAfter < time.Hour-time.Minute {
-				t.Errorf("got %v, expected a denial for an hour", d)
-			}
-			p.used("k", 5, 4) // the denial takes nothing on either store
-			p.leave()
-		}
+		f.left(4, 4)
 	})
 }
 
-// A pause that fails because ctx has ended changes nothing.
-func TestStore_Adjust_pauseAfterTheEnd(t *testing.T) {
-	eachPair(t, func(t *testing.T, p *pair) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		l := testkit.Limiter(t, p, partner)
-		if err := l.Pause(ctx, "k", time.Hour); !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v, expected the error of ctx", err)
-		}
-		for _, s := range []*storetest.Fake{p.primary, p.backup} {
-			testkit.Admit(t, testkit.Limiter(t, s.Store, partner), "k", 1)
-		}
-	})
+// An event that fail-open admits has no place, and loses none.
+func TestStore_Adjust_inFlightFailOpen(t *testing.T) {
+	for name, f := range map[string]func(t *testing.T) *flight{
+		"backup": func(t *testing.T) *flight { return newFlight(t, failover.FailOpen) },
+		"rule": func(t *testing.T) *flight {
+			return newFlight(t, memstore.New(), failover.FailOpenFor("places"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := f(t)
+				f.primary.away.Store(true)
+				f.until(failover.Backup)
+				for range 5 {
+					m := f.take()
+					f.renew(m, true)
+					_, err := f.do(driver.Undo, m)
+					testkit.Must(t, err)
+				}
+			})
+		})
+	}
 }

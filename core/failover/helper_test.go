@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -177,3 +178,99 @@ func reserveAtMost(t *testing.T, l *core.Limiter, n, want int) *core.Reservation
 type deadliner struct{ core.Store }
 
 func (deadliner) Describe() driver.Description { return driver.Description{Deadline: 1} }
+
+// An outage is a Store that can be away.
+type outage struct {
+	driver.Store
+	away atomic.Bool
+}
+
+func (o *outage) Take(ctx context.Context, charges []driver.Charge) error {
+	if o.away.Load() {
+		return errDown
+	}
+	return o.Store.Take(ctx, charges)
+}
+
+func (o *outage) Adjust(ctx context.Context, charges []driver.Charge) error {
+	if o.away.Load() {
+		return errDown
+	}
+	return o.Store.Adjust(ctx, charges)
+}
+
+// A flight is a Store with a rule of four places at a time, two of them on the backup.
+type flight struct {
+	*failover.Store
+	t       *testing.T
+	primary *outage
+	backup  driver.Store
+	rule    *driver.Compiled
+}
+
+func newFlight(t *testing.T, backup driver.Store, opts ...failover.Option) *flight {
+	rule, err := driver.Definition{Name: "places", Algorithm: driver.InFlight, Events: 4, Hold: time.Minute}.Compile()
+	testkit.Must(t, err)
+	f := &flight{t: t, primary: &outage{Store: memstore.New()}, backup: backup, rule: rule}
+	f.Store = failover.New(f.primary, backup, append(opts, failover.Instances(2))...)
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// do executes an op for each receipt, all in one call.
+func (f *flight) do(op driver.Op, receipts ...driver.Receipt) ([]driver.Charge, error) {
+	charges := make([]driver.Charge, len(receipts))
+	for i, m := range receipts {
+		charges[i] = driver.Charge{Key: "k", Rule: f.rule, Op: op, Cost: 1, Receipt: m}
+	}
+	return charges, storetest.Do(f.t.Context(), f.Store, charges)
+}
+
+func (f *flight) take() driver.Receipt {
+	f.t.Helper()
+	charges, err := f.do(driver.Spend, driver.Receipt{})
+	if err != nil || !charges[0].Verdict.Allowed {
+		f.t.Fatalf("the verdict is %+v, %v, want an admission", charges[0].Verdict, err)
+	}
+	return charges[0].Receipt
+}
+
+// renew checks the outcome of a renewal.
+func (f *flight) renew(m driver.Receipt, found bool) {
+	f.t.Helper()
+	if c, err := f.do(driver.Renew, m); err != nil || c[0].Verdict.Found != found || c[0].Receipt != m {
+		f.t.Errorf("the renewal of %v is %+v, %v, want found %t", m, c[0], err, found)
+	}
+}
+
+// fails checks that an op of receipts fails because the primary cannot execute it.
+func (f *flight) fails(op driver.Op, receipts ...driver.Receipt) {
+	f.t.Helper()
+	if _, err := f.do(op, receipts...); !errors.Is(err, core.ErrUnavailable) {
+		f.t.Errorf("op %d returned %v, want core.ErrUnavailable", op, err)
+	}
+}
+
+// left checks how many places are free on the primary and, of all four, on the backup.
+func (f *flight) left(primary, backup int) {
+	f.t.Helper()
+	for s, want := range map[driver.Store]int{f.primary.Store: primary, f.backup: backup} {
+		charges := []driver.Charge{{Key: "k", Rule: f.rule, Op: driver.Peek, Cost: 1}}
+		testkit.Must(f.t, s.Take(f.t.Context(), charges))
+		if got := charges[0].Verdict.Remaining; got != want {
+			f.t.Errorf("%d places are free, want %d (%T)", got, want, s)
+		}
+	}
+}
+
+// until makes decisions until the Store is in the state want.
+func (f *flight) until(want failover.State) {
+	f.t.Helper()
+	l := testkit.Limiter(f.t, f, wide)
+	for begun := time.Now(); f.State() != want; time.Sleep(tick) {
+		if time.Since(begun) > time.Minute/2 {
+			f.t.Fatalf("the state is %v, want %v", f.State(), want)
+		}
+		testkit.Admit(f.t, l, "until", 1)
+	}
+}

@@ -80,40 +80,6 @@ func TestStore_PartOfPrimaryDown(t *testing.T) {
 	}
 }
 
-// The places that are renewed and released in the parts that are not down stay there.
-func TestStore_PartOfPrimaryDown_Places(t *testing.T) {
-	for name, down := range partsDown {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				p := newPair(t, true)
-				places := testkit.Limiter(t, p, core.InFlight("places", 1).Hold(6*time.Second))
-				held := make(map[string]*core.Reservation)
-				for i := range 200 {
-					key := fmt.Sprint(i)
-					held[key] = testkit.Reserve(t, places, key, 1)
-					time.Sleep(tick)
-				}
-				p.set(down)
-				time.Sleep(20 * time.Second)
-				if got := p.Stats(); got.Outages > 0 {
-					t.Errorf("got %+v, expected no outage", got)
-				}
-				for key, r := range held {
-					if onDeadNode(key) {
-						continue
-					}
-					select {
-					case <-r.Lost():
-						t.Errorf("the place of %s is lost", key)
-					default:
-					}
-					testkit.Must(t, r.Release(t.Context()))
-				}
-			})
-		})
-	}
-}
-
 // A primary that returns is in full use within 1.5 s, after every kind of failure.
 func TestRecovery_Duration(t *testing.T) {
 	eachPair(t, func(t *testing.T, p *pair) {

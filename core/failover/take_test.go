@@ -19,20 +19,6 @@ import (
 	"github.com/weir-go/weir/internal/testkit"
 )
 
-func TestStore_Take_HealthyPrimary(t *testing.T) {
-	eachPair(t, func(t *testing.T, p *pair) {
-		if got := testkit.Ask(t, p.year, "k", 100); !got.Allowed {
-			t.Errorf("the limit: got %+v, expected it to be allowed", got)
-		}
-		if got := testkit.Allow(t, p.year, "k"); got.Allowed {
-			t.Errorf("one event more: got %+v, expected the denial of the primary", got)
-		}
-		if n := p.backup.Calls(); n != 0 || p.Stats() != (failover.Stats{}) {
-			t.Errorf("got %d calls of the backup and %+v, expected none", n, p.Stats())
-		}
-	})
-}
-
 // In an outage no call fails, none waits longer than the deadline, few wait, and none is
 // charged to the primary.
 func TestStore_Take_Outage(t *testing.T) {
@@ -488,24 +474,6 @@ func TestStore_Take_ReceiptOfFailOpen(t *testing.T) {
 			t.Errorf("got %+v, expected %+v", receipt, want)
 		}
 	}, failover.FailOpenFor("year"))
-}
-
-// If the primary fails after it has reduced the cost, the backup decides about the cost of the caller.
-// The rest of a block is refunded on the store that charged it.
-func TestStore_Take_AtMost(t *testing.T) {
-	eachPair(t, func(t *testing.T, p *pair) {
-		l := testkit.Limiter(t, p, core.FixedWindow("small", core.PerDay(10)))
-		primary := reserveAtMost(t, l, 100, 10)
-		p.set(lose)
-		backup := reserveAtMost(t, l, 8, 8)
-		testkit.Must(t, backup.Settle(t.Context(), 3))
-		p.set()
-		testkit.Must(t, primary.Settle(t.Context(), 6))
-		reserveAtMost(t, l, 100, 4)
-		p.leave()
-		reserveAtMost(t, l, 100, 7)
-		reserveAtMost(t, l, 100, 0)
-	})
 }
 
 // A decision of a healthy primary and one of the backup allocate nothing.

@@ -76,6 +76,7 @@ type over struct {
 	*walk
 	Over
 	primary, backup *Fake
+	double          bool // the Store decides on the backup while the primary fails
 	late            time.Duration
 	trouble         Hook // of the primary, now and then
 	fails           bool // trouble makes calls fail
@@ -91,6 +92,7 @@ type over struct {
 
 // An answer is a call that a Store behind has answered without an error.
 type answer struct {
+	by            *Fake
 	at            int64
 	before, after []driver.Charge
 }
@@ -105,25 +107,28 @@ func newOver(t *testing.T, seed uint64, newStore func(t *testing.T, primary, bac
 	}
 	o.rules, o.inForce, o.zones = append([][]*oracle.Rule{{hot}}, o.rules...), append(o.inForce, 0), append(o.zones, 0)
 	time.Sleep(time.Until(time.UnixMicro(o.now)))
-	o.primary.Set(o.record)
-	o.backup.Set(o.record)
+	o.primary.Set(o.record(o.primary))
+	o.backup.Set(o.record(o.backup))
 	o.Over = newStore(t, o.primary, o.backup)
+	o.double = driver.Describe(o.Store).Behind["backup"] == driver.Store(o.backup)
 	if c, ok := o.Store.(io.Closer); ok {
 		t.Cleanup(func() { _ = c.Close() })
 	}
 	return o
 }
 
-// record is the last Hook of a Store behind. It keeps the answer, also if a Hook before it loses the reply.
-func (o *over) record(ctx context.Context, charges []driver.Charge, next Call) error {
-	before, now := slices.Clone(charges), time.Now().UnixMicro()
-	err := next(ctx, charges)
-	if err == nil {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.answers = append(o.answers, answer{now, before, slices.Clone(charges)})
+// record returns the last Hook of s, a Store behind. It keeps the answer, also if a Hook before it loses the reply.
+func (o *over) record(s *Fake) Hook {
+	return func(ctx context.Context, charges []driver.Charge, next Call) error {
+		before, now := slices.Clone(charges), time.Now().UnixMicro()
+		err := next(ctx, charges)
+		if err == nil {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.answers = append(o.answers, answer{s, now, before, slices.Clone(charges)})
+		}
+		return err
 	}
-	return err
 }
 
 // takeAnswers returns the answers since its last call.
@@ -146,8 +151,8 @@ func (o *over) differ(format string, args ...any) {
 // change makes the primary healthy or not, now and then.
 func (o *over) change() {
 	if o.trouble != nil && o.one(12) {
-		if o.primary.Set(o.record); o.one(2) {
-			o.primary.Set(o.trouble, o.record)
+		if o.primary.Set(o.record(o.primary)); o.one(2) {
+			o.primary.Set(o.trouble, o.record(o.primary))
 			o.failed = o.fails
 		}
 	}
@@ -190,9 +195,10 @@ func (o *over) make(call call) {
 		o.checkTake(asked, charges)
 	case err == nil:
 		o.passedOn(asked, charges)
+		o.forBoth(asked)
 	case !o.failed || !errors.Is(err, driver.ErrUnavailable):
 		o.differ("got error %v", err)
-	case call.asks() && o.backup.Calls() > 0:
+	case call.asks() && o.double:
 		o.differ("got error %v, and the backup is healthy", err)
 	}
 	o.keep(call, charges, err)
@@ -226,7 +232,7 @@ func (o *over) passedOn(asked, got []driver.Charge) bool {
 	var wants [][]driver.Charge
 	equal := func(a, b driver.Charge) bool {
 		a.Receipt.Origin, a.Receipt.Age = b.Receipt.Origin, b.Receipt.Age
-		a.Verdict.Found = a.Verdict.Found || a.Op == driver.Reset && b.Verdict.Found && o.backup.Calls() > 0
+		a.Verdict.Found = a.Verdict.Found || a.Op == driver.Reset && b.Verdict.Found && o.double
 		return a.Verdict == b.Verdict && a.Cost == b.Cost && a.Receipt == b.Receipt
 	}
 	for _, a := range o.last {
@@ -250,13 +256,30 @@ func (o *over) passedOn(asked, got []driver.Charge) bool {
 	return false
 }
 
+// forBoth fails if the backup has not got the charges of an Adjust that are for both Stores: those that end something, or
+// begin a pause.
+func (o *over) forBoth(asked []driver.Charge) {
+	o.Helper()
+	for i, c := range asked {
+		if !o.double || c.Op != driver.Reset && c.Waiter == nil && (!c.Rule.Kind.Closes || c.Op != driver.Debit) {
+			continue
+		}
+		same := func(a driver.Charge) bool {
+			return a.Key == c.Key && a.Rule == c.Rule && a.Op == c.Op && a.Waiter == c.Waiter
+		}
+		if !slices.ContainsFunc(o.last, func(a answer) bool { return a.by == o.backup && slices.ContainsFunc(a.before, same) }) {
+			o.differ("charge %d has not reached the backup", i)
+		}
+	}
+}
+
 // checkTake checks a decision that no error has ended.
 func (o *over) checkTake(asked, got []driver.Charge) {
 	o.Helper()
 	if o.passedOn(asked, got) {
 		return
 	}
-	if o.backup.Calls() > 0 || !o.Holds && admitted(got) {
+	if o.double || !o.Holds && admitted(got) {
 		o.differ("no Store behind has decided")
 	}
 	if o.Holds {
@@ -329,7 +352,7 @@ func (o *over) keep(c call, got []driver.Charge, err error) {
 			counts.charges, counts.receipts = append(counts.charges, next), append(counts.receipts, c.receipts[i])
 		}
 	}
-	if len(counts.charges) == 0 || o.backup.Calls() > 0 {
+	if len(counts.charges) == 0 || o.double {
 		return
 	}
 	o.answer(counts)
@@ -343,7 +366,7 @@ func admitted(charges []driver.Charge) bool {
 // forget resets all keys of a healthy primary, and fails if events are left.
 func (o *over) forget() {
 	o.Helper()
-	o.primary.Set(o.record)
+	o.primary.Set(o.record(o.primary))
 	for _, key := range []string{"a", "b"} {
 		for _, r := range slices.Concat(o.rules...) {
 			reset := o.charge(&oracle.Charge{Key: key, Rule: r, Op: oracle.Reset, Cost: 1, Calendar: o.calendar(r)}, o.now, nil)
@@ -422,7 +445,7 @@ func (o *over) account(exact bool) {
 		}
 		time.Sleep(time.Duration(o.rng.Int64N(int64(time.Second))))
 	}
-	o.primary.Set(o.record)
+	o.primary.Set(o.record(o.primary))
 	time.Sleep(time.Minute)
 	for _, r := range open {
 		if err := r.Refund(ctx); err != nil {
