@@ -415,7 +415,7 @@ func TestStore_Adjust_inFlight(t *testing.T) {
 		f := newFlight(t, memstore.New())
 		a, b, c := f.take(), f.take(), f.take()
 		f.renew(a, true)
-		f.primary.away.Store(true)
+		f.primary.Set(refuse)
 		f.fails(driver.Renew, a)
 		f.until(failover.Backup)
 		d, e := f.take(), f.take()
@@ -437,7 +437,7 @@ func TestStore_Adjust_inFlight(t *testing.T) {
 		}
 		f.left(1, 3)
 
-		f.primary.away.Store(false)
+		f.primary.Set()
 		f.until(failover.Primary)
 		f.renew(a, true)
 		f.renew(d, true)
@@ -467,7 +467,7 @@ func TestStore_Adjust_inFlightFailOpen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				f := f(t)
-				f.primary.away.Store(true)
+				f.primary.Set(refuse)
 				f.until(failover.Backup)
 				for range 5 {
 					m := f.take()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -179,31 +178,11 @@ type deadliner struct{ core.Store }
 
 func (deadliner) Describe() driver.Description { return driver.Description{Deadline: 1} }
 
-// An outage is a Store that can be away.
-type outage struct {
-	driver.Store
-	away atomic.Bool
-}
-
-func (o *outage) Take(ctx context.Context, charges []driver.Charge) error {
-	if o.away.Load() {
-		return errDown
-	}
-	return o.Store.Take(ctx, charges)
-}
-
-func (o *outage) Adjust(ctx context.Context, charges []driver.Charge) error {
-	if o.away.Load() {
-		return errDown
-	}
-	return o.Store.Adjust(ctx, charges)
-}
-
 // A flight is a Store with a rule of four places at a time, two of them on the backup.
 type flight struct {
 	*failover.Store
 	t       *testing.T
-	primary *outage
+	primary *storetest.Fake
 	backup  driver.Store
 	rule    *driver.Compiled
 }
@@ -211,7 +190,7 @@ type flight struct {
 func newFlight(t *testing.T, backup driver.Store, opts ...failover.Option) *flight {
 	rule, err := driver.Definition{Name: "places", Algorithm: driver.InFlight, Events: 4, Hold: time.Minute}.Compile()
 	testkit.Must(t, err)
-	f := &flight{t: t, primary: &outage{Store: memstore.New()}, backup: backup, rule: rule}
+	f := &flight{t: t, primary: &storetest.Fake{Store: memstore.New()}, backup: backup, rule: rule}
 	f.Store = failover.New(f.primary, backup, append(opts, failover.Instances(2))...)
 	t.Cleanup(func() { f.Close() })
 	return f

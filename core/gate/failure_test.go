@@ -1,7 +1,6 @@
 package gate_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +13,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -23,6 +21,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/internal/testkit"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttplimit"
 )
@@ -181,22 +180,10 @@ func TestOnError_Body(t *testing.T) {
 	}
 }
 
-// A buffer collects log lines of several goroutines.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
 // logged returns the lines of the default logger while f runs.
 func logged(t *testing.T, f func()) string {
 	t.Helper()
-	var b buffer
+	var b testkit.Buffer
 	was, out, flags := slog.Default(), log.Writer(), log.Flags()
 	slog.SetDefault(slog.New(slog.NewJSONHandler(&b, nil)))
 	defer func() {
@@ -207,7 +194,7 @@ func logged(t *testing.T, f func()) string {
 	f()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.b.String()
+	return b.String()
 }
 
 func TestOnError_Log(t *testing.T) {

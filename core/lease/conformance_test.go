@@ -67,10 +67,10 @@ func withLongKeys(ctx context.Context, charges []driver.Charge, next storetest.C
 
 func TestStore_Over(t *testing.T) {
 	hits := uint64(0)
-	storetest.RunOver(t, func(t *testing.T, primary, _ *storetest.Fake) storetest.Over {
+	storetest.RunOver(t, func(t *testing.T, primary, _ *storetest.Fake) (driver.Store, bool) {
 		s := lease.New(primary)
 		t.Cleanup(func() { hits += s.Stats().Hits })
-		return storetest.Over{Store: s, Holds: true}
+		return s, true
 	})
 	if !testing.Short() && hits < 12_000 {
 		t.Errorf("got %d hits, want 12000", hits)

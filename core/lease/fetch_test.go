@@ -23,7 +23,7 @@ func TestFetch_WaitersShareACall(t *testing.T) {
 	bubbleEach(t, hourly, func(x *fixture, rule core.Rule) {
 		l := x.limiter(x.lease(), rule)
 		calls := x.calls(func() {
-			concurrently(64, func(i int) { testkit.Admit(x, l, "k", 1+i%3) })
+			testkit.Concurrently(64, func(i int) { testkit.Admit(x, l, "k", 1+i%3) })
 		})
 		x.expect(1, 2, calls, "calls for 64 callers")
 	})
@@ -34,7 +34,7 @@ func TestFetch_MoreWaitersThanTokens(t *testing.T) {
 	bubbleEach(t, bucketAndWindow(core.PerDay(200)), func(x *fixture, rule core.Rule) {
 		l := x.limiter(x.lease(), rule)
 		var admitted atomic.Int64
-		concurrently(300, func(int) {
+		testkit.Concurrently(300, func(int) {
 			if x.ask(l, 1).Allowed {
 				admitted.Add(1)
 			}
@@ -74,7 +74,7 @@ func TestFetch_CostAboveRemainingTokens(t *testing.T) {
 		testkit.Must(x, x.limiter(x.memory, rule).Debit(x.Context(), "k", 700))
 		x.ask(l, 1)
 		costs := []int{1, 400, 1, math.MaxInt, math.MaxInt, 1, 299, 1}
-		concurrently(len(costs), func(i int) {
+		testkit.Concurrently(len(costs), func(i int) {
 			time.Sleep(time.Duration(i)) // one after the other
 			begun, n := time.Now(), costs[i]
 			d := x.ask(l, n)
@@ -97,7 +97,7 @@ func TestFetch_LargeCostAmongSmallOnes(t *testing.T) {
 		l := x.limiter(x.lease(), rule)
 		testkit.Must(x, x.limiter(x.memory, rule).Debit(x.Context(), "k", 900))
 		var done atomic.Bool
-		concurrently(9, func(i int) {
+		testkit.Concurrently(9, func(i int) {
 			for ; i < 8 && !done.Load(); time.Sleep(time.Duration(7+i) * time.Millisecond) {
 				x.ask(l, 1)
 			}
@@ -124,7 +124,7 @@ func TestFetch_KeyInDebt(t *testing.T) {
 		testkit.Must(x, x.limiter(x.memory, rule).Debit(x.Context(), "k", 5000))
 		for _, s := range []*lease.Store{x.lease(), x.overDenycache()} {
 			l := x.limiter(s, rule)
-			x.expect(1, 2, x.calls(func() { concurrently(100, func(int) { x.ask(l, 1) }) }), "calls for 100 callers")
+			x.expect(1, 2, x.calls(func() { testkit.Concurrently(100, func(int) { x.ask(l, 1) }) }), "calls for 100 callers")
 		}
 		l := x.limiter(x.overDenycache(), rule)
 		calls := x.calls(func() {
@@ -171,7 +171,7 @@ func TestFetch_StoreFails(t *testing.T) {
 		l := x.limiter(s, rule)
 		fails := func(callers int) {
 			x.behind.Set(storetest.Delay(trip, 0), storetest.Fail(down))
-			concurrently(callers, func(int) {
+			testkit.Concurrently(callers, func(int) {
 				if _, err := l.Allow(x.Context(), "k"); !errors.Is(err, down) {
 					x.Errorf("expected the error %q, got %v", down, err)
 				}
@@ -251,7 +251,7 @@ func TestFetch_KeyIsNotEvicted(t *testing.T) {
 			return next(ctx, charges)
 		})
 		l := x.limiter(x.lease(lease.MaxKeys(1)), rule)
-		concurrently(20, func(i int) {
+		testkit.Concurrently(20, func(i int) {
 			time.Sleep(time.Duration(i)) // one after the other
 			testkit.Admit(x, l, []string{"k", "other"}[i%2], 1)
 		})
@@ -278,7 +278,7 @@ func TestStore_Take_StoreHangs(t *testing.T) {
 			x.holdMany(s, hot, keys, 40)
 			l := x.limiter(s, tt.rules...)
 			x.hang()
-			concurrently(32, func(g int) {
+			testkit.Concurrently(32, func(g int) {
 				for i := range 40 {
 					ctx, cancel := context.WithTimeout(x.Context(), tt.timeout)
 					begun := time.Now()
@@ -299,7 +299,7 @@ func TestStore_Take_StoreHangsOneKey(t *testing.T) {
 	bubble(t, func(x *fixture) {
 		l := x.limiter(x.lease(), hangRules[0])
 		x.hang()
-		concurrently(200, func(i int) {
+		testkit.Concurrently(200, func(i int) {
 			time.Sleep(time.Duration(i) * time.Millisecond)
 			begun := time.Now()
 			if _, err := l.Allow(x.Context(), "k"); !errors.Is(err, errHangs) || time.Since(begun) > hangDeadline {

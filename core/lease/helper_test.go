@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"runtime"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -170,15 +169,6 @@ func bucketAndWindow(l core.Limit) []core.Rule {
 }
 
 var hourly, daily = bucketAndWindow(core.PerHour(50_000)), bucketAndWindow(core.PerDay(1600))
-
-// concurrently runs f(0) to f(n-1) at the same time, and returns when all have returned.
-func concurrently(n int, f func(i int)) {
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() { f(i) })
-	}
-	wg.Wait()
-}
 
 // hangDeadline is the deadline that a Store behind keeps by itself while it hangs.
 const hangDeadline = 100 * time.Millisecond

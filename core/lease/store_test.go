@@ -83,7 +83,7 @@ func TestStore_Close_StoreHangs(t *testing.T) {
 					x.holdMany(s, rule, 20, 40)
 					x.hang()
 					l := x.limiter(s, rule)
-					concurrently(callers+1, func(i int) {
+					testkit.Concurrently(callers+1, func(i int) {
 						if i < callers {
 							_, _ = l.AllowN(x.Context(), fmt.Sprint("k", i), 500)
 							return

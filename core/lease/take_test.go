@@ -57,7 +57,7 @@ func TestStore_Take_UsedUpBucket(t *testing.T) {
 		l := x.limiter(x.lease(), core.TokenBucket("b", core.PerSecond(5000)))
 		admitted := atomic.Int64{}
 		calls := x.calls(func() {
-			concurrently(64, func(int) {
+			testkit.Concurrently(64, func(int) {
 				for start := time.Now(); time.Since(start) < 2*time.Second; time.Sleep(time.Millisecond) {
 					if x.ask(l, 1).Allowed {
 						admitted.Add(1)
@@ -322,7 +322,7 @@ func TestStore_Take_TokensOfOneOrigin(t *testing.T) {
 func TestStore_Take_BucketThatRefillsWithinARoundTrip(t *testing.T) {
 	bubble(t, func(x *fixture) {
 		l := x.limiter(x.lease(), core.TokenBucket("b", core.PerSecond(1_000_000)))
-		concurrently(200, func(i int) {
+		testkit.Concurrently(200, func(i int) {
 			for range 20 {
 				begun := time.Now()
 				testkit.Admit(x, l, "k", 1+i)
@@ -433,7 +433,7 @@ func TestStore_Take_AllOrNone(t *testing.T) {
 		for range 3 {
 			stores = append(stores, x.lease())
 		}
-		concurrently(24, func(i int) {
+		testkit.Concurrently(24, func(i int) {
 			both, one := x.limiter(stores[i%3], hot, log), x.limiter(stores[i%3], hot)
 			for range 200 {
 				if i < 12 {

@@ -1,13 +1,11 @@
 package observe_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,8 +29,8 @@ func TestConformance(t *testing.T) {
 }
 
 func TestStore_Over(t *testing.T) {
-	storetest.RunOver(t, func(_ *testing.T, primary, _ *storetest.Fake) storetest.Over {
-		return storetest.Over{Store: observe.New(primary, observe.TopKeys(3))}
+	storetest.RunOver(t, func(_ *testing.T, primary, _ *storetest.Fake) (driver.Store, bool) {
+		return observe.New(primary, observe.TopKeys(3)), false
 	})
 }
 
@@ -214,21 +212,9 @@ func TestStore_Measures(t *testing.T) {
 	}
 }
 
-// A lockedBuffer is a log that several goroutines write.
-type lockedBuffer struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.Write(p)
-}
-
 func TestLogger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var b lockedBuffer
+		var b testkit.Buffer
 		s := observe.New(memstore.New(), observe.Logger(slog.New(slog.NewTextHandler(&b, nil))), observe.KeySecret([]byte("0123456789abcdef")))
 		l := testkit.Limiter(t, s, hour("api", 1).Plan("pro", core.PerHour(2)), hour("trial", 1).Shadow())
 		for range 5 {
@@ -380,7 +366,7 @@ func TestStore_ShadowBehindACache(t *testing.T) {
 
 // An outage and its end are logged.
 func TestLogger_Outage(t *testing.T) {
-	var b lockedBuffer
+	var b testkit.Buffer
 	log := slog.New(slog.NewTextHandler(&b, nil))
 	text := func() string {
 		b.mu.Lock()

@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -204,7 +202,7 @@ func TestStore_ConfigurationFault(t *testing.T) {
 			t.Run(c.name+"/"+mode.name, func(t *testing.T) {
 				testkit.Must(t, server.Client().ScriptFlush(t.Context()).Err())
 				servertest.SetUser(t, server, c.permissions...)
-				var log lockedBuffer
+				var log testkit.Buffer
 				slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 				rdb := server.Client(func(o *redis.Options) { o.Username, o.Password = c.user, c.password })
 				s := newStore(rdb, mode.opts...)
@@ -248,24 +246,6 @@ func names(err error, want, password string) bool {
 	return err != nil && (strings.Contains(err.Error(), want) || password == "" && (errors.Is(err, io.EOF) || errors.As(err, &closed)))
 }
 
-// lockedBuffer is a buffer for the output of a log. It is safe for concurrent use.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
 // infoCalls returns the number of earlier calls of INFO.
 func infoCalls(t *testing.T, rdb *redis.Client) int { return commandCalls(t, rdb)["info"] }
 
@@ -295,7 +275,7 @@ func TestStore_EvictionWarning(t *testing.T) {
 		{[]string{"--maxmemory", "100mb", "--maxmemory-policy", "noeviction"}, false},
 		{[]string{"--maxmemory-policy", "allkeys-lru"}, false}, // without a limit
 	} {
-		var log lockedBuffer
+		var log testkit.Buffer
 		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 		server := redistest.NewServer(t, c.args...)
 		rdb := server.Client()

@@ -11,80 +11,69 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/storetest/internal/oracle"
-	"github.com/weir-go/weir/internal/testkit"
 )
 
 // RunOver runs the suite of Stores that are made of other ones. The function newStore returns an empty Store over
-// primary and, if it has a second one, over backup. A Store with a method Close is closed.
+// primary and, if it has a second one, over backup. A Store with a method Close is closed. The result holds must be true
+// for a Store that takes more from the primary than it is asked for. It may then admit an event without a call, counts
+// the rest as left, and may deny an event for longer than the primary.
 //
 // The suite makes random calls with plans, costs that are taken at most, pauses, quotas and places, while the primary
 // fails for a while, for all keys or for one, loses its replies, or is slow. It compares the results with the calls that
-// the Stores behind have got, and with a model that has only the events that were admitted. Each history runs in a
-// bubble of testing/synctest, so newStore must leave the clock of the Store and those of both Fakes alone.
-func RunOver(t *testing.T, newStore func(t *testing.T, primary, backup *Fake) Over) {
-	for _, c := range []struct {
-		name    string
-		trouble Hook
-		trip    time.Duration // the longest time that a reply takes
-		lost    bool          // the primary may have decided although a call failed
-	}{
-		{name: "Healthy"},
-		{name: "Slow", trouble: Delay(2*time.Microsecond, 5*time.Microsecond), trip: 7 * time.Microsecond},
-		{name: "VerySlow", trouble: Delay(time.Millisecond, time.Millisecond), trip: 2 * time.Millisecond},
-		{name: "Fails", trouble: Fail(errTrouble)},
-		{name: "FailsForOneKey", trouble: FailFor(errTrouble, func(key string) bool { return key == "a" }), lost: true},
-		{name: "LosesReplies", trouble: Lose(errTrouble), lost: true},
-	} {
+// the Stores behind have got. Each history runs in a bubble of testing/synctest, so newStore must leave the clock of the
+// Store and those of both Fakes alone. The environment variable WEIR_HISTORIES sets four times the number of histories.
+func RunOver(t *testing.T, newStore func(t *testing.T, primary, backup *Fake) (s driver.Store, holds bool)) {
+	for _, c := range troubles {
 		t.Run(c.name, func(t *testing.T) {
 			s := subject{T: t}
 			for seed := range uint64(max(1, s.histories()/4)) {
 				synctest.Test(t, func(t *testing.T) {
-					o := newOver(t, seed, newStore)
-					o.trouble, o.late, o.lost, o.fails = c.trouble, c.trip+time.Microsecond, c.lost, c.trip == 0 && c.trouble != nil
+					o := newOver(t, seed, c, newStore)
 					for range 150 {
 						o.step()
 					}
 					o.forget()
 				})
-				synctest.Test(t, func(t *testing.T) {
-					o := newOver(t, seed, newStore)
-					o.trouble, o.fails = c.trouble, c.trip == 0 && c.trouble != nil
-					o.account(!c.lost)
-				})
+				synctest.Test(t, func(t *testing.T) { newOver(t, seed, c, newStore).account() })
 			}
 		})
 	}
 }
 
-var errTrouble = fmt.Errorf("%w: the suite makes the primary fail", driver.ErrUnavailable)
-
-// An Over is a Store that is made of others.
-type Over struct {
-	Store driver.Store
-	// Holds must be true for a Store that takes more from the primary than it is asked for. It may then admit an event
-	// without a call, counts the rest as left, and may deny an event for longer than the primary.
-	Holds bool
+// A trouble is a fault of the primary, which it has now and then.
+type trouble struct {
+	name string
+	hook Hook          // nil if the primary is healthy
+	trip time.Duration // the longest time that a reply takes; if it is 0, calls fail
+	lost bool          // a call that fails may have been decided
 }
 
-// An over is a Store over others, with the random calls of a walk. The oracle of the walk is a lower bound of the states
-// of the primary: it has the events that the Store has admitted, and not those of calls that failed.
+var errTrouble = fmt.Errorf("%w: the suite makes the primary fail", driver.ErrUnavailable)
+
+var troubles = []trouble{
+	{name: "Healthy"},
+	{name: "Slow", hook: Delay(2*time.Microsecond, 5*time.Microsecond), trip: 7 * time.Microsecond},
+	{name: "VerySlow", hook: Delay(time.Millisecond, time.Millisecond), trip: 2 * time.Millisecond},
+	{name: "Fails", hook: Fail(errTrouble)},
+	{name: "FailsForOneKey", hook: FailFor(errTrouble, func(key string) bool { return key == "a" }), lost: true},
+	{name: "LosesReplies", hook: Lose(errTrouble), lost: true},
+}
+
+// An over is a Store over others, with the random calls of a walk. The oracle of the walk has the events that the Store
+// has admitted, and not those of calls that failed.
 type over struct {
 	*testing.T
 	*walk
-	Over
+	driver.Store
+	holds           bool
 	primary, backup *Fake
 	double          bool // the Store decides on the backup while the primary fails
-	late            time.Duration
-	trouble         Hook // of the primary, now and then
-	fails           bool // trouble makes calls fail
-	lost            bool // and the primary may have decided nevertheless
-	failed          bool // a call may have failed
-	trace           []string
-
-	last []answer // to the last call
+	trouble         trouble
+	failed          bool     // a call may have failed
+	last            []answer // of the Stores behind to the last call
+	trace           []traced
 
 	mu      sync.Mutex
 	answers []answer // of the Stores behind
@@ -97,8 +86,8 @@ type answer struct {
 	before, after []driver.Charge
 }
 
-func newOver(t *testing.T, seed uint64, newStore func(t *testing.T, primary, backup *Fake) Over) *over {
-	o := &over{T: t, primary: new(Fake), backup: new(Fake)}
+func newOver(t *testing.T, seed uint64, c trouble, newStore func(t *testing.T, primary, backup *Fake) (driver.Store, bool)) *over {
+	o := &over{T: t, trouble: c, primary: new(Fake), backup: new(Fake)}
 	o.walk = newWalk(seed, &Harness{Now: time.Now, Undoes: true}, make(map[string]int))
 	o.waits, o.longest = false, 10_000_000
 	hot := &oracle.Rule{Name: "hot", Algorithm: pick(o.walk, "token_bucket", "fixed_window"), Events: 1000, Per: pick[int64](o.walk, 1_000_000, 60_000_000)}
@@ -109,7 +98,7 @@ func newOver(t *testing.T, seed uint64, newStore func(t *testing.T, primary, bac
 	time.Sleep(time.Until(time.UnixMicro(o.now)))
 	o.primary.Set(o.record(o.primary))
 	o.backup.Set(o.record(o.backup))
-	o.Over = newStore(t, o.primary, o.backup)
+	o.Store, o.holds = newStore(t, o.primary, o.backup)
 	o.double = driver.Describe(o.Store).Behind["backup"] == driver.Store(o.backup)
 	if c, ok := o.Store.(io.Closer); ok {
 		t.Cleanup(func() { _ = c.Close() })
@@ -142,19 +131,20 @@ func (o *over) takeAnswers() []answer {
 
 func (o *over) differ(format string, args ...any) {
 	o.Helper()
-	for _, text := range o.trace[max(0, len(o.trace)-12):] {
-		o.Log(text)
+	for _, c := range o.trace[max(0, len(o.trace)-12):] {
+		o.Log(c)
 	}
 	o.Fatalf("history %d, call %d: %s", o.seed, len(o.trace), fmt.Sprintf(format, args...))
 }
 
 // change makes the primary healthy or not, now and then.
 func (o *over) change() {
-	if o.trouble != nil && o.one(12) {
-		if o.primary.Set(o.record(o.primary)); o.one(2) {
-			o.primary.Set(o.trouble, o.record(o.primary))
-			o.failed = o.fails
-		}
+	if o.trouble.hook == nil || !o.one(12) {
+		return
+	}
+	if o.primary.Set(o.record(o.primary)); o.one(2) {
+		o.primary.Set(o.trouble.hook, o.record(o.primary))
+		o.failed = o.trouble.trip == 0
 	}
 }
 
@@ -189,7 +179,7 @@ func (o *over) make(call call) {
 	asked := slices.Clone(charges)
 	err := Do(context.Background(), o.Store, charges)
 	o.last = o.takeAnswers()
-	o.note(asked, charges, err)
+	o.trace = append(o.trace, traced{o.now, asked, charges, err, len(o.last)})
 	switch {
 	case err == nil && call.asks():
 		o.checkTake(asked, charges)
@@ -204,15 +194,22 @@ func (o *over) make(call call) {
 	o.keep(call, charges, err)
 }
 
-// note adds a call to the trace.
-func (o *over) note(asked, charges []driver.Charge, err error) {
-	text := fmt.Sprintf("at %d: %v, %d answers behind", o.now, err, len(o.last))
-	for i, c := range charges {
-		a := asked[i]
+// A traced call is one of the last calls, for a failure.
+type traced struct {
+	now        int64
+	asked, got []driver.Charge
+	err        error
+	answers    int
+}
+
+func (c traced) String() string {
+	text := fmt.Sprintf("at %d: %v, %d answers behind", c.now, c.err, c.answers)
+	for i, got := range c.got {
+		a := c.asked[i]
 		text += fmt.Sprintf("\n\top %d of %q, cost %d, at most %t, max delay %v, pause %v, %v, receipt %+v: %+v, cost %d, receipt %+v",
-			a.Op, a.Key, a.Cost, a.AtMost, a.MaxDelay, a.Pause, a.Rule.Definition, a.Receipt, c.Verdict, c.Cost, c.Receipt)
+			a.Op, a.Key, a.Cost, a.AtMost, a.MaxDelay, a.Pause, a.Rule.Definition, a.Receipt, got.Verdict, got.Cost, got.Receipt)
 	}
-	o.trace = append(o.trace, text)
+	return text
 }
 
 // passedOn reports whether a Store behind has answered the call asked, and fails if no such answer is got. The charges of
@@ -250,7 +247,7 @@ func (o *over) passedOn(asked, got []driver.Charge) bool {
 		}
 		wants = append(wants, a.after)
 	}
-	if len(wants) > 0 && !o.Holds {
+	if len(wants) > 0 && !o.holds {
 		o.differ("got  %+v\n\twant an answer of a Store behind: %+v", got, wants)
 	}
 	return false
@@ -279,10 +276,10 @@ func (o *over) checkTake(asked, got []driver.Charge) {
 	if o.passedOn(asked, got) {
 		return
 	}
-	if o.double || !o.Holds && admitted(got) {
+	if o.double || !o.holds && admitted(got) {
 		o.differ("no Store behind has decided")
 	}
-	if o.Holds {
+	if o.holds {
 		return
 	}
 	for i, c := range got {
@@ -304,11 +301,14 @@ func (o *over) checkTake(asked, got []driver.Charge) {
 	}
 }
 
+// late returns by how much a time may be later than that of the primary.
+func (o *over) late() time.Duration { return o.trouble.trip + time.Microsecond }
+
 // compare returns an error if got, the Verdict of a charge that was denied without a call, contradicts want, the Verdict
 // that the primary would give: no event is denied that the primary would admit, and no time is too early.
 func (o *over) compare(got, want driver.Verdict) error {
 	between := func(got, least time.Duration) bool {
-		return got == least || got <= least+o.late && (got > least || o.lost)
+		return got == least || got <= least+o.late() && (got > least || o.trouble.lost)
 	}
 	switch {
 	case want.Allowed:
@@ -316,10 +316,10 @@ func (o *over) compare(got, want driver.Verdict) error {
 	case got.Rule != want.Rule || got.Soft || got.Delay != 0:
 		return fmt.Errorf("want a denial by %v", want.Rule)
 	case !between(got.RetryAfter, want.RetryAfter):
-		return fmt.Errorf("RetryAfter: want %v and at most %v more", want.RetryAfter, o.late)
+		return fmt.Errorf("RetryAfter: want %v and at most %v more", want.RetryAfter, o.late())
 	case !between(got.ResetAfter, want.ResetAfter):
-		return fmt.Errorf("ResetAfter: want %v and at most %v more", want.ResetAfter, o.late)
-	case got.Remaining > want.Remaining && !o.lost:
+		return fmt.Errorf("ResetAfter: want %v and at most %v more", want.ResetAfter, o.late())
+	case got.Remaining > want.Remaining && !o.trouble.lost:
 		return fmt.Errorf("Remaining: want %d at most", want.Remaining)
 	case got.RetryAfter != driver.Never && got.Window != got.RetryAfter:
 		return fmt.Errorf("Window: want RetryAfter")
@@ -386,84 +386,13 @@ func (o *over) until(c *driver.Charge) {
 	o.Helper()
 	for range 60 {
 		charges := []driver.Charge{*c}
-		err := Do(context.Background(), o.Store, charges)
-		if o.note([]driver.Charge{*c}, charges, err); err == nil {
+		if err := Do(context.Background(), o.Store, charges); err == nil {
 			*c = charges[0]
 			return
 		}
 		time.Sleep(time.Second)
 	}
 	o.differ("the primary has been healthy for a minute")
-}
-
-// accountRules forget no event during a history, but for places whose holders do not renew them.
-var accountRules = []core.Rule{
-	core.SlidingLog("log", core.Per(20, 366*24*time.Hour)).Plan("more", core.Per(50, 366*24*time.Hour)),
-	core.SlidingWindow("window", core.Per(200, 366*24*time.Hour)).Plan("more", core.Per(300, 366*24*time.Hour)),
-	core.FixedWindow("fixed", core.Per(2000, 366*24*time.Hour)).Plan("more", core.Per(3000, 366*24*time.Hour)),
-	core.TokenBucket("bucket", core.Per(500, 366*24*time.Hour)).Plan("more", core.Per(900, 366*24*time.Hour)),
-	core.Quota("quota", core.Monthly(100)).Plan("more", core.Monthly(200)),
-	core.InFlight("places", 6).Hold(30 * time.Second),
-	core.InFlight("bytes", 40).ByCost().Hold(30 * time.Second),
-	core.Pause("pause"),
-}
-
-// account reserves, settles and refunds events, some of them while the primary fails. At the end, all are refunded. No
-// Store behind has places left then and, if no call can have been decided that failed, no events. (A refund of events is
-// not repeated.)
-func (o *over) account(exact bool) {
-	o.Helper()
-	ctx, rules := context.Background(), slices.Clone(accountRules)
-	o.rng.Shuffle(len(rules), func(i, k int) { rules[i], rules[k] = rules[k], rules[i] })
-	rules = rules[:1+o.rng.IntN(3)]
-	l := core.Must(core.New(o.Store, rules...))
-	single := slices.ContainsFunc(rules, func(r core.Rule) bool { return r.Name() == "places" })
-	var open []*core.Reservation
-	for range 60 {
-		o.change()
-		view, key, n := l.Plan(pick(o.walk, "", "more")), pick(o.walk, "a", "b"), 1+o.rng.IntN(4)
-		switch i := o.rng.IntN(1 + len(open)); {
-		case i > 0 && o.one(2):
-			err := open[i-1].Refund(ctx)
-			if exact = exact && err == nil; err == nil {
-				open = slices.Delete(open, i-1, i)
-			}
-			o.must(err)
-		case i > 0 && o.one(2):
-			err := open[i-1].Settle(ctx, n)
-			exact = exact && err == nil
-			o.must(err)
-		default:
-			reserve := view.Reserve
-			if !single && o.one(3) {
-				reserve = view.ReserveAtMost
-			}
-			r, err := reserve(ctx, key, n)
-			if o.must(err); err == nil {
-				open = append(open, r)
-			}
-		}
-		time.Sleep(time.Duration(o.rng.Int64N(int64(time.Second))))
-	}
-	o.primary.Set(o.record(o.primary))
-	time.Sleep(time.Minute)
-	for _, r := range open {
-		if err := r.Refund(ctx); err != nil {
-			o.differ("the primary has been healthy for a minute: %v", err)
-		}
-	}
-	if c, ok := o.Store.(io.Closer); ok {
-		_ = c.Close()
-	}
-	for name, s := range map[string]*Fake{"primary": o.primary, "backup": o.backup} {
-		for _, key := range []string{"a", "b"} {
-			for _, left := range testkit.Peek(o, core.Must(core.New(s.store(), rules...)), key).States() {
-				if left.Used() != 0 && (exact || left.Rule.Kind().Holds) {
-					o.differ("the %s has events of %q left under %v: %+v", name, key, rules, left)
-				}
-			}
-		}
-	}
 }
 
 // must fails if err is not one of the errors that the primary has made.

@@ -1,7 +1,6 @@
 package stacks_test
 
 import (
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -43,19 +42,10 @@ func (s *declared) Declare(changes ...driver.Change) error {
 	return nil
 }
 
-// concurrently runs f(0) to f(n-1) at the same time, and returns when all have returned.
-func concurrently(n int, f func(i int)) {
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() { f(i) })
-	}
-	wg.Wait()
-}
-
 // together calls ask in n goroutines, and returns the number of calls that returned true.
 func together(n int, ask func() bool) int {
 	var count atomic.Int64
-	concurrently(n, func(int) {
+	testkit.Concurrently(n, func(int) {
 		if ask() {
 			count.Add(1)
 		}

@@ -51,7 +51,7 @@ func TestStore_Take_FourProcessesOnRedis(t *testing.T) {
 			}
 			var events, admitted atomic.Int64 // admitted is in events of the largest limit
 			begun := time.Now()
-			concurrently(processes*goroutines, func(i int) {
+			testkit.Concurrently(processes*goroutines, func(i int) {
 				l, cost := testkit.Limiter(t, stores[i%processes], tt.rule), int64(1)
 				if i < processes*goroutines/2 {
 					l = l.Plan("pro")
