@@ -192,8 +192,6 @@ func logged(t *testing.T, f func()) string {
 		log.SetFlags(flags)
 	}()
 	f()
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	return b.String()
 }
 

@@ -96,26 +96,6 @@ func TestStore_Adjust_DuringDenial(t *testing.T) {
 	}
 }
 
-// A Credit and a Debit of this process take effect at once.
-func TestStore_Adjust_CreditAndDebit(t *testing.T) {
-	bubbleEach(t, bucketAndWindow(core.PerDay(1000)), func(x *fixture, rule core.Rule) {
-		s := x.lease()
-		l := x.limiter(s, rule)
-		x.drain(l)
-		testkit.Must(x, l.Credit(x.Context(), "k", 3))
-		x.expect(3, 3, x.drain(l), "events after a Credit")
-		_, err := l.Reset(x.Context(), "k")
-		testkit.Must(x, err)
-		x.admit(l, 200)
-		x.hold(s, rule)
-		testkit.Must(x, l.Debit(x.Context(), "k", 1_000_000))
-		time.Sleep(3 * trip)
-		if d := x.ask(l, 1); d.Allowed {
-			x.Errorf("expected a denial after a Debit of all that was left, got %+v", d)
-		}
-	})
-}
-
 // Verdicts count a Credit that was passed on, and the tokens that are held.
 func TestStore_Adjust_RemainingAfterCredit(t *testing.T) {
 	bubble(t, func(x *fixture) {

@@ -29,27 +29,6 @@ func (r *recorder) Declare(changes ...driver.Change) error {
 	return nil
 }
 
-// Two plans in turn hold tokens of their own, and neither evicts those of the other.
-func TestStore_Take_AlternatingPlans(t *testing.T) {
-	bubbleEach(t, withPlans(core.PerDay(50_000)), func(x *fixture, rule core.Rule) {
-		s := x.lease()
-		base := x.limiter(s, rule)
-		pro := base.Plan("pro")
-		both := func(n int) {
-			for range n {
-				x.admit(base, 1)
-				x.admit(pro, 1)
-			}
-		}
-		both(1000)
-		x.expect(1, 100, x.calls(func() { both(2000) }), "calls for 4000 events")
-		synctest.Wait()
-		if stats := s.Stats(); stats.Keys != 2 || stats.Held < 100 {
-			x.Errorf("expected 2 accounts that hold tokens, got %+v", stats)
-		}
-	})
-}
-
 // A denial of one plan denies no other plan. Each plan of a window admits events until as many are
 // counted as its limit has; an empty bucket is empty for every plan.
 func TestStore_Take_DeniedPlan(t *testing.T) {
@@ -123,18 +102,6 @@ func TestStore_Take_Headroom(t *testing.T) {
 	})
 }
 
-// Every event of a quota is a call.
-func TestStore_Take_Quota(t *testing.T) {
-	bubble(t, func(x *fixture) {
-		s := x.lease()
-		l := x.limiter(s, core.Quota("calls", core.Daily(100_000)))
-		x.expect(1000, 1000, x.calls(func() { x.admit(l, 1000) }), "calls of the Store behind")
-		if stats := s.Stats(); stats.Keys != 0 || stats.Held != 0 {
-			x.Errorf("expected no accounts, got %+v", stats)
-		}
-	})
-}
-
 // A limiter with a pause asks the Store behind each time, although it holds tokens of its rate. A pause elsewhere
 // therefore holds at the next decision. Its denials take no tokens, and the events of a day are those of the limit.
 func TestStore_Take_pause(t *testing.T) {
@@ -170,18 +137,6 @@ func TestStore_Take_pause(t *testing.T) {
 		events(1, false)
 		testkit.Must(x, l.Pause(x.Context(), "k", 0))
 		x.expect(3000-admitted, 3000-admitted, x.drain(l), "events after the pauses")
-	})
-}
-
-// Two rules of one key that are both leased need few calls, and both are charged.
-func TestStore_Take_TwoLeasedRules(t *testing.T) {
-	bubble(t, func(x *fixture) {
-		s := x.lease()
-		l := x.limiter(s, hourly...)
-		x.expect(0, 100, x.calls(func() { x.admit(l, 3000) }), "calls for 3000 decisions")
-		for _, rule := range hourly {
-			x.expect(47_000-8, 47_000+8, testkit.Left(x, x.limiter(s, rule), "k"), "events left of "+rule.Name())
-		}
 	})
 }
 

@@ -368,11 +368,6 @@ func TestStore_ShadowBehindACache(t *testing.T) {
 func TestLogger_Outage(t *testing.T) {
 	var b testkit.Buffer
 	log := slog.New(slog.NewTextHandler(&b, nil))
-	text := func() string {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return b.String()
-	}
 	fake, changes := new(storetest.Fake), make(chan failover.State, 9)
 	over := failover.New(fake, memstore.New(), failover.OnChange(func(_, to failover.State, _ error) { changes <- to }))
 	s := observe.New(over, observe.Logger(log))
@@ -387,8 +382,8 @@ func TestLogger_Outage(t *testing.T) {
 	testkit.Must(t, over.Close())
 
 	const want = `level=WARN msg="weir: the store has changed" from=primary to=backup error="weir: store unavailable: killed"`
-	if !strings.Contains(text(), want) {
-		t.Errorf("the log has no %q:\n%s", want, text())
+	if !strings.Contains(b.String(), want) {
+		t.Errorf("the log has no %q:\n%s", want, b.String())
 	}
 	if len(changes) == 0 {
 		t.Error("the function of OnChange was not called")
