@@ -449,5 +449,12 @@ func TestLimiter_Replace_Calls(t *testing.T) {
 				t.Errorf("%s: got %d calls, want %d", c.key, s.Calls()-before, c.want)
 			}
 		}
+		for i := range 8 { // of which it remembers the last four
+			testkit.Must(t, l.Replace(core.TokenBucket("r", core.PerSecond(1).WithBurst(30+i))))
+		}
+		before := s.Calls()
+		if testkit.Allow(t, l, "after many changes"); s.Calls()-before != 5 {
+			t.Errorf("after many changes: got %d calls, want 5", s.Calls()-before)
+		}
 	})
 }

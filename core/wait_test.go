@@ -209,17 +209,22 @@ func TestLimiter_WaitN_amongAllow(t *testing.T) {
 		cost  int
 		want  error
 		most  time.Duration
+		more  []core.Rule
 	}{
-		{"token bucket", core.TokenBucket("r", core.PerSecond(10)), 50 * time.Millisecond, 10, core.ErrTooManyWaiters, 62 * time.Second},
-		{"sliding log", core.SlidingLog("r", core.PerMinute(10)), 50 * time.Millisecond, 10, core.ErrTooManyWaiters, 12 * time.Minute},
-		{"sliding window", core.SlidingWindow("r", core.PerMinute(10)), 50 * time.Millisecond, 10, core.ErrTooManyWaiters, 12 * time.Minute},
-		{"one unit", core.TokenBucket("r", core.PerSecond(10)), 97 * time.Millisecond, 1, nil, time.Minute},
-		{"half of the rate", core.TokenBucket("r", core.PerSecond(10)), 200 * time.Millisecond, 10, nil, time.Minute},
-		{"a debt", core.TokenBucket("r", core.PerSecond(10)), 0, 10, nil, time.Hour},
+		{"token bucket", core.TokenBucket("r", core.PerSecond(10)), 50 * time.Millisecond, 10, core.ErrTooManyWaiters, 62 * time.Second, nil},
+		{
+			"beside longer rules that do not deny", core.TokenBucket("r", core.PerSecond(10)), 50 * time.Millisecond, 10, core.ErrTooManyWaiters, 62 * time.Second,
+			[]core.Rule{core.FixedWindow("day", core.PerDay(1_000_000)), core.FixedWindow("trial", core.PerDay(10)).Shadow()},
+		},
+		{"sliding log", core.SlidingLog("r", core.PerMinute(10)), 50 * time.Millisecond, 10, core.ErrTooManyWaiters, 12 * time.Minute, nil},
+		{"sliding window", core.SlidingWindow("r", core.PerMinute(10)), 50 * time.Millisecond, 10, core.ErrTooManyWaiters, 12 * time.Minute, nil},
+		{"one unit", core.TokenBucket("r", core.PerSecond(10)), 97 * time.Millisecond, 1, nil, time.Minute, nil},
+		{"half of the rate", core.TokenBucket("r", core.PerSecond(10)), 200 * time.Millisecond, 10, nil, time.Minute, nil},
+		{"a debt", core.TokenBucket("r", core.PerSecond(10)), 0, 10, nil, time.Hour, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := testkit.Limiter(t, memstore.New(), c.rule)
+				l := testkit.Limiter(t, memstore.New(), append(c.more, c.rule)...)
 				ctx, stop := context.WithCancel(t.Context())
 				var others sync.WaitGroup
 				if c.pause == 0 {

@@ -56,6 +56,20 @@ func TestFreer_goroutines(t *testing.T) {
 	}
 }
 
+// A freer that is stopped before its first undo is not counted any more.
+func TestFreer_stop(t *testing.T) {
+	s := &Store{pipe: &pipe.Pipe{Sender: slowSender{}}, timeout: time.Second}
+	f := newFreer(s, pipe.NewJob())
+	f.start(time.Hour)
+	if n := s.freers.Load(); n != 1 {
+		t.Errorf("%d freers are counted, want 1", n)
+	}
+	f.stop()
+	if n := s.freers.Load(); n != 0 {
+		t.Errorf("%d freers are counted after the stop, want none", n)
+	}
+}
+
 // After a denial that comes late, no place is freed, and the queue of the caller is removed.
 func TestFreer_lateDenial(t *testing.T) {
 	rule, err := driver.Definition{Name: "places", Algorithm: driver.InFlight, Events: 3, Hold: time.Minute}.Compile()
