@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -474,6 +475,92 @@ func TestInFlight_concurrent(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A full server admits no event. It renews, frees and denies as before.
+func TestInFlight_noMemory(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.NewServer(t, "--maxmemory-policy", "noeviction").Client()
+	for _, events := range []int{1, 2, 300} {
+		t.Run(strconv.Itoa(events), func(t *testing.T) {
+			f := newFlight(t, rdb, byCost(t, "full", 9*events, time.Minute, 0)).costs(9)
+			more := newFlight(t, rdb, byCost(t, "more", 5, time.Minute, 0)).costs(3)
+			var held []driver.Receipt
+			for range events {
+				held = append(held, f.take())
+			}
+			one := more.take()
+			limitMemory(t, rdb, "1mb")
+			defer limitMemory(t, rdb, "0")
+			if c, err := more.costs(2).try(driver.Spend, driver.Receipt{}); !errors.Is(err, core.ErrUnavailable) {
+				t.Errorf("the charge is %+v, %v, want core.ErrUnavailable", c.Verdict, err)
+			}
+			for _, step := range []time.Duration{time.Second, -time.Hour} {
+				f.Advance(step)
+				if v := f.do(driver.Spend, driver.Receipt{}).Verdict; v.Allowed {
+					t.Errorf("the verdict is %+v, want a denial", v)
+				}
+				for _, m := range held {
+					if v := f.do(driver.Renew, m).Verdict; !v.Found {
+						t.Fatalf("the renewal has the verdict %+v, want found", v)
+					}
+				}
+			}
+			for _, m := range held {
+				f.do(driver.Undo, m)
+				f.places()
+			}
+			more.do(driver.Undo, one)
+			if n := rdb.Exists(t.Context(), f.key, more.key).Val(); n != 0 {
+				t.Errorf("%d keys exist without events", n)
+			}
+		})
+	}
+}
+
+// An undo or a renewal whose reply is lost has its effect, and can be repeated.
+func TestInFlight_lostReply(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	eachLoss(t, func(t *testing.T, closeAfter time.Duration, opts []redisstore.Option) {
+		for _, f := range []*flight{
+			newFlight(t, server.Client(), inFlight(t, "one", 9, time.Hour, 0)),
+			newFlight(t, server.Client(), byCost(t, "lost", 100, time.Hour, 0)).costs(30),
+		} {
+			own := prefix()
+			healthy := newStore(f.rdb, append(opts, own)...)
+			proxy := redistest.NewProxy(t, server.Addr)
+			proxy.DropReplies(closeAfter, "evalsha", "eval")
+			rdb := server.Client(func(o *redis.Options) { o.Addr, o.ReadTimeout = proxy.Addr, replyTimeout })
+			lossy := newStore(rdb, append(opts, own)...)
+			f.Store, f.key = healthy, healthy.StateKey("k", f.rule)
+			held, other := f.take(), f.take()
+			f.do(driver.Undo, f.take()) // Redis knows the scripts: a reply that asks for one would be lost, too
+			f.do(driver.Renew, held)
+			for _, c := range []struct {
+				op   driver.Op
+				want int // the places that remain
+			}{{driver.Renew, f.rule.Events - 2*f.cost}, {driver.Undo, f.rule.Events - f.cost}} {
+				before := f.places()
+				eventually(t, func() error { // on a busy machine, a call may end before it was sent
+					f.Store = lossy
+					if c, err := f.try(c.op, held); !errors.Is(err, core.ErrUnavailable) {
+						t.Fatalf("the charge is %+v, %v, want core.ErrUnavailable", c.Verdict, err)
+					}
+					if f.Store = healthy; maps.Equal(before, f.places()) {
+						return errors.New("the places are as before")
+					}
+					return nil
+				})
+				if v := f.do(c.op, held).Verdict; v.Remaining != c.want || v.Found != (c.op == driver.Renew) {
+					t.Errorf("op %d of %v, repeated, has the verdict %+v, want %d places that remain", c.op, f.rule, v, c.want)
+				}
+			}
+			if v := f.do(driver.Renew, other).Verdict; !v.Found || f.sum(f.places()) != f.cost {
+				t.Errorf("the renewal of the other event of %v has the verdict %+v, want found", f.rule, v)
+			}
+		}
+	})
 }
 
 // A renewals Store counts the places that were renewed.

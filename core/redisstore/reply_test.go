@@ -17,6 +17,7 @@ import (
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/internal/servertest"
 	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/internal/testkit"
 )
 
@@ -151,8 +152,9 @@ func TestStore_Take_wrongReply(t *testing.T) {
 	t.Parallel()
 	// No event is refilled during the test.
 	sets := map[string][]core.Rule{
-		"uneven bucket":  {core.TokenBucket("uneven", core.Per(7*1009, century))},
-		"log and bucket": {core.SlidingLog("log", core.PerDay(1000)), core.TokenBucket("bucket", core.Per(1000, century))},
+		"uneven bucket":    {core.TokenBucket("uneven", core.Per(7*1009, century))},
+		"bucket and pause": {core.TokenBucket("bucket", core.Per(1000, century)), core.Pause("pause")},
+		"log and bucket":   {core.SlidingLog("log", core.PerDay(1000)), core.TokenBucket("bucket", core.Per(1000, century))},
 	}
 	for _, a := range testkit.Algorithms {
 		sets[a.Name] = []core.Rule{a.Rule(a.Name, core.Per(1000, century))}
@@ -183,13 +185,16 @@ func TestStore_Take_wrongReply(t *testing.T) {
 
 func TestStore_Adjust_wrongReply(t *testing.T) {
 	t.Parallel()
-	for _, a := range testkit.Algorithms {
-		for name, op := range map[string]driver.Op{"Debit": driver.Debit, "Credit": driver.Credit, "Reset": driver.Reset} {
-			t.Run(a.Name+"/"+name, func(t *testing.T) {
+	for _, f := range formats {
+		rule := during(f.compile(t, "r", 1000, day), time.Now())
+		for _, op := range append((&subject{rule: rule}).adjusts(), driver.Reset) {
+			t.Run(fmt.Sprintf("%s/op %d", f.name, op), func(t *testing.T) {
 				t.Parallel()
 				server, rdb := newReplacer(t, waitLimit)
 				s := newStore(rdb)
-				charges := []driver.Charge{{Key: "k", Rule: testkit.Compiled(a.Rule("r", core.Per(1000, century))), Op: op, Cost: 3}}
+				charges := []driver.Charge{used("k", rule, 3, day)}
+				testkit.Must(t, storetest.Do(t.Context(), s, charges))
+				charges[0].Op = op
 				testkit.Must(t, s.Adjust(t.Context(), charges))
 				for _, m := range mutations(*server.last.Load()) {
 					server.wrong.Store(m.raw)

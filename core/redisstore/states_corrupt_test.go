@@ -2,7 +2,6 @@ package redisstore_test
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"math"
@@ -15,15 +14,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
-	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/internal/testkit"
 )
 
-const corruptLimit = 10 // events per hour
+const corruptLimit = 10 // events per hour or month
 
 // A corruption writes a state that no script writes.
 type corruption struct {
@@ -36,159 +32,184 @@ type corruption struct {
 // contradicts itself.
 const either = -1
 
-// A target is a limiter with one key, whose state the test corrupts.
-type target struct {
-	*core.Limiter
-	s       *redisstore.Store
-	key     string
-	advance func(time.Duration)
-	longest time.Duration // for which an event counts
+// longest returns the time for which an event counts.
+func (s *subject) longest() time.Duration {
+	k := s.rule.Constants
+	return time.Duration(max(k.Period, k.Full.Micros)+k.SubWindow) * time.Microsecond
 }
 
-func newTarget(t *testing.T, rdb redis.UniversalClient, rule core.Rule, opts ...redisstore.Option) *target {
-	h := harness(rdb, opts...)
-	s := h.Store.(*redisstore.Store)
-	v := &target{testkit.Limiter(t, s, rule), s, s.Key("k", rule), h.Advance, rule.Limit().Per}
-	if rule.Algorithm() == driver.SlidingWindow {
-		v.longest += v.longest / 60
-	}
-	return v
-}
-
-// checkLimit checks that no more than the limit is admitted at one time, and that denials have
-// possible values.
-func (v *target) checkLimit(t *testing.T) {
-	t.Helper()
-	if d, err := v.Peek(t.Context(), "k"); err != nil {
-		t.Fatalf("Peek returned %+v, %v, want no error", d, err)
-	}
-	admitted := 0
+// checkLimit checks that no more than the limit is admitted at one time besides taken, and that verdicts have possible
+// values. It returns the events that are taken then.
+func (s *subject) checkLimit(taken int) int {
+	s.t.Helper()
+	s.do(driver.Charge{Op: driver.Peek})
 	for range corruptLimit + 5 {
-		d := testkit.Ask(t, v.Limiter, "k", 1)
-		if d.Allowed {
-			admitted++
-		} else if d.RetryAfter <= 0 || d.RetryAfter > v.longest {
-			t.Fatalf("RetryAfter is %v, want more than 0 and at most %v", d.RetryAfter, v.longest)
+		v := s.do(driver.Charge{}).Verdict
+		if v.Allowed {
+			taken++
+		} else if v.RetryAfter <= 0 || v.RetryAfter > s.longest() {
+			s.t.Fatalf("RetryAfter is %v, want more than 0 and at most %v", v.RetryAfter, s.longest())
 		}
-		if st := d.State(0); st.Remaining < 0 || st.Remaining > corruptLimit || st.ResetAfter > v.longest {
-			t.Fatalf("the state is %+v, want possible values", st)
+		if v.Remaining < 0 || v.Remaining > corruptLimit || v.ResetAfter > s.longest() {
+			s.t.Fatalf("the verdict is %+v, want possible values", v)
 		}
 	}
-	if admitted > corruptLimit {
-		t.Fatalf("%d were admitted, want at most %d", admitted, corruptLimit)
+	if v := s.do(driver.Charge{}).Verdict; taken > corruptLimit || v.Allowed {
+		s.t.Fatalf("%d were admitted, want at most %d, and then the verdict %+v, want a denial", taken, corruptLimit, v)
 	}
-	if d := testkit.Ask(t, v.Limiter, "k", 1); d.Allowed {
-		t.Fatalf("the decision is %+v, want a denial", d)
-	}
+	return taken
 }
 
 // checkExpired checks that the key counts as a new one after the longest time.
-func (v *target) checkExpired(t *testing.T) {
-	t.Helper()
-	v.advance(v.longest)
+func (s *subject) checkExpired() {
+	s.t.Helper()
+	s.Advance(s.longest())
 	for left := corruptLimit - 1; left >= 0; left-- {
-		if st := testkit.Admit(t, v.Limiter, "k", 1).State(0); st.Remaining != left {
-			t.Fatalf("%d are left, want %d", st.Remaining, left)
+		if v := s.do(driver.Charge{}).Verdict; !v.Allowed || v.Remaining != left {
+			s.t.Fatalf("the verdict is %+v, want an admission with %d left", v, left)
 		}
 	}
-	if d := testkit.Ask(t, v.Limiter, "k", 1); d.Allowed {
-		t.Fatalf("the decision is %+v, want a denial", d)
+	if v := s.do(driver.Charge{}).Verdict; v.Allowed {
+		s.t.Fatalf("the verdict is %+v, want a denial", v)
 	}
 }
 
-// checkReset checks that a Reset of an unreadable state deletes it and finds nothing in use.
-func (v *target) checkReset(t *testing.T) {
-	t.Helper()
-	for _, want := range []bool{false, true} {
-		if found, err := v.Reset(t.Context(), "k"); err != nil || found != want {
-			t.Errorf("Reset returned %t, %v, want %t and no error", found, err, want)
-		}
-		testkit.Admit(t, v.Limiter, "k", corruptLimit)
-	}
-}
-
-// A corrupt state causes no error, admits no more than the limit, and counts as a new one after a
-// period at the latest.
-func TestStore_Take_corruptState(t *testing.T) {
+// A corrupt state causes no error, admits no more than the limit, and counts as a new one after a period at the latest.
+// An unreadable one is counted when a charge replaces it, and is that of a new key.
+func TestStates_corrupt(t *testing.T) {
 	testkit.WithoutRace(t)
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // as in harness
-	for _, a := range testkit.Algorithms {
-		for _, p := range corruptions[a.Name](now) {
-			t.Run(a.Name+"/"+p.name, func(t *testing.T) {
-				v := newTarget(t, rdb, a.Rule("corrupt", core.PerHour(corruptLimit)))
-				testkit.Must(t, p.write(t.Context(), rdb, v.key))
-				v.checkLimit(t)
-				counted := v.s.Stats().Corrupt
-				if p.unreadable != either && counted != uint64(p.unreadable) || counted > 1 {
-					t.Errorf("%d states were counted as corrupt, want %d", counted, p.unreadable)
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // as in harness
+	for _, f := range formats {
+		rule := f.compile(t, "corrupt", corruptLimit, time.Hour)
+		for _, p := range append(foreign(), f.corrupt(start)...) {
+			t.Run(f.name+"/"+p.name, func(t *testing.T) {
+				open := func() *subject { return newSubject(t, rdb, rule, time.Hour) }
+				write := func(s *subject) {
+					t.Helper()
+					testkit.Must(t, rdb.Del(t.Context(), s.key).Err())
+					testkit.Must(t, p.write(t.Context(), rdb, s.key))
 				}
-				v.checkExpired(t)
-				if p.unreadable == 1 {
-					testkit.Must(t, rdb.Del(t.Context(), v.key).Err())
-					testkit.Must(t, p.write(t.Context(), rdb, v.key))
-					v.checkReset(t)
-				}
-				if n := v.s.Stats().Corrupt; n != counted {
-					t.Errorf("%d states were counted as corrupt after the period, want %d", n, counted)
-				}
-			})
-		}
-	}
-}
-
-// A credit, debit or undo of a corrupt state causes no error. The state can be read for several costs.
-func TestStore_Adjust_corruptState(t *testing.T) {
-	testkit.WithoutRace(t)
-	t.Parallel()
-	rdb := redistest.Shared(t).Client()
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // as in harness
-	for _, a := range testkit.Algorithms {
-		rule := a.Rule("corrupt", core.PerHour(corruptLimit))
-		for _, p := range corruptions[a.Name](now) {
-			t.Run(a.Name+"/"+p.name, func(t *testing.T) {
-				v := newTarget(t, rdb, rule)
-				do := func(op driver.Op, cost int) {
-					charge := driver.Charge{Key: "k", Rule: testkit.Compiled(rule), Op: op, Cost: cost, Receipt: driver.Receipt{At: now.UnixMicro()}}
-					testkit.Must(t, storetest.Do(t.Context(), v.s, []driver.Charge{charge}))
-				}
-				for _, op := range []driver.Op{driver.Credit, driver.Debit, driver.Undo} {
+				s := open()
+				for _, op := range append(s.adjusts(), driver.Peek, driver.Reset) {
 					t.Logf("op %d", op) // a failure belongs to the last op
-					testkit.Must(t, p.write(t.Context(), rdb, v.key))
-					do(op, 2)
-					for _, cost := range []int{1, corruptLimit - 3, corruptLimit} {
-						do(driver.Peek, cost)
+					write(s)
+					for i, at := range []int64{start.UnixMicro(), 1<<40 | 3, 7340035, 1<<30 | 1} {
+						c := s.do(driver.Charge{Op: op, Cost: 2, Receipt: driver.Receipt{At: at}})
+						if op == driver.Reset && c.Verdict.Found && (i > 0 || p.unreadable == 1 || rule.Kind.Closes) {
+							t.Errorf("the verdict of a Reset is %+v, want not found", c.Verdict)
+						}
 					}
-					testkit.Must(t, rdb.Del(t.Context(), v.key).Err())
+					for _, cost := range []int{1, corruptLimit - 3, corruptLimit} {
+						if v := s.do(driver.Charge{Op: driver.Peek, Cost: cost}).Verdict; rule.Kind.Closes && (!v.Allowed || v.ResetAfter != 0) {
+							t.Errorf("after op %d, the verdict is %+v, want that of a key without a pause", op, v)
+						}
+					}
+				}
+				if rdb.Exists(t.Context(), s.key).Val() != 0 {
+					t.Error("the key exists after a Reset")
+				}
+				if rule.Kind.Closes {
+					s.checkPause(p, write)
+					return
+				}
+				for _, atMost := range []bool{false, true} {
+					if atMost && rule.Kind.Holds && !rule.ByCost {
+						continue
+					}
+					s, taken := open(), 0
+					write(s)
+					if atMost {
+						s.checkShadow()
+						write(s)
+						if c := s.do(driver.Charge{Cost: 100 * corruptLimit, AtMost: true}); c.Verdict.Allowed {
+							taken = c.Cost
+						}
+						if n := s.s.Stats().Corrupt; p.unreadable == 1 && (taken != corruptLimit || n == 0) {
+							t.Errorf("got the cost %d of %d, and %d replaced states", taken, corruptLimit, n)
+						}
+					}
+					taken = s.checkLimit(taken)
+					counted := s.s.Stats().Corrupt
+					if !atMost && (p.unreadable != either && counted != uint64(p.unreadable) || counted > 1) {
+						t.Errorf("%d states were counted as corrupt, want %d", counted, p.unreadable)
+					}
+					if p.unreadable == 1 && taken != corruptLimit {
+						t.Errorf("%d were admitted, want %d", taken, corruptLimit)
+					}
+					s.checkExpired()
+					// A total that is not the sum of the costs is found when all places have lapsed.
+					if n := s.s.Stats().Corrupt; n != counted && !(rule.Kind.Holds && p.unreadable == 0) {
+						t.Errorf("%d states were counted as corrupt after the period, want %d", n, counted)
+					}
 				}
 			})
 		}
+	}
+}
+
+// checkShadow checks that a rule in shadow takes at most a cost without an error, whether it admits the cost or not.
+func (s *subject) checkShadow() {
+	s.t.Helper()
+	d := s.rule.Definition
+	d.Shadow = true
+	shadow := during(compile(s.t, d), s.Now())
+	for _, n := range []int{100 * corruptLimit, 2} {
+		if c := s.do(driver.Charge{Rule: shadow, AtMost: true, Cost: n}); c.Cost != n || n > corruptLimit && c.Verdict.Allowed {
+			s.t.Fatalf("got the cost %d of %d, and %+v", c.Cost, n, c.Verdict)
+		}
+	}
+}
+
+// checkPause checks that a corrupt state closes no key, and that only a Debit replaces it.
+func (s *subject) checkPause(p corruption, write func(*subject)) {
+	t := s.t
+	t.Helper()
+	for _, c := range []driver.Charge{{}, {Cost: 1000, AtMost: true}} {
+		write(s)
+		if v := s.do(c).Verdict; !v.Allowed || v.ResetAfter != 0 {
+			t.Errorf("the verdict is %+v, want that of a key without a pause", v)
+		}
+	}
+	if n := s.s.Stats().Corrupt; n != 0 {
+		t.Errorf("%d states were counted as corrupt before a debit, want 0", n)
+	}
+	if v := s.do(driver.Charge{Op: driver.Debit, Pause: time.Minute}).Verdict; v.ResetAfter != time.Minute {
+		t.Errorf("after a debit, the verdict is %+v, want a minute", v)
+	}
+	if v := s.do(driver.Charge{}).Verdict; v.Allowed || v.RetryAfter != time.Minute {
+		t.Errorf("in a pause, the verdict is %+v, want a denial for a minute", v)
+	}
+	if n := s.s.Stats().Corrupt; n != uint64(p.unreadable) {
+		t.Errorf("%d states were counted as corrupt, want %d", n, p.unreadable)
 	}
 }
 
 // States that a script has written are changed at random.
-func TestStore_Take_randomlyCorruptState(t *testing.T) {
+func TestStates_damaged(t *testing.T) {
 	testkit.WithoutRace(t)
 	t.Parallel()
 	const rounds = 100
 	rdb := redistest.Shared(t).Client()
-	for _, a := range testkit.Algorithms {
-		t.Run(a.Name, func(t *testing.T) {
+	for _, f := range formats {
+		if f.name == "pause" {
+			continue // it has no limit
+		}
+		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
-			v := newTarget(t, rdb, a.Rule("corrupt", core.PerHour(corruptLimit)))
+			s := newSubject(t, rdb, f.compile(t, "damaged", corruptLimit, time.Hour), time.Hour)
 			for seed := range uint64(rounds) {
 				t.Logf("seed %d", seed) // a failure belongs to the last seed
 				rng := rand.New(rand.NewPCG(seed, 11))
-				_, err := v.Reset(t.Context(), "k")
-				testkit.Must(t, err)
+				s.do(driver.Charge{Op: driver.Reset})
 				for range 1 + rng.IntN(corruptLimit) {
-					testkit.Ask(t, v.Limiter, "k", 1+rng.IntN(2)*rng.IntN(10))
-					v.advance(time.Duration(rng.Int64N(int64(10 * time.Minute))).Truncate(time.Microsecond))
+					s.do(driver.Charge{Cost: 1 + rng.IntN(2)*rng.IntN(10)})
+					s.Advance(time.Duration(rng.Int64N(int64(10 * time.Minute))).Truncate(time.Microsecond))
 				}
-				damage(t, rng, rdb, v.key)
-				v.checkLimit(t)
-				v.checkExpired(t)
+				damage(t, rng, rdb, s.key)
+				s.checkLimit(0)
+				s.checkExpired()
 			}
 		})
 	}
@@ -283,17 +304,6 @@ func members(all ...redis.Z) writer {
 	}
 }
 
-// corruptions maps an algorithm to states at a time that no script writes.
-var corruptions = map[string]func(now time.Time) []corruption{
-	"token_bucket":   bucketCorruptions,
-	"leaky_bucket":   bucketCorruptions,
-	"fixed_window":   windowCorruptions,
-	"sliding_window": counterCorruptions,
-	"sliding_log":    logCorruptions,
-
-	"fixed_window_from_first": windowCorruptions,
-}
-
 // texts are states of no algorithm.
 var texts = []string{
 	"", " ", "nan", "NaN", "-nan", "nan nan", "inf", "-inf", "inf inf", "Infinity", "text", "0x", "1e400", "-1e400", "1e400 1", "true",
@@ -326,57 +336,75 @@ func foreign() []corruption {
 
 func bucketCorruptions(now time.Time) []corruption {
 	at := func(d time.Duration) string { return strconv.FormatInt(now.Add(d).UnixMicro(), 10) }
-	return append(foreign(),
-		corruption{"a moment ago", 0, text(at(-time.Second))},
-		corruption{"1970", 0, text("5")},
-		corruption{"zero", 0, text("0")},
-		corruption{"a year from now", 0, text(at(365 * 24 * time.Hour))},
-		corruption{"the largest time", either, text("9999999999999999")},
-		corruption{"a fraction of another rate", 0, text(at(time.Second) + " 281474976710655")},
-		corruption{"a time before 1970", either, text("-5")},
-		corruption{"a negative fraction", 1, text(at(time.Second) + " -1")},
-		corruption{"a debt that is paid", 0, text(at(0) + " 1 1")},
-		corruption{"a debt from after it is paid", 1, text(at(0) + " 1 " + at(time.Second))},
-		corruption{"a debt of a thousand years", 1, text("9007199254740991 0 1")},
-		corruption{"two fractions", 1, text(at(0) + " 1 1 1")},
-		corruption{"white space", either, text(" " + at(0))},
-		corruption{"a line", either, text(at(0) + "\n")},
-		corruption{"hexadecimal", either, text("0x10")},
-		corruption{"a hexadecimal year from now", either, text("0x" + strconv.FormatInt(now.AddDate(1, 0, 0).UnixMicro(), 16))},
-		corruption{"an exponent", either, text("1e5")},
-		corruption{"a plus sign", either, text("+5")},
-		corruption{"NUL", either, text(at(0) + "\x00")},
-	)
+	return []corruption{
+		{"a moment ago", 0, text(at(-time.Second))},
+		{"1970", 0, text("5")},
+		{"zero", 0, text("0")},
+		{"a year from now", 0, text(at(365 * 24 * time.Hour))},
+		{"the largest time", either, text("9999999999999999")},
+		{"a fraction of another rate", 0, text(at(time.Second) + " 281474976710655")},
+		{"a time before 1970", either, text("-5")},
+		{"a negative fraction", 1, text(at(time.Second) + " -1")},
+		{"a debt that is paid", 0, text(at(0) + " 1 1")},
+		{"a debt from after it is paid", 1, text(at(0) + " 1 " + at(time.Second))},
+		{"a debt of a thousand years", 1, text("9007199254740991 0 1")},
+		{"two fractions", 1, text(at(0) + " 1 1 1")},
+		{"white space", either, text(" " + at(0))},
+		{"a line", either, text(at(0) + "\n")},
+		{"hexadecimal", either, text("0x10")},
+		{"a hexadecimal year from now", either, text("0x" + strconv.FormatInt(now.AddDate(1, 0, 0).UnixMicro(), 16))},
+		{"an exponent", either, text("1e5")},
+		{"a plus sign", either, text("+5")},
+		{"NUL", either, text(at(0) + "\x00")},
+	}
 }
 
-// windowCorruptions are those of fixed windows and of a quota.
-func windowCorruptions(now time.Time) []corruption {
-	state := func(end, length, count int64) writer {
-		var eight [8]byte
-		var value []byte
-		for _, n := range []struct {
-			value int64
-			width int
-		}{{end, 7}, {length, 7}, {count, 6}} {
-			binary.BigEndian.PutUint64(eight[:], uint64(n.value))
-			value = append(value, eight[8-n.width:]...)
+// windowCorruptions returns those of fixed windows of a length, and of a quota whose longest period is that.
+func windowCorruptions(longest time.Duration) func(now time.Time) []corruption {
+	return func(now time.Time) []corruption {
+		length, end := longest.Microseconds(), now.UnixMicro()+longest.Microseconds()/2
+		state := func(end, length, count int64) writer { return text(windowText(end, length, count)) }
+		return []corruption{
+			{"a window that has ended", 0, state(now.UnixMicro()-1, length, corruptLimit)},
+			{"a year from now", 0, state(now.AddDate(1, 0, 0).UnixMicro(), length, 3)},
+			{"more than the limit", 0, state(end, length, 1<<47)},
+			{"the largest count", 0, state(end, length, 1<<48-1)},
+			{"no events", 0, state(end, length, 0)},
+			{"a length of a microsecond", 0, state(end, 1, 3)},
+			{"a length of 0", 1, state(end, 0, 3)},
+			{"a length that is too long", 1, state(end, length+1, 3)},
+			{"the largest length", 1, state(end, 1<<56-1, 3)},
+			{"the largest end", 0, state(1<<53-1, length, 1)},
+			{"an end beyond integers", 1, state(1<<53, length, 3)},
+			{"an end without a count", 1, text("\x06\x47\x00\x00\x00\x00\x00")},
+			{"a byte more", 1, text(windowText(end, length, 3) + "\x00")},
+			{"zeros", 1, text(strings.Repeat("\x00", 20))},
+			{"twenty letters", 1, text("abcdefghijklmnopqrst")},
+			{"twenty digits", 1, text("12345678901234567890")},
+			{"a bucket", 1, text(strconv.FormatInt(now.UnixMicro(), 10))},
 		}
-		return text(string(value))
 	}
-	const hour = int64(time.Hour / time.Microsecond)
-	at := now.UnixMicro()
-	return append(foreign(),
-		corruption{"a window that has ended", 0, state(at-1, hour, 10)},
-		corruption{"a year from now", 0, state(now.AddDate(1, 0, 0).UnixMicro(), hour, 3)},
-		corruption{"more than the limit", 0, state(at+hour, hour, 1<<47)},
-		corruption{"a length that is too short", either, state(at+hour, 1, 3)},
-		corruption{"a length of 0", 1, state(at+hour, 0, 3)},
-		corruption{"a length that is too long", 1, state(at+hour, hour+1, 3)},
-		corruption{"the largest time", 1, state(1<<53, hour, 3)},
-		corruption{"an end without a count", 1, text("\x06\x47\x00\x00\x00\x00\x00")},
-		corruption{"twenty letters", 1, text("abcdefghijklmnopqrst")},
-		corruption{"a bucket", 1, text(strconv.FormatInt(at, 10))},
-	)
+}
+
+func pauseCorruptions(now time.Time) []corruption {
+	at, hour, longest := now.UnixMicro(), time.Hour.Microseconds(), longestPause.Microseconds()
+	state := func(end, written int64) writer { return text(bytesOf(end, 7, written, 7)) }
+	return []corruption{
+		{"no length", 1, state(at, at)},
+		{"an end before the write", 1, state(at+hour, at+hour+1)},
+		{"a microsecond more than 366 days", 1, state(at+longest+1, at)},
+		{"an end in 100 years", 1, state(at+100*longest, at)},
+		{"an end beyond integers", 1, state(1<<53, 1<<53-1)},
+		{"no write", 1, state(at+hour, 0)},
+		{"the largest numbers", 1, state(1<<56-1, 1<<56-1)},
+		{"zeros", 1, text(strings.Repeat("\x00", 14))},
+		{"fourteen letters", 1, text("abcdefghijklmn")},
+		{"fourteen digits", 1, text("17672256000000")},
+		{"thirteen bytes", 1, text(bytesOf(at+hour, 7, at, 7)[:13])},
+		{"fifteen bytes", 1, text(bytesOf(at+hour, 7, at, 7) + "\x00")},
+		{"a quota", 1, text(windowText(at+hour, hour, 1))},
+		{"a pause that has ended", 0, state(at-1, at-hour)},
+	}
 }
 
 func counterCorruptions(now time.Time) []corruption {
@@ -392,26 +420,26 @@ func counterCorruptions(now time.Time) []corruption {
 			return rdb.HSet(ctx, key, changes...).Err()
 		}
 	}
-	all := append(foreign(),
-		corruption{"a window that has left", 0, fields("o", 5, "l", 5, "t", 3, "5", 3)},
-		corruption{"no sub-windows", either, fields("o", current, "l", current, "t", 3)},
-		corruption{"an oldest sub-window alone", 1, fields("o", current)},
-		corruption{"a foreign field", either, state("user", "mallory")},
-		corruption{"a sub-window 128", either, state("128", 1)},
-		corruption{"a field of an old format", either, state("m", 8192)},
-		corruption{"a negative sub-window", either, state("-1", 1)},
-		corruption{"more sub-windows than in a window", either, state("7", 3, "8", 3, "9", 3)},
-		corruption{"a total that is too small", either, state("t", 1)},
-		corruption{"a total of nothing", either, state("t", 0)},
-		corruption{"a total that is too large", either, state("t", int64(1<<50))},
-		corruption{"the largest total", either, state("t", int64(1<<53))},
-		corruption{"a count that is too large", either, state(field(0), int64(1<<50))},
-		corruption{"the oldest after the newest", 1, state("o", current+1)},
-		corruption{"the oldest in 1970", either, state("o", 0)},
-		corruption{"the newest in 1970", either, state("l", 0, "o", 0)},
-		corruption{"the newest in a year", either, state("l", current+365*24*60)},
-		corruption{"the largest newest", 1, state("l", int64(1<<53-1))},
-	)
+	all := []corruption{
+		{"a window that has left", 0, fields("o", 5, "l", 5, "t", 3, "5", 3)},
+		{"no sub-windows", either, fields("o", current, "l", current, "t", 3)},
+		{"an oldest sub-window alone", 1, fields("o", current)},
+		{"a foreign field", either, state("user", "mallory")},
+		{"a sub-window 128", either, state("128", 1)},
+		{"a field of an old format", either, state("m", 8192)},
+		{"a negative sub-window", either, state("-1", 1)},
+		{"more sub-windows than in a window", either, state("7", 3, "8", 3, "9", 3)},
+		{"a total that is too small", either, state("t", 1)},
+		{"a total of nothing", either, state("t", 0)},
+		{"a total that is too large", either, state("t", int64(1<<50))},
+		{"the largest total", either, state("t", int64(1<<53))},
+		{"a count that is too large", either, state(field(0), int64(1<<50))},
+		{"the oldest after the newest", 1, state("o", current+1)},
+		{"the oldest in 1970", either, state("o", 0)},
+		{"the newest in 1970", either, state("l", 0, "o", 0)},
+		{"the newest in a year", either, state("l", current+365*24*60)},
+		{"the largest newest", 1, state("l", int64(1<<53-1))},
+	}
 	for _, name := range []string{"o", "l", "t"} {
 		for _, value := range []string{"nan", "inf", "-1", "1.5", "text", "", "1e400", "9007199254740992"} {
 			all = append(all, corruption{name + " is " + value, 1, state(name, value)})
@@ -426,19 +454,7 @@ func counterCorruptions(now time.Time) []corruption {
 // entries returns a member of a sliding log: the number of its first event, the size of an entry, a
 // time, and pairs of a number and its bytes; see lua/sliding_log.lua.
 func entries(number int64, size byte, base int64, pairs ...int64) string {
-	var eight [8]byte
-	var out []byte
-	put := func(n int64, width int64) {
-		binary.BigEndian.PutUint64(eight[:], uint64(n))
-		out = append(out, eight[8-width:]...)
-	}
-	put(number, 6)
-	out = append(out, size)
-	put(base, 7)
-	for i := 0; i < len(pairs); i += 2 {
-		put(pairs[i], pairs[i+1])
-	}
-	return string(out)
+	return bytesOf(number, 6, int64(size), 1, base, 7) + bytesOf(pairs...)
 }
 
 func logCorruptions(now time.Time) []corruption {
@@ -455,83 +471,100 @@ func logCorruptions(now time.Time) []corruption {
 	event := func(number, at int64) redis.Z { return z(at, single(number, at, 0)) }
 	bulk := func(number, at, n int64) redis.Z { return z(at, entries(number, 10, at, 0, 4, n, 6)) }
 	const year = 365 * 24 * time.Hour
-	return append(foreign(),
-		corruption{"foreign members above every time", 1, members(event(0, ago(time.Second)), event(1, us), z(1<<60, "x"), redis.Z{Score: math.Inf(1), Member: "y"})},
-		corruption{"foreign members", 1, members(z(us, "x"), z(us-1, "user:1"), z(5, ""))},
-		corruption{"a member of 1 MB", 1, members(z(us, strings.Repeat("x", 1<<20)))},
-		corruption{"infinite scores", 1, members(
+	return []corruption{
+		{"foreign members above every time", 1, members(event(0, ago(time.Second)), event(1, us), z(1<<60, "x"), redis.Z{Score: math.Inf(1), Member: "y"})},
+		{"foreign members", 1, members(z(us, "x"), z(us-1, "user:1"), z(5, ""))},
+		{"a member of 1 MB", 1, members(z(us, strings.Repeat("x", 1<<20)))},
+		{"infinite scores", 1, members(
 			redis.Z{Score: math.Inf(1), Member: single(0, us, 0)}, redis.Z{Score: math.Inf(-1), Member: "x"})},
-		corruption{"a score with a fraction", 1, members(redis.Z{Score: float64(us) + 0.5, Member: single(0, us, 0)})},
-		corruption{"a score of another time", 1, members(z(us-1, single(0, us, 0)))},
-		corruption{"a time before 1970", 1, members(z(-5, single(0, us, 0)))},
-		corruption{"a header alone", 1, members(z(us, single(0, us)))},
-		corruption{"half an offset", 1, members(z(us, single(0, us, 0)+"\x00"))},
-		corruption{"entries of 3 bytes", 1, members(z(us, entries(0, 3, us, 0, 3)))},
-		corruption{"entries of 8 bytes", 1, members(z(us, entries(0, 8, us, 0, 8)))},
-		corruption{"entries of 255 bytes", 1, members(z(us, entries(0, 255, us, 0, 4)))},
-		corruption{"entries of no bytes", 1, members(z(us, entries(0, 0, us, 0, 4)))},
-		corruption{"a header and entries of no bytes", 1, members(z(us, entries(0, 0, us)))},
-		corruption{"an entry of no events", 0, members(bulk(0, us, 0))},
-		corruption{"two entries of one time", 0, members(z(us, entries(0, 10, us, 0, 4, 1, 6, 0, 4, 2, 6)))},
-		corruption{"counts that decrease", either, members(z(us, entries(0, 10, ago(time.Second), 0, 4, 5, 6, 1e6, 4, 2, 6)))},
-		corruption{"an entry beyond the limit", 0, members(bulk(0, us, 1<<47))},
-		corruption{"more before the last than before the first", 0, members(event(0, ago(time.Second)), event(1<<47, us))},
-		corruption{"less before the last than before the first", 0, members(event(1<<47, ago(time.Second)), event(1, us))},
-		corruption{"none before the last", 0, members(event(1<<47, ago(time.Second)), event(0, us))},
-		corruption{"a first member that has left, with a time from now", 0, members(z(ago(2*time.Hour), single(0, us+1, 0)), event(1, us))},
-		corruption{"the largest number before", 0, members(event(1<<48-1, us))},
-		corruption{"a foreign oldest member", 1, members(z(ago(time.Minute), "x"), event(1, us))},
-		corruption{"a foreign member before a last member with the number 0", 0, members(
+		{"a score with a fraction", 1, members(redis.Z{Score: float64(us) + 0.5, Member: single(0, us, 0)})},
+		{"a score of another time", 1, members(z(us-1, single(0, us, 0)))},
+		{"a time before 1970", 1, members(z(-5, single(0, us, 0)))},
+		{"a header alone", 1, members(z(us, single(0, us)))},
+		{"half an offset", 1, members(z(us, single(0, us, 0)+"\x00"))},
+		{"entries of 3 bytes", 1, members(z(us, entries(0, 3, us, 0, 3)))},
+		{"entries of 8 bytes", 1, members(z(us, entries(0, 8, us, 0, 8)))},
+		{"entries of 255 bytes", 1, members(z(us, entries(0, 255, us, 0, 4)))},
+		{"entries of no bytes", 1, members(z(us, entries(0, 0, us, 0, 4)))},
+		{"a header and entries of no bytes", 1, members(z(us, entries(0, 0, us)))},
+		{"an entry of no events", 0, members(bulk(0, us, 0))},
+		{"two entries of one time", 0, members(z(us, entries(0, 10, us, 0, 4, 1, 6, 0, 4, 2, 6)))},
+		{"counts that decrease", either, members(z(us, entries(0, 10, ago(time.Second), 0, 4, 5, 6, 1e6, 4, 2, 6)))},
+		{"an entry beyond the limit", 0, members(bulk(0, us, 1<<47))},
+		{"more before the last than before the first", 0, members(event(0, ago(time.Second)), event(1<<47, us))},
+		{"less before the last than before the first", 0, members(event(1<<47, ago(time.Second)), event(1, us))},
+		{"none before the last", 0, members(event(1<<47, ago(time.Second)), event(0, us))},
+		{"a first member that has left, with a time from now", 0, members(z(ago(2*time.Hour), single(0, us+1, 0)), event(1, us))},
+		{"the largest number before", 0, members(event(1<<48-1, us))},
+		{"a foreign oldest member", 1, members(z(ago(time.Minute), "x"), event(1, us))},
+		{"a foreign member before a last member with the number 0", 0, members(
 			z(ago(time.Minute), "x"), event(5, ago(2*time.Second)), event(9, ago(time.Second)), event(0, us))},
-		corruption{"a foreign member in the middle", 0, members(event(0, ago(time.Minute)), z(ago(time.Second), "x"), event(1, us))},
-		corruption{"a foreign newest member", 1, members(event(0, ago(time.Minute)), z(us, "x"))},
-		corruption{"a first event after the last", either, members(z(ago(time.Minute), single(0, us, 0)), event(1, ago(time.Second)))},
-		corruption{"a first event in the future", either, members(z(ago(time.Minute), single(0, us+1e12, 0)), event(1, us))},
-		corruption{"events out of order", either, members(
+		{"a foreign member in the middle", 0, members(event(0, ago(time.Minute)), z(ago(time.Second), "x"), event(1, us))},
+		{"a foreign newest member", 1, members(event(0, ago(time.Minute)), z(us, "x"))},
+		{"a first event after the last", either, members(z(ago(time.Minute), single(0, us, 0)), event(1, ago(time.Second)))},
+		{"a first event in the future", either, members(z(ago(time.Minute), single(0, us+1e12, 0)), event(1, us))},
+		{"events out of order", either, members(
 			z(us, single(0, ago(time.Minute), time.Minute.Microseconds()+5, 0, time.Minute.Microseconds())))},
-		corruption{"an event before the window among later events", 0, members(
+		{"an event before the window among later events", 0, members(
 			z(us, single(0, ago(70*time.Minute), (65*time.Minute).Microseconds(), 0, (70*time.Minute).Microseconds())))},
-		corruption{"spans of another width", 1, members(z(us, entries(0, 5, us, 0, 5)))},
-		corruption{"an event that has left and one a year from now", 0, members(event(0, ago(2*time.Hour)), event(1, ago(-year)))},
-		corruption{"a year ago", 0, members(event(0, ago(year)))},
-		corruption{"a year from now", 0, members(event(0, ago(-year)))},
-		corruption{"many events a year from now", 0, members(bulk(0, ago(-year), 20))},
-		corruption{"the largest time", 0, members(z(1<<53, single(0, 1<<53, 0)))},
-		corruption{"the largest offset", 0, members(z(us+1<<32-1, single(0, us, 1<<32-1)))},
-	)
+		{"spans of another width", 1, members(z(us, entries(0, 5, us, 0, 5)))},
+		{"an event that has left and one a year from now", 0, members(event(0, ago(2*time.Hour)), event(1, ago(-year)))},
+		{"a year ago", 0, members(event(0, ago(year)))},
+		{"a year from now", 0, members(event(0, ago(-year)))},
+		{"many events a year from now", 0, members(bulk(0, ago(-year), 20))},
+		{"the largest time", 0, members(z(1<<53, single(0, 1<<53, 0)))},
+		{"the largest offset", 0, members(z(us+1<<32-1, single(0, us, 1<<32-1)))},
+	}
 }
 
-// At most a cost is taken from a corrupt state as from another, also if a shadow does not admit the cost.
-func TestStore_Take_AtMostOfCorruptState(t *testing.T) {
-	testkit.WithoutRace(t)
-	t.Parallel()
-	rdb := redistest.Shared(t).Client()
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // as in harness
-	for _, a := range testkit.Algorithms {
-		for _, p := range corruptions[a.Name](now) {
-			t.Run(a.Name+"/"+p.name, func(t *testing.T) {
-				v := newTarget(t, rdb, a.Rule("corrupt", core.PerHour(corruptLimit)))
-				shadow := testkit.Compiled(a.Rule("corrupt", core.PerHour(corruptLimit)).Shadow())
-				testkit.Must(t, p.write(t.Context(), rdb, v.key))
-				for _, n := range []int{100 * corruptLimit, 2} {
-					charges := []driver.Charge{{Key: "k", Rule: shadow, AtMost: true, Cost: n}}
-					testkit.Must(t, v.s.Take(t.Context(), charges))
-					if c := &charges[0]; c.Cost != n || n > corruptLimit && c.Verdict.Allowed {
-						t.Fatalf("got the cost %d of %d, and %+v", c.Cost, n, c.Verdict)
-					}
-				}
-				testkit.Must(t, rdb.Del(t.Context(), v.key).Err())
-				testkit.Must(t, p.write(t.Context(), rdb, v.key))
-				before := v.s.Stats().Corrupt
-				r, err := v.ReserveAtMost(t.Context(), "k", 100*corruptLimit)
-				testkit.Must(t, err)
-				replaced := v.s.Stats().Corrupt - before
-				if r.Cost() > corruptLimit || p.unreadable == 1 && (r.Cost() != corruptLimit || replaced != 1) {
-					t.Errorf("got the cost %d of %d, and %d replaced states", r.Cost(), corruptLimit, replaced)
-				}
-				v.checkLimit(t)
-				v.checkExpired(t)
-			})
+// placeCorruptions are those of in-flight rules.
+func placeCorruptions(now time.Time) []corruption {
+	at := strconv.FormatInt(now.UnixMicro(), 10)
+	set := func(pairs ...any) writer { // of a score and a member
+		return func(ctx context.Context, rdb *redis.Client, key string) error {
+			return rdb.Do(ctx, append([]any{"zadd", key}, pairs...)...).Err()
 		}
+	}
+	many := func(n int, score any, more ...any) writer {
+		all := append([]any{-n, "total"}, more...)
+		for i := range n {
+			all = append(all, score, 1<<30+i<<20|1)
+		}
+		return set(all...)
+	}
+	const number = "7340035" // of cost 3
+	return []corruption{
+		{"no total", 1, set(at, number)},
+		{"only a total", 1, set(-3, "total")},
+		{"a total of nothing", 1, set(0, "total")},
+		{"a positive total", 1, set(3, "total", at, number)},
+		{"a total below the sum", 1, set(-1, "total", at, number, at, "9437187")},
+		{"a total of less", 0, set(-2, "total", at, number)},
+		{"a total of more", 0, set(-9, "total", at, number)},
+		{"a total far above", 1, set(-2_000_000, "total", at, number)},
+		{"a fraction as total", 1, set("-3.5", "total", at, number)},
+		{"an infinite total", 1, set("-inf", "total", at, number)},
+		{"text", 0, set(-3, "total", at, "text")},
+		{"older text", 0, set(-9, "total", now.UnixMicro()-1, "text")},
+		{"text and an event", 0, set(-6, "total", at, "text", at, number)},
+		{"a member of no cost", 0, set(-3, "total", at, "7340032")},
+		{"a negative member", 0, set(-3, "total", at, "-7340035")},
+		{"another notation", 0, set(-3, "total", at, "7340035.0")},
+		{"a member before", 1, set(-9, "text", -3, "total", at, number)},
+		{"a member between", 0, set(-3, "total", -1, "text", at, number)},
+		{"a member beside", 0, set(-3, "total", -3, "zzz", at, number)},
+		{"never renewed", 0, set(-3, "total", 0, number)},
+		{"lapsed, of another sum", 1, set(-9, "total", 5, number)},
+		{"lapsed text", 0, set(-3, "total", 5, "text", at, number)},
+		{"a time in the future", 0, set(-3, "total", "9007199254740991", number)},
+		{"a time beyond integers", 0, set(-3, "total", "1e300", number)},
+		{"an infinite time", 1, set(-3, "total", "inf", number)},
+		{"a fraction as time", 1, set(-3, "total", at+".5", number)},
+		{"more than the limit", 0, many(900, at)},
+		{"most events", 0, many(1000, at)},
+		{"too many events", 1, many(1001, at)},
+		{"too many, but lapsed", 0, many(3000, 7)},
+		{"most, and some lapsed", 0, many(1000, at, -1300, "total", 7, "8388908")}, // 300 of them
+		{"all lapsed, as it is ok", 0, set(-3, "total", 7, number)},
 	}
 }

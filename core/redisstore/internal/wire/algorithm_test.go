@@ -142,3 +142,12 @@ func TestAlgorithm_maxCount(t *testing.T) {
 		}
 	}
 }
+
+// The reading of a pause is at most the longest pause.
+func TestReadPause(t *testing.T) {
+	for n, want := range map[int64]bool{0: true, 1: true, maxPause: true, maxPause + 1: false, maxInteger: false} {
+		if r, ok := readPause(driver.Constants{}, [maxReadings]int64{n}); ok != want || r.Left != n {
+			t.Errorf("%d: got %+v and %t, want %t", n, r, ok, want)
+		}
+	}
+}

@@ -128,12 +128,12 @@ func (p *pair) checkLog() (shape logShape) {
 	return shape
 }
 
-// TestSlidingLog_Undo_random undoes most events of a log, in random order, and compares the
-// verdicts with those of the reference store.
+// Most events of a log are undone, in random order.
 func TestSlidingLog_Undo_random(t *testing.T) {
 	testkit.WithoutRace(t)
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
+	large := int64(1) << 48 // one more than the largest number of events
 	for _, c := range []struct {
 		name  string
 		limit core.Limit
@@ -147,6 +147,8 @@ func TestSlidingLog_Undo_random(t *testing.T) {
 		{"frozen clock", core.PerHour(1500), []int{1, 5}, 0, 300, 1200},
 		{"bulks", core.PerHour(20_000), []int{1, 8, 9, 40, 200}, 5 * time.Second, 400, 1500},
 		{"few open", core.PerMinute(100), []int{1, 9}, time.Second, 10, 1000},
+		{"offsets that need more than 4 bytes", core.PerHour(10), []int{1}, 50 * time.Minute, 5, 1000},
+		{"a log whose numbers begin again", core.PerHour(int(large - 1)), []int{int(large / 2), int(large/4) + 9, 100, 1}, 40 * time.Minute, 5, 1000},
 		{"wide offsets", core.Per(2000, 365*24*time.Hour), []int{1, 4}, 8 * time.Hour, 400, 1500},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -163,9 +165,9 @@ func TestSlidingLog_Undo_random(t *testing.T) {
 				case rng.IntN(100) == 0:
 					p.do(driver.Charge{Op: driver.Credit, Cost: 1 + rng.IntN(1+c.limit.Events/20)})
 				case rng.IntN(200) == 0:
-					p.do(driver.Charge{Op: driver.Debit, Cost: 1 + rng.IntN(30)})
-				case rng.IntN(20) == 0: // denied, with a RetryAfter
-					p.do(driver.Charge{Op: driver.Spend, Cost: c.limit.Events})
+					p.do(driver.Charge{Op: driver.Debit, Cost: c.costs[rng.IntN(len(c.costs))] * (1 + rng.IntN(3))})
+				case rng.IntN(20) == 0: // mostly denied, with a RetryAfter
+					p.do(driver.Charge{Op: driver.Peek, Cost: c.limit.Events - rng.IntN(min(c.limit.Events, 30))})
 				case rng.IntN(20) == 0:
 					p.do(driver.Charge{Rule: half, Op: driver.Spend, Cost: 1 + rng.IntN(c.limit.Events/2)})
 				case n > 0 && rng.IntN(2*c.open) < n:
@@ -188,8 +190,7 @@ func TestSlidingLog_Undo_random(t *testing.T) {
 	}
 }
 
-// TestSlidingLog_Undo_order undoes all events except every tenth, in a given order, and then uses
-// the log.
+// All events except every tenth are undone, in a given order. Then the log is used.
 func TestSlidingLog_Undo_order(t *testing.T) {
 	testkit.WithoutRace(t)
 	t.Parallel()
@@ -255,8 +256,8 @@ func TestSlidingLog_Undo_order(t *testing.T) {
 	}
 }
 
-// TestSlidingLog_Undo_recent undoes charges before and after the oldest whose events an undo or a
-// credit can free, and credits all events that it can free.
+// Charges before and after the oldest whose events an undo or a credit can free are undone. Then all events that a credit
+// can free are credited.
 func TestSlidingLog_Undo_recent(t *testing.T) {
 	testkit.WithoutRace(t)
 	t.Parallel()
@@ -311,170 +312,6 @@ func upTo(n int) []int {
 	return s
 }
 
-// TestSlidingLog_Undo_size keeps charges open until others were applied, and undoes nearly all of
-// them. The size of the state does not grow with their number.
-func TestSlidingLog_Undo_size(t *testing.T) {
-	testkit.WithoutRace(t)
-	t.Parallel()
-	const charges = 1500
-	rdb := redistest.Shared(t).Client()
-	for _, c := range []struct {
-		limit, open, keep int // one of keep charges is not undone
-	}{
-		{250, 1, 1 << 20}, {250, 200, 1 << 20}, {500, 300, 50},
-	} {
-		t.Run(fmt.Sprintf("limit %d, %d open, 1 of %d kept", c.limit, c.open, c.keep), func(t *testing.T) {
-			t.Parallel()
-			p := newPair(t, rdb, core.SlidingLog("log", core.PerHour(c.limit)))
-			var most logShape
-			var bytes int64
-			for i := range charges {
-				if st := p.spend(1); !st.Allowed {
-					t.Fatalf("charge %d was denied", i)
-				}
-				if i%c.keep == 0 {
-					p.held = p.held[:len(p.held)-1]
-				}
-				if len(p.held) > c.open {
-					p.undo(0)
-				}
-				p.Advance(200 * time.Millisecond)
-				if i%200 == 0 {
-					most.include(p.checkLog())
-					bytes = max(bytes, memoryOf(t, rdb, p.key))
-				}
-			}
-			t.Logf("at most %+v, %d bytes", most, bytes)
-			if want := int64(12 * c.limit); bytes > want {
-				t.Errorf("the state has %d bytes, want at most %d", bytes, want)
-			}
-			p.Advance(time.Hour)
-			p.spend(1)
-			if shape := p.checkLog(); shape != (logShape{1, 1, 1}) {
-				t.Errorf("after the period, the log holds %+v, want one event", shape)
-			}
-		})
-	}
-}
-
-// TestSlidingLog_Undo_commands checks that the number of commands of an undo or a credit is bounded,
-// however many events are in the log.
-func TestSlidingLog_Undo_commands(t *testing.T) {
-	testkit.WithoutRace(t)
-	t.Parallel()
-	type undo struct {
-		name    string
-		op      driver.Op
-		cost, i int // the cost, and the index of the charge that is undone
-		most    int // commands
-	}
-	rdb := redistest.NewServer(t).Client()
-	for _, c := range []struct {
-		charges, cost int
-		undos         []undo
-	}{
-		{1000, 1, []undo{{"newest", driver.Undo, 1, 999, 20}, {"oldest", driver.Undo, 1, 0, 120}}},
-		{5000, 1, []undo{
-			{"credit", driver.Credit, 1, 0, 20},
-			{"newest", driver.Undo, 1, 4998, 20}, {"oldest", driver.Undo, 1, 0, 20}, {"middle", driver.Undo, 1, 2500, 20},
-		}},
-		{2000, 8, []undo{{"middle", driver.Undo, 8, 1000, 270}, {"oldest", driver.Undo, 8, 0, 20}}},
-		{2000, 20, []undo{{"middle", driver.Undo, 20, 1000, 270}}},
-		{2000, 5, []undo{{"credit", driver.Credit, 7500, 0, 270}}},
-	} {
-		t.Run(fmt.Sprintf("%d charges of %d", c.charges, c.cost), func(t *testing.T) {
-			h := harness(rdb)
-			rule := testkit.Compiled(core.SlidingLog("log", core.PerDay(1_000_000)))
-			take := func(op driver.Op, cost int, receipt driver.Receipt) driver.Receipt {
-				charges := []driver.Charge{{Key: "k", Rule: rule, Op: op, Cost: cost, Receipt: receipt}}
-				testkit.Must(t, storetest.Do(t.Context(), h.Store, charges))
-				h.Advance(time.Second)
-				return charges[0].Receipt
-			}
-			receipts := make([]driver.Receipt, c.charges)
-			for i := range receipts {
-				receipts[i] = take(driver.Spend, c.cost, driver.Receipt{})
-			}
-			for _, u := range c.undos {
-				receipt := receipts[u.i]
-				if u.op == driver.Credit {
-					receipt = driver.Receipt{}
-				}
-				calls, total := commandsOf(t, rdb, func() { take(u.op, u.cost, receipt) })
-				t.Logf("%s: %d commands: zadd %d, zrem %d", u.name, total, calls["zadd"], calls["zrem"])
-				if total > u.most {
-					t.Errorf("%s: %d commands, want at most %d: %v", u.name, total, u.most, calls)
-				}
-			}
-		})
-	}
-}
-
-// TestSlidingLog_steps compares short histories of an hourly limit with those of the reference
-// store. After the last step, charges of several costs are peeked, and the key has to expire.
-func TestSlidingLog_steps(t *testing.T) {
-	testkit.WithoutRace(t)
-	t.Parallel()
-	large := int64(1)<<48 - 1 // events of a log
-	most := int(large)
-	type step struct {
-		minutes time.Duration // since the step before
-		op      driver.Op
-		cost    int // for an undo, the index of the charge
-	}
-	rdb := redistest.Shared(t).Client()
-	for _, c := range []struct {
-		name  string
-		limit int
-		steps []step
-	}{
-		{"an offset of more than 4 bytes", 10, []step{{0, driver.Spend, 1}, {50, driver.Spend, 1}, {50, driver.Spend, 1}}},
-		{"an offset of more than 4 bytes after an undo", 10, []step{
-			{0, driver.Spend, 1}, {50, driver.Spend, 1}, {5, driver.Spend, 1}, {45, driver.Spend, 1}, {0, driver.Undo, 2},
-		}},
-		{"a credit after the clock stepped back", 10, []step{{0, driver.Spend, 2}, {-10, driver.Credit, 1}, {5, driver.Peek, 1}}},
-		{"a credit to a member that is partly in the window", 10, []step{
-			{0, driver.Spend, 1}, {40, driver.Spend, 1}, {10, driver.Spend, 1}, {11, driver.Credit, 1}, {-6, driver.Peek, 1},
-		}},
-		{"a credit after a member has left the window", 20, []step{
-			{0, driver.Spend, 9}, {50, driver.Spend, 9}, {11, driver.Credit, 1}, {-6, driver.Peek, 1},
-		}},
-		{"a credit after all events have left the window", 10, []step{{0, driver.Spend, 1}, {61, driver.Credit, 1}, {-6, driver.Peek, 1}}},
-		{"an undo after all events have left the window", 10, []step{{0, driver.Spend, 1}, {61, driver.Undo, 0}, {-6, driver.Peek, 1}}},
-		{"an undo after a reset", 10, []step{{0, driver.Spend, 1}, {0, driver.Reset, 1}, {0, driver.Undo, 0}, {0, driver.Spend, 10}}},
-		{"an undo of a credited event", 10, []step{{0, driver.Spend, 1}, {5, driver.Spend, 1}, {0, driver.Credit, 1}, {0, driver.Undo, 1}}},
-		{"an undo of the first of three bulks", 30, []step{{0, driver.Spend, 9}, {0, driver.Spend, 9}, {0, driver.Spend, 9}, {0, driver.Undo, 0}}},
-		{"an undo of the only charge", 10, []step{{0, driver.Spend, 1}, {0, driver.Undo, 0}, {0, driver.Spend, 10}}},
-		{"a debit after the clock stepped back by more than the period", 10, []step{
-			{0, driver.Spend, 3}, {61, driver.Spend, 3}, {-70, driver.Debit, 9}, {10, driver.Peek, 1},
-		}},
-		{"a debit of more than the largest number", most, []step{{0, driver.Debit, most + 9}, {0, driver.Credit, 5}}},
-		// A log whose numbers would exceed the largest one is written again, with numbers from 0 on.
-		{"the largest numbers", most, []step{
-			{0, driver.Debit, most - 5}, {40, driver.Debit, 3}, {40, driver.Debit, 9}, {40, driver.Debit, most - 20},
-			{0, driver.Debit, 100}, {0, driver.Debit, 1}, {0, driver.Credit, 20}, {0, driver.Debit, 3},
-		}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			p := newPair(t, rdb, core.SlidingLog("log", core.PerHour(c.limit)))
-			for _, s := range c.steps {
-				p.Advance(s.minutes * time.Minute)
-				if s.op == driver.Undo {
-					p.undo(s.cost)
-				} else {
-					p.do(driver.Charge{Op: s.op, Cost: s.cost})
-				}
-			}
-			for i := range min(c.limit, 30) {
-				p.do(driver.Charge{Op: driver.Peek, Cost: c.limit - i})
-			}
-			if ttl := rdb.PTTL(t.Context(), p.key).Val(); ttl == -1 {
-				t.Error("the key has no TTL")
-			}
-		})
-	}
-}
-
 // Members that have left the window do not count, although a spend removes at most 200 of them.
 func TestSlidingLog_expired(t *testing.T) {
 	testkit.WithoutRace(t)
@@ -508,6 +345,59 @@ func TestSlidingLog_expired(t *testing.T) {
 			}
 			if shape := p.checkLog(); shape.entries > 600+20+12 { // the first member may hold older ones
 				t.Errorf("%d entries are left, want those of the last hour", shape.entries)
+			}
+		})
+	}
+}
+
+// The size of a log depends on the events in its window, and not on the number of calls, whether costs are small, large or
+// mixed, and charges stay open for long, are undone, or are kept.
+func TestSlidingLog_size(t *testing.T) {
+	testkit.WithoutRace(t)
+	t.Parallel()
+	rdb := redistest.NewServer(t).Client()
+	for _, c := range []struct {
+		limit      core.Limit
+		costs      []int // of charges, in turn
+		gap        time.Duration
+		open, keep int // one of keep charges is not undone, others are after open more
+		bytes      int64
+	}{
+		{core.PerHour(250), []int{1}, 200 * time.Millisecond, 1, 1 << 20, 3000},
+		{core.PerHour(250), []int{1}, 200 * time.Millisecond, 200, 1 << 20, 3000},
+		{core.PerHour(500), []int{1}, 200 * time.Millisecond, 300, 50, 6000},
+		{core.PerMinute(40), []int{1}, 15 * time.Second, 0, 1, 1500},
+		{core.PerMinute(40), []int{20}, 15 * time.Second, 0, 1, 1500},
+		{core.PerMinute(40), []int{1, 20}, 7 * time.Second, 0, 1, 1500},
+		{core.PerMinute(40), []int{8, 9, 1}, 5 * time.Second, 0, 1, 1500},
+	} {
+		t.Run(fmt.Sprintf("limit %v, costs %v, %d open, 1 of %d kept", c.limit, c.costs, c.open, c.keep), func(t *testing.T) {
+			p := newPair(t, rdb, core.SlidingLog("log", c.limit))
+			var most logShape
+			var bytes int64
+			for i := range 1500 {
+				before := len(p.held)
+				p.spend(c.costs[i%len(c.costs)])
+				if i%c.keep == 0 {
+					p.held = p.held[:before]
+				}
+				if len(p.held) > c.open {
+					p.undo(0)
+				}
+				p.Advance(c.gap)
+				if i%100 == 0 {
+					most.include(p.checkLog())
+					bytes = max(bytes, memoryOf(t, rdb, p.key))
+				}
+			}
+			t.Logf("at most %+v, %d bytes", most, bytes)
+			if bytes > c.bytes || most.members > 40 {
+				t.Errorf("the state has %d bytes and %d members, want at most %d and 40", bytes, most.members, c.bytes)
+			}
+			p.Advance(c.limit.Per)
+			p.spend(1)
+			if shape := p.checkLog(); shape != (logShape{1, 1, 1}) {
+				t.Errorf("after the period, the log holds %+v, want one event", shape)
 			}
 		})
 	}
