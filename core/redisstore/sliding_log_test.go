@@ -148,7 +148,7 @@ func TestSlidingLog_Undo_random(t *testing.T) {
 		{"bulks", core.PerHour(20_000), []int{1, 8, 9, 40, 200}, 5 * time.Second, 400, 1500},
 		{"few open", core.PerMinute(100), []int{1, 9}, time.Second, 10, 1000},
 		{"offsets that need more than 4 bytes", core.PerHour(10), []int{1}, 50 * time.Minute, 5, 1000},
-		{"a log whose numbers begin again", core.PerHour(int(large - 1)), []int{int(large / 2), int(large/4) + 9, 100, 1}, 40 * time.Minute, 5, 1000},
+		{"numbers that begin again", core.PerHour(int(large - 1)), []int{int(large / 2), int(large/4) + 9, 100, 1}, 40 * time.Minute, 5, 1000},
 		{"wide offsets", core.Per(2000, 365*24*time.Hour), []int{1, 4}, 8 * time.Hour, 400, 1500},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -196,28 +196,15 @@ func TestSlidingLog_Undo_order(t *testing.T) {
 	t.Parallel()
 	const events = 300
 	rdb := redistest.Shared(t).Client()
-	rng := rand.New(rand.NewPCG(1, 2))
-	for _, c := range []struct {
-		name  string
-		order func(n int) []int
-	}{
-		{"oldest first", func(n int) []int { return upTo(n) }},
-		{"newest first", func(n int) []int { s := upTo(n); slices.Reverse(s); return s }},
-		{"at random", rng.Perm},
-		{"outside in", func(n int) []int {
-			s := upTo(n)
-			for i := range s {
-				if i%2 == 1 {
-					s[i] = n - 1 - i/2
-				} else {
-					s[i] = i / 2
-				}
-			}
-			return s
-		}},
+	random := rand.New(rand.NewPCG(1, 2)).Perm(events)
+	for name, index := range map[string]func(step int) int{
+		"oldest first": func(step int) int { return step },
+		"newest first": func(step int) int { return events - 1 - step },
+		"at random":    func(step int) int { return random[step] },
+		"outside in":   func(step int) int { return step/2 + step%2*(events-1-step/2*2) },
 	} {
 		for _, cost := range []int{1, 20} {
-			t.Run(fmt.Sprintf("%s by %d", c.name, cost), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s by %d", name, cost), func(t *testing.T) {
 				t.Parallel()
 				p := newPair(t, rdb, core.SlidingLog("log", core.PerHour(events*cost)))
 				for range events {
@@ -225,7 +212,8 @@ func TestSlidingLog_Undo_order(t *testing.T) {
 					p.Advance(time.Second)
 				}
 				all := p.held
-				for step, i := range c.order(events) {
+				for step := range events {
+					i := index(step)
 					if i%10 == 0 {
 						continue
 					}
@@ -261,19 +249,17 @@ func TestSlidingLog_Undo_order(t *testing.T) {
 func TestSlidingLog_Undo_recent(t *testing.T) {
 	testkit.WithoutRace(t)
 	t.Parallel()
-	const recent = 1000
 	rdb := redistest.Shared(t).Client()
 	for _, c := range []struct {
-		name  string
 		costs []int // of the charges, in turn
 		step  time.Duration
 	}{
-		{"single events", []int{1}, time.Microsecond},
-		{"costs above 1", []int{2, 700}, time.Second},
-		{"mixed", []int{1, 1, 1, 5, 3, 1}, time.Millisecond},
-		{"at alternate times", []int{1, 5}, 0}, // half of the charges at the time of the one before
+		{[]int{1}, time.Microsecond},
+		{[]int{2, 700}, time.Second},
+		{[]int{1, 1, 1, 5, 3, 1}, time.Millisecond},
+		{[]int{1, 5}, 0}, // half of the charges at the time of the one before
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(fmt.Sprint(c.costs), func(t *testing.T) {
 			t.Parallel()
 			p := newPair(t, rdb, core.SlidingLog("log", core.PerDay(1_000_000)))
 			for i := range 1300 {
@@ -283,14 +269,8 @@ func TestSlidingLog_Undo_recent(t *testing.T) {
 				}
 			}
 			all := slices.Clone(p.held)
-			oldest := len(all) - recent
-			if c.step == 0 {
-				oldest = 0
-			}
-			for _, i := range []int{oldest - 1, oldest, oldest + 1, oldest - 1, 0, 1, oldest + 500, oldest - 2, oldest - 1} {
-				if i >= 0 {
-					p.do(driver.Charge{Op: driver.Undo, Cost: all[i].Cost, Receipt: all[i].Receipt})
-				}
+			for _, i := range []int{299, 300, 301, 299, 0, 1, 800, 298, 299} { // 300 is the oldest, unless two have one time
+				p.do(driver.Charge{Op: driver.Undo, Cost: all[i].Cost, Receipt: all[i].Receipt})
 			}
 			p.checkLog()
 			before := p.do(driver.Charge{Op: driver.Peek, Cost: 1}).Verdict.Remaining
@@ -304,34 +284,21 @@ func TestSlidingLog_Undo_recent(t *testing.T) {
 	}
 }
 
-func upTo(n int) []int {
-	s := make([]int, n)
-	for i := range s {
-		s[i] = i
-	}
-	return s
-}
-
 // Members that have left the window do not count, although a spend removes at most 200 of them.
 func TestSlidingLog_expired(t *testing.T) {
 	testkit.WithoutRace(t)
 	t.Parallel()
 	const most = 200
 	rdb := redistest.Shared(t).Client()
-	for _, c := range []struct {
-		name string
-		gap  time.Duration // after 3000 charges in 50 minutes
-	}{
-		{"some have left", 50 * time.Minute}, {"all have left", 2 * time.Hour},
-	} {
-		t.Run(c.name, func(t *testing.T) {
+	for _, gap := range []time.Duration{50 * time.Minute, 2 * time.Hour} { // after 3000 charges in 50 minutes
+		t.Run(gap.String(), func(t *testing.T) {
 			t.Parallel()
 			p := newPair(t, rdb, core.SlidingLog("log", core.PerHour(10_000)))
 			for i := range 3000 {
 				p.spend(1 + 3*(i%2))
 				p.Advance(time.Second)
 			}
-			p.Advance(c.gap)
+			p.Advance(gap)
 			before := rdb.ZCard(t.Context(), p.key).Val()
 			for range 20 {
 				p.spend(1)

@@ -146,32 +146,8 @@ func randomBucket(rng *rand.Rand, r *driver.Compiled, now int64) (driver.State, 
 	return in, randomCharge(rng, r, now)
 }
 
-// randomWindow returns a state with the end or start of its window at the edges of now, or anywhere.
+// randomWindow returns a charge of a fixed window or, in any calendar, of a quota, and a state that may be of another one.
 func randomWindow(rng *rand.Rand, r *driver.Compiled, now int64) (driver.State, driver.Charge) {
-	period := r.Constants.Period
-	in := driver.State{Time: now + pick(rng, -3, -2, -1, 0, 1, 2)*period + pick(rng, -1, 0, 1, rng.Int64N(period)), Amount: 1 + rng.Int64N(9)}
-	start := &in.Time
-	if r.FromFirst { // as a quota, its state has the end, too
-		in.Debt, start = in.Time, &in.Debt
-		in.Time += pick(rng, 1, period/2, period)
-	} else {
-		in.Time -= in.Time % period
-	}
-	switch rng.IntN(12) {
-	case 0:
-		in = driver.State{}
-	case 1:
-		in.Amount = 1<<48 - 1 - rng.Int64N(3)
-	}
-	c := randomCharge(rng, r, now)
-	if c.Op == driver.Undo && rng.IntN(2) == 0 {
-		c.Receipt.At = *start + rng.Int64N(3) - 1
-	}
-	return in, c
-}
-
-// randomQuota returns a charge in any calendar, and a state of the same or another one.
-func randomQuota(rng *rand.Rand, r *driver.Compiled, now int64) (driver.State, driver.Charge) {
 	longest := r.Constants.Period
 	length := func() int64 { return pick(rng, 1, 2, longest/2, longest, 1+rng.Int64N(longest)) }
 	edge := func(n int64) int64 { return pick(rng, -n, -1, 0, 1, n, rng.Int64N(n)-n/2) }
@@ -185,9 +161,19 @@ func randomQuota(rng *rand.Rand, r *driver.Compiled, now int64) (driver.State, d
 	case 1:
 		in.Amount = 1<<48 - 1 - rng.Int64N(3)
 	}
-	c := randomCharge(rng, r.During(p), now)
+	start := in.Debt
+	switch {
+	case r.Kind.Calendar:
+		r = r.During(p)
+	case !r.FromFirst: // the state has the start, and no end
+		start = in.Time - in.Time%longest
+		if in.Amount > 0 {
+			in.Time, in.Debt = start, 0
+		}
+	}
+	c := randomCharge(rng, r, now)
 	if c.Op == driver.Undo && rng.IntN(2) == 0 {
-		c.Receipt.At = in.Debt + rng.Int64N(3) - 1
+		c.Receipt.At = start + rng.Int64N(3) - 1
 	}
 	return in, c
 }
@@ -273,8 +259,9 @@ func TestStates_equalDriver(t *testing.T) {
 					out := f.text(rule, apply(&want, in, now))
 					got := s.do(c)
 					if state := rdb.Get(t.Context(), s.key).Val(); got != want || state != out {
-						t.Fatalf("op %d, at most %t, cost %d of %v, receipt %v, in the state %+v at %d:\n\tgot  %+v, cost %d, %v, state %q\n\twant %+v, cost %d, %v, state %q",
-							c.Op, c.AtMost, c.Cost, c.Rule, c.Receipt, in, now, got.Verdict, got.Cost, got.Receipt, state, want.Verdict, want.Cost, want.Receipt, out)
+						t.Fatalf("%s, receipt %v, in the state %+v at %d:\n\tgot  %+v, cost %d, %v, state %q\n\twant %+v, cost %d, %v, state %q",
+							fmt.Sprintf("op %d, at most %t, cost %d of %v", c.Op, c.AtMost, c.Cost, c.Rule), c.Receipt, in, now,
+							got.Verdict, got.Cost, got.Receipt, state, want.Verdict, want.Cost, want.Receipt, out)
 					}
 				}
 			})

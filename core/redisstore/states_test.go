@@ -16,8 +16,8 @@ import (
 	"github.com/weir-go/weir/internal/testkit"
 )
 
-// A format says how the states of an algorithm stand in Redis. The tests of this file and of states_corrupt_test.go
-// have a case for each format.
+// A format says how the states of an algorithm stand in Redis. The tests of this file, of states_random_test.go and of
+// states_corrupt_test.go have a case for each format.
 type format struct {
 	name    string
 	rule    driver.Definition                // without a name, events and a length
@@ -48,20 +48,23 @@ type filling struct {
 
 var formats = []format{
 	{
-		name: "token bucket", rule: driver.Definition{Algorithm: driver.TokenBucket}, key: "t2:3600", kind: "string", corrupt: bucketCorruptions,
-		fillings: bucketFillings, take: 2, deny: 1, adjust: 2, text: bucketText, rules: bucketRules(driver.TokenBucket), random: randomBucket,
+		name: "token bucket", rule: driver.Definition{Algorithm: driver.TokenBucket}, key: "t2:3600", kind: "string",
+		corrupt: bucketCorruptions, fillings: bucketFillings, take: 2, deny: 1, adjust: 2,
+		text: bucketText, rules: bucketRules(driver.TokenBucket), random: randomBucket,
 	},
 	{
-		name: "leaky bucket", rule: driver.Definition{Algorithm: driver.LeakyBucket}, key: "q2:3600", kind: "string", corrupt: bucketCorruptions,
-		fillings: bucketFillings, take: 2, deny: 1, adjust: 2, text: bucketText, rules: bucketRules(driver.LeakyBucket), random: randomBucket,
+		name: "leaky bucket", rule: driver.Definition{Algorithm: driver.LeakyBucket}, key: "q2:3600", kind: "string",
+		corrupt: bucketCorruptions, fillings: bucketFillings, take: 2, deny: 1, adjust: 2,
+		text: bucketText, rules: bucketRules(driver.LeakyBucket), random: randomBucket,
 	},
 	{
-		name: "fixed window", rule: driver.Definition{Algorithm: driver.FixedWindow}, key: "f3:3600", kind: "string", corrupt: windowCorruptions(time.Hour),
-		fillings: windowFillings, take: 2, deny: 1, adjust: 2, text: fixedText, rules: windowRules(false), random: randomWindow,
+		name: "fixed window", rule: driver.Definition{Algorithm: driver.FixedWindow}, key: "f3:3600", kind: "string",
+		corrupt: windowCorruptions(time.Hour), fillings: windowFillings, take: 2, deny: 1, adjust: 2,
+		text: fixedText, rules: windowRules(false), random: randomWindow,
 	},
 	{
-		name: "fixed window from first", rule: driver.Definition{Algorithm: driver.FixedWindow, FromFirst: true}, key: "s1:3600/first",
-		kind: "string", corrupt: windowCorruptions(time.Hour), fillings: windowFillings, take: 2, deny: 1, adjust: 2,
+		name: "fixed window from first", rule: driver.Definition{Algorithm: driver.FixedWindow, FromFirst: true}, key: "s1:3600/first", kind: "string",
+		corrupt: windowCorruptions(time.Hour), fillings: windowFillings, take: 2, deny: 1, adjust: 2,
 		text: quotaText, rules: windowRules(true), random: randomWindow,
 	},
 	{
@@ -72,10 +75,10 @@ var formats = []format{
 		}, take: 6, deny: 2, adjust: 6,
 	},
 	{
-		name: "sliding log", rule: driver.Definition{Algorithm: driver.SlidingLog}, key: "l4:3600", kind: "zset", corrupt: logCorruptions, fillings: []filling{
-			{500, time.Hour, 0, 500, 5200}, {1000, 24 * time.Hour, 0, 1000, 10400}, {1500, time.Hour, 0, 1500, 15600},
-			{1000, time.Hour, 0, 200, 5200}, {1000, 365 * 24 * time.Hour, 0, 1000, 10400}, {1_000_000, time.Hour, 0, 4, 280},
-			{16_100, time.Hour, 0, 2000, 85_000},
+		name: "sliding log", rule: driver.Definition{Algorithm: driver.SlidingLog}, key: "l4:3600", kind: "zset",
+		corrupt: logCorruptions, fillings: []filling{
+			{500, time.Hour, 0, 500, 5200}, {1000, day, 0, 1000, 10400}, {1500, time.Hour, 0, 1500, 15600}, {1000, time.Hour, 0, 200, 5200},
+			{1000, 365 * day, 0, 1000, 10400}, {1_000_000, time.Hour, 0, 4, 280}, {16_100, time.Hour, 0, 2000, 85_000},
 		}, take: 20, deny: 20, adjust: 270,
 	},
 	{
@@ -84,12 +87,12 @@ var formats = []format{
 	},
 	{
 		name: "in flight by cost", rule: driver.Definition{Algorithm: driver.InFlight, ByCost: true}, key: "i3:3600", kind: "zset",
-		corrupt:  placeCorruptions,
-		fillings: []filling{{10, time.Hour, 0, 10, 440}, {4000, time.Hour, 0, 999, 150_000}}, take: 7, deny: 70, adjust: 12,
+		corrupt: placeCorruptions, fillings: []filling{{10, time.Hour, 0, 10, 440}, {4000, time.Hour, 0, 999, 150_000}}, take: 7, deny: 70, adjust: 12,
 	},
 	{
 		name: "quota", rule: driver.Definition{Algorithm: driver.Quota, Calendar: driver.Month}, key: "d1:month", kind: "string",
-		corrupt: windowCorruptions(33 * day), fillings: windowFillings, take: 2, deny: 1, adjust: 2, text: quotaText, rules: quotaRules(), random: randomQuota,
+		corrupt: windowCorruptions(33 * day), fillings: windowFillings, take: 2, deny: 1, adjust: 2,
+		text: quotaText, rules: quotaRules(), random: randomWindow,
 	},
 	{
 		name: "pause", rule: driver.Definition{Algorithm: driver.Pause}, key: "p1:0", kind: "string", corrupt: pauseCorruptions,
