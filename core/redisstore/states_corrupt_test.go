@@ -90,7 +90,7 @@ func TestStates_corrupt(t *testing.T) {
 					testkit.Must(t, rdb.Del(t.Context(), s.key).Err())
 					testkit.Must(t, p.write(t.Context(), rdb, s.key))
 				}
-				s := newSubject(t, rdb, rule, time.Hour)
+				s := newSubject(t, rdb, rule)
 				for _, op := range append(s.adjusts(), driver.Peek, driver.Reset) {
 					t.Logf("op %d", op) // a failure belongs to the last op
 					write(s)
@@ -117,7 +117,7 @@ func TestStates_corrupt(t *testing.T) {
 					if atMost && rule.Kind.Holds && !rule.ByCost {
 						continue
 					}
-					s, taken := newSubject(t, rdb, rule, time.Hour), 0
+					s, taken := newSubject(t, rdb, rule), 0
 					if atMost {
 						write(s)
 						s.checkShadow()
@@ -200,7 +200,7 @@ func TestStates_damaged(t *testing.T) {
 		}
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
-			s := newSubject(t, rdb, f.compile(t, "damaged", corruptLimit, time.Hour), time.Hour)
+			s := newSubject(t, rdb, f.compile(t, "damaged", corruptLimit, time.Hour))
 			for seed := range uint64(rounds) {
 				t.Logf("seed %d", seed) // a failure belongs to the last seed
 				rng := rand.New(rand.NewPCG(seed, 11))

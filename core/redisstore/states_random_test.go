@@ -244,7 +244,7 @@ func TestStates_equalDriver(t *testing.T) {
 			rule := compile(t, d)
 			t.Run(fmt.Sprintf("%s/%v, soft %v%%, headroom %v%%, shadow %t", f.name, rule, d.Soft, d.Headroom, d.Shadow), func(t *testing.T) {
 				t.Parallel()
-				s, rng := newSubject(t, rdb, rule, 0), rand.New(rand.NewPCG(uint64(i), 2))
+				s, rng := newSubject(t, rdb, rule), rand.New(rand.NewPCG(uint64(i), 2))
 				for range rounds / len(f.rules) {
 					s.Advance(time.Duration(rng.IntN(1000)) * time.Microsecond)
 					now := s.Now().UnixMicro()

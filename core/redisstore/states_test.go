@@ -160,17 +160,16 @@ func used(key string, r *driver.Compiled, cost int, length time.Duration) driver
 // A subject is the state of the key "k" of a rule, in a Store whose clock only the test advances.
 type subject struct {
 	*storetest.Harness
-	t      testing.TB
-	s      *redisstore.Store
-	rule   *driver.Compiled
-	length time.Duration
-	key    string // in Redis
+	t    testing.TB
+	s    *redisstore.Store
+	rule *driver.Compiled
+	key  string // in Redis
 }
 
-func newSubject(t testing.TB, rdb redis.UniversalClient, rule *driver.Compiled, length time.Duration, opts ...redisstore.Option) *subject {
+func newSubject(t testing.TB, rdb redis.UniversalClient, rule *driver.Compiled, opts ...redisstore.Option) *subject {
 	h := harness(rdb, opts...)
 	s := h.Store.(*redisstore.Store)
-	return &subject{h, t, s, during(rule, h.Now()), length, s.StateKey("k", rule)}
+	return &subject{h, t, s, during(rule, h.Now()), s.StateKey("k", rule)}
 }
 
 // do executes a charge of the rule of s, unless c has another one, and returns it.
@@ -205,7 +204,7 @@ func (f *format) fill(t *testing.T, rdb *redis.Client, l filling) (s *subject, a
 	}
 	// The memory includes the key, with a prefix and a name of usual length.
 	rule := own.compile(t, "requests per second", l.events, l.length)
-	s = newSubject(t, rdb, rule, l.length, redisstore.Prefix(redisstore.DefaultPrefix))
+	s = newSubject(t, rdb, rule, redisstore.Prefix(redisstore.DefaultPrefix))
 	for range l.calls {
 		c := s.do(used("k", s.rule, l.events/l.calls, l.length))
 		if !c.Verdict.Allowed {
@@ -369,9 +368,9 @@ func TestStates_ttl_freed(t *testing.T) {
 				free.Op = driver.Undo
 			}
 			for _, n := range []int{1, 2, 15, 20} {
-				s := newSubject(t, rdb, rule, time.Hour)
-				s.do(used("k", s.rule, n, s.length))
-				free.Receipt = s.do(used("k", s.rule, 1, s.length)).Receipt
+				s := newSubject(t, rdb, rule)
+				s.do(used("k", s.rule, n, time.Hour))
+				free.Receipt = s.do(used("k", s.rule, 1, time.Hour)).Receipt
 				s.do(free)
 				check(fmt.Sprintf("after %d and 1 less 1", n), rdb, s.key)
 			}
@@ -383,9 +382,9 @@ func TestStates_ttl_freed(t *testing.T) {
 			if rule.ByCost {
 				back = append(back, driver.Charge{AtMost: true})
 			}
-			s := newSubject(t, rdb, f.compile(t, "two", 2, time.Hour), time.Hour)
+			s := newSubject(t, rdb, f.compile(t, "two", 2, time.Hour))
 			for range 2 {
-				s.do(used("k", s.rule, 1, s.length))
+				s.do(used("k", s.rule, 1, time.Hour))
 			}
 			for _, c := range back {
 				if !rule.Kind.Closes { // a Credit does not change a pause
