@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/internal/testkit"
 )
 
@@ -37,19 +38,15 @@ func bytesOf(pairs ...int64) string {
 // windowText returns the state of a quota or a fixed window, as lua/quota.lua describes it.
 func windowText(end, length, count int64) string { return bytesOf(end, 7, length, 7, count, 6) }
 
-func quotaText(_ *driver.Compiled, s driver.State) string {
+// quotaText returns such a state. Of a fixed window that does not begin with the first event, package driver keeps the start.
+func quotaText(r *driver.Compiled, s driver.State) string {
 	if s == (driver.State{}) {
 		return ""
+	}
+	if r.Algorithm == driver.FixedWindow && !r.FromFirst {
+		s.Time, s.Debt = s.Time+r.Constants.Period, s.Time
 	}
 	return windowText(s.Time, s.Time-s.Debt, s.Amount)
-}
-
-// fixedText returns the state of a fixed window, of which package driver keeps the start.
-func fixedText(r *driver.Compiled, s driver.State) string {
-	if s == (driver.State{}) {
-		return ""
-	}
-	return windowText(s.Time+r.Constants.Period, r.Constants.Period, s.Amount)
 }
 
 // pauseText returns the state of a pause, as lua/pause.lua describes it.
@@ -263,6 +260,48 @@ func TestStates_equalDriver(t *testing.T) {
 							fmt.Sprintf("op %d, at most %t, cost %d of %v", c.Op, c.AtMost, c.Cost, c.Rule), c.Receipt, in, now,
 							got.Verdict, got.Cost, got.Receipt, state, want.Verdict, want.Cost, want.Receipt, out)
 					}
+				}
+			})
+		}
+	}
+}
+
+// Callers with and without headroom in turn get the verdicts of package driver, with debts, undos and steps of the clock.
+func TestStates_turns(t *testing.T) {
+	testkit.WithoutRace(t)
+	t.Parallel()
+	const step = 200 * time.Millisecond
+	rdb := redistest.Shared(t).Client()
+	for _, f := range formats {
+		if k := f.rule.Kind(); k.Holds || k.Closes {
+			continue // in_flight_test.go compares places, and a pause takes nothing
+		}
+		for _, events := range []int{10, 7} {
+			t.Run(fmt.Sprint(f.name, events), func(t *testing.T) {
+				t.Parallel()
+				h, rng := harness(rdb), rand.New(rand.NewPCG(uint64(f.rule.Algorithm), uint64(events)))
+				p := &pair{Harness: h, t: t, ref: &storetest.Fake{Clock: func() int64 { return h.Now().UnixMicro() }}}
+				var rules []*driver.Compiled
+				for _, headroom := range []float64{0, 40, 90} {
+					own := f
+					own.rule.Soft, own.rule.Headroom, own.rule.SubWindows = 20, headroom, min(f.rule.SubWindows, 4)
+					rules = append(rules, during(own.compile(t, "turns", events, time.Second), h.Now()))
+				}
+				for range 1500 {
+					p.Advance(time.Duration(rng.Int64N(int64(step))).Truncate(time.Microsecond))
+					if rng.IntN(50) == 0 {
+						p.Advance(-time.Duration(rng.Int64N(int64(5 * step))).Truncate(time.Microsecond))
+					}
+					if n := len(p.held); n > 0 && rng.IntN(6) == 0 {
+						p.undo(max(0, n-1-rng.IntN(3)))
+						continue
+					}
+					c := randomCharge(rng, rules[rng.IntN(len(rules))], h.Now().UnixMicro())
+					c.Cost = 1 + (c.Cost-1)%4
+					if c.Op == driver.Undo || c.Op == driver.Reset && rng.IntN(4) > 0 {
+						c.Op, c.Receipt = driver.Spend, driver.Receipt{}
+					}
+					p.do(c)
 				}
 			})
 		}

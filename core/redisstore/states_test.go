@@ -60,7 +60,7 @@ var formats = []format{
 	{
 		name: "fixed window", rule: driver.Definition{Algorithm: driver.FixedWindow}, key: "f3:3600", kind: "string",
 		corrupt: windowCorruptions(time.Hour), fillings: windowFillings, take: 2, deny: 1, adjust: 2,
-		text: fixedText, rules: windowRules(false), random: randomWindow,
+		text: quotaText, rules: windowRules(false), random: randomWindow,
 	},
 	{
 		name: "fixed window from first", rule: driver.Definition{Algorithm: driver.FixedWindow, FromFirst: true}, key: "s1:3600/first", kind: "string",
@@ -223,18 +223,13 @@ var hostile = []string{
 	strings.Repeat("mallory", 100<<10/7), strings.Repeat("x", 100<<10) + "mallory",
 }
 
-// The longest prefix and rule name.
-var (
-	longestPrefix = strings.Repeat("p", 26)
-	longestName   = strings.Repeat("n", 64)
-)
-
 // A key has the version of the format, the length and the name of its rule, and neither shows nor confuses
 // identities. All keys of an identity are in one slot. A Spend of a pause writes none.
 func TestStates_keys(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.NewServer(t).Client()
 	slots := redistest.SharedCluster(t).Nodes[0].Client()
+	longestPrefix, longestName := strings.Repeat("p", 26), strings.Repeat("n", 64)
 	kinds := make(map[string]string) // the type of each key
 	n := 0
 	for _, opts := range [][]redisstore.Option{
