@@ -102,3 +102,89 @@ func TestSimulate_Formats(t *testing.T) {
 		}
 	}
 }
+
+// Lines of a log with text before the address have the key of the client, or cannot be read. In both cases, a bound is
+// exceeded, or the exit status is 1.
+func TestRun_LogPrefixes(t *testing.T) {
+	for name, test := range map[string]struct {
+		text string // %d and %02d are the second
+		read bool
+	}{
+		"none":                         {"CLIENT - -", true},
+		"virtual host":                 {"www.example.com:443 CLIENT - ann", true},
+		"CRI":                          {"2027-01-12T09:00:%02d.1Z stdout F CLIENT - -", true},
+		"syslog":                       {"Jan 12 09:00:%02d web1 nginx: CLIENT - -", true},
+		"syslog with a priority":       {"<190>Jan 12 09:00:%02d web1 nginx: CLIENT - -", true},
+		"syslog with an exact time":    {"2027-01-12T09:00:%02d.123456+00:00 10.0.0.5 nginx: CLIENT - -", true},
+		"journald":                     {"Jan 12 09:00:%02d web1 nginx[123]: CLIENT - -", true},
+		"compose":                      {"web-1  | CLIENT - -", true},
+		"kubectl with times":           {"2027-01-12T09:00:%02d.1Z CLIENT - -", true},
+		"kubectl with a prefix":        {"[pod/web-1/nginx] CLIENT - -", true},
+		"stern":                        {"web-1 nginx CLIENT - -", true},
+		"NULs":                         {"\x00\x00\x00\x00CLIENT - -", true},
+		"CRI before a name":            {"2027-01-12T09:00:%02d.1Z stdout F name-CLIENT - -", false},
+		"compose before a name":        {"web-1  | host.example.com - -", false},
+		"compose with colors":          {"\x1b[36mweb-1  | \x1b[0mCLIENT - -", true},
+		"RFC 5424":                     {"<190>1 2027-01-12T09:00:%02dZ web1 nginx 123 - - CLIENT - -", false},
+		"RFC 5424 with data":           {`<190>1 2027-01-12T09:00:%02dZ web1 nginx 123 - [meta x="y"] CLIENT - -`, false},
+		"logger":                       {"2027-01-12 09:00:%02d,123 - werkzeug - INFO - CLIENT - -", false},
+		"logger with a name":           {"INFO - CLIENT - -", false},
+		"grep":                         {"access.log:CLIENT - -", false},
+		"no client":                    {"Jan 12 09:00:%02d", false},
+		"X-Forwarded-For":              {"CLIENT, 10.0.0.1 - -", true},
+		"X-Forwarded-For of IPv6":      {"2001:db8:%d::9, CLIENT - -", true},
+		"X-Forwarded-For of three":     {"198.51.100.%d, CLIENT, 10.0.0.1 - -", true},
+		"X-Forwarded-For, remote_addr": {"CLIENT, 198.51.100.%d 10.0.0.1 - -", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var trace strings.Builder
+			for i := range 8 {
+				text := strings.ReplaceAll(test.text, "CLIENT", fmt.Sprintf("192.0.2.%d", 10+i%2))
+				text = strings.NewReplacer("%02d", fmt.Sprintf("%02d", i), "%d", fmt.Sprint(i)).Replace(text)
+				fmt.Fprintf(&trace, "%s [12/Jan/2027:09:00:%02d +0000] \"GET / HTTP/1.1\" 200 5\n", text, i)
+			}
+			tooMany := "weir: too many keys are newly denied: 2 of 2, more than 0\n"
+			checkKeys(t, trace.String(), "", test.read, tooMany)
+		})
+	}
+}
+
+// A list of addresses is the key of one client.
+func TestRun_ListsOfAddresses(t *testing.T) {
+	for name, line := range map[string]string{
+		"JSON": `{"time":"2027-01-12T09:00:0%d.5Z","x_forwarded_for":"198.51.100.%[1]d, %[2]s, 10.0.0.%[1]d"}`,
+		"CSV":  `2027-01-12T09:00:0%d.5Z,"198.51.100.%[1]d, %[2]s, 10.0.0.%[1]d"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			trace := ""
+			if name == "CSV" {
+				trace = "time,x_forwarded_for\n"
+			}
+			for i := range 8 {
+				trace += fmt.Sprintf(line, i, []string{"192.0.2.10", "192.0.2.11"}[i%2]) + "\n"
+			}
+			checkKeys(t, trace, " -key x_forwarded_for", true, "weir: too many keys are newly denied: 2 of 2, more than 0\n")
+		})
+	}
+}
+
+// checkKeys runs the commands on a trace with 4 requests of each of two clients, or with lines that cannot be read.
+func checkKeys(t *testing.T, trace, flags string, read bool, tooMany string) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	write(t, "old.yaml", policy("{name: r, algorithm: fixed_window, limit: 5/m}"))
+	write(t, "new.yaml", policy("{name: r, algorithm: fixed_window, limit: 1/m}"))
+	write(t, "trace", trace)
+	for args, want := range map[string]int{"diff old.yaml new.yaml -trace trace -max-new-denied-keys 0": exitTooMany, "suggest trace -per 1m -deny 0": 0, "simulate old.yaml trace": 0} {
+		var stdout, stderr strings.Builder
+		status := run(strings.Fields(args+flags), &stdout, &stderr)
+		switch {
+		case !read:
+			if status != exitError || !strings.Contains(stderr.String(), "trace has no request that can be read: trace:") {
+				t.Errorf("%s: got status %d, stdout\n%s\nand stderr %s", args, status, &stdout, &stderr)
+			}
+		case status != want || want == exitTooMany && stderr.String() != tooMany || strings.HasPrefix(args, "suggest") && !strings.Contains(stdout.String(), "limit: 4/m}"):
+			t.Errorf("%s: got status %d, stdout\n%s\nand stderr %s", args, status, &stdout, &stderr)
+		}
+	}
+}
