@@ -14,6 +14,8 @@
 // whose rules have plans and variants, and are replaced. The environment variable WEIR_HISTORIES
 // sets the number of histories of each kind, 20 by default.
 //
+// A Store over other Stores, such as a cache, passes [RunOver] besides: its histories have Stores behind that fail.
+//
 // The example (example_test.go in this folder) is a complete store that passes the suite. A [Fake] is a Store for tests of code
 // that calls Stores: it counts calls, delays them, and makes them fail.
 package storetest
