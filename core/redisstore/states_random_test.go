@@ -38,7 +38,7 @@ func bytesOf(pairs ...int64) string {
 // windowText returns the state of a quota or a fixed window, as lua/quota.lua describes it.
 func windowText(end, length, count int64) string { return bytesOf(end, 7, length, 7, count, 6) }
 
-// quotaText returns such a state. Of a fixed window that does not begin with the first event, package driver keeps the start.
+// quotaText returns such a state. Package driver keeps the start of a fixed window that does not begin with the first event.
 func quotaText(r *driver.Compiled, s driver.State) string {
 	if s == (driver.State{}) {
 		return ""

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-go/weir/internal/testkit"
 )
 
-// accountRules forget no event during a history, but for places whose holders do not renew them.
+// accountRules forget no event during a history, except for places whose holders do not renew them.
 var accountRules = []core.Rule{
 	core.SlidingLog("log", core.Per(20, 366*24*time.Hour)).Plan("more", core.Per(50, 366*24*time.Hour)),
 	core.SlidingWindow("window", core.Per(200, 366*24*time.Hour)).Plan("more", core.Per(300, 366*24*time.Hour)),
