@@ -65,7 +65,7 @@ func TestStore_Over(t *testing.T) {
 		t.Cleanup(func() { backups += s.Stats().Backup })
 		return s, false
 	})
-	if !testing.Short() && backups < 4500 {
-		t.Errorf("the backup has made %d decisions, want 4500", backups)
+	if backups < 1300 {
+		t.Errorf("the backup has made %d decisions, want 1300", backups)
 	}
 }

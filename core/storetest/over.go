@@ -23,12 +23,12 @@ import (
 // The suite makes random calls with plans, costs that are taken at most, pauses, quotas and places, while the primary
 // fails for a while, for all keys or for one, loses its replies, or is slow. It compares the results with the calls that
 // the Stores behind have got. Each history runs in a bubble of testing/synctest, so newStore must leave the clock of the
-// Store and those of both Fakes alone. The environment variable WEIR_HISTORIES sets four times the number of histories.
+// Store and those of both Fakes alone. The environment variable WEIR_HISTORIES sets twenty times the number of histories.
 func RunOver(t *testing.T, newStore func(t *testing.T, primary, backup *Fake) (s driver.Store, holds bool)) {
 	for _, c := range troubles {
 		t.Run(c.name, func(t *testing.T) {
 			s := subject{T: t}
-			for seed := range uint64(max(1, s.histories()/4)) {
+			for seed := range uint64(max(1, s.histories()/20)) {
 				synctest.Test(t, func(t *testing.T) {
 					o := newOver(t, seed, c, newStore)
 					for range 150 {
