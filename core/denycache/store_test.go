@@ -135,7 +135,7 @@ func TestStore_Adjust_amongOthers(t *testing.T) {
 			}
 		})
 	}
-	for range 1000 {
+	for range 250 {
 		testkit.Admit(t, l, "k", 5)
 		_, err := l.Reset(t.Context(), "k")
 		testkit.Must(t, err)

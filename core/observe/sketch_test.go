@@ -12,7 +12,7 @@ import (
 func TestSketch_Flood(t *testing.T) {
 	s := sketch{room: 40}
 	true, total := make(map[string]uint64), 0
-	for range 200_000 {
+	for range 50_000 {
 		key := fmt.Sprint("flood ", rand.Uint32())
 		if n := rand.IntN(100); n < 10 {
 			key = fmt.Sprint("heavy ", n)
