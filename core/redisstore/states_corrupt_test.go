@@ -83,14 +83,15 @@ func TestStates_corrupt(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // as in harness
 	for _, f := range formats {
 		rule := f.compile(t, "corrupt", corruptLimit, time.Hour)
-		for _, p := range append(foreign(), f.corrupt(start)...) {
+		for i, p := range append(foreign(), f.corrupt(start)...) {
+			opts := modes[i%len(modes)].opts
 			t.Run(f.name+"/"+p.name, func(t *testing.T) {
 				write := func(s *subject) {
 					t.Helper()
 					testkit.Must(t, rdb.Del(t.Context(), s.key).Err())
 					testkit.Must(t, p.write(t.Context(), rdb, s.key))
 				}
-				s := newSubject(t, rdb, rule)
+				s := newSubject(t, rdb, rule, opts...)
 				for _, op := range append(s.adjusts(), driver.Peek, driver.Reset) {
 					t.Logf("op %d", op) // a failure belongs to the last op
 					write(s)
@@ -117,7 +118,7 @@ func TestStates_corrupt(t *testing.T) {
 					if atMost && rule.Kind.Holds && !rule.ByCost {
 						continue
 					}
-					s, taken := newSubject(t, rdb, rule), 0
+					s, taken := newSubject(t, rdb, rule, opts...), 0
 					if atMost {
 						write(s)
 						s.checkShadow()
