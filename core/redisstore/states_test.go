@@ -63,8 +63,8 @@ var formats = []format{
 		text: quotaText, rules: windowRules(false), random: randomWindow,
 	},
 	{
-		name: "fixed window from first", rule: driver.Definition{Algorithm: driver.FixedWindow, FromFirst: true}, key: "s1:3600/first", kind: "string",
-		corrupt: windowCorruptions(time.Hour), fillings: windowFillings, take: 2, deny: 1, adjust: 2,
+		name: "fixed window from first", rule: driver.Definition{Algorithm: driver.FixedWindow, FromFirst: true},
+		key: "s1:3600/first", kind: "string", corrupt: windowCorruptions(time.Hour), fillings: windowFillings, take: 2, deny: 1, adjust: 2,
 		text: quotaText, rules: windowRules(true), random: randomWindow,
 	},
 	{
@@ -87,7 +87,8 @@ var formats = []format{
 	},
 	{
 		name: "in flight by cost", rule: driver.Definition{Algorithm: driver.InFlight, ByCost: true}, key: "i3:3600", kind: "zset",
-		corrupt: placeCorruptions, fillings: []filling{{10, time.Hour, 0, 10, 440}, {4000, time.Hour, 0, 999, 150_000}}, take: 7, deny: 70, adjust: 12,
+		corrupt: placeCorruptions, take: 7, deny: 70, adjust: 12,
+		fillings: []filling{{10, time.Hour, 0, 10, 440}, {4000, time.Hour, 0, 999, 150_000}},
 	},
 	{
 		name: "quota", rule: driver.Definition{Algorithm: driver.Quota, Calendar: driver.Month}, key: "d1:month", kind: "string",
