@@ -24,6 +24,9 @@ var hotPeers = []struct {
 	{"weir, token bucket", func(_ *testing.B, rdb *redis.Client, limit core.Limit) decider {
 		return weir(newStore(rdb), core.TokenBucket("direct", limit))
 	}},
+	{again, func(_ *testing.B, rdb *redis.Client, limit core.Limit) decider {
+		return weir(newStore(rdb), core.TokenBucket("again", limit))
+	}},
 	{"weir, denycache", func(_ *testing.B, rdb *redis.Client, limit core.Limit) decider {
 		return weir(denycache.New(newStore(rdb)), core.TokenBucket("denycache", limit))
 	}},
@@ -65,7 +68,11 @@ func BenchmarkHotKeys(b *testing.B) {
 			candidates = append(candidates, candidate{peer.name, func() sample { return hammer(b, rdb, 64, keys, call) }})
 		}
 		found := interleave(rounds, candidates)[0]
+		control("Hot keys in Redis", again, load.name, found["weir, token bucket"], found[again], timeOf)
 		for _, peer := range hotPeers {
+			if peer.name == again {
+				continue
+			}
 			own := found[peer.name]
 			rate, faster, calls := 1e9/own.median(timeOf), found["redis_rate"].ratio(own, timeOf), 100*own.median(callsOf)
 			record("Hot keys in Redis", peer.name, load.name, rate, "%s/s, %.3g x, %.3g calls", figures.Thousands(rate), faster, calls)

@@ -5,9 +5,12 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/weir-go/weir/benchmarks/figures"
 )
@@ -18,8 +21,17 @@ var (
 	measured figures.Figures
 )
 
-// rounds is the number of rounds of most benchmarks.
-const rounds = 12
+// rounds is the number of rounds of a comparison, and slice the length of a slice of one candidate. A virtual machine
+// may lose a large part of its speed for some tenths of a second, at equal intervals. Slices must be much shorter, and
+// their order must differ from round to round. Otherwise the loss hits one candidate more often than another one.
+const (
+	rounds = 120
+	slice  = 30 * time.Millisecond
+)
+
+// again is the name of the control: a second limiter like that with which weir is compared. Its ratio to that shows how
+// exact the others are.
+const again = "weir, again"
 
 // TestMain prints the tables that the benchmarks have measured.
 func TestMain(m *testing.M) {
@@ -107,6 +119,12 @@ func (s series) median(figure func(sample) float64) float64 {
 
 // ratio returns the median of the ratios of s to base in each round. The ratio to nil is the figure.
 func (s series) ratio(base series, figure func(sample) float64) float64 {
+	values := s.ratios(base, figure)
+	return values[len(values)/2]
+}
+
+// ratios returns the ratios of s to base in each round, in ascending order.
+func (s series) ratios(base series, figure func(sample) float64) []float64 {
 	values := make([]float64, len(s))
 	for i := range s {
 		values[i] = figure(s[i])
@@ -115,7 +133,15 @@ func (s series) ratio(base series, figure func(sample) float64) float64 {
 		}
 	}
 	slices.Sort(values)
-	return values[len(values)/2]
+	return values
+}
+
+// control records in a cell the ratio of the control to weir: its median, and in parentheses the ratios between which
+// half of the rounds are.
+func control(table, row, column string, own, base series, figure func(sample) float64) {
+	values := own.ratios(base, figure)
+	n := len(values)
+	record(table, row, column, values[n/2], "%.2f x weir (%.2f to %.2f)", values[n/2], values[n/4], values[n*3/4])
 }
 
 // A candidate is a function to measure, in slices.
@@ -124,20 +150,21 @@ type candidate struct {
 	slice func() sample
 }
 
-// interleave measures the groups of candidates in turns, and those of a group in turns, because the
-// speed of a machine changes from one second to the next. It returns the series of each group by name.
+// interleave measures the groups of candidates in turns, and those of a group in a random order in each round. It
+// returns the series of each group by name.
 func interleave(rounds int, groups ...[]candidate) []map[string]series {
 	if short() {
 		rounds = 1
 	}
 	found := make([]map[string]series, len(groups))
+	rng := rand.New(rand.NewPCG(1, 1))
 	for round := range rounds + 1 {
 		for g, candidates := range groups {
 			if round == 0 {
 				found[g] = make(map[string]series)
 			}
-			for i := range candidates {
-				c := &candidates[(i+round)%len(candidates)]
+			for _, i := range rng.Perm(len(candidates)) {
+				c := &candidates[i]
 				if s := c.slice(); round > 0 { // the first round warms up
 					found[g][c.name] = append(found[g][c.name], s)
 				}
@@ -145,4 +172,15 @@ func interleave(rounds int, groups ...[]candidate) []map[string]series {
 		}
 	}
 	return found
+}
+
+// elapse returns a function that reports whether the time of a slice is over.
+func elapse() (over func() bool) {
+	length := slice
+	if short() {
+		length = time.Millisecond
+	}
+	var ended atomic.Bool
+	time.AfterFunc(length, func() { ended.Store(true) })
+	return ended.Load
 }

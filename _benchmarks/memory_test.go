@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,15 +117,22 @@ func identities(n int) []string {
 const memoryTable = "One decision in memory"
 
 // compareInMemory measures decisions of each limiter on all processors. It records them in a column,
-// with their speed relative to that of sethvargo. The function that load returns makes n decisions.
-func compareInMemory(b *testing.B, column string, n, perHour, burst int, load func(decide func(key string)) func(n int)) map[string]series {
-	n = scaled(n)
+// with their speed relative to that of sethvargo. The function that load returns makes n decisions, on several
+// goroutines at the same time.
+func compareInMemory(b *testing.B, column string, perHour, burst int, load func(decide func(key string)) func(n int)) map[string]series {
 	var candidates []candidate
+	add := func(name string, decide func(key string)) {
+		run := load(decide)
+		candidates = append(candidates, candidate{name, func() sample { return parallel(run) }})
+	}
 	for _, peer := range inMemory {
-		run := load(peer.make(b, perHour, burst))
-		candidates = append(candidates, candidate{peer.name, func() sample { return parallel(n, run) }})
+		add(peer.name, peer.make(b, perHour, burst))
+		if peer.name == "weir" {
+			add(again, peer.make(b, perHour, burst))
+		}
 	}
 	found := interleave(rounds, candidates)[0]
+	control(memoryTable, again, column, found["weir"], found[again], timeOf)
 	for _, peer := range inMemory {
 		own := found[peer.name]
 		ns, faster := own.median(timeOf), found["sethvargo"].ratio(own, timeOf)
@@ -133,16 +141,25 @@ func compareInMemory(b *testing.B, column string, n, perHour, burst int, load fu
 	return found
 }
 
-// parallel measures n calls that all processors share.
-func parallel(n int, run func(n int)) sample {
-	procs := runtime.GOMAXPROCS(0)
-	var wg sync.WaitGroup
-	start := time.Now()
-	for range procs {
-		wg.Go(func() { run(n / procs) })
+// parallel measures the calls that each processor makes during a slice, in turns of 256 calls.
+func parallel(run func(n int)) sample {
+	const turn = 256
+	var (
+		wg    sync.WaitGroup
+		calls atomic.Int64
+	)
+	over, start := elapse(), time.Now()
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			made := int64(0)
+			for ; made == 0 || !over(); made += turn {
+				run(turn)
+			}
+			calls.Add(made)
+		})
 	}
 	wg.Wait()
-	return sample{time: float64(time.Since(start)) / float64(n)}
+	return sample{time: float64(time.Since(start)) / float64(calls.Load())}
 }
 
 // BenchmarkMemoryHotKey measures a key that is always admitted, and one that is always denied.
@@ -157,20 +174,19 @@ func BenchmarkMemoryHotKey(b *testing.B) {
 			}
 		}
 	}
-	compareInMemory(b, "one hot key, admitted", 400_000, hotKey, hotBurst, hot)
-	compareInMemory(b, "one hot key, denied", 400_000, manyKeys, manyKeys, hot)
+	compareInMemory(b, "one hot key, admitted", hotKey, hotBurst, hot)
+	compareInMemory(b, "one hot key, denied", manyKeys, manyKeys, hot)
 }
 
 func BenchmarkMemoryMillionKeys(b *testing.B) {
 	keys := identities(scaled(1_000_000))
-	found := compareInMemory(b, "1M keys, random", 500_000, manyKeys, burst, func(decide func(string)) func(int) {
+	found := compareInMemory(b, "1M keys, random", manyKeys, burst, func(decide func(string)) func(int) {
 		for _, k := range keys {
 			decide(k)
 		}
 		return func(n int) {
-			rng := rand.New(rand.NewPCG(rand.Uint64(), 1))
 			for range n {
-				decide(keys[rng.IntN(len(keys))])
+				decide(keys[rand.IntN(len(keys))])
 			}
 		}
 	})

@@ -69,9 +69,8 @@ func serving(b *testing.B, h http.Handler, expects int) func() sample {
 		h.ServeHTTP(c, r)
 	}
 	return func() sample {
-		n := scaled(20_000)
-		start := time.Now()
-		for range n {
+		n, over, start := 0, elapse(), time.Now()
+		for ; n == 0 || !over(); n++ {
 			serve()
 		}
 		s := sample{time: float64(time.Since(start)) / float64(n), allocs: testing.AllocsPerRun(100, serve)}
@@ -99,7 +98,9 @@ func compare(b *testing.B, framework string, none http.Handler, makers []maker) 
 			candidates = append(candidates, candidate{c.name + m.name, serving(b, m.make(b, c.events, c.burst), c.expects)})
 		}
 	}
+	candidates = append(candidates, candidate{again, serving(b, makers[0].make(b, hotKey, hotBurst), http.StatusOK)})
 	found := interleave(rounds, candidates)[0]
+	control("One request, allowed", again, framework, found["allowedweir"], found[again], timeOf)
 	ns := found["no limiter"].median(timeOf)
 	record("One request, allowed", "no limiter", framework, ns, "%.0f ns", ns)
 	for _, c := range requests {

@@ -19,19 +19,16 @@ type load struct {
 	ask     decider
 }
 
-// closedLoop returns a candidate that runs a load, possibly beside another one, with random keys. The
-// first slice is longer, because a new Store learns the round trip time and tests the server.
-func closedLoop(b *testing.B, name string, loads ...load) candidate {
+// closedLoop returns a candidate that runs a load, possibly beside another one, with random keys, over a network with the
+// given delay. The first slice is longer, because a new Store learns the round trip time and tests the server.
+func closedLoop(b *testing.B, name string, delay time.Duration, loads ...load) candidate {
 	first := true
 	return candidate{name, func() sample {
-		length := 500 * time.Millisecond
-		switch {
-		case first:
+		length := max(50*time.Millisecond, 5*delay)
+		if first {
 			length, first = time.Second, false
-		case *quick:
-			length = 400 * time.Millisecond
 		}
-		samples := run(b, length, loads)
+		samples := run(b, max(20*time.Millisecond, 2*delay), length, loads)
 		if len(samples) > 1 {
 			samples[0].beside = &samples[1]
 		}
@@ -39,9 +36,9 @@ func closedLoop(b *testing.B, name string, loads ...load) candidate {
 	}}
 }
 
-// run runs loads. It counts the decisions that end within length, after a tenth of a second.
-func run(b *testing.B, length time.Duration, loads []load) (samples []sample) {
-	from := time.Now().Add(100 * time.Millisecond)
+// run runs loads. It counts the decisions that end within length, after the time until.
+func run(b *testing.B, until, length time.Duration, loads []load) (samples []sample) {
+	from := time.Now().Add(until)
 	if short() {
 		from, length = time.Now(), length/20
 	}
@@ -113,9 +110,9 @@ func (o *outcomes) sample(b *testing.B, length time.Duration) (s sample) {
 // interleaveLoops measures loads in turns.
 func interleaveLoops(candidates []candidate) map[string]series {
 	if *quick {
-		return interleave(3, candidates)[0]
+		return interleave(20, candidates)[0]
 	}
-	return interleave(6, candidates)[0]
+	return interleave(100, candidates)[0]
 }
 
 // times returns a ratio as a text, which is empty if there is no ratio.

@@ -23,7 +23,7 @@ func (c cell) mixture(b *testing.B) {
 	for _, s := range networkStores {
 		store := s.make(c.client(b))
 		cheap, heavy := core.Must(core.New(store, bucketKind.rules...)), core.Must(core.New(store, windowKind.rules...))
-		candidates = append(candidates, closedLoop(b, s.name, load{20, reserve(cheap, bucketKind.cost)}, load{400, reserve(heavy, windowKind.cost)}))
+		candidates = append(candidates, closedLoop(b, s.name, c.delay, load{20, reserve(cheap, bucketKind.cost)}, load{400, reserve(heavy, windowKind.cost)}))
 	}
 	found := interleaveLoops(candidates)
 	for _, store := range networkStores {
@@ -49,7 +49,7 @@ func (c cell) open(b *testing.B) {
 	const table = "Requests at 70 % of the capacity over a network"
 	preciseTimers(b)
 	primary := redisstore.New(c.client(b), "test")
-	loop := closedLoop(b, "", load{c.callers, reserve(core.Must(core.New(primary, c.rules...)), c.cost)})
+	loop := closedLoop(b, "", c.delay, load{c.callers, reserve(core.Must(core.New(primary, c.rules...)), c.cost)})
 	rate := 0.7 * interleaveLoops([]candidate{loop})[""].median(rateOf)
 
 	store := failover.New(primary, memstore.New())

@@ -27,16 +27,19 @@ type kind struct {
 	rules []core.Rule
 }
 
-// networkLimit is the limit of each key. It admits all events, and bounds a log to those of a second.
-var networkLimit = core.PerSecond(1000)
+// The limits of each key admit all events. No key expires during a run, and a log has the events of a minute.
+var (
+	bucketLimit = core.Per(1_000_000, year)
+	windowLimit = core.PerMinute(100_000)
+)
 
 var (
-	bucketKind = kind{"token bucket", 1, []core.Rule{core.TokenBucket("bucket", networkLimit)}}
-	windowKind = kind{"sliding window, cost 2", 2, []core.Rule{core.SlidingWindow("window", networkLimit)}}
-	logKind    = kind{"sliding log, cost 2", 2, []core.Rule{core.SlidingLog("log", networkLimit)}}
+	bucketKind = kind{"token bucket", 1, []core.Rule{core.TokenBucket("bucket", bucketLimit)}}
+	windowKind = kind{"sliding window, cost 2", 2, []core.Rule{core.SlidingWindow("window", windowLimit)}}
+	logKind    = kind{"sliding log, cost 2", 2, []core.Rule{core.SlidingLog("log", windowLimit)}}
 	fourKind   = kind{"four rules", 1, []core.Rule{
-		core.TokenBucket("bucket", networkLimit), core.FixedWindow("fixed", networkLimit),
-		core.SlidingLog("log", networkLimit), core.SlidingWindow("window", networkLimit),
+		core.TokenBucket("bucket", bucketLimit), core.FixedWindow("fixed", windowLimit),
+		core.SlidingLog("log", windowLimit), core.SlidingWindow("window", windowLimit),
 	}}
 )
 
@@ -138,7 +141,7 @@ var networkStores = []struct {
 func (c cell) measure(b *testing.B, table, row string) {
 	var candidates []candidate
 	add := func(name string, ask decider) {
-		candidates = append(candidates, closedLoop(b, name, load{c.callers, ask}))
+		candidates = append(candidates, closedLoop(b, name, c.delay, load{c.callers, ask}))
 	}
 	compared := c.name == bucketKind.name && !*quick
 	for _, s := range networkStores {
@@ -149,9 +152,11 @@ func (c cell) measure(b *testing.B, table, row string) {
 		}
 	}
 	if compared {
-		add("redis_rate", redisRate(c.client(b), "", redis_rate.PerSecond(networkLimit.Events)))
+		add("redis_rate", redisRate(c.client(b), "", redis_rate.Limit{Rate: bucketLimit.Events, Burst: bucketLimit.Events, Period: year}))
 	}
+	add(again, reserve(core.Must(core.New(networkStores[0].make(c.client(b)), c.rules...)), c.cost))
 	found := interleaveLoops(candidates)
+	control(table, row, "control", found[again], found["weir"], rateOf)
 
 	own, base := found["weir"], found["Unbatched"]
 	rate, faster, failed, p99 := own.median(rateOf), own.ratio(base, rateOf), own.median(failedOf), own.median(p99Of)

@@ -87,35 +87,41 @@ func redisRate(rdb *redis.Client, prefix string, limit redis_rate.Limit) decider
 	}
 }
 
-// inRedis has the function of each peer that makes a new limiter of perHour events. base is the name
+// year is the period of the limits, so that no key expires between two slices.
+const year = 365 * 24 * time.Hour
+
+// inRedis has the function of each peer that makes a new limiter of n events a year. base is the name
 // of the peer to which it is compared.
 var inRedis = []struct {
 	name, base string
-	make       func(rdb *redis.Client, perHour int) decider
+	make       func(rdb *redis.Client, n int) decider
 }{
-	{"redis_rate", "redis_rate", func(rdb *redis.Client, perHour int) decider {
-		return redisRate(rdb, "", redis_rate.PerHour(perHour))
+	{"redis_rate", "redis_rate", func(rdb *redis.Client, n int) decider {
+		return redisRate(rdb, "", redis_rate.Limit{Rate: n, Burst: n, Period: year})
 	}},
-	{"weir, token bucket", "redis_rate", func(rdb *redis.Client, perHour int) decider {
-		return weir(newStore(rdb), core.TokenBucket("bucket", core.PerHour(perHour)))
+	{"weir, token bucket", "redis_rate", func(rdb *redis.Client, n int) decider {
+		return weir(newStore(rdb), core.TokenBucket("bucket", core.Per(n, year)))
 	}},
-	{"weir, token bucket, Reserve", "redis_rate", func(rdb *redis.Client, perHour int) decider { // as a gate asks
-		return reserve(core.Must(core.New(newStore(rdb), core.TokenBucket("bucket", core.PerHour(perHour)))), 1)
+	{again, "redis_rate", func(rdb *redis.Client, n int) decider {
+		return weir(newStore(rdb), core.TokenBucket("bucket", core.Per(n, year)))
 	}},
-	{"weir, sliding log", "redis_rate", func(rdb *redis.Client, perHour int) decider {
-		return weir(newStore(rdb), core.SlidingLog("log", core.PerHour(perHour)))
+	{"weir, token bucket, Reserve", "redis_rate", func(rdb *redis.Client, n int) decider { // as a gate asks
+		return reserve(core.Must(core.New(newStore(rdb), core.TokenBucket("bucket", core.Per(n, year)))), 1)
 	}},
-	{"redis_rate, two calls", "redis_rate, two calls", func(rdb *redis.Client, perHour int) decider {
-		second, hour := redisRate(rdb, "second:", redis_rate.PerSecond(10)), redisRate(rdb, "hour:", redis_rate.PerHour(perHour))
+	{"weir, sliding log", "redis_rate", func(rdb *redis.Client, n int) decider {
+		return weir(newStore(rdb), core.SlidingLog("log", core.Per(n, year)))
+	}},
+	{"redis_rate, two calls", "redis_rate, two calls", func(rdb *redis.Client, n int) decider {
+		monthly, yearly := redisRate(rdb, "month:", redis_rate.Limit{Rate: 400, Burst: 400, Period: year / 12}), redisRate(rdb, "year:", redis_rate.Limit{Rate: n, Burst: n, Period: year})
 		return func(ctx context.Context, key string) (bool, error) {
-			if allowed, err := second(ctx, key); err != nil || !allowed {
+			if allowed, err := monthly(ctx, key); err != nil || !allowed {
 				return false, err
 			}
-			return hour(ctx, key)
+			return yearly(ctx, key)
 		}
 	}},
-	{"weir, two rules", "redis_rate, two calls", func(rdb *redis.Client, perHour int) decider {
-		return weir(newStore(rdb), core.TokenBucket("second", core.PerSecond(10)), core.SlidingLog("hour", core.PerHour(perHour)))
+	{"weir, two rules", "redis_rate, two calls", func(rdb *redis.Client, n int) decider {
+		return weir(newStore(rdb), core.TokenBucket("month", core.Per(400, year/12)), core.SlidingLog("year", core.Per(n, year)))
 	}},
 }
 
@@ -126,7 +132,7 @@ func BenchmarkRedis(b *testing.B) {
 	loads := []struct {
 		name    string
 		allowed bool
-		perHour int
+		limit   int
 	}{
 		{"", true, 500},
 		{", denied", false, 1},
@@ -139,7 +145,7 @@ func BenchmarkRedis(b *testing.B) {
 	for _, load := range loads {
 		for _, peer := range inRedis {
 			rdb := startRedis(b)
-			decide := peer.make(rdb, load.perHour)
+			decide := peer.make(rdb, load.limit)
 			if err := each(keys, expecting(true, decide)); err != nil {
 				b.Fatal(err)
 			}
@@ -154,6 +160,12 @@ func BenchmarkRedis(b *testing.B) {
 		table := "One decision in Redis, " + callers[i].name
 		for _, load := range loads {
 			for _, peer := range inRedis {
+				if peer.name == again {
+					own, base := found[again+load.name], found["weir, token bucket"+load.name]
+					control(table, again+load.name, "x redis_rate", base, own, timeOf)
+					control(table, again+load.name, "CPU / redis_rate", own, base, cpuOf)
+					continue
+				}
 				own, base := found[peer.name+load.name], found[peer.base+load.name]
 				row := peer.name + load.name
 				rate, faster := 1e9/own.median(timeOf), base.ratio(own, timeOf)
@@ -217,27 +229,21 @@ func expecting(allowed bool, decide decider) func(key string) error {
 // p50 of every eighth call only, because the clock takes time, too.
 func hammer(b *testing.B, rdb *redis.Client, n int, keys []string, decide func(key string) error) sample {
 	b.Helper()
-	slice := 200 * time.Millisecond
-	if short() {
-		slice = 2 * time.Millisecond
-	}
 	cpu, scripts, err := usage(rdb)
 	if err != nil {
 		b.Fatal(err)
 	}
 	var (
-		stop  atomic.Bool
 		calls atomic.Int64
 		wg    sync.WaitGroup
 	)
 	took, errs := make([][]time.Duration, n), make([]error, n)
-	start := time.Now()
-	time.AfterFunc(slice, func() { stop.Store(true) })
+	over, start := elapse(), time.Now()
 	for g := range n {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(rand.Uint64(), 9))
 			made := int64(0)
-			for ; errs[g] == nil && (made == 0 || !stop.Load()); made++ {
+			for ; errs[g] == nil && (made == 0 || !over()); made++ {
 				key := keys[rng.IntN(len(keys))]
 				if made%8 > 0 {
 					errs[g] = decide(key)
