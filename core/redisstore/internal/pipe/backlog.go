@@ -40,6 +40,7 @@ type backlog struct {
 	work      time.Duration // of the other ones
 	idle      int           // connections that prompt round trips have left idle
 	distance  distance
+	tick      *tick // of inline round trips
 }
 
 const (
@@ -84,8 +85,10 @@ func (b *backlog) Send(j *Job) error {
 		}
 	case b.runOwn != nil && b.idle > 0 && !earlier && j.Effect == nil: // a missed deadline would lose the reply
 		t := b.begin(now, j.Work)
+		b.tick = b.tick.next(j.leaves)
+		ctx := &inlineContext{j.ctx, j.leaves, b.tick}
 		b.mu.Unlock()
-		b.inline(t, j)
+		b.inline(ctx, t, j)
 		return j.outcome()
 	default:
 		go b.roundTrip(b.begin(now, j.Work), []*Job{j})
@@ -128,12 +131,11 @@ func (b *backlog) begin(now time.Time, work time.Duration) trip {
 // caller leaves with the reply or at the deadline of the decision, so its context must not have an
 // earlier deadline. A late reply costs the connection, so there must be an idle connection, on which
 // the last reply was prompt: to open one takes several round trips.
-func (b *backlog) inline(t trip, j *Job) {
-	ctx, cancel := context.WithDeadline(context.WithoutCancel(j.ctx), j.leaves)
+func (b *backlog) inline(ctx *inlineContext, t trip, j *Job) {
 	returned := false
 	defer func() { // also if a hook ends the goroutine
-		ended, prompt := time.Now(), ctx.Err() == nil
-		cancel()
+		ended := time.Now()
+		prompt := ended.Before(ctx.deadline)
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.work -= t.work

@@ -65,10 +65,10 @@ func TestLibraries(t *testing.T) {
 	}
 	for _, library := range all {
 		if sizes[library] == 0 {
-			t.Errorf("sizes in scripts_test.go has no %s", library)
+			t.Errorf("sizes in scripts.go has no %s", library)
 		}
 		if len(probes[library]) == 0 {
-			t.Errorf("probes in scripts_test.go has no %s", library)
+			t.Errorf("probes in scripts.go has no %s", library)
 		}
 	}
 }

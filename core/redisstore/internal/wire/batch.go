@@ -59,7 +59,11 @@ func (b *Batch) compose() {
 		keys, set = keys+int64(len(r.Keys)), set|r.set
 	}
 	b.script = scriptFor(b.requests[0].verb, set)
-	args := append(make([]any, 0, 32+keys), evalsha, b.script.SHA, integer(keys))
+	room := 32 + int(keys) // the requests of a batch have mostly the same arguments
+	if len(b.requests) == 1 {
+		room = 6 + int(keys) + len(b.requests[0].args) // with the number of the places
+	}
+	args := append(make([]any, 0, room), evalsha, b.script.SHA, integer(keys))
 	for _, r := range b.requests {
 		for _, key := range r.Keys {
 			args = append(args, key)
