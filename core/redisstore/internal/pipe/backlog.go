@@ -85,7 +85,7 @@ func (b *backlog) Send(j *Job) error {
 		}
 	case b.runOwn != nil && b.idle > 0 && !earlier && j.Effect == nil: // a missed deadline would lose the reply
 		t := b.begin(now, j.Work)
-		b.tick = b.tick.next(j.leaves)
+		b.tick = b.tick.next(now, j.leaves)
 		ctx := &inlineContext{j.ctx, j.leaves, b.tick}
 		b.mu.Unlock()
 		b.inline(ctx, t, j)

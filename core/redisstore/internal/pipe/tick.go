@@ -14,13 +14,13 @@ type tick struct {
 	done chan struct{} // closed at that time
 }
 
-// next returns t if a context with the deadline can end with it, or a new tick. t may be nil.
-func (t *tick) next(deadline time.Time) *tick {
+// next returns t if a context with the deadline can end with it, or a new tick. t may be nil. now is the present time.
+func (t *tick) next(now, deadline time.Time) *tick {
 	if t != nil && !t.at.Before(deadline) && t.at.Sub(deadline) <= tickLength {
 		return t
 	}
 	t = &tick{at: deadline.Add(tickLength), done: make(chan struct{})}
-	time.AfterFunc(time.Until(t.at), func() { close(t.done) })
+	time.AfterFunc(t.at.Sub(now), func() { close(t.done) })
 	return t
 }
 
