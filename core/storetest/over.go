@@ -316,13 +316,13 @@ func (o *over) compare(got, want driver.Verdict) error {
 	case got.Rule != want.Rule || got.Soft || got.Delay != 0:
 		return fmt.Errorf("want a denial by %v", want.Rule)
 	case !between(got.RetryAfter, want.RetryAfter):
-		return fmt.Errorf("RetryAfter: want %v and at most %v more", want.RetryAfter, o.late())
+		return fmt.Errorf("want RetryAfter %v and at most %v more", want.RetryAfter, o.late())
 	case !between(got.ResetAfter, want.ResetAfter):
-		return fmt.Errorf("ResetAfter: want %v and at most %v more", want.ResetAfter, o.late())
+		return fmt.Errorf("want ResetAfter %v and at most %v more", want.ResetAfter, o.late())
 	case got.Remaining > want.Remaining && !o.trouble.lost:
-		return fmt.Errorf("Remaining: want %d at most", want.Remaining)
+		return fmt.Errorf("want Remaining %d at most", want.Remaining)
 	case got.RetryAfter != driver.Never && got.Window != got.RetryAfter:
-		return fmt.Errorf("Window: want RetryAfter")
+		return errors.New("want a Window of RetryAfter")
 	}
 	return nil
 }
