@@ -3,7 +3,6 @@ package denycache_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -16,29 +15,10 @@ import (
 	"github.com/weir-go/weir/internal/testkit"
 )
 
-// A checked store is a denycache that compares every hit with the answer of the Store behind, to
-// which each way takes up to delay.
+// A checked store is a denycache that compares every hit with the answer of the Store behind.
 type checked struct {
 	*fixture
-	delay       time.Duration
-	rng         *rand.Rand
 	hits, known int
-}
-
-func newChecked(t *testing.T, delay time.Duration) *checked {
-	s := &checked{fixture: newFixture(t, denycache.MaxAge(age)), delay: delay, rng: rand.New(rand.NewPCG(3, 3))}
-	s.behind.Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
-		s.pause()
-		defer s.pause()
-		return next(ctx, charges)
-	})
-	return s
-}
-
-func (s *checked) pause() {
-	if s.delay > 0 {
-		s.advance(time.Duration(s.rng.Int64N(int64(s.delay))))
-	}
 }
 
 func (s *checked) Declare(changes ...driver.Change) error { return s.cache.Declare(changes...) }
@@ -57,11 +37,7 @@ func (s *checked) Take(ctx context.Context, charges []driver.Charge) error {
 	}
 	s.hits++
 	hit := slices.Clone(charges)
-	delay := s.delay
-	s.delay = 0
-	err := s.behind.Take(ctx, charges)
-	s.delay = delay
-	if err != nil {
+	if err := s.behind.Take(ctx, charges); err != nil {
 		return err
 	}
 	if admitted(charges) || admitted(hit) {
@@ -76,7 +52,7 @@ func (s *checked) Take(ctx context.Context, charges []driver.Charge) error {
 			continue
 		}
 		s.known++
-		if err := s.compare(got, want); err != nil {
+		if err := compare(got, want); err != nil {
 			s.Errorf("%v, cost %d: %v", hit[i].Rule, hit[i].Cost, err)
 		}
 	}
@@ -85,8 +61,8 @@ func (s *checked) Take(ctx context.Context, charges []driver.Charge) error {
 
 // compare returns an error if the Verdict got of a hit and the Verdict want of the Store behind
 // contradict the package documentation.
-func (s *checked) compare(got, want driver.Verdict) error {
-	late := 2*s.delay + time.Microsecond
+func compare(got, want driver.Verdict) error {
+	const late = time.Microsecond
 	between := func(got, least time.Duration) bool { return got >= least && got <= least+late }
 	switch {
 	case got.Rule != want.Rule || got.Allowed || got.Soft || got.Delay != 0:
@@ -112,7 +88,7 @@ func TestConformance(t *testing.T) {
 	histories, hits, known := 0, 0, 0
 	storetest.Run(t, func(t *testing.T) *storetest.Harness {
 		testkit.WithoutRace(t, testkit.SlowCases...)
-		s := newChecked(t, 0)
+		s := &checked{fixture: newFixture(t, denycache.MaxAge(age))}
 		h := &storetest.Harness{
 			Store:   s.cache,
 			Now:     func() time.Time { return time.UnixMicro(s.storeMicros()) },

@@ -89,14 +89,14 @@ type answer struct {
 func newOver(t *testing.T, seed uint64, c trouble, newStore func(t *testing.T, primary, backup *Fake) (driver.Store, bool)) *over {
 	o := &over{T: t, trouble: c, primary: new(Fake), backup: new(Fake)}
 	o.walk = newWalk(seed, &Harness{Now: time.Now, Undoes: true}, make(map[string]int))
-	o.waits, o.longest = false, 10_000_000
+	o.waits, o.maxStep = false, 10_000_000
 	hot := &oracle.Rule{Name: "hot", Algorithm: pick(o.walk, "token_bucket", "fixed_window"), Events: 1000, Per: pick[int64](o.walk, 1_000_000, 60_000_000)}
 	if !o.compile(hot, "", 0, 0) {
 		t.Fatal("not a rule")
 	}
 	o.rules, o.inForce, o.zones = append([][]*oracle.Rule{{hot}}, o.rules...), append(o.inForce, 0), append(o.zones, 0)
 	time.Sleep(time.Until(time.UnixMicro(o.now)))
-	o.primary.Set(o.record(o.primary))
+	o.heal()
 	o.backup.Set(o.record(o.backup))
 	o.Store, o.holds = newStore(t, o.primary, o.backup)
 	o.double = driver.Describe(o.Store).Behind["backup"] == driver.Store(o.backup)
@@ -137,12 +137,14 @@ func (o *over) differ(format string, args ...any) {
 	o.Fatalf("history %d, call %d: %s", o.seed, len(o.trace), fmt.Sprintf(format, args...))
 }
 
+func (o *over) heal() { o.primary.Set(o.record(o.primary)) }
+
 // change makes the primary healthy or not, now and then.
 func (o *over) change() {
 	if o.trouble.hook == nil || !o.one(12) {
 		return
 	}
-	if o.primary.Set(o.record(o.primary)); o.one(2) {
+	if o.heal(); o.one(2) {
 		o.primary.Set(o.trouble.hook, o.record(o.primary))
 		o.failed = o.trouble.trip == 0
 	}
@@ -212,32 +214,40 @@ func (c traced) String() string {
 	return text
 }
 
-// passedOn reports whether a Store behind has answered the call asked, and fails if no such answer is got. The charges of
-// an Adjust may be those of several calls, and a Reset may be for both Stores.
+// passedOn reports whether the Stores behind have answered the call asked, and fails if they have and the answers are not
+// got. The charges of an Adjust may be those of several calls.
 func (o *over) passedOn(asked, got []driver.Charge) bool {
 	o.Helper()
-	if len(asked) > 1 && !asked[0].Op.Asks() {
-		all := true
-		for i := range asked {
-			all = o.passedOn(asked[i:i+1], got[i:i+1]) && all
-		}
-		return all
+	if asked[0].Op.Asks() {
+		return o.answered(asked, got, o.last)
 	}
+	var single []answer
+	for _, a := range o.last {
+		for i := range a.before {
+			single = append(single, answer{a.by, a.at, a.before[i : i+1], a.after[i : i+1]})
+		}
+	}
+	all := true
+	for i := range asked {
+		all = o.answered(asked[i:i+1], got[i:i+1], single) && all
+	}
+	return all
+}
+
+// answered reports whether one of answers is about the charges asked, and is got. It fails if there are only others about
+// them. A Reset may be for both Stores, and has found something if one of them has.
+func (o *over) answered(asked, got []driver.Charge, answers []answer) bool {
+	o.Helper()
 	same := func(a, b driver.Charge) bool {
 		return a.Key == b.Key && a.Rule == b.Rule && a.Op == b.Op && a.Cost == b.Cost && a.AtMost == b.AtMost && a.MaxDelay == b.MaxDelay
 	}
-	var wants [][]driver.Charge
 	equal := func(a, b driver.Charge) bool {
 		a.Receipt.Origin, a.Receipt.Age = b.Receipt.Origin, b.Receipt.Age
 		a.Verdict.Found = a.Verdict.Found || a.Op == driver.Reset && b.Verdict.Found && o.double
 		return a.Verdict == b.Verdict && a.Cost == b.Cost && a.Receipt == b.Receipt
 	}
-	for _, a := range o.last {
-		if len(asked) == 1 && !asked[0].Op.Asks() {
-			if i := slices.IndexFunc(a.before, func(b driver.Charge) bool { return same(asked[0], b) }); i >= 0 {
-				a.before, a.after = a.before[i:i+1], a.after[i:i+1]
-			}
-		}
+	var wants [][]driver.Charge
+	for _, a := range answers {
 		if !slices.EqualFunc(a.before, asked, same) {
 			continue
 		}
@@ -331,31 +341,26 @@ func (o *over) compare(got, want driver.Verdict) error {
 // others if they succeeded.
 func (o *over) keep(c call, got []driver.Charge, err error) {
 	o.Helper()
-	counts, admitted := c, err == nil && admitted(got)
-	counts.charges, counts.receipts = nil, nil
+	counts, admitted := call{now: c.now}, err == nil && admitted(got)
 	for i, g := range got {
-		if c.receipts[i] != nil && (err == nil || g.Verdict.Done) {
+		next, done := c.charges[i], err == nil || g.Verdict.Done
+		if c.receipts[i] != nil && done {
 			*c.receipts[i] = g.Receipt
 		}
-	}
-	for i, g := range got {
 		if retry := g.Verdict.RetryAfter; retry > 0 && retry != driver.Never {
 			o.wait = retry.Microseconds()
 		}
-		if !isPauseRule(c.charges[i].Rule) {
+		if !isPauseRule(next.Rule) {
 			o.left = int64(g.Verdict.Remaining)
 		}
-		switch next := c.charges[i]; {
-		case c.asks() && !admitted, !c.asks() && err != nil && !g.Verdict.Done && (g.Op == driver.Debit || g.Op == driver.Renew):
-		default:
+		if c.asks() && admitted || !c.asks() && (done || g.Op != driver.Debit && g.Op != driver.Renew) {
 			next.AtMost, next.Cost = false, int64(g.Cost)
 			counts.charges, counts.receipts = append(counts.charges, next), append(counts.receipts, c.receipts[i])
 		}
 	}
-	if len(counts.charges) == 0 || o.double {
-		return
+	if len(counts.charges) > 0 && !o.double {
+		o.answer(counts)
 	}
-	o.answer(counts)
 }
 
 // admitted reports whether all charges of a Take were admitted by the rules that are enforced.
@@ -366,7 +371,7 @@ func admitted(charges []driver.Charge) bool {
 // forget resets all keys of a healthy primary, and fails if events are left.
 func (o *over) forget() {
 	o.Helper()
-	o.primary.Set(o.record(o.primary))
+	o.heal()
 	for _, key := range []string{"a", "b"} {
 		for _, r := range slices.Concat(o.rules...) {
 			reset := o.charge(&oracle.Charge{Key: key, Rule: r, Op: oracle.Reset, Cost: 1, Calendar: o.calendar(r)}, o.now, nil)

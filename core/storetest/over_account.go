@@ -59,7 +59,7 @@ func (o *over) account() {
 		}
 		time.Sleep(time.Duration(o.rng.Int64N(int64(time.Second))))
 	}
-	o.primary.Set(o.record(o.primary))
+	o.heal()
 	time.Sleep(time.Minute)
 	for _, r := range open {
 		if err := r.Refund(ctx); err != nil {

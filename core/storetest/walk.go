@@ -27,7 +27,7 @@ type walk struct {
 	wait   int64 // the last RetryAfter
 	left   int64 // the last Remaining
 
-	longest int64 // the longest step of the clock, or 0
+	maxStep int64 // the longest step of the clock, or 0
 
 	resets  []call          // before the next step back
 	arrived map[int64]int64 // the arrival of the first caller of each queue, by real
@@ -193,8 +193,8 @@ func (w *walk) advance() {
 		lastDay  = 5_838_000_000_000_000 // the end of the year 2154: all times stay below 2^53
 		longest  = lastDay               // 185 years: processes count nanoseconds in 63 bits, 292 years
 	)
-	if w.longest > 0 {
-		d = min(d, w.longest)
+	if w.maxStep > 0 {
+		d = min(d, w.maxStep)
 	}
 	switch {
 	case w.now+d <= firstDay || w.now+d > lastDay || w.real+d > longest:

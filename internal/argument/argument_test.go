@@ -2,9 +2,7 @@ package argument_test
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 	"github.com/weir-go/weir/core/load"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/observe"
+	"github.com/weir-go/weir/internal/testkit"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttplimit"
 	"github.com/weir-go/weir/nethttplimit/client"
@@ -34,13 +33,9 @@ var (
 	costOf    = func(context.Context, *http.Request) int { return 1 }
 	costOfAll = func(context.Context, *http.Request, []byte) (int, error) { return 1, nil }
 	hs256     = []string{"HS256"}
-	gateOf    = func(opts ...gate.Option) func(http.Handler) http.Handler {
-		return nethttplimit.New(l, constant, opts...)
-	}
 )
 
-// invalid holds the calls of this module whose arguments are invalid, and the beginning of the text with which each of
-// them panics.
+// invalid holds the calls of this module whose arguments are invalid, and the text with which each of them panics.
 var invalid = []struct {
 	want string
 	call func()
@@ -114,7 +109,7 @@ var invalid = []struct {
 	{"gate: Headers: unknown version 0", func() { gate.Headers(0) }},
 	{"gate: Headers: unknown version 9", func() { gate.Headers(gate.XRateLimit, 9) }},
 
-	{"nethttplimit: New: handler is nil", func() { gateOf()(nil) }},
+	{"nethttplimit: New: handler is nil", func() { nethttplimit.New(l, constant)(nil) }},
 	{"nethttplimit: OnDenied: function is nil", func() { nethttplimit.OnDenied(nil) }},
 	{"nethttplimit: OnRejected: function is nil", func() { nethttplimit.OnRejected(nil) }},
 	{"nethttplimit: PerIP: option 0 is nil", func() { nethttplimit.PerIP(core.PerMinute(10), nil) }},
@@ -133,9 +128,9 @@ var invalid = []struct {
 
 	{"keyfunc: Constant: the name is empty", func() { keyfunc.Constant("") }},
 	{"keyfunc: ContextSubject: a key of type <nil> cannot be looked up", func() { keyfunc.ContextSubject(nil) }},
-	{"keyfunc: ContextSubject: a key of type []string ", func() { keyfunc.ContextSubject([]string{"sub"}) }},
-	{"keyfunc: ContextSubject: a key of type map[string]int ", func() { keyfunc.ContextSubject(map[string]int{}) }},
-	{"keyfunc: ContextSubject: a key of type struct { k interface {} } ", func() { keyfunc.ContextSubject(struct{ k any }{[]int{1}}) }},
+	{"keyfunc: ContextSubject: a key of type []string cannot be looked up", func() { keyfunc.ContextSubject([]string{"sub"}) }},
+	{"keyfunc: ContextSubject: a key of type map[string]int cannot be looked up", func() { keyfunc.ContextSubject(map[string]int{}) }},
+	{"keyfunc: ContextSubject: a key of type struct { k interface {} } cannot be looked up", func() { keyfunc.ContextSubject(struct{ k any }{[]int{1}}) }},
 	{"keyfunc: FirstOf: no key function given", func() { keyfunc.FirstOf() }},
 	{"keyfunc: FirstOf: key function 1 is nil", func() { keyfunc.FirstOf(constant, nil) }},
 	{"keyfunc: Join: no key function given", func() { keyfunc.Join() }},
@@ -161,28 +156,28 @@ var invalid = []struct {
 	{"keyfunc: Forwarded: option 0 is nil", func() { keyfunc.Forwarded(proxies, nil) }},
 	{"keyfunc: HeaderIP: option 0 is nil", func() { keyfunc.HeaderIP("X-Real-IP", proxies, nil) }},
 	{`keyfunc: HeaderIP: "" is not the name of a header`, func() { keyfunc.HeaderIP("", proxies) }},
-	{`keyfunc: HeaderIP: " " is`, func() { keyfunc.HeaderIP(" ", proxies) }},
-	{`keyfunc: HeaderIP: "X Real IP" is`, func() { keyfunc.HeaderIP("X Real IP", proxies) }},
-	{`keyfunc: HeaderIP: "X-Real-IP:" is`, func() { keyfunc.HeaderIP("X-Real-IP:", proxies) }},
+	{`keyfunc: HeaderIP: " " is not the name of a header`, func() { keyfunc.HeaderIP(" ", proxies) }},
+	{`keyfunc: HeaderIP: "X Real IP" is not the name of a header`, func() { keyfunc.HeaderIP("X Real IP", proxies) }},
+	{`keyfunc: HeaderIP: "X-Real-IP:" is not the name of a header`, func() { keyfunc.HeaderIP("X-Real-IP:", proxies) }},
 	{`keyfunc: HeaderIP: "X-Réal-IP" is not the name of a header`, func() { keyfunc.HeaderIP("X-Réal-IP", proxies) }},
-	{`keyfunc: HeaderIP: "X-Real-IP\n" is`, func() { keyfunc.HeaderIP("X-Real-IP\n", proxies) }},
-	{`keyfunc: HeaderIP: "a,b" is`, func() { keyfunc.HeaderIP("a,b", proxies) }},
+	{`keyfunc: HeaderIP: "X-Real-IP\n" is not the name of a header`, func() { keyfunc.HeaderIP("X-Real-IP\n", proxies) }},
+	{`keyfunc: HeaderIP: "a,b" is not the name of a header`, func() { keyfunc.HeaderIP("a,b", proxies) }},
 	{"keyfunc: HeaderIP: X-Forwarded-For is a list: use XForwardedFor", func() { keyfunc.HeaderIP("X-Forwarded-For", proxies) }},
 	{"keyfunc: HeaderIP: X-Forwarded-For is a list: use XForwardedFor", func() { keyfunc.HeaderIP("x-FORWARDED-for", proxies) }},
 	{"keyfunc: HeaderIP: Forwarded has a syntax of its own: use Forwarded", func() { keyfunc.HeaderIP("forwarded", proxies) }},
 	{"keyfunc: IPv6Prefix: -1 bits is outside 32 to 128", func() { keyfunc.IPv6Prefix(-1) }},
-	{"keyfunc: IPv6Prefix: 31 bits is", func() { keyfunc.IPv6Prefix(31) }},
-	{"keyfunc: IPv6Prefix: 129 bits is", func() { keyfunc.IPv6Prefix(129) }},
+	{"keyfunc: IPv6Prefix: 31 bits is outside 32 to 128", func() { keyfunc.IPv6Prefix(31) }},
+	{"keyfunc: IPv6Prefix: 129 bits is outside 32 to 128", func() { keyfunc.IPv6Prefix(129) }},
 	{"keyfunc: IPv4Prefix: 0 bits is outside 8 to 32", func() { keyfunc.IPv4Prefix(0) }},
-	{"keyfunc: IPv4Prefix: 7 bits is", func() { keyfunc.IPv4Prefix(7) }},
-	{"keyfunc: IPv4Prefix: 33 bits is", func() { keyfunc.IPv4Prefix(33) }},
+	{"keyfunc: IPv4Prefix: 7 bits is outside 8 to 32", func() { keyfunc.IPv4Prefix(7) }},
+	{"keyfunc: IPv4Prefix: 33 bits is outside 8 to 32", func() { keyfunc.IPv4Prefix(33) }},
 	{"keyfunc: LastHops: 0 is outside 1 to 32", func() { keyfunc.LastHops(0) }},
 	{"keyfunc: LastHops: 33 is outside 1 to 32", func() { keyfunc.LastHops(33) }},
 
 	{"keyfunc: JWTSubject: the Keyfunc is nil", func() { keyfunc.JWTSubject(nil, hs256) }},
 	{"keyfunc: JWTSubject: option 1 is nil", func() { keyfunc.JWTSubject(secretOf, hs256, keyfunc.Cache(1), nil) }},
-	{"keyfunc: JWTSubject: name the algorithms of the tokens", func() { keyfunc.JWTSubject(secretOf, nil) }},
-	{"keyfunc: JWTSubject: name the algorithms of the tokens", func() { keyfunc.JWTSubject(secretOf, []string{}) }},
+	{`keyfunc: JWTSubject: name the algorithms of the tokens, for instance []string{"RS256"}`, func() { keyfunc.JWTSubject(secretOf, nil) }},
+	{`keyfunc: JWTSubject: name the algorithms of the tokens, for instance []string{"RS256"}`, func() { keyfunc.JWTSubject(secretOf, []string{}) }},
 	{`keyfunc: JWTSubject: "none" is no signature`, func() { keyfunc.JWTSubject(secretOf, []string{"none"}) }},
 	{`keyfunc: JWTSubject: "none" is no signature`, func() { keyfunc.JWTSubject(secretOf, []string{"RS256", "NONE"}) }},
 	{`keyfunc: JWTSubject: "none" is no signature`, func() { keyfunc.JWTSubject(secretOf, []string{"None"}) }},
@@ -214,13 +209,6 @@ const onlyOfOne = "gate: And: only Cost, CostOfBody and Plan can be given for on
 // Each function panics if an argument is invalid, also a nil in an interface, and names the argument.
 func TestInvalid(t *testing.T) {
 	for _, c := range invalid {
-		func() {
-			defer func() {
-				if got := fmt.Sprint(recover()); !strings.HasPrefix(got, c.want) {
-					t.Errorf("got the panic %q, want %q", got, c.want)
-				}
-			}()
-			c.call()
-		}()
+		testkit.Panics(t, c.want, c.call)
 	}
 }
