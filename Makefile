@@ -48,8 +48,10 @@ RACED    = $$($(WORK) $(GO) list $(ALL) | grep -v -E '$(PATTERN)')
 # The packages that take the longest come first, so that the others run beside them.
 LONGEST := ./core/redisstore ./core/rules ./core/failover ./core/lease
 
-# The garbage collector takes a part of the time of tests, and of compilers and linkers.
+# The garbage collector takes a part of the time of tests, and of compilers and linkers. A program with the race detector
+# sleeps before it ends, by default for a second.
 test: export GOGC = 400
+test: export GORACE = atexit_sleep_ms=50
 
 .PHONY: test
 test: deps ## run every test on a real Redis, with the race detector where there are goroutines

@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write the golden files")
 const (
 	goldenRules = "testdata/rules.txt"
 	listedRules = 120    // rules whose texts are in the file
-	allRules    = 30_000 // rules whose texts are in its hash
+	allRules    = 15_000 // rules whose texts are in its hash
 )
 
 // Rules that are made by modifiers in random orders have the texts, errors, states and constants of the

@@ -27,7 +27,7 @@ func TestRun_Guarantees(t *testing.T) {
 	t.Parallel()
 	redistest.Require(t)
 	var out strings.Builder
-	if err := run(t.Context(), &out, []string{"-only", "Redis killed"}); err != nil {
+	if err := run(t.Context(), &out, []string{"-rate", "400", "-only", "Redis killed"}); err != nil {
 		t.Errorf("%v\n%s", err, &out)
 	}
 	lines := strings.Split(out.String(), "\n")
@@ -47,7 +47,7 @@ func TestRun_BrokenApplication(t *testing.T) {
 	} {
 		t.Run(c.wrong, func(t *testing.T) {
 			t.Parallel()
-			err := run(t.Context(), io.Discard, []string{"-only", "Redis killed", "-break", c.wrong})
+			err := run(t.Context(), io.Discard, []string{"-rate", "400", "-only", "Redis killed", "-break", c.wrong})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want an error with %q", err, c.want)
 			}

@@ -57,10 +57,14 @@ func TestStore_ProbeKeys(t *testing.T) {
 						t.Errorf("the rules have used %v after a probe, want 3 each", got)
 					}
 				}
+				var nodes []*redis.Client
+				for _, node := range on.nodes {
+					nodes = append(nodes, node.Client())
+				}
 				eventually(t, func() error {
-					for _, node := range on.nodes {
-						for _, key := range keysOf(t, node.Client(), own) {
-							ttl, err := node.Client().PTTL(t.Context(), key).Result()
+					for _, node := range nodes {
+						for _, key := range keysOf(t, node, own) {
+							ttl, err := node.PTTL(t.Context(), key).Result()
 							testkit.Must(t, err)
 							if !strings.HasSuffix(key, "?") || strings.HasSuffix(key, "}?") { // of the test of the server
 								continue
