@@ -223,6 +223,7 @@ func TestJWT_ConcurrentUse(t *testing.T) {
 
 // A JWT does not keep requests in memory, and forgets the results of old requests.
 func TestJWT_Bounded(t *testing.T) {
+	testkit.WithoutRace(t)
 	tokens := newJWT()
 	user := tokens.Subject()
 	flood := func(n int) {

@@ -161,6 +161,7 @@ func TestJWTSubject_Text(t *testing.T) {
 }
 
 func TestJWTSubject_LongToken(t *testing.T) {
+	testkit.WithoutRace(t)
 	const limit = 4 << 10
 	f := userFunc()
 	wantNoToken(t, f, bearer(strings.Repeat("a", limit)), "malformed")

@@ -126,12 +126,13 @@ func TestStore_Adjust_duringTake(t *testing.T) {
 func TestStore_Adjust_amongOthers(t *testing.T) {
 	s := denycache.New(&storetest.Fake{Clock: new(storetest.Clock).Micros})
 	l := testkit.Limiter(t, s, core.SlidingLog("r", core.PerHour(5)))
+	rule := testkit.Compiled(l.Rules()[0])
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				_ = s.Take(ctx, []driver.Charge{{Key: "k", Rule: testkit.Compiled(l.Rules()[0]), Op: driver.Peek, Cost: 5}})
+				_ = s.Take(ctx, []driver.Charge{{Key: "k", Rule: rule, Op: driver.Peek, Cost: 5}})
 			}
 		})
 	}

@@ -23,6 +23,7 @@ import (
 
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) *storetest.Harness {
+		testkit.WithoutRace(t, testkit.SlowCases...)
 		var clock storetest.Clock
 		return clock.Harness(observe.New(&storetest.Fake{Clock: clock.Micros}, observe.TopKeys(3)))
 	})

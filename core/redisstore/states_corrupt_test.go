@@ -95,7 +95,11 @@ func TestStates_corrupt(t *testing.T) {
 				for _, op := range append(s.adjusts(), driver.Peek, driver.Reset) {
 					t.Logf("op %d", op) // a failure belongs to the last op
 					write(s)
-					for i, at := range []int64{start.UnixMicro(), 1<<40 | 3, 7340035, 1<<30 | 1} {
+					times := []int64{start.UnixMicro(), 1<<40 | 3, 7340035, 1<<30 | 1}
+					if op != driver.Undo && op != driver.Renew {
+						times = times[:2] // without a receipt
+					}
+					for i, at := range times {
 						c := s.do(driver.Charge{Op: op, Cost: 2, Receipt: driver.Receipt{At: at}})
 						if op == driver.Reset && c.Verdict.Found && (i > 0 || p.unreadable == 1 || rule.Kind.Closes) {
 							t.Errorf("the verdict of a Reset is %+v, want not found", c.Verdict)

@@ -382,7 +382,7 @@ func TestBacklog_Send_shortContexts(t *testing.T) {
 		s.limit = minRunning
 		var wg sync.WaitGroup
 		end := time.Now().Add(45 * time.Second)
-		for range 20 {
+		for range 8 {
 			wg.Go(func() {
 				for time.Now().Before(end) {
 					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
