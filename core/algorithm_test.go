@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/internal/testkit"
 )
@@ -81,7 +82,13 @@ func TestRule_FromFirst(t *testing.T) {
 // Other algorithms have no windows that could begin so, and windows of both kinds share no state.
 func TestRule_FromFirst_Others(t *testing.T) {
 	limit := core.PerMinute(3)
-	for _, r := range []core.Rule{core.TokenBucket("r", limit), core.LeakyBucket("r", limit), core.SlidingLog("r", limit), core.SlidingWindow("r", limit), core.InFlight("r", 3), core.Quota("r", core.Daily(3))} {
+	others := []core.Rule{core.InFlight("r", 3), core.Quota("r", core.Monthly(3)), core.Pause("r")}
+	for _, a := range testkit.Algorithms {
+		if r := a.Rule("r", limit); r.Algorithm() != driver.FixedWindow {
+			others = append(others, r)
+		}
+	}
+	for _, r := range others {
 		var of *core.RuleError
 		if _, err := core.New(memstore.New(), r.FromFirst()); !errors.As(err, &of) || of.Field != "from first" {
 			t.Errorf("%v: got error %v", r, err)

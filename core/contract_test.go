@@ -37,11 +37,13 @@ func newCaller(seed uint64, s, other core.Store) *caller {
 	spare := func() float64 { return c.Float64() }
 	limit, slow := core.Per(5, time.Second), core.Per(3, time.Minute)
 	c.rules = []core.Rule{
-		core.TokenBucket("bucket", limit), core.LeakyBucket("queue", limit), core.FixedWindow("window", limit),
-		core.SlidingLog("log", slow), core.SlidingWindow("counter", slow).SubWindows(7),
+		core.TokenBucket("bucket", limit), core.SlidingWindow("counter", slow).SubWindows(7),
 		core.TokenBucket("shadow", slow).Shadow(), core.SlidingLog("soft", limit).Soft(50),
 		core.TokenBucket("elastic", limit).Elastic(spare, 4), core.LeakyBucket("elastic queue", limit).Elastic(spare, 2),
 		core.TokenBucket("bucket", limit), core.TokenBucket("elastic", limit).Elastic(spare, 4), // equal rules
+	}
+	for _, a := range testkit.Algorithms {
+		c.rules = append(c.rules, a.Rule(a.Name, slow))
 	}
 	for i, r := range c.rules {
 		c.rules[i] = r.Plan("faster", core.Per(9, r.Limit().Per)).Plan("longer", core.Per(3, time.Hour)).

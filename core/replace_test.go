@@ -20,7 +20,7 @@ import (
 // A key that has used the whole limit of 10 a minute one second ago, after a change of the limit.
 func TestLimiter_Replace_States(t *testing.T) {
 	for _, a := range testkit.Algorithms {
-		bucket := a.Name == "token_bucket" || a.Name == "leaky_bucket"
+		bucket := a.Kind().Refills
 		for _, c := range []struct {
 			name       string
 			limit      core.Limit

@@ -109,7 +109,7 @@ func TestRule_Plan_States(t *testing.T) {
 					a.Rule("r", core.PerMinute(10)).Plan("pro", core.PerMinute(100)).Plan("hour", core.PerHour(500)))
 				testkit.Admit(t, l, "k", 10)
 				pro := core.State{Allowed: true, Remaining: 89}
-				if a.Name == "token_bucket" || a.Name == "leaky_bucket" {
+				if a.Kind().Refills {
 					pro = core.State{RetryAfter: 600 * time.Millisecond}
 				}
 				for _, c := range []struct {

@@ -11,7 +11,9 @@ import (
 	"github.com/weir-go/weir/cmd/weir/internal/simulate"
 	"github.com/weir-go/weir/cmd/weir/internal/trace"
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 func TestCount(t *testing.T) {
@@ -88,7 +90,11 @@ func TestRun_Never(t *testing.T) {
 		keys, events = append(keys, key+": {"+override+"}"), append(events, "0.5,"+key)
 	}
 	write(t, "old.yaml", policy("{name: r, algorithm: leaky_bucket, limit: 2/m}"))
-	for _, algorithm := range []string{"token_bucket", "leaky_bucket", "fixed_window", "sliding_window", "sliding_log", "quota", "in_flight"} {
+	for _, a := range testkit.Names() {
+		algorithm := a.String()
+		if a == driver.Pause { // has no limit
+			continue
+		}
 		limit := map[string]string{"quota": "2/month", "in_flight": "2"}[algorithm]
 		write(t, "new.yaml", "policies: {api: {rules: [{name: r, algorithm: "+algorithm+", limit: "+cmp.Or(limit, "2/m")+"}], keys: {"+strings.Join(keys, ", ")+"}}}")
 		write(t, "trace", csv(strings.Join(events, " ")+" 0.5,cost,3"))

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/internal/testkit"
 )
@@ -12,19 +13,17 @@ import (
 // leave the log here all the time, and their part of the array is used again.
 func TestCharge_Allocations(t *testing.T) {
 	testkit.WithoutRace(t)
-	for name, d := range map[string]driver.Definition{
-		"token bucket":   {Algorithm: driver.TokenBucket, Events: 10, Per: time.Second},
-		"leaky bucket":   {Algorithm: driver.LeakyBucket, Events: 7, Per: time.Second},
-		"fixed window":   {Algorithm: driver.FixedWindow, Events: 10, Per: time.Second},
-		"sliding log":    {Algorithm: driver.SlidingLog, Events: 10, Per: time.Second},
-		"sliding window": {Algorithm: driver.SlidingWindow, Events: 10, Per: time.Second, SubWindows: 10},
-		"headroom":       {Algorithm: driver.TokenBucket, Events: 7, Per: time.Second, Headroom: 50},
-		"quota":          {Algorithm: driver.Quota, Events: 10, Calendar: driver.Day},
-	} {
-		c := driver.Charge{Rule: compile(t, d), Cost: 1}
-		if d.Algorithm == driver.Quota {
-			c.Rule = c.Rule.During(driver.Periods{Start: start, Boundary: start + 1_000_000, End: start + 2_000_000})
-		}
+	rules := map[string]*driver.Compiled{
+		"fraction": compile(t, driver.Definition{Algorithm: driver.LeakyBucket, Events: 7, Per: time.Second}),
+		"headroom": compile(t, driver.Definition{Algorithm: driver.TokenBucket, Events: 7, Per: time.Second, Headroom: 50}),
+		"quota": compile(t, driver.Definition{Algorithm: driver.Quota, Events: 10, Calendar: driver.Day}).
+			During(driver.Periods{Start: start, Boundary: start + 1_000_000, End: start + 2_000_000}),
+	}
+	for _, a := range testkit.Algorithms {
+		rules[a.Name] = testkit.Compiled(a.Rule(a.Name, core.PerSecond(10)))
+	}
+	for name, rule := range rules {
+		c := driver.Charge{Rule: rule, Cost: 1}
 		var state driver.State
 		now, admitted, denied := start, 0, 0
 		decide := func() {

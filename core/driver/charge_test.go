@@ -137,7 +137,7 @@ func TestReduce(t *testing.T) {
 		most := int(1 + rng.Int64N([]int64{5, 100, math.MaxInt32}[rng.IntN(3)]))
 		for range 1 + rng.IntN(3) {
 			d := driver.Definition{
-				Algorithm: []driver.Algorithm{driver.TokenBucket, driver.LeakyBucket, driver.FixedWindow, driver.SlidingLog, driver.SlidingWindow, driver.InFlight}[rng.IntN(6)],
+				Algorithm: algorithms[rng.IntN(len(algorithms))],
 				Events:    1 + rng.IntN([]int{3, 1000, 1_000_003}[rng.IntN(3)]), Per: time.Duration(1+rng.IntN(1_000_000)) * time.Microsecond,
 				Soft: float64(rng.IntN(2) * 30), Shadow: rng.IntN(4) == 0,
 			}

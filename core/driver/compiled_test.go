@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 func TestCompiled_Constants(t *testing.T) {
@@ -86,7 +87,7 @@ func TestCompiled_Constants(t *testing.T) {
 // It must not change, because stores write it down.
 func TestCompiled_ID(t *testing.T) {
 	seen := make(map[uint64]string)
-	for _, a := range append(algorithms[:], driver.Quota, driver.Pause) {
+	for _, a := range testkit.Names() {
 		for _, name := range []string{"a", "b", "ab", "a b"} {
 			d := valid(a)
 			d.Name = name

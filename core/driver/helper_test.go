@@ -1,10 +1,12 @@
 package driver_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // start is the time of the first charge in the tests.
@@ -33,9 +35,8 @@ func rule(t testing.TB, a driver.Algorithm, events int, period int64) *driver.Co
 	return compile(t, d)
 }
 
-var algorithms = [...]driver.Algorithm{
-	driver.TokenBucket, driver.SlidingLog, driver.LeakyBucket, driver.FixedWindow, driver.SlidingWindow, driver.InFlight,
-}
+// algorithms are those of rules with a number of events and a period or a Hold.
+var algorithms = slices.DeleteFunc(testkit.Names(), func(a driver.Algorithm) bool { return a == driver.Quota || a == driver.Pause })
 
 // A key is a store of one State.
 type key struct {

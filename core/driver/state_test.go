@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // rules returns small and large rules of every algorithm, with fractions and soft limits.
@@ -40,6 +40,9 @@ func rules(t testing.TB) (all []*driver.Compiled) {
 	} {
 		d.Name = fmt.Sprint("rule ", i)
 		all = append(all, during(compile(t, d)))
+	}
+	for _, a := range testkit.Names() {
+		all = append(all, during(compile(t, valid(a))))
 	}
 	return all
 }
@@ -206,8 +209,9 @@ func TestState_Coarsen_Others(t *testing.T) {
 	}
 }
 
-// The exported fields are the whole State of a bucket, fixed window, quota or pause, and no other.
+// The exported fields are the whole State of some algorithms, and never that of the others.
 func TestState_Fields(t *testing.T) {
+	algorithms := make(map[bool]int)
 	for i, c := range rules(t) {
 		whole, logs := 0, 0
 		k, s := key{rule: c}, newSequence(uint64(i), c)
@@ -222,8 +226,12 @@ func TestState_Fields(t *testing.T) {
 				whole++
 			}
 		}
-		if listed := slices.Contains([]driver.Algorithm{driver.SlidingLog, driver.SlidingWindow, driver.InFlight}, c.Algorithm); listed != (whole == 0) || listed != (logs > 0) {
+		if (whole == 0) == (logs == 0) {
 			t.Errorf("%v: got %d States of three numbers and %d others", c, whole, logs)
 		}
+		algorithms[logs > 0]++
+	}
+	if algorithms[false] == 0 || algorithms[true] == 0 {
+		t.Errorf("got %d rules with States of three numbers and %d others", algorithms[false], algorithms[true])
 	}
 }

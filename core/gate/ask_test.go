@@ -17,6 +17,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/testkit"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -149,13 +150,10 @@ func TestAnd_BadTokens(t *testing.T) {
 // number of verified tokens.
 func TestAnd_BadTokensOfAlgorithms(t *testing.T) {
 	limit := core.PerMinute(20)
-	for _, rule := range []core.Rule{
-		core.TokenBucket("r", limit), core.FixedWindow("r", limit), core.SlidingLog("r", limit),
-		core.SlidingWindow("r", limit), core.LeakyBucket("r", limit),
-	} {
-		t.Run(rule.Algorithm().String(), func(t *testing.T) {
+	for _, a := range testkit.Algorithms {
+		t.Run(a.Name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := addressFirst(rule, many, setup{Opts: []gate.Option{gate.MaxDelay(time.Minute)}})
+				c := addressFirst(a.Rule("r", limit), many, setup{Opts: []gate.Option{gate.MaxDelay(time.Minute)}})
 				admitted := int64(0)
 				for range 600 {
 					if record(t, c, with("Token", "bad")).Status == http.StatusUnauthorized {

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // An empty store has no size after any adjustments.
 func TestStore_Adjust_sizeOfAnEmptyStore(t *testing.T) {
-	for _, algorithm := range algorithms {
+	for _, algorithm := range testkit.Algorithms {
 		s := newTestStore(1)
-		l := s.limiter(algorithm("r", core.PerSecond(10)))
+		l := s.limiter(algorithm.Rule("r", core.PerSecond(10)))
 		for range 12 {
 			for range 5 {
 				allow(t, l, "one")
@@ -39,8 +40,8 @@ func TestStore_Adjust_sizeOfAnEmptyStore(t *testing.T) {
 // A Credit, Undo or Reset of one key frees nothing of the overflow bucket that it shares with
 // others. A Debit is counted, but makes no debt of the bucket that others share.
 func TestStore_Adjust_overflowBucket(t *testing.T) {
-	for _, algorithm := range algorithms {
-		r := algorithm("r", core.PerHour(4))
+	for _, algorithm := range testkit.Algorithms {
+		r := algorithm.Rule("r", core.PerHour(4))
 		t.Run(r.Algorithm().String(), func(t *testing.T) {
 			s, _ := fullStore(t)
 			l := s.limiter(r)

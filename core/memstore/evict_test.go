@@ -176,8 +176,8 @@ func TestStore_Take_placesAreNotEvicted(t *testing.T) {
 	for i := range keys {
 		s.take(t, rule, strconv.Itoa(i))
 	}
-	for i, algorithm := range algorithms {
-		l := s.limiter(algorithm(fmt.Sprint("flood", i), core.PerHour(1000)))
+	for i, algorithm := range testkit.Algorithms {
+		l := s.limiter(algorithm.Rule(fmt.Sprint("flood", i), core.PerHour(1000)))
 		for j := range 5000 {
 			allow(t, l, strconv.Itoa(j))
 		}

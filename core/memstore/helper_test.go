@@ -133,11 +133,6 @@ func admitted(t testing.TB, l *core.Limiter, key string, n int) (sum int) {
 	return sum
 }
 
-// algorithms are the constructors of rules of all algorithms.
-var algorithms = []func(string, core.Limit) core.Rule{
-	core.TokenBucket, core.LeakyBucket, core.FixedWindow, core.SlidingLog, core.SlidingWindow,
-}
-
 // fullStore returns a store of one shard that is full of states that are not evicted, and their
 // limiter.
 func fullStore(t *testing.T) (*testStore, *core.Limiter) {

@@ -63,10 +63,11 @@ func TestClock_Before1970(t *testing.T) {
 	for _, begin := range []time.Time{{}, time.Date(1700, 1, 1, 0, 0, 0, 0, time.UTC), time.Unix(-1, 0), time.Unix(0, 0)} {
 		now := begin
 		store := memstore.New(memstore.Clock(func() time.Time { return now }))
-		for _, rule := range []core.Rule{
-			core.TokenBucket("bucket", core.PerMinute(3)), core.LeakyBucket("queue", core.PerMinute(3)), core.FixedWindow("window", core.PerMinute(3)),
-			core.SlidingLog("log", core.PerMinute(3)), core.SlidingWindow("sliding", core.PerMinute(3)), core.Quota("quota", core.Monthly(3)),
-		} {
+		rules := []core.Rule{core.Quota("quota", core.Monthly(3))}
+		for _, a := range testkit.Algorithms {
+			rules = append(rules, a.Rule(a.Name, core.PerMinute(3)))
+		}
+		for _, rule := range rules {
 			limiter := testkit.Limiter(t, store, rule)
 			testkit.Admit(t, limiter, "k", 3)
 			if d := testkit.Allow(t, limiter, "k"); d.Allowed {
@@ -83,7 +84,7 @@ func TestClock_Before1970(t *testing.T) {
 func TestClock_concurrent(t *testing.T) {
 	const window, limit, calls = 100, 10, 500 // microseconds, which pass with each look at the clock
 	for _, a := range testkit.Algorithms {
-		if a.Name != "sliding_log" && a.Name != "sliding_window" && a.Name != "token_bucket" {
+		if a.Kind().Windows || a.Kind().Delays { // whose bounds are others
 			continue
 		}
 		for name, rules := range map[string][]core.Rule{

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // A state in an overflow bucket stays there when there is room again, until it has expired.
 func TestStore_Take_overflowBucketAndRoomAgain(t *testing.T) {
-	for _, algorithm := range algorithms {
-		r := algorithm("r", core.Per(5, time.Millisecond))
+	for _, algorithm := range testkit.Algorithms {
+		r := algorithm.Rule("r", core.Per(5, time.Millisecond))
 		t.Run(r.Algorithm().String(), func(t *testing.T) {
 			s, fill := fullStore(t)
 			l, other := s.limiter(r), s.limiter(core.TokenBucket("other", core.PerHour(100)))
@@ -43,8 +44,8 @@ func TestStore_Take_overflowBucketAndRoomAgain(t *testing.T) {
 
 // Two keys of one decision may share an overflow bucket: both charges count.
 func TestStore_Take_twoKeysOfOneOverflowBucket(t *testing.T) {
-	for _, algorithm := range algorithms {
-		r := algorithm("r", core.PerHour(4))
+	for _, algorithm := range testkit.Algorithms {
+		r := algorithm.Rule("r", core.PerHour(4))
 		t.Run(r.Algorithm().String(), func(t *testing.T) {
 			s, _ := fullStore(t)
 			l := s.limiter(r)
@@ -71,11 +72,11 @@ func TestStore_Take_twoKeysOfOneOverflowBucket(t *testing.T) {
 
 // Keys in one overflow bucket take at most its limit together. States that are half used are not evicted.
 func TestStore_Take_AtMostOfOverflowBucket(t *testing.T) {
-	for _, algorithm := range algorithms {
-		r := algorithm("r", core.Per(10, time.Hour))
+	for _, algorithm := range testkit.Algorithms {
+		r := algorithm.Rule("r", core.Per(10, time.Hour))
 		t.Run(r.Algorithm().String(), func(t *testing.T) {
 			s, _ := fullStore(t)
-			l := s.limiter(r, algorithm("wide", core.Per(11, time.Hour)))
+			l := s.limiter(r, algorithm.Rule("wide", core.Per(11, time.Hour)))
 			k1, k2 := twoKeys(s, r)
 			for i, c := range []struct {
 				key     string

@@ -114,15 +114,15 @@ func TestStore_randomCalls(t *testing.T) {
 			var rules []core.Rule
 			var strict, loose []*core.Limiter
 			var limits []int
-			for i, algorithm := range algorithms {
+			for i, algorithm := range testkit.Algorithms {
 				limits = append(limits, 1+rng.IntN(2))
 				limit := core.PerHour(limits[i])
-				if i < 2 { // a bucket must not refill during the test
+				if algorithm.Kind().Refills { // it must not refill during the test
 					limit = core.PerDay(1).WithBurst(limits[i])
 				}
-				strict = append(strict, s.limiter(algorithm(fmt.Sprint("strict", i), limit)))
+				strict = append(strict, s.limiter(algorithm.Rule(fmt.Sprint("strict", i), limit)))
 				for j, l := range []core.Limit{core.PerHour(10), core.PerMinute(100), core.Per(7, 50*time.Millisecond)} {
-					rules = append(rules, algorithm(fmt.Sprint("loose", i, j), l))
+					rules = append(rules, algorithm.Rule(fmt.Sprint("loose", i, j), l))
 				}
 			}
 			rules = append(rules, core.SlidingLog("log", core.Per(200, time.Minute)), core.SlidingLog("shadow", core.Per(300, time.Minute)).Soft(10).Shadow())

@@ -97,7 +97,7 @@ func TestCluster_undoAfterOtherEvents(t *testing.T) {
 					}
 					joint <- d
 				}()
-				if a.Name != "leaky_bucket" { // spends only when the other key is admitted
+				if !a.Kind().Delays { // spends only when the other key is admitted
 					eventually(t, func() error {
 						if n := testkit.Used(t, wide, taken)[0]; n != 4 {
 							return fmt.Errorf("%d are used, want 4", n)

@@ -210,11 +210,14 @@ func (h history) limit(a driver.Algorithm) core.Limit {
 	return core.Per(draw(h, 1, 2, 3, 7, 20), draw(h, time.Second, 10*time.Second, time.Minute))
 }
 
+// historyAlgorithms are those of rules with a limit, in-flight twice.
+var historyAlgorithms = append(slices.DeleteFunc(testkit.Names(), func(a driver.Algorithm) bool { return a == driver.Pause }), driver.InFlight)
+
 func (h history) rule(name string) rules.Rule {
 	r := rules.Rule{
 		Spec: core.Spec{
 			Name: name, Shadow: h.one(6), Soft: draw[float64](h, 0, 0, 50),
-			Algorithm: draw(h, driver.TokenBucket, driver.TokenBucket, driver.LeakyBucket, driver.FixedWindow, driver.SlidingLog, driver.SlidingWindow, driver.InFlight, driver.InFlight, driver.Quota, driver.Quota),
+			Algorithm: draw(h, historyAlgorithms...),
 		},
 	}
 	r.Limit = h.limit(r.Algorithm)

@@ -60,7 +60,7 @@ func atMostModified(s *subject, a algorithm) {
 	s.reserveAtMost(shadow, "k", 8, 2)
 	s.remain(shadow, "k", 0, 3)
 	s.settle(r, 1)
-	if a.Name != "leaky_bucket" { // whose last units belong to another Reservation
+	if !a.Kind().Delays { // whose last units belong to another Reservation
 		s.remain(shadow, "k", 7, 3)
 	}
 }
@@ -76,7 +76,7 @@ func concurrentAtMost(s *subject, a algorithm) {
 			wg.Go(func() {
 				for cost := 1; cost > 0; {
 					r, err := l.ReserveAtMost(context.Background(), "k", block)
-					if err == nil && i%2 > 0 && a.Name != "leaky_bucket" {
+					if err == nil && i%2 > 0 && !a.Kind().Delays {
 						err = r.Settle(context.Background(), (r.Cost()+1)/2)
 					}
 					if err != nil {

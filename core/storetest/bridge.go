@@ -7,12 +7,13 @@ import (
 
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/storetest/internal/oracle"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // driverAlgorithms holds all algorithms by name, and algorithmNames their names in order.
 var driverAlgorithms, algorithmNames = func() (byName map[string]driver.Algorithm, names []string) {
 	byName = make(map[string]driver.Algorithm)
-	for a := driver.Algorithm(1); a.String() != driver.Algorithm(0).String(); a++ {
+	for _, a := range testkit.Names() {
 		byName[a.String()], names = a, append(names, a.String())
 	}
 	return byName, names

@@ -95,7 +95,7 @@ func headroomRetryAfter(s *subject, a algorithm) {
 			if d := s.peek(batch, key); !d.Allowed || d.State(0).Remaining < n {
 				s.fail("after RetryAfter of %d events: got %+v", n, d.State(0))
 			}
-			if a.Name != "token_bucket" && a.Name != "leaky_bucket" {
+			if !isBucket(a) {
 				break // more may have left at the same time
 			}
 		}

@@ -72,7 +72,7 @@ func manyReservations(s *subject, a algorithm) {
 			s.settle(all[i], 0)
 		}
 		left := 2*n - n/2
-		if a.Name == "leaky_bucket" {
+		if a.Kind().Delays {
 			left = n + 1
 		}
 		s.remain(l, "k", left)

@@ -167,7 +167,7 @@ func elasticFlaps(s *subject) {
 	}
 }
 
-func isBucket(a algorithm) bool { return a.Name == "token_bucket" || a.Name == "leaky_bucket" }
+func isBucket(a algorithm) bool { return a.Kind().Refills }
 
 func debtAndClock(s *subject, a algorithm) {
 	l := s.limiter(a.Rule(a.Name, core.PerMinute(60)))

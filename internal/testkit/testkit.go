@@ -16,6 +16,18 @@ type Algorithm struct {
 	Rule func(name string, l core.Limit) core.Rule
 }
 
+// Kind returns the facts about the rules of a.
+func (a Algorithm) Kind() *driver.Kind { return a.Rule("r", core.PerDay(1)).Kind() }
+
+// Names returns all algorithms of package driver, by which rules of configurations name them. Algorithms are those of
+// rates.
+func Names() (all []driver.Algorithm) {
+	for a := driver.Algorithm(1); a.String() != "none"; a++ {
+		all = append(all, a)
+	}
+	return all
+}
+
 // Algorithms contains all algorithms of rates, and the fixed window with FromFirst.
 var Algorithms = []Algorithm{
 	{"token_bucket", core.TokenBucket},

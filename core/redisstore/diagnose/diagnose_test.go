@@ -34,9 +34,18 @@ func diagnosed(t *testing.T, rdb redis.UniversalClient, opts ...redisstore.Optio
 	return findings
 }
 
-const allChecks = "client, clock, commands, connection, memory, messages, role, round trip, " +
-	"script bucket, script in_flight, script pause, script quota, " +
-	"script sliding_log, script sliding_window, server"
+// scripts are the checks of all scripts, and allChecks all checks.
+var (
+	scripts = func() string {
+		var names []string
+		for library := range wire.Libraries() {
+			names = append(names, "script "+library)
+		}
+		slices.Sort(names)
+		return strings.Join(names, ", ")
+	}()
+	allChecks = "client, clock, commands, connection, memory, messages, role, round trip, " + scripts + ", server"
+)
 
 // results compares the results of Findings, of which those without a value in want are OK. A value is a result and a
 // part of the change. The names of checks are separated by commas.
@@ -67,17 +76,6 @@ func results(t *testing.T, got map[string]diagnose.Finding, checks string, want 
 		}
 	}
 }
-
-// scripts are the checks of all scripts.
-var scripts = func() string {
-	var names []string
-	for name := range strings.SplitSeq(allChecks, ", ") {
-		if strings.HasPrefix(name, "script ") {
-			names = append(names, name)
-		}
-	}
-	return strings.Join(names, ", ")
-}()
 
 // alternating returns a dialer that connects to the addresses in turn.
 func alternating(addresses ...string) func(*redis.Options) {

@@ -25,6 +25,17 @@ var libraries = map[driver.Algorithm]string{
 	driver.Pause: "pause",
 }
 
+// sizes has the numbers of arguments of the libraries; a bucket may have more.
+var sizes = map[string]int{"bucket": 5, "sliding_window": 4, "sliding_log": 4, "in_flight": 3, "quota": 6, "pause": 1}
+
+// probes has the readings of unused keys.
+var probes = map[string][]any{
+	"bucket": {int64(0)}, "sliding_window": {int64(0), int64(0), int64(0), int64(0), int64(0)},
+	"sliding_log": {int64(0), int64(0), int64(0), int64(0)}, "in_flight": {int64(0), int64(0), int64(0), int64(0)},
+	"quota": {int64(0), int64(1), int64(1)},
+	"pause": {int64(0)},
+}
+
 // add adds a rule, unless one with the same numbers is there.
 func (c *catalog) add(r *driver.Compiled) {
 	c.mu.Lock()
@@ -116,4 +127,42 @@ func priced(r *driver.Compiled, n []int64) (int64, bool) {
 func units(s driver.Span, denominator int64) *big.Int {
 	n := new(big.Int).Mul(big.NewInt(s.Micros), big.NewInt(denominator))
 	return n.Add(n, big.NewInt(s.Frac))
+}
+
+// in-flight rule was applied.
+func (c *charge) report(reply []any, r *driver.Reading, done bool) []any {
+	switch c.Rule.Algorithm {
+	case driver.TokenBucket, driver.LeakyBucket:
+		if reply = append(reply, r.Used.Micros); c.Rule.Constants.Denominator > 1 {
+			reply = append(reply, r.Used.Frac)
+		}
+	case driver.FixedWindow:
+		if r.Length == 0 {
+			r.Length = c.Rule.Constants.Period
+		}
+		reply = append(reply, r.Count, r.Left, r.Length)
+	case driver.SlidingWindow:
+		if r.Count == 0 {
+			*r = driver.Reading{Phase: r.Phase}
+		}
+		reply = append(reply, r.Phase, r.Count, r.First, r.Last, r.Retry)
+	case driver.SlidingLog:
+		if r.Count == 0 {
+			*r = driver.Reading{}
+		}
+		reply = append(reply, r.Count, r.First, r.Last, r.Retry)
+	case driver.InFlight:
+		phase := int64(0)
+		if done && c.Op != driver.Spend {
+			phase = 1
+		} else if r.Single {
+			phase = 2
+		}
+		reply = append(reply, r.Count, r.Last, r.Retry, phase)
+	case driver.Quota:
+		reply = append(reply, r.Count, r.Left, r.Length)
+	case driver.Pause:
+		reply = append(reply, r.Left)
+	}
+	return reply
 }

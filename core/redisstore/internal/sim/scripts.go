@@ -134,9 +134,6 @@ var ops = map[string]driver.Op{
 	"credit": driver.Credit, "debit": driver.Debit, "undo": driver.Undo, "undo_last": driver.Undo, "leave": driver.Undo, "renew": driver.Renew,
 }
 
-// sizes has the numbers of arguments of the libraries; a bucket may have more.
-var sizes = map[string]int{"bucket": 5, "sliding_window": 4, "sliding_log": 4, "in_flight": 3, "quota": 6, "pause": 1}
-
 // decode reads the charges of a decision from its arguments.
 func (s *server) decode(v verb, keys, args []string) (charges []*charge, err error) {
 	most := int64(0)
@@ -196,14 +193,6 @@ func (s *server) decode(v verb, keys, args []string) (charges []*charge, err err
 		charges, args = append(charges, c), rest
 	}
 	return charges, nil
-}
-
-// probes has the readings of unused keys.
-var probes = map[string][]any{
-	"bucket": {int64(0)}, "sliding_window": {int64(0), int64(0), int64(0), int64(0), int64(0)},
-	"sliding_log": {int64(0), int64(0), int64(0), int64(0)}, "in_flight": {int64(0), int64(0), int64(0), int64(0)},
-	"quota": {int64(0), int64(1), int64(1)},
-	"pause": {int64(0)},
 }
 
 func (s *server) load(c *charge, now int64) driver.Reading {
@@ -400,40 +389,3 @@ func (s *server) changedPlaces(c *charge, now int64) {
 }
 
 // report appends a reading as the script of the algorithm reports it. done says whether the charge of an
-// in-flight rule was applied.
-func (c *charge) report(reply []any, r *driver.Reading, done bool) []any {
-	switch c.Rule.Algorithm {
-	case driver.TokenBucket, driver.LeakyBucket:
-		if reply = append(reply, r.Used.Micros); c.Rule.Constants.Denominator > 1 {
-			reply = append(reply, r.Used.Frac)
-		}
-	case driver.FixedWindow:
-		if r.Length == 0 {
-			r.Length = c.Rule.Constants.Period
-		}
-		reply = append(reply, r.Count, r.Left, r.Length)
-	case driver.SlidingWindow:
-		if r.Count == 0 {
-			*r = driver.Reading{Phase: r.Phase}
-		}
-		reply = append(reply, r.Phase, r.Count, r.First, r.Last, r.Retry)
-	case driver.SlidingLog:
-		if r.Count == 0 {
-			*r = driver.Reading{}
-		}
-		reply = append(reply, r.Count, r.First, r.Last, r.Retry)
-	case driver.InFlight:
-		phase := int64(0)
-		if done && c.Op != driver.Spend {
-			phase = 1
-		} else if r.Single {
-			phase = 2
-		}
-		reply = append(reply, r.Count, r.Last, r.Retry, phase)
-	case driver.Quota:
-		reply = append(reply, r.Count, r.Left, r.Length)
-	case driver.Pause:
-		reply = append(reply, r.Left)
-	}
-	return reply
-}
