@@ -126,7 +126,7 @@ func charge(l *core.Limiter, cost int) driver.Charge {
 }
 
 func isSliding(r *driver.Compiled) bool {
-	return r.Algorithm == driver.SlidingLog || r.Algorithm == driver.SlidingWindow
+	return !r.Kind.Covers && !r.Kind.Holds
 }
 
 // eachAlgorithm runs test with a limiter for each algorithm.

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -228,6 +229,11 @@ var hostile = []string{
 // identities. All keys of an identity are in one slot. A Spend of a pause writes none.
 func TestStates_keys(t *testing.T) {
 	t.Parallel()
+	for _, a := range testkit.Names() {
+		if !slices.ContainsFunc(formats, func(f format) bool { return f.rule.Algorithm == a }) {
+			t.Errorf("formats has no row for %v", a)
+		}
+	}
 	rdb := redistest.NewServer(t).Client()
 	slots := redistest.SharedCluster(t).Nodes[0].Client()
 	longestPrefix, longestName := strings.Repeat("p", 26), strings.Repeat("n", 64)

@@ -23,10 +23,10 @@ func TestHistories_EverySituation(t *testing.T) {
 	testkit.WithoutRace(t)
 	const n = 100
 	s := &subject{T: t, about: "engine", requirement: "The engine equals the oracle.", newHarness: ofReference}
-	check := func(occurred map[string]int, n int, situations []string) {
+	check := func(occurred map[string]int, least int, situations []string) {
 		for _, name := range situations {
-			if occurred[name] < n/4 {
-				t.Errorf("%q: got %d occurrences in %d histories, want at least %d", name, occurred[name], n, n/4)
+			if occurred[name] < least {
+				t.Errorf("%q: got %d occurrences, want at least %d", name, occurred[name], least)
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(occurred)) {
@@ -38,9 +38,9 @@ func TestHistories_EverySituation(t *testing.T) {
 	for _, algorithm := range append(limitNames(), fromFirst, byCost) {
 		all = append(all, "freed by an undo: "+algorithm, "ahead of the clock: "+algorithm, "headroom: "+algorithm, "headroom denied: "+algorithm)
 	}
-	check(occurred, n, all)
-	check(occurred, 4, rareSituations)
-	check(compareLimiters(s, n/4), n/4, limiterSituations)
+	check(occurred, n/4, all)
+	check(occurred, 1, rareSituations)
+	check(compareLimiters(s, n/4), n/25, limiterSituations)
 }
 
 // limiterSituations have to occur in the histories of limiters.

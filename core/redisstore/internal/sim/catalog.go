@@ -5,7 +5,9 @@ import (
 	"math/big"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 )
 
@@ -35,6 +37,20 @@ var probes = map[string][]any{
 	"quota": {int64(0), int64(1), int64(1)},
 	"pause": {int64(0)},
 }
+
+// checkRules returns the rules of diagnose.Diagnose, which resilient.New calls.
+func checkRules() []core.Rule {
+	const name, hold = "check", 10 * time.Second
+	three := core.Per(3, hold)
+	return []core.Rule{
+		core.TokenBucket(name, three), core.FixedWindow(name, three), core.FixedWindow(name, three).FromFirst(), core.SlidingLog(name, three),
+		core.SlidingWindow(name, three).SubWindows(10), core.Pause(name),
+		core.InFlight(name, 1).Hold(hold), core.InFlight(name, 3).Hold(hold), core.InFlight(name, 3).Hold(hold).ByCost(),
+	}
+}
+
+// isCheck reports whether a key in Redis is that of a rule of checkRules.
+func isCheck(key string) bool { return strings.HasSuffix(key, ":check") }
 
 // add adds a rule, unless one with the same numbers is there.
 func (c *catalog) add(r *driver.Compiled) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -126,20 +125,6 @@ func (s *simulation) start(t *testing.T, index int) *process {
 	warm.Wait()
 	return p
 }
-
-// checkRules returns the rules of diagnose.Diagnose, which resilient.New calls.
-func checkRules() []core.Rule {
-	const name, hold = "check", 10 * time.Second
-	three := core.Per(3, hold)
-	return []core.Rule{
-		core.TokenBucket(name, three), core.FixedWindow(name, three), core.FixedWindow(name, three).FromFirst(), core.SlidingLog(name, three),
-		core.SlidingWindow(name, three).SubWindows(10), core.Pause(name),
-		core.InFlight(name, 1).Hold(hold), core.InFlight(name, 3).Hold(hold), core.InFlight(name, 3).Hold(hold).ByCost(),
-	}
-}
-
-// isCheck reports whether a key in Redis is that of a rule of checkRules.
-func isCheck(key string) bool { return strings.HasSuffix(key, ":check") }
 
 func (p *process) close() {
 	if p.failover != nil {
