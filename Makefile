@@ -41,7 +41,7 @@ TREES   := ./cmd ./core ./echolimit ./ginlimit ./internal ./keyfunc ./nethttplim
 # A pattern for the packages with little or no shared state (of the adapters, nethttplimit runs the suite with the race
 # detector), and for the simulation, whose runs are ten times as many without it; and commands that list these packages
 # and all others.
-PATTERN := /(ginlimit|echolimit|echolimit/v5|core/driver|core/storetest|core/internal/calendar|core/redisstore/internal/sim.*|cmd/weir|cmd/weir/internal/(playground/.*|simulate|trace)|core/storetest/internal/oracle|core/internal/frameworks|internal/(argument|similar))$$
+PATTERN := /(ginlimit|echolimit|echolimit/v5|core/driver|core/storetest|core/internal/(calendar|call|keyhash)|core/rules/internal/(document|file)|core/gate/internal/requestkey|core/observe/(otel|prometheus)|core/redisstore/internal/(wire|sim.*)|cmd/weir|cmd/weir/internal/(playground/.*|simulate|trace)|core/storetest/internal/oracle|core/internal/frameworks|internal/(argument|similar))$$
 PLAIN    = $$($(WORK) $(GO) list $(ALL) | grep -E '$(PATTERN)')
 RACED    = $$($(WORK) $(GO) list $(ALL) | grep -v -E '$(PATTERN)')
 

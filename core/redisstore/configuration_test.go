@@ -41,7 +41,7 @@ func called(t *testing.T, server *redistest.Server) []string {
 }
 
 // The documented user can run the conformance suite, also if each decision shares its round trip,
-// and the suite needs all permissions of that user.
+// and the suite needs all permissions of that user. All digits of numbers reach Redis: see argumentChecker.
 func TestACL_DocumentedUser(t *testing.T) {
 	testkit.WithoutRace(t)
 	t.Parallel()
@@ -50,9 +50,10 @@ func TestACL_DocumentedUser(t *testing.T) {
 	servertest.SetUser(t, server, slices.Concat([]string{"~test*", "&test*"}, all, servertest.IdentityCommands(t, server, identity))...)
 	operator := server.Client()
 	testkit.Must(t, operator.ConfigResetStat(t.Context()).Err())
-	rdb := server.Client(servertest.AsLimiter)
+	rdb, checked := server.Client(servertest.AsLimiter), server.Client(servertest.AsLimiter)
+	checked.AddHook(argumentChecker{})
 	storetest.Run(t, func(t *testing.T) *storetest.Harness {
-		h := harness(rdb)
+		h := harness(checked)
 		testkit.Joint(t, h.Store)
 		redisstore.Crowd(h.Store.(*redisstore.Store))
 		return h

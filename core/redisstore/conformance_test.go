@@ -52,21 +52,8 @@ func (argumentChecker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// TestConformance also checks that all digits of numbers reach Redis, for which it sends the source of
-// scripts. The suite with several decisions in each round trip is in TestACL_DocumentedUser.
+// TestConformance runs the suite on a Cluster. On a single server, TestACL_DocumentedUser runs it.
 func TestConformance(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.Shared(t).Client()
-	rdb.AddHook(argumentChecker{})
-	storetest.Run(t, func(t *testing.T) *storetest.Harness {
-		testkit.WithoutRace(t, testkit.SlowCases...)
-		h := harness(rdb)
-		testkit.Joint(t, h.Store)
-		return h
-	})
-}
-
-func TestConformance_Cluster(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.SharedCluster(t).Client()
 	storetest.Run(t, func(t *testing.T) *storetest.Harness {

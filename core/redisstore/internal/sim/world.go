@@ -64,6 +64,10 @@ func hashOf(seed uint64, about ...any) uint64 {
 			for i := range len(v) {
 				seed = mix(seed, uint64(v[i]))
 			}
+		case []string:
+			for _, text := range v {
+				seed = hashOf(seed, text)
+			}
 		case error:
 			seed = mix(seed, 1) // its text may have the number of a round trip
 		default:
