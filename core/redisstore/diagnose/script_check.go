@@ -19,6 +19,7 @@ type step struct {
 	op     driver.Op
 	cost   int
 	atMost bool
+	beside bool // in one decision with a Peek of another rule
 	of     int // Undo and Renew: the index of the step whose receipt they have
 
 	allowed   bool // Spend
@@ -32,7 +33,7 @@ var (
 	rateSteps = []step{
 		{op: driver.Spend, cost: 1, allowed: true},
 		{op: driver.Spend, cost: 5, atMost: true, allowed: true, takes: 2},
-		{op: driver.Spend, cost: 1},
+		{op: driver.Spend, cost: 1, beside: true},
 		{op: driver.Undo, cost: 1, of: 0, remaining: 1},
 		{op: driver.Reset, found: true},
 	}
@@ -46,7 +47,7 @@ var (
 )
 
 // checkRule returns the rule of the check of a library: one of three events, for an algorithm that has the library.
-func checkRule(a driver.Algorithm) driver.Definition {
+func checkRule(a driver.Algorithm, period time.Duration) driver.Definition {
 	d := driver.Definition{Name: "check", Algorithm: a}
 	has := func(property string) bool { return slices.Contains(d.Kind().Properties, property) }
 	d.FromFirst, d.ByCost = has("from first"), has("by cost")
@@ -54,10 +55,10 @@ func checkRule(a driver.Algorithm) driver.Definition {
 		d.Events = 3
 	}
 	if has("per") {
-		d.Per = checkPeriod
+		d.Per = period
 	}
 	if has("hold") {
-		d.Hold = checkPeriod
+		d.Hold = period
 	}
 	if has("sub-windows") {
 		d.SubWindows = 10
@@ -93,7 +94,11 @@ func (t *target) checkScript(ctx context.Context, name string, a driver.Algorith
 }
 
 func (t *target) runSteps(ctx context.Context, a driver.Algorithm) error {
-	rule, err := checkRule(a).Compile()
+	rule, err := checkRule(a, checkPeriod).Compile()
+	if err != nil {
+		return err
+	}
+	other, err := checkRule(a, 2*checkPeriod).Compile()
 	if err != nil {
 		return err
 	}
@@ -107,7 +112,11 @@ func (t *target) runSteps(ctx context.Context, a driver.Algorithm) error {
 		case driver.Debit:
 			c.Pause = checkPeriod
 		}
-		if err := t.do(ctx, &c); err != nil {
+		var others []driver.Charge
+		if s.beside {
+			others = append(others, driver.Charge{Rule: other, Op: driver.Peek, Cost: 1})
+		}
+		if err := t.do(ctx, &c, others...); err != nil {
 			return err
 		}
 		if receipts[i] = c.Receipt; !s.right(&c) {
@@ -134,14 +143,17 @@ func (s *step) right(c *driver.Charge) bool {
 	return s.allowed || v.RetryAfter > 0 && v.RetryAfter <= 2*checkPeriod // a sliding window adds a sub-window
 }
 
-// do executes a charge on the key of t.
-func (t *target) do(ctx context.Context, c *driver.Charge) error {
+// do executes a charge on the key of t, in one decision with others.
+func (t *target) do(ctx context.Context, c *driver.Charge, others ...driver.Charge) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	c.Key = t.identity
 	j := pipe.NewJob()
-	j.Charges, j.Keys = []driver.Charge{*c}, []string{t.encoder.Key(t.encoder.Tag(t.identity), c.Rule)}
+	j.Charges = append([]driver.Charge{*c}, others...)
+	for i := range j.Charges {
+		j.Charges[i].Key = t.identity
+		j.Keys = append(j.Keys, t.encoder.Key(t.encoder.Tag(t.identity), j.Charges[i].Rule))
+	}
 	t.encoder.Encode(&j.Request)
 	err := t.pipe.Do(ctx, time.Now().Add(t.timeout), j)
 	if err == nil {

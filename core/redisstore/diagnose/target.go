@@ -272,7 +272,7 @@ func (t *target) checkMessages(ctx context.Context) Finding {
 	}
 	var one driver.Definition
 	for _, a := range wire.Libraries() {
-		if d := checkRule(a); d.Kind().Holds {
+		if d := checkRule(a, checkPeriod); d.Kind().Holds {
 			one = d
 		}
 	}

@@ -39,14 +39,17 @@ var probes = map[string][]any{
 }
 
 // checkRules returns the rules of diagnose.Diagnose, which resilient.New calls.
-func checkRules() []core.Rule {
-	const name, hold = "check", 10 * time.Second
-	three := core.Per(3, hold)
-	return []core.Rule{
-		core.TokenBucket(name, three), core.FixedWindow(name, three), core.FixedWindow(name, three).FromFirst(), core.SlidingLog(name, three),
-		core.SlidingWindow(name, three).SubWindows(10), core.Pause(name),
-		core.InFlight(name, 1).Hold(hold), core.InFlight(name, 3).Hold(hold), core.InFlight(name, 3).Hold(hold).ByCost(),
+func checkRules() (all []core.Rule) {
+	const name = "check"
+	for _, hold := range []time.Duration{10 * time.Second, 20 * time.Second} {
+		three := core.Per(3, hold)
+		all = append(all,
+			core.TokenBucket(name, three), core.FixedWindow(name, three), core.FixedWindow(name, three).FromFirst(), core.SlidingLog(name, three),
+			core.SlidingWindow(name, three).SubWindows(10), core.Pause(name),
+			core.InFlight(name, 1).Hold(hold), core.InFlight(name, 3).Hold(hold), core.InFlight(name, 3).Hold(hold).ByCost(),
+		)
 	}
+	return all
 }
 
 // isCheck reports whether a key in Redis is that of a rule of checkRules.

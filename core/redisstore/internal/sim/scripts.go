@@ -1,17 +1,14 @@
 package sim
 
 import (
-	"crypto/sha1"
-	"encoding/hex"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/redisstore/internal/wire"
 )
 
 // A verb is the Lua file of package redisstore that decides.
@@ -23,64 +20,21 @@ const (
 	adjust verb = "adjust"
 )
 
-// known has the verbs of scripts by their hashes, and numbered those that take places.
-var known, numbered sync.Map
-
-// hashOfScript returns the hash of a script, and its verb if it is one of redisstore: the one file of which
-// the script has all lines.
-func hashOfScript(script string) (sha string, v verb) {
-	sum := sha1.Sum([]byte(script))
-	sha = hex.EncodeToString(sum[:])
-	if v, ok := known.Load(sha); ok {
-		return sha, v.(verb)
-	}
-	for _, candidate := range []verb{take, atMost, adjust} {
-		if contains(script, sources()[candidate]) {
-			v = candidate
-			known.Store(sha, v)
-			if candidate != adjust && strings.Contains(script, "ARGV[2] + ") {
-				numbered.Store(sha, true)
-			}
-		}
-	}
-	return sha, v
+// A program is a script of redisstore.
+type program struct {
+	verb   verb
+	places bool // whether it takes places, whose numbers begin with that of an argument
 }
 
-func verbOf(sha string) verb {
-	v, ok := known.Load(sha)
-	if !ok {
-		panic("sim: a script that is not one of redisstore")
-	}
-	return v.(verb)
-}
-
-// sources returns the lines of the files of the verbs.
-var sources = sync.OnceValue(func() map[verb][]string {
-	all := map[verb][]string{}
-	for _, v := range []verb{take, atMost, adjust} {
-		text, err := os.ReadFile(filepath.Join("..", "wire", "lua", string(v)+".lua"))
-		if err != nil {
-			panic(err)
-		}
-		for l := range strings.Lines(string(text)) {
-			if l = strings.TrimSpace(l); l != "" && !strings.HasPrefix(l, "--") {
-				all[v] = append(all[v], l)
-			}
-		}
+// programs returns the scripts of redisstore by their hashes.
+var programs = sync.OnceValue(func() map[string]program {
+	all := make(map[string]program)
+	for name, script := range wire.Scripts() {
+		v, libraries, _ := strings.Cut(name, " ")
+		all[script.SHA.(string)] = program{verb(v), v != string(adjust) && strings.Contains(libraries, "in_flight")}
 	}
 	return all
 })
-
-func contains(script string, lines []string) bool {
-	for _, l := range lines {
-		_, after, ok := strings.Cut(script, l)
-		if !ok {
-			return false
-		}
-		script = after
-	}
-	return true
-}
 
 func integer(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"crypto/sha1"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -223,12 +225,13 @@ func (s *server) execute(args []string, asking bool) any {
 func (s *server) eval(name, script string, keys, argv []string) any {
 	sha := script
 	if name == "eval" {
-		var v verb
-		sha, v = hashOfScript(script)
+		sum := sha1.Sum([]byte(script))
+		sha = hex.EncodeToString(sum[:])
+		_, known := programs()[sha]
 		switch {
-		case v == "" && len(keys) == 1: // the test whether scripts may execute commands
+		case !known && len(keys) == 1: // the test whether scripts may execute commands
 			return []any{}
-		case v == "": // the test whether a script may have keys of all slots
+		case !known: // the test whether a script may have keys of all slots
 			found := 0
 			for _, key := range keys[1:] {
 				if _, ok := s.keyspace.texts[key]; ok {
@@ -246,8 +249,8 @@ func (s *server) eval(name, script string, keys, argv []string) any {
 		return errorReply(s.failure)
 	}
 	s.copyStates()
-	_, places := numbered.Load(sha)
-	reply, err := s.run(verbOf(sha), places, keys, argv)
+	p := programs()[sha]
+	reply, err := s.run(p.verb, p.places, keys, argv)
 	if err != nil {
 		panic("sim: " + err.Error()) // such a difference must not look like an outage
 	}

@@ -58,7 +58,11 @@ func (b *Batch) compose() {
 	for _, r := range b.requests {
 		keys, set = keys+int64(len(r.Keys)), set|r.set
 	}
-	b.script = scriptFor(b.requests[0].verb, set)
+	if verb := b.requests[0].verb; verb == take && set == 1<<bucket && keys == int64(len(b.requests)) {
+		b.script = bucketAlone()
+	} else {
+		b.script = scriptFor(verb, set)
+	}
 	room := 32 + int(keys) // the requests of a batch have mostly the same arguments
 	if len(b.requests) == 1 {
 		room = 6 + int(keys) + len(b.requests[0].args) // with the number of the places

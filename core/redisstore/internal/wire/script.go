@@ -53,9 +53,13 @@ func scriptFor(v verb, set librarySet) *Script {
 	return cached.script
 }
 
-// Scripts returns all scripts, with the verb and the libraries of each, such as "take bucket quota".
+// Scripts returns all scripts, with the verb and the libraries of each, such as "take bucket quota", and "take one
+// bucket".
 func Scripts() iter.Seq2[string, *Script] {
 	return func(yield func(string, *Script) bool) {
+		if !yield("take one bucket", bucketAlone()) {
+			return
+		}
 		for v, cache := range scripts {
 			for set := 1; set < len(cache); set++ {
 				name := string(v)
@@ -111,21 +115,40 @@ func newScript(v verb, set librarySet) *Script {
 	if numbered {
 		first = "3"
 	}
+	s := compose(first, append(files, string(v), "decisions")...)
+	s.numbered = numbered
+	return s
+}
+
+// bucketAlone is the script for takes that have one charge each, of a bucket.
+var bucketAlone = sync.OnceValue(func() *Script { return compose("2", "clock", "bucket_alone") })
+
+// compose returns the script of Lua files, whose decisions begin at the argument with the index first.
+func compose(first string, files ...string) *Script {
 	var b strings.Builder
-	for _, name := range append(files, string(v), "decisions") {
+	var add func(name string)
+	add = func(name string) {
 		text, err := luaFiles.ReadFile("lua/" + name + ".lua")
 		if err != nil {
 			panic("weir: " + err.Error()) // a file of luaFiles is missing
 		}
 		for line := range strings.Lines(string(text)) {
-			if code := strings.TrimSpace(line); code != "" && !strings.HasPrefix(code, "--") {
+			code := strings.TrimSpace(line)
+			included, includes := strings.CutPrefix(code, "INCLUDE ")
+			switch {
+			case includes:
+				add(included)
+			case code != "" && !strings.HasPrefix(code, "--"):
 				_, _ = constants.WriteString(&b, strings.Replace(line, "FIRST", first, 1))
 			}
 		}
 	}
+	for _, name := range files {
+		add(name)
+	}
 	source := b.String()
 	sum := sha1.Sum([]byte(source))
-	return &Script{Source: source, SHA: hex.EncodeToString(sum[:]), numbered: numbered}
+	return &Script{Source: source, SHA: hex.EncodeToString(sum[:])}
 }
 
 // exists reports whether luaFiles has a file.

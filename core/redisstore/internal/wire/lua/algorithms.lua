@@ -19,3 +19,12 @@ local key, last = 0, 0 -- indexes in KEYS: of the charge that was read last, and
 local denied -- whether the decision is denied
 local replaced = 0 -- the number of unreadable states that all decisions have replaced
 local reply = { now, 0, nil, nil, nil, nil, nil, nil } -- the nils reserve memory
+
+-- Returns 1, the count of unreadable states, if reply is one, and raises other errors of a read: see failure.
+local function unreadable(reply)
+  local failed = failure(reply)
+  if failed then
+    error(failed, 0)
+  end
+  return 1
+end

@@ -22,13 +22,11 @@ else
   slack = 86400000 -- the server does not expire keys by the clock of a test
 end
 
--- Returns 1, the count of unreadable states, if reply has the wrong format or is the error of
--- a read from a key of another type. Such a state counts as empty, and the next spend replaces it.
--- Raises all other errors, such as a missing permission: if the state then counted as empty, events
--- beyond the limit would be admitted.
-local function unreadable(reply)
+-- Returns the text of the error of a read, or nil if reply has the wrong format or is from a key of another type.
+-- Such a state counts as empty, and the next spend replaces it. After all other errors, such as a missing permission,
+-- the decision fails: if the state then counted as empty, events beyond the limit would be admitted.
+local function failure(reply)
   if type(reply) == 'table' and reply.err and not string.find(reply.err, 'WRONGTYPE', 1, true) then
-    error(reply.err, 0)
+    return reply.err
   end
-  return 1
 end
