@@ -79,7 +79,7 @@ var allowed = map[string][]string{
 	"core/redisstore/redistest":           {"github.com/redis/go-redis/v9"},
 	"core/redisstore/internal/pipe":       {"core/driver", "core/internal/keyhash", "core/redisstore/internal/wire", "internal/sampler", "github.com/redis/go-redis/v9"},
 	"core/redisstore/internal/servertest": {"core/redisstore/redistest", "github.com/redis/go-redis/v9"},
-	"core/redisstore/internal/sim":        {"core", "core/denycache", "core/driver", "core/failover", "core/internal/keyhash", "core/internal/waiters", "core/lease", "core/redisstore", "core/redisstore/internal/wire", "core/redisstore/resilient", "core/rules", "internal/testkit", "github.com/redis/go-redis/v9"},
+	"core/redisstore/internal/sim":        {"core", "core/denycache", "core/driver", "core/failover", "core/internal/keyhash", "core/internal/waiters", "core/lease", "core/redisstore", "core/redisstore/internal/servertest", "core/redisstore/internal/wire", "core/redisstore/resilient", "core/rules", "internal/testkit", "github.com/redis/go-redis/v9"},
 	"core/redisstore/internal/stacks":     {},
 	"core/redisstore/internal/wire":       {"core/driver", "core/internal/keyhash", "core/internal/memo", "core/internal/waiters"},
 	"core/internal/frameworks":            {},

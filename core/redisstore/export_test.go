@@ -38,6 +38,16 @@ func Versions() map[string]string {
 	return versions
 }
 
+// BucketAlone returns the hash of the script for decisions about one bucket each.
+func BucketAlone() any {
+	for name, script := range wire.Scripts() {
+		if name == "take one bucket" {
+			return script.SHA
+		}
+	}
+	panic("there is no such script")
+}
+
 // Scripts returns the script with all libraries for each verb, by the name of its file, and for the
 // hash of each script of that verb the name of that file. Scripts that take places have an argument more.
 func Scripts() (sources map[string]string, files map[any]string) {

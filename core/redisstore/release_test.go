@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -16,6 +18,8 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/internal/pipe"
+	"github.com/weir-go/weir/core/redisstore/internal/servertest"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/internal/testkit"
@@ -60,11 +64,33 @@ func (h *releaseHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 func (h *releaseHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if args := cmd.Args(); args[0] == "evalsha" {
-			args[1] = h.shas[args[1]]
-			h.calls++
+			sha := args[1]
+			args[1] = h.shas[sha]
+			if h.calls++; sha == redisstore.BucketAlone() {
+				return translate(ctx, cmd.(pipe.Command), next)
+			}
 		}
 		return next(ctx, cmd)
 	}
+}
+
+// translate executes cmd, a call of the script for decisions about one bucket each, with the arguments of any script.
+func translate(ctx context.Context, cmd pipe.Command, next redis.ProcessHook) error {
+	args := cmd.Args()
+	n, _ := strconv.Atoi(fmt.Sprint(args[2]))
+	keys := 3 + n
+	var rest []string
+	for _, a := range args[keys:] {
+		rest = append(rest, fmt.Sprint(a))
+	}
+	args = slices.Clone(args[:keys])
+	for _, a := range servertest.TakeArguments(rest) {
+		args = append(args, a)
+	}
+	whole := redis.NewCmd(ctx, args...)
+	err := next(ctx, whole)
+	cmd.SetVal(whole.Val())
+	return err
 }
 
 // In a rolling deployment, processes of two releases use the same states, if the versions in their keys

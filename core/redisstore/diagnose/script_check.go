@@ -20,7 +20,7 @@ type step struct {
 	cost   int
 	atMost bool
 	beside bool // in one decision with a Peek of another rule
-	of     int // Undo and Renew: the index of the step whose receipt they have
+	of     int  // Undo and Renew: the index of the step whose receipt they have
 
 	allowed   bool // Spend
 	takes     int  // the cost after a Spend with AtMost

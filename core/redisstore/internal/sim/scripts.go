@@ -24,6 +24,7 @@ const (
 type program struct {
 	verb   verb
 	places bool // whether it takes places, whose numbers begin with that of an argument
+	alone  bool // whether its decisions are about one bucket each, and leave out some arguments
 }
 
 // programs returns the scripts of redisstore by their hashes.
@@ -31,7 +32,7 @@ var programs = sync.OnceValue(func() map[string]program {
 	all := make(map[string]program)
 	for name, script := range wire.Scripts() {
 		v, libraries, _ := strings.Cut(name, " ")
-		all[script.SHA.(string)] = program{verb(v), v != string(adjust) && strings.Contains(libraries, "in_flight")}
+		all[script.SHA.(string)] = program{verb(v), v != string(adjust) && strings.Contains(libraries, "in_flight"), libraries == "one bucket"}
 	}
 	return all
 })

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/redisstore/internal/servertest"
 )
 
 // scriptTime is the time that a healthy server needs for a script.
@@ -250,6 +251,9 @@ func (s *server) eval(name, script string, keys, argv []string) any {
 	}
 	s.copyStates()
 	p := programs()[sha]
+	if p.alone {
+		argv = servertest.TakeArguments(argv)
+	}
 	reply, err := s.run(p.verb, p.places, keys, argv)
 	if err != nil {
 		panic("sim: " + err.Error()) // such a difference must not look like an outage

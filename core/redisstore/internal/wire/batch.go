@@ -58,14 +58,15 @@ func (b *Batch) compose() {
 	for _, r := range b.requests {
 		keys, set = keys+int64(len(r.Keys)), set|r.set
 	}
+	known := 0 // arguments of a request that the script does not get
 	if verb := b.requests[0].verb; verb == take && set == 1<<bucket && keys == int64(len(b.requests)) {
-		b.script = bucketAlone()
+		b.script, known = bucketAlone(), bucketKnown
 	} else {
 		b.script = scriptFor(verb, set)
 	}
 	room := 32 + int(keys) // the requests of a batch have mostly the same arguments
 	if len(b.requests) == 1 {
-		room = 6 + int(keys) + len(b.requests[0].args) // with the number of the places
+		room = 6 + int(keys) + len(b.requests[0].args) - known // with the number of the places
 	}
 	args := append(make([]any, 0, room), evalsha, b.script.SHA, integer(keys))
 	for _, r := range b.requests {
@@ -87,7 +88,7 @@ func (b *Batch) compose() {
 		for n < len(rest) && rest[n].like(rest[0]) {
 			n++
 		}
-		args = append(append(args, integer(int64(n))), rest[0].args...)
+		args = append(append(args, integer(int64(n))), rest[0].args[known:]...)
 		rest = rest[n:]
 	}
 	b.Args = args

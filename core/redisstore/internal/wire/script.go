@@ -120,6 +120,9 @@ func newScript(v verb, set librarySet) *Script {
 	return s
 }
 
+// bucketKnown is the number of arguments of a request that bucketAlone knows: the first ones, up to the library.
+const bucketKnown = 3
+
 // bucketAlone is the script for takes that have one charge each, of a bucket.
 var bucketAlone = sync.OnceValue(func() *Script { return compose("2", "clock", "bucket_alone") })
 

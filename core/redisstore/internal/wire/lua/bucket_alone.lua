@@ -1,13 +1,14 @@
 -- bucket_alone: decisions about one bucket each, as most decisions are, in place of decisions.lua with take.lua and
--- bucket.lua. Its arguments and its reply are theirs. Redis builds the functions and tables of a script for each call,
--- so this script has none besides the reply.
+-- bucket.lua. Its reply is theirs, and so are its arguments, without those that it knows: the number of charges, that of
+-- the following arguments, and the library. Redis builds the functions and tables of a script for each call, so this
+-- script has none besides the reply.
 -- Inserted   FIRST
 
 local reply = { now, 0, nil, nil, nil, nil, nil, nil } -- the nils reserve memory
 local number, replaced, at = 0, 0, FIRST
 while ARGV[at] do
-  local last, next_at, op = number + ARGV[at], at + 3 + ARGV[at + 2], ARGV[at + 4]
-  at = at + 5
+  local last, op = number + ARGV[at], ARGV[at + 1]
+  at = at + 2
   INCLUDE bucket_arguments
   while number < last do
     number = number + 1
@@ -35,7 +36,7 @@ while ARGV[at] do
       end
     end
   end
-  at = next_at
+  at = at + size
 end
 reply[2] = replaced
 return reply
