@@ -20,9 +20,19 @@ func (s *Store) Take(_ context.Context, charges []driver.Charge) error {
 }
 
 func (s *Store) takeSeveral(charges []driver.Charge) {
+	if len(charges) <= 2 {
+		var room [2]chargeState // most decisions; the memory of four is cleared in the time of a decision about one bucket
+		s.takeIn(charges, room[:])
+		return
+	}
 	var room [4]chargeState
+	s.takeIn(charges, room[:])
+}
+
+// takeIn is takeSeveral with room for the states of some charges.
+func (s *Store) takeIn(charges []driver.Charge, room []chargeState) {
 	var locks [4]uint64
-	states := s.resolve(charges, room[:])
+	states := s.resolve(charges, room)
 	admitted := s.takeAll(charges, states, s.shardsOf(states, locks[:0]))
 	for i := range states {
 		c, st := &charges[i], &states[i]
@@ -60,7 +70,14 @@ func (s *Store) takeAll(charges []driver.Charge, states []chargeState, shards []
 			st.load(c, now) // another charge of the decision may share the overflow bucket
 		}
 		if state, changed := c.Commit(st.state, &st.reading, st.time(now), admitted); changed {
+			if st.bucket != nil && state.Debt == 0 {
+				st.bucket.set(state.Time, state.Amount, c.Rule)
+				continue
+			}
 			st.save(c, state, now)
+			for j := i + 1; j < len(states); j++ {
+				states[j].bucket = nil // it may have moved
+			}
 		}
 	}
 	return admitted
@@ -73,8 +90,9 @@ type chargeState struct {
 	hashes
 
 	state   driver.State
-	at      uint64 // the hash under which state was stored; 0 if there was none
-	size    int    // the Size of state when it was loaded
+	bucket  *bucket // that of state, until another state is stored; nil if there is none
+	at      uint64  // the hash under which state was stored; 0 if there was none
+	size    int     // the Size of state when it was loaded
 	reading driver.Reading
 	wall    int64 // the time of a quota, or 0
 	sum     int   // the cost of the charges up to this one that share an overflow bucket; else 0
@@ -101,7 +119,7 @@ func (s *Store) resolve(charges []driver.Charge, room []chargeState) []chargeSta
 }
 
 func (st *chargeState) load(c *driver.Charge, now int64) {
-	st.state, st.at, _ = st.shard.load(st.hashes, c.Rule, now)
+	st.state, st.at, st.bucket = st.shard.load(st.hashes, c.Rule, now)
 	st.size = st.state.Size()
 	st.reading = c.Read(st.state, st.time(now))
 }
@@ -136,7 +154,12 @@ func (st *chargeState) fits(c *driver.Charge, now int64) bool {
 // shardsOf appends the shards of states to shards, each once, in ascending order.
 func (s *Store) shardsOf(states []chargeState, shards []uint64) []uint64 {
 	for i := range states {
-		shards = append(shards, s.shardOf(states[i].key))
+		if i == 0 || states[i].key != states[i-1].key {
+			shards = append(shards, s.shardOf(states[i].key))
+		}
+	}
+	if len(shards) == 1 {
+		return shards
 	}
 	slices.Sort(shards)
 	return slices.Compact(shards)
