@@ -121,7 +121,7 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	} else {
 		err = s.decideSplit(ctx, deadline, charges)
 	}
-	if err != nil && s.pipe.Rejected(err) { // nothing was executed
+	if err != nil && len(charges) > 1 && s.pipe.Rejected(err) { // nothing was executed
 		err = s.decideSplit(ctx, deadline, charges)
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/redisstore/internal/wire"
 	"github.com/weir-go/weir/internal/sampler"
 )
@@ -43,6 +44,9 @@ const (
 // cause may be an outage. Before Redis 7.2, a script whose user lacks a permission fails with a
 // text and no error code.
 func ConfigurationFault(err error) string {
+	if isOwn(err) {
+		return ""
+	}
 	switch text := err.Error(); {
 	case redis.IsAuthError(err):
 		return WrongUser
@@ -75,12 +79,21 @@ func (f FaultLog) Log(ctx context.Context, err error) {
 	slog.Default().LogAttrs(ctx, slog.LevelError, "weir: Redis rejects a command: "+fault, slog.String("error", err.Error()))
 }
 
+// isOwn reports whether err is that of a job that this process has given up, without a look at its chain: under overload,
+// these are the most frequent errors.
+func isOwn(err error) bool {
+	return err == driver.ErrOverloaded || err == context.DeadlineExceeded || err == context.Canceled
+}
+
 // didNotRun reports whether err proves that the command was not executed. Only then may the command
 // be sent again; otherwise the event may be charged twice.
 func didNotRun(err error) bool {
-	var op *net.OpError
+	if isOwn(err) {
+		return false
+	}
+	op, isOp := errors.AsType[*net.OpError](err)
 	switch {
-	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, errNotMerged):
+	case isOp && op.Op == "dial", errors.Is(err, errNotMerged):
 		return true
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return false
