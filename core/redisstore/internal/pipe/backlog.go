@@ -218,7 +218,7 @@ func (b *backlog) forgetLate() {
 // begins others. It is called with mu.
 func (b *backlog) end(t trip, at time.Time, prompt, replied bool) {
 	b.running--
-	b.distance.usual += (at.Sub(t.begun) - b.distance.usual) / 8
+	b.distance.count(t, at)
 	if replied {
 		b.distance.replied = at
 	}

@@ -352,6 +352,33 @@ func TestBacklog_Send_hopeless(t *testing.T) {
 	}
 }
 
+// Jobs that have waited during a pause of the server of more than half of their time are answered.
+func TestBacklog_Send_stall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(time.Millisecond)
+		s.runOwn = nil
+		if err := s.ask(t.Context(), time.Second, light, "k"); err != nil {
+			t.Fatal(err)
+		}
+		stalls := make(chan struct{})
+		s.set(func() { s.hangs = stalls })
+		var wg sync.WaitGroup
+		for range 3000 {
+			wg.Go(func() {
+				if err := s.ask(t.Context(), 100*time.Millisecond, light, "k"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(60 * time.Millisecond)
+		s.set(func() { s.hangs = nil })
+		close(stalls)
+		wg.Wait()
+		time.Sleep(time.Second)
+		s.isIdle(t)
+	})
+}
+
 // The time to open a connection does not count, and a context that is too short for it does not stop
 // those that follow.
 func TestBacklog_Send_open(t *testing.T) {

@@ -8,7 +8,8 @@ type distance struct {
 	replied   time.Time     // the end of the last round trip with a reply
 	since     time.Time     // when now began
 	now, last time.Duration // of this half and of the half before; 0 if there was none
-	usual     time.Duration // the moving average of all round trips, which is longer during an overload
+	usual     time.Duration // the moving average of round trips one after the other, which is longer during an overload
+	counted   time.Time     // the end of the last one of them
 }
 
 const half = 5 * time.Second
@@ -24,6 +25,16 @@ func (d *distance) add(t trip, at time.Time) {
 	if !t.opens && took > 0 && (d.now == 0 || took < d.now) {
 		d.now = took
 	}
+}
+
+// count adds a round trip to the usual ones. Round trips that were under way together are one of them: otherwise, a single
+// pause of the server or of this process would look like an overload, and the jobs that waited meanwhile would fail.
+func (d *distance) count(t trip, at time.Time) {
+	if t.begun.Before(d.counted) {
+		return
+	}
+	d.usual += (at.Sub(t.begun) - d.usual) / 8
+	d.counted = at
 }
 
 // get returns the shortest time, or 0 if it is not known.
