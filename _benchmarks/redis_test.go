@@ -169,16 +169,52 @@ func BenchmarkRedis(b *testing.B) {
 				own, base := found[peer.name+load.name], found[peer.base+load.name]
 				row := peer.name + load.name
 				rate, faster := 1e9/own.median(timeOf), base.ratio(own, timeOf)
-				p50, cpu, cpus := own.median(p50Of), own.median(cpuOf), own.ratio(base, cpuOf)
 				record("Decisions per second in Redis", row, callers[i].name, rate, "%s/s, %.2f x", figures.Thousands(rate), faster)
-				record(table, row, "decisions/s", rate, "%s", figures.Thousands(rate))
-				record(table, row, "x redis_rate", faster, "%.2f", faster)
-				record(table, row, "p50", p50, "%.2f ms", p50)
-				record(table, row, "Redis CPU", cpu, "%.1f us", cpu)
-				record(table, row, "CPU / redis_rate", cpus, "%.2f", cpus)
+				recordDecisions(table, row, own, base)
 			}
 		}
 	}
+}
+
+// BenchmarkRedisProcesses measures decisions of 64 processes with one caller each, as pods have: each has a client and a
+// limiter of its own, so none shares a round trip.
+func BenchmarkRedisProcesses(b *testing.B) {
+	const processes = 64
+	keys := identities(scaled(100_000))
+	var group []candidate
+	for _, peer := range inRedis[:4] { // one rule
+		server := redistest.NewServer(b)
+		var decide []func(key string) error
+		for range processes {
+			decide = append(decide, expecting(true, peer.make(server.Client(func(o *redis.Options) { o.PoolSize = 2 }), 500)))
+		}
+		if err := each(keys, decide[0]); err != nil {
+			b.Fatal(err)
+		}
+		rdb := server.Client()
+		group = append(group, candidate{peer.name, func() sample { return hammer(b, rdb, processes, keys, decide...) }})
+	}
+	const table = "One decision in Redis, 64 processes of 1 caller"
+	found := interleave(rounds, group)[0]
+	for _, peer := range inRedis[:4] {
+		own, base := found[peer.name], found[peer.base]
+		if peer.name == again {
+			control(table, again, "CPU / redis_rate", own, found["weir, token bucket"], cpuOf)
+			continue
+		}
+		recordDecisions(table, peer.name, own, base)
+	}
+}
+
+// recordDecisions records a row of a table about decisions in Redis.
+func recordDecisions(table, row string, own, base series) {
+	rate, faster := 1e9/own.median(timeOf), base.ratio(own, timeOf)
+	p50, cpu, cpus := own.median(p50Of), own.median(cpuOf), own.ratio(base, cpuOf)
+	record(table, row, "decisions/s", rate, "%s", figures.Thousands(rate))
+	record(table, row, "x redis_rate", faster, "%.2f", faster)
+	record(table, row, "p50", p50, "%.2f ms", p50)
+	record(table, row, "Redis CPU", cpu, "%.1f us", cpu)
+	record(table, row, "CPU / redis_rate", cpus, "%.2f", cpus)
 }
 
 // BenchmarkRedisBytes measures the MEMORY USAGE of the key of one user, with the default prefix.
@@ -225,9 +261,9 @@ func expecting(allowed bool, decide decider) func(key string) error {
 	}
 }
 
-// hammer calls decide from n goroutines with random keys, for the time of one slice. It measures the
-// p50 of every eighth call only, because the clock takes time, too.
-func hammer(b *testing.B, rdb *redis.Client, n int, keys []string, decide func(key string) error) sample {
+// hammer calls decide from n goroutines with random keys, for the time of one slice; if there are several functions,
+// they take turns. It measures the p50 of every eighth call only, because the clock takes time, too.
+func hammer(b *testing.B, rdb *redis.Client, n int, keys []string, decides ...func(key string) error) sample {
 	b.Helper()
 	cpu, scripts, err := usage(rdb)
 	if err != nil {
@@ -241,7 +277,7 @@ func hammer(b *testing.B, rdb *redis.Client, n int, keys []string, decide func(k
 	over, start := elapse(), time.Now()
 	for g := range n {
 		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(rand.Uint64(), 9))
+			rng, decide := rand.New(rand.NewPCG(rand.Uint64(), 9)), decides[g%len(decides)]
 			made := int64(0)
 			for ; errs[g] == nil && (made == 0 || !over()); made++ {
 				key := keys[rng.IntN(len(keys))]

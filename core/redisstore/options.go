@@ -50,6 +50,10 @@ const DefaultTimeout = 100 * time.Millisecond
 // the client do not affect the deadline. The client's ReadTimeout should be longer than d, because a
 // read timeout closes the connection. Timeout panics if d is not
 // positive.
+//
+// The decisions that wait in a process must be made in about half of d: with a Redis on the same machine, which makes a
+// decision in 7 us when they share round trips, 7000 callers at once with the default. Further ones fail with
+// [ErrOverloaded].
 func Timeout(d time.Duration) Option {
 	if d <= 0 {
 		panic("redisstore: Timeout: not positive")
