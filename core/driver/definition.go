@@ -83,7 +83,7 @@ func (c Calendar) isValid() bool { return c >= Day && c <= Month }
 const maxSubWindows = 120
 
 const (
-	// maxName keeps a Redis key, which contains the name, within 128 bytes.
+	// maxName keeps a Redis key, which contains the name, within 134 bytes.
 	maxName = 64
 	// maxPercent bounds Soft. A rule that needs more should have a larger limit instead.
 	maxPercent = 1000

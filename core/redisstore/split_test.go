@@ -75,7 +75,7 @@ func (p *proxy) reply(args []string) string {
 
 // Scripts have keys of several slots only on servers that have the keys of all slots. Behind any
 // other server, each key keeps one state.
-func TestServer_anySlots(t *testing.T) {
+func TestStore_Take_anySlots(t *testing.T) {
 	t.Parallel()
 	const callers, keys, calls, limit = 64, 8, 20, 100
 	for _, c := range []struct {
@@ -163,7 +163,7 @@ func (panickingHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 }
 
 // A hook that panics in the background does not end the process, or fail decisions.
-func TestServer_anySlots_panic(t *testing.T) {
+func TestStore_Take_anySlotsPanic(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
 	hook := panickingHook{new(atomic.Int64)}
@@ -185,7 +185,7 @@ func TestServer_anySlots_panic(t *testing.T) {
 // A plain client may be connected to a node of a Cluster, which rejects scripts with keys of several slots,
 // or to a proxy, which sends them to the server of the first key. Decisions, refunds, places and probes of
 // several keys keep one state for each key.
-func TestWholeness_SeveralKeys(t *testing.T) {
+func TestStore_Take_severalKeys(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string
