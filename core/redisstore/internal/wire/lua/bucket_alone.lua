@@ -1,7 +1,7 @@
 -- bucket_alone: decisions about one bucket each, as most decisions are, in place of decisions.lua with take.lua and
 -- bucket.lua. Its reply is theirs, and so are its arguments, without those that it knows: the number of charges, that of
 -- the following arguments, and the library. Redis builds the functions and tables of a script for each call, so this
--- script has none besides the reply.
+-- script has none of its own besides the reply.
 -- Inserted   FIRST
 
 local reply = { now, 0, nil, nil, nil, nil, nil, nil } -- the nils reserve memory
