@@ -41,7 +41,7 @@ TREES   := ./cmd ./core ./echolimit ./ginlimit ./internal ./keyfunc ./nethttplim
 # A pattern for the packages with little or no shared state (of the adapters, nethttplimit runs the suite with the race
 # detector), and for the simulation, whose runs are ten times as many without it; and commands that list these packages
 # and all others.
-PATTERN := /(ginlimit|echolimit|echolimit/v5|core/driver|core/storetest|core/internal/(calendar|call|keyhash)|core/rules/internal/(document|file)|core/gate/internal/requestkey|core/observe/(otel|prometheus)|core/redisstore/internal/(wire|sim.*)|cmd/weir|cmd/weir/internal/(playground/.*|simulate|trace)|core/storetest/internal/oracle|core/internal/frameworks|internal/(argument|similar))$$
+PATTERN := /(ginlimit|echolimit|echolimit/v5|core/driver|core/storetest|core/internal/(calendar|keyhash)|core/rules/internal/document|core/redisstore/internal/(wire|sim.*)|cmd/weir|cmd/weir/internal/(playground/.*|simulate|trace)|core/storetest/internal/oracle|core/internal/frameworks|internal/(argument|similar))$$
 PLAIN    = $$($(WORK) $(GO) list $(ALL) | grep -E '$(PATTERN)')
 RACED    = $$($(WORK) $(GO) list $(ALL) | grep -v -E '$(PATTERN)')
 
@@ -155,7 +155,7 @@ fuzz: deps ## run every fuzz target for FUZZTIME (10s)
 # MUTANTSFLAGS=-faults puts known faults back, some with Redis, and takes three minutes; the rest takes an hour. .ci/mutants has the flags.
 .PHONY: mutants
 mutants: ## change one place of the library at a time, and print the changes that no test notices
-	$(WORK) $(GO) run ./.ci/mutants $(MUTANTSFLAGS)
+	$(GO) run ./.ci/mutants $(MUTANTSFLAGS)
 
 # SIMFLAGS are flags of the test, such as -scenario and -seed. With EXACT=1, a seed makes the same run each time, bit for
 # bit, which needs a changed runtime and takes a minute.
@@ -168,7 +168,7 @@ sim: ## simulate processes that share a Redis over a faulty network, for SIMTIME
 
 .PHONY: sim-mutants
 sim-mutants: ## change one place of the library at a time, and print the changes that the simulation does not notice
-	$(WORK) $(GO) run ./.ci/mutants -simulated
+	$(GO) run ./.ci/mutants -simulated
 
 # 4000 histories of 250 calls are a million; on Redis that takes some minutes.
 HISTORIES ?= 4000
@@ -186,7 +186,7 @@ bench: deps ## measure this library beside its peers, and print the tables
 network: deps ## measure decisions over a network in two minutes, and print figures.csv in parentheses
 	cd _benchmarks && WEIR_REQUIRE_REDIS=1 $(GO) test . -run '^$$' -bench Network -quick -beside figures.csv $(BENCHFLAGS)
 
-# This takes half an hour. The machine has to be quiet: the figures replace those of _benchmarks/figures.csv.
+# This takes an hour. The machine has to be quiet: the figures replace those of _benchmarks/figures.csv.
 .PHONY: figures
 figures: deps ## measure all, and write the tables of _benchmarks/README.md and the charts
 	rm -f _benchmarks/new.csv

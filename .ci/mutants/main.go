@@ -15,6 +15,7 @@ import (
 	"log"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -35,6 +36,7 @@ func main() {
 
 	root, err := goCommand("", "list", "-m", "-f", "{{.Dir}}", strings.TrimSuffix(modulePath, "/"))
 	fatal(err)
+	fatal(os.Setenv("GOWORK", filepath.Join(strings.TrimSpace(root), "cmd", "weir", "go.work"))) // or tests of other modules could not run
 	r := &runner{root: strings.TrimSpace(root), limit: *limit}
 	r.dir, err = os.MkdirTemp("", "weir-mutants-")
 	fatal(err)

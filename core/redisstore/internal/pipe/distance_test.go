@@ -42,3 +42,26 @@ func TestDistance(t *testing.T) {
 		})
 	}
 }
+
+// Round trips that are under way together count once, the first that ends.
+func TestDistance_count(t *testing.T) {
+	const ms = time.Millisecond
+	type sample struct{ begun, ended time.Duration }
+	for name, c := range map[string]struct {
+		samples []sample
+		want    time.Duration
+	}{
+		"one after the other": {[]sample{{0, 8 * ms}, {8 * ms, 16 * ms}}, ms + 7*ms/8},
+		"together":            {[]sample{{0, 8 * ms}, {0, 8 * ms}, {ms, 9 * ms}}, ms},
+		"two and one":         {[]sample{{0, 8 * ms}, {7 * ms, 9 * ms}, {9 * ms, 17 * ms}}, ms + 7*ms/8},
+	} {
+		var d distance
+		start := time.Now()
+		for _, s := range c.samples {
+			d.count(trip{begun: start.Add(s.begun)}, start.Add(s.ended))
+		}
+		if d.usual != c.want {
+			t.Errorf("%s: the usual round trip is %v, want %v", name, d.usual, c.want)
+		}
+	}
+}

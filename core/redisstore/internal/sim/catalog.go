@@ -148,6 +148,7 @@ func units(s driver.Span, denominator int64) *big.Int {
 	return n.Add(n, big.NewInt(s.Frac))
 }
 
+// report appends a reading as the script of the algorithm reports it. done says whether the charge of an
 // in-flight rule was applied.
 func (c *charge) report(reply []any, r *driver.Reading, done bool) []any {
 	switch c.Rule.Algorithm {

@@ -342,5 +342,3 @@ func (s *server) changedPlaces(c *charge, now int64) {
 	}
 	s.w.messages.publish(s)
 }
-
-// report appends a reading as the script of the algorithm reports it. done says whether the charge of an

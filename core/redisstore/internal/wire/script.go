@@ -17,9 +17,9 @@ import (
 //go:embed lua/*.lua
 var luaFiles embed.FS
 
-// A Script is the Lua source of one EVALSHA: whole files of directory lua, one after the other. The
-// source depends only on the verb and on the libraries of the charges, so clients cannot cause many
-// scripts.
+// A Script is the Lua source of one EVALSHA: whole files of directory lua, one after the other, each with
+// those that it includes. The source depends only on the verb, on the libraries of the charges, and on whether each
+// decision has one charge, so clients cannot cause many scripts.
 type Script struct {
 	Source   string
 	SHA      any  // a string, boxed once
@@ -92,7 +92,7 @@ var constants = strings.NewReplacer(
 )
 
 // newScript concatenates the clock, the table of the algorithms, the libraries, a decision, and the
-// loop over the decisions. It leaves out comments and empty lines.
+// loop over the decisions.
 func newScript(v verb, set librarySet) *Script {
 	files := []string{"clock", "algorithms"}
 	if set&(1<<inFlight) != 0 {
@@ -126,7 +126,8 @@ const bucketKnown = 3
 // bucketAlone is the script for takes that have one charge each, of a bucket.
 var bucketAlone = sync.OnceValue(func() *Script { return compose("2", "clock", "bucket_alone") })
 
-// compose returns the script of Lua files, whose decisions begin at the argument with the index first.
+// compose returns the script of Lua files, whose decisions begin at the argument with the index first. It leaves out
+// comments and empty lines, and puts a file in place of a line with INCLUDE and its name.
 func compose(first string, files ...string) *Script {
 	var b strings.Builder
 	var add func(name string)
