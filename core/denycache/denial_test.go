@@ -114,6 +114,29 @@ func TestStore_Take_manyCosts(t *testing.T) {
 	f.miss(l, "k", 42)
 }
 
+func TestStore_Take_maxDelay(t *testing.T) {
+	f := newFixture(t, denycache.MaxAge(age))
+	l := f.limiter(core.LeakyBucket("r", core.PerSecond(10)))
+	testkit.Admit(t, l, "k", 5) // the next event departs in 500 ms
+	for _, c := range []struct {
+		maxDelay, retry time.Duration
+		hit, allowed    bool
+	}{
+		{maxDelay: 200 * time.Millisecond, retry: 300 * time.Millisecond},
+		{maxDelay: 200 * time.Millisecond, retry: 300 * time.Millisecond, hit: true},
+		{maxDelay: 50 * time.Millisecond, retry: 450 * time.Millisecond, hit: true},
+		{maxDelay: 300 * time.Millisecond, retry: 200 * time.Millisecond},
+		{maxDelay: 200 * time.Millisecond, retry: 300 * time.Millisecond, hit: true},
+		{allowed: true},
+	} {
+		event := charge(l, 1)
+		event.MaxDelay = c.maxDelay
+		if v, hit := f.take(event); v.Allowed != c.allowed || v.RetryAfter != c.retry || hit != c.hit {
+			t.Errorf("MaxDelay %v: got hit %v and %+v, want %+v", c.maxDelay, hit, v, c)
+		}
+	}
+}
+
 // A denial covers only a rule with the same limit.
 func TestStore_Take_changedLimit(t *testing.T) {
 	f := newFixture(t, denycache.MaxAge(age))

@@ -140,6 +140,18 @@ func TestStore_Take_pause(t *testing.T) {
 	})
 }
 
+// Two rules of one key that are both leased need few calls, and both are charged.
+func TestStore_Take_TwoLeasedRules(t *testing.T) {
+	bubble(t, func(x *fixture) {
+		s := x.lease()
+		l := x.limiter(s, hourly...)
+		x.expect(0, 100, x.calls(func() { x.admit(l, 3000) }), "calls for 3000 decisions")
+		for _, rule := range hourly {
+			x.expect(47_000-8, 47_000+8, testkit.Left(x, x.limiter(s, rule), "k"), "events left of "+rule.Name())
+		}
+	})
+}
+
 // A limit that all users share is leased beside a small limit for each user, which is not; a
 // denial takes nothing from either.
 func TestStore_Take_LeasedRuleBesideAnother(t *testing.T) {
