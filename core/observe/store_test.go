@@ -243,6 +243,12 @@ func TestLogger(t *testing.T) {
 	})
 }
 
+func TestLogger_default(t *testing.T) {
+	if got := observe.New(memstore.New()).Logger(); got != slog.Default() {
+		t.Errorf("got %v, want slog.Default", got)
+	}
+}
+
 // Tag returns the texts in the names of the keys of Redis that have the same secret.
 func TestStore_Tag(t *testing.T) {
 	secret := []byte("0123456789abcdef")
