@@ -125,8 +125,9 @@ func charge(l *core.Limiter, cost int) driver.Charge {
 	return driver.Charge{Key: "k", Rule: testkit.Compiled(l.Rules()[0]), Cost: cost}
 }
 
+// isSliding reports whether r keeps the times of its events. It does not ask for the fact that denials ask for.
 func isSliding(r *driver.Compiled) bool {
-	return !r.Kind.Covers && !r.Kind.Holds
+	return !r.Kind.Refills && !r.Kind.Windows && !r.Kind.Holds && !r.Kind.Closes
 }
 
 // eachAlgorithm runs test with a limiter for each algorithm.

@@ -21,7 +21,7 @@ func (s *Store) Take(_ context.Context, charges []driver.Charge) error {
 
 func (s *Store) takeSeveral(charges []driver.Charge) {
 	if len(charges) <= 2 {
-		var room [2]chargeState // most decisions; the memory of four is cleared in the time of a decision about one bucket
+		var room [2]chargeState // for most decisions, which then clear less memory
 		s.takeIn(charges, room[:])
 		return
 	}

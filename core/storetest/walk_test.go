@@ -40,7 +40,7 @@ func TestHistories_EverySituation(t *testing.T) {
 	}
 	check(occurred, n/4, all)
 	check(occurred, 1, rareSituations)
-	check(compareLimiters(s, n/4), n/25, limiterSituations)
+	check(compareLimiters(s, n/3), n/16, limiterSituations)
 }
 
 // limiterSituations have to occur in the histories of limiters.

@@ -1,6 +1,7 @@
 -- clock: the time of the server, and errors of reads. Every script begins with this file. It continues with
--- bucket_alone.lua, or with algorithms.lua, for places queues.lua, the files of the algorithms, take.lua, at_most.lua or adjust.lua, and
--- decisions.lua: see script.go, which also inserts numbers for the words in capitals that a header lists as Inserted.
+-- bucket_alone.lua, or with algorithms.lua, for places queues.lua, the files of the algorithms, take.lua, at_most.lua
+-- or adjust.lua, and decisions.lua: see script.go, which also inserts numbers for the words in capitals that a header
+-- lists as Inserted.
 --
 -- ARGV[1]  now in Unix microseconds, which only tests set; empty for the server's own clock
 --
