@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/bounds"
 	"github.com/weir-go/weir/core/internal/hold"
 )
 
@@ -253,8 +254,8 @@ func (e *event) addTogether(ctx context.Context, asks []Ask) error {
 		}
 		e.add(ctx, i, &asks[i], rules[i], driver.Spend, choices[i].ends)
 	}
-	if n := len(e.charges()); n > maxCharges {
-		return invalidAsk(fmt.Sprintf("%d rules for keys in one call, more than %d", n, maxCharges))
+	if n := len(e.charges()); n > bounds.Charges {
+		return invalidAsk(fmt.Sprintf("%d rules for keys in one call, more than %d", n, bounds.Charges))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/bounds"
 	"github.com/weir-go/weir/core/internal/hold"
 	"github.com/weir-go/weir/core/internal/waiters"
 	"github.com/weir-go/weir/internal/argument"
@@ -55,7 +56,7 @@ type view struct {
 
 // New returns a Limiter that admits an event if every rule does, and keeps its state in s.
 //
-// The error is an [ErrNoStore] or a [RuleError]. A RuleError reports that there are no rules or more than 16, that a
+// The error is an [ErrNoStore] or a [RuleError]. A RuleError reports that there are no rules or more than 128, that a
 // limit is zero or cannot be represented exactly, that two of the rules have one name, or that s
 // already has another rule of that name.
 //
@@ -220,7 +221,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error)
 	if err != nil {
 		return false, err
 	}
-	for rules := range slices.Chunk(c.states(), maxResets) {
+	for rules := range slices.Chunk(c.states(), bounds.Charges) {
 		var held []*hold.Hold
 		if l.local && slices.ContainsFunc(rules, holds) {
 			held = hold.Held(l.store, key, ids(rules))
@@ -242,9 +243,6 @@ func ids(rules []Rule) (all []uint64) {
 	}
 	return all
 }
-
-// maxResets is the number of states that one call of a Store resets: as many as redisstore accepts.
-const maxResets = 16
 
 // Credit frees n units that are in use by key, or all of them if there are fewer. Algorithms that
 // remember single events forget the newest ones; a [SlidingLog] forgets none before the newest 1000

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/bounds"
 )
 
 // A ruleSet holds the rules of a Limiter, and the same rules with the limits of every plan.
@@ -23,18 +24,14 @@ type ruleSet struct {
 	all  []Rule // that of states
 }
 
-// maxCharges is the largest number of charges of a call of a Store. It bounds the time for which one script blocks
-// all other commands of Redis, and is the same for all Stores, so that a program runs with each of them.
-const maxCharges = 16
-
 // newRuleSet checks and compiles rules.
 func newRuleSet(rules []Rule) (*ruleSet, error) {
 	if len(rules) == 0 {
 		return nil, &RuleError{Field: "rules", Reason: "are missing: a limiter needs at least one", Category: ErrInvalidRule}
 	}
-	if len(rules) > maxCharges {
+	if len(rules) > bounds.Charges {
 		return nil, &RuleError{
-			Rule: rules[0].Name(), Field: "rules", Reason: fmt.Sprintf("are %d in one limiter, more than %d", len(rules), maxCharges), Category: ErrInvalidRule,
+			Rule: rules[0].Name(), Field: "rules", Reason: fmt.Sprintf("are %d in one limiter, more than %d", len(rules), bounds.Charges), Category: ErrInvalidRule,
 		}
 	}
 	s := &ruleSet{rules: slices.Clone(rules), replaced: make(chan struct{})}

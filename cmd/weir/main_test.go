@@ -25,7 +25,7 @@ func files(t *testing.T) {
 		"r.yaml": start + "}}\nroutes: {\"POST /login/{name}\": api, example.com/v1/: api}",
 		"all.yaml": start + "}, login: {rules: [{name: login, algorithm: sliding_log, limit: 5/h}], keys: {k: {blocked: true}}}}\n" +
 			"routes: {POST /login: login, /v1/: api}\nall_routes: api",
-		"toomany.yaml": "policies:\n  a: {rules: [" + manyRules(9) + "]}\n  b: {rules: [" + manyRules(8) + "]}\nroutes: {/b: b}\nall_routes: a\n",
+		"toomany.yaml": "policies:\n  a: {rules: [" + manyRules(65) + "]}\n  b: {rules: [" + manyRules(64) + "]}\nroutes: {/b: b}\nall_routes: a\n",
 		// user:1 is the 2074th of 10 000, user:2 the 2581st, user:3 the 6832nd.
 		"part.yaml":   start + ", enforce: 25.5, keys: {\"user:3\": {blocked: true, plan: gold}}}}",
 		"unit.yaml":   "policies: {api: {rules: [{name: r, algorithm: sliding_log, limit: 9/h, unit: tokens, plans: {staff: unlimited}}, {name: s, algorithm: fixed_window, limit: 5/d, from_first: true}]}}",
@@ -218,7 +218,7 @@ func TestRun(t *testing.T) {
 		"explain a policy beside all routes": {[]string{"explain", "all.yaml", "login", "x"}, 0, "" +
 			"RULE   ALGORITHM    LIMIT  SOURCE  MODE\n" +
 			"login  sliding_log  5/h    base    enforce\n", ""},
-		"check too many rules": {[]string{"check", "all.yaml", "toomany.yaml"}, 1, "", "toomany.yaml:5:13: all_routes: policy \"a\" has 9 rules and candidates, and \"b\" of the route \"/b\" has 8: a decision can have 16\n" +
+		"check too many rules": {[]string{"check", "all.yaml", "toomany.yaml"}, 1, "", "toomany.yaml:5:13: all_routes: policy \"a\" has 65 rules and candidates, and \"b\" of the route \"/b\" has 64: a decision can have 128\n" +
 			"\tall_routes: a\n\t            ^\n"},
 		"explain plan": {[]string{"explain", "a.yaml", "api", "x", "gold"}, 0, "" +
 			"RULE              ALGORITHM     LIMIT  SOURCE       MODE\n" +

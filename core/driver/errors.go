@@ -19,7 +19,7 @@ var (
 	// ErrFailClosed reports that the Store could not decide about a rule that is configured to fail
 	// closed. The error is an ErrUnavailable, too.
 	ErrFailClosed = errors.New("weir: fail closed")
-	// ErrInvalidCharge reports charges that violate the contract of [Store], such as more than 16. Nothing was
+	// ErrInvalidCharge reports charges that violate the contract of [Store]. Nothing was
 	// charged.
 	ErrInvalidCharge = errors.New("weir: invalid charge")
 	// ErrInvalidRule reports an invalid rule. The error is a *RuleError if it is about one rule.

@@ -8,7 +8,7 @@ import (
 // A Store keeps States and applies charges to them. It must be safe for concurrent use, and must
 // decide by its own clock. Its dynamic type must be comparable, as a pointer is.
 //
-// The caller (package core, or a store over this store) must pass 1 to 16 charges, and no two
+// The caller (package core, or a store over this store) must pass 1 to 128 charges, and no two
 // charges with the same key and [Compiled.ID]. (Charges of one key may have rules of one name with
 // different lengths.) Keys must not be empty, costs must be at least 1, and delays must not be
 // negative. Each op must belong to the method, and ctx must not have ended. The Receipts of Spends and

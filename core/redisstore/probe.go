@@ -19,9 +19,6 @@ var errProbeDenied = errors.New("the probe was denied, as after a million probes
 // is a replica, has no free memory or has an ACL that forbids the write. Probe returns within [Timeout]. It
 // returns the errors of Take, but [Stats] does not count them.
 func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
-	if len(charges) > maxCharges {
-		return tooMany(charges)
-	}
 	var invalid error
 	parts := s.parts(charges, func(p *part, i int, tag string) {
 		rule, err := probeRule(charges[i].Rule)

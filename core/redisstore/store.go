@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -83,9 +82,6 @@ func (s *Store) Redis() (rdb redis.UniversalClient, prefix, app string, h keyhas
 	return s.listeners.rdb, s.encoder.Prefix, s.app, s.encoder.Hasher
 }
 
-// maxCharges is the largest number of charges of a call: see [driver.Store].
-const maxCharges = 16
-
 // Declare implements [driver.Declarer].
 func (s *Store) Declare(changes ...driver.Change) error {
 	for _, c := range changes {
@@ -111,9 +107,6 @@ func (s *Store) Stats() Stats {
 // Take implements [driver.Store]. If the deadline passes or Redis fails, it returns an *[Error],
 // which is a core.ErrUnavailable. If ctx ends first, it returns the error of ctx.
 func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
-	if len(charges) > maxCharges {
-		return tooMany(charges)
-	}
 	deadline := time.Now().Add(s.timeout)
 	var err error
 	if s.one(charges) {
@@ -187,11 +180,6 @@ func (s *Store) do(ctx context.Context, deadline time.Time, j *pipe.Job) error {
 		return err
 	}
 	return j.Decode()
-}
-
-// tooMany returns the error of more than maxCharges charges.
-func tooMany(charges []driver.Charge) error {
-	return fmt.Errorf("%w: %d of them, more than %d", driver.ErrInvalidCharge, len(charges), maxCharges)
 }
 
 // failure returns the error of a call that failed because of cause, or nil if cause is nil.

@@ -63,21 +63,6 @@ func TestStore_Take_scriptFlush(t *testing.T) {
 	}
 }
 
-// A Take of more charges than [driver.Store] allows is an error. Package storetest takes as many as it allows.
-func TestStore_Take_tooMany(t *testing.T) {
-	t.Parallel()
-	rule := testkit.Compiled(core.TokenBucket("r", core.PerHour(10)))
-	charges := make([]driver.Charge, 17)
-	for i := range charges {
-		charges[i] = driver.Charge{Key: fmt.Sprint(i), Rule: rule, Cost: 1}
-	}
-	s := newStore(redistest.Shared(t).Client())
-	if err := s.Take(t.Context(), charges); !errors.Is(err, driver.ErrInvalidCharge) {
-		t.Errorf("got %v, want driver.ErrInvalidCharge", err)
-	}
-	testkit.Must(t, s.Take(t.Context(), charges[:16]))
-}
-
 // Four clients, as of four processes, make decisions on one key with four rules from 64 goroutines.
 // The smallest limit is admitted, and every rule has used as much.
 func TestStore_Take_manyClients(t *testing.T) {

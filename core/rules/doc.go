@@ -158,7 +158,7 @@
 // both admit it, or none is charged. A request without a route has the limiter of New and the policy of
 // all routes; give New the limiter of that policy if there is no other limit. The plans, keys, enforce and
 // disabled of a policy apply to that policy alone. The policy of a route and that of all routes have at most
-// 16 rules and candidates together, which any Store can decide at once. See [Set.ForAll].
+// 128 rules and candidates together, which any Store can decide at once. See [Set.ForAll].
 //
 // # Changes
 //

@@ -426,9 +426,9 @@ var invalidFiles = map[string]struct {
 	"all routes, a list":    {with(valid, "all_routes: [api]"), []string{`5:13: all_routes: is a list, expected a text`}, false},
 	"all routes, a route":   {with(valid, "routes: {/: api}\nall_routes: /"), []string{`6:13: all_routes: there is no policy "/"`}, false},
 	"too many rules": {
-		"policies: {a: {rules: [" + manyRules(9) + "]}, b: {rules: [" + manyRules(7) + ", {name: c, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 4/m}}]}}\n" +
+		"policies: {a: {rules: [" + manyRules(65) + "]}, b: {rules: [" + manyRules(63) + ", {name: c, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 4/m}}]}}\n" +
 			"routes: {/a: a, /b: b, /c: b}\nall_routes: a",
-		[]string{`3:13: all_routes: policy "a" has 9 rules and candidates, and "b" of the route "/b" has 9: a decision can have 16`}, true,
+		[]string{`3:13: all_routes: policy "a" has 65 rules and candidates, and "b" of the route "/b" has 65: a decision can have 128`}, true,
 	},
 	"invalid pattern":    {with(valid, `routes: {"GET /{": api}`), []string{`5:10: routes["GET /{"]: is an invalid pattern: parsing "GET /{": at offset 5: bad wildcard segment (must end with '}')`}, true},
 	"long pattern":       {with(valid, "routes: {/"+strings.Repeat("a", 256)+": api}"), []string{`5:10: routes["/` + strings.Repeat("a", 256) + `"]: is longer than 256 bytes`}, false},

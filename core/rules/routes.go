@@ -7,11 +7,9 @@ import (
 	"slices"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/bounds"
 	"github.com/weir-go/weir/core/internal/routes"
 )
-
-// maxTogether is the number of rules that can be decided together: see core.New.
-const maxTogether = 16
 
 // tooManyRules returns the reason why the policy of a route of c and that of all routes cannot be in one
 // decision, or an empty text.
@@ -20,8 +18,8 @@ func (c *Config) tooManyRules() string {
 	for _, pattern := range slices.Sorted(maps.Keys(c.Routes)) {
 		name := c.Routes[pattern]
 		of := c.Policies[name]
-		if n, m := all.countRules(), of.countRules(); name != c.AllRoutes && n+m > maxTogether {
-			return fmt.Sprintf("policy %q has %d rules and candidates, and %q of the route %q has %d: a decision can have %d", c.AllRoutes, n, name, pattern, m, maxTogether)
+		if n, m := all.countRules(), of.countRules(); name != c.AllRoutes && n+m > bounds.Charges {
+			return fmt.Sprintf("policy %q has %d rules and candidates, and %q of the route %q has %d: a decision can have %d", c.AllRoutes, n, name, pattern, m, bounds.Charges)
 		}
 	}
 	return ""

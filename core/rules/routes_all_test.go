@@ -497,13 +497,13 @@ func TestSet_ForAll_OtherStore(t *testing.T) {
 func TestSet_ForAll_MostRules(t *testing.T) {
 	c := parseFile(t, mastodon)
 	media := c.Policies["media"]
-	for i := range 16 - 2 {
+	for i := range 128 - 2 {
 		media.Rules = append(media.Rules, rules.Rule{Spec: core.Spec{Name: fmt.Sprint("r", i), Algorithm: core.AlgorithmSlidingLog, Limit: core.PerMinute(9)}})
 	}
 	c.Policies["media"] = media
 	onStores(t, func(t *testing.T, s core.Store) {
 		a := newAPI(t, s, c, "other", nil)
-		if w := a.do("POST /media", "k"); w.Code != 200 || strings.Count(w.Header().Get("RateLimit"), "r=") != 16 {
+		if w := a.do("POST /media", "k"); w.Code != 200 || strings.Count(w.Header().Get("RateLimit"), "r=") != 128 {
 			t.Errorf("got status %d, %s", w.Code, w.Header().Get("RateLimit"))
 		}
 	})

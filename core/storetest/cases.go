@@ -17,7 +17,7 @@ func cases() []testCase {
 		{"AllOrNone", eachAlgorithm(allOrNone),
 			"A decision over several rules and keys charges all of them or none."},
 		{"MostCharges", eachAlgorithm(mostCharges),
-			"A decision over 16 rules of a key, or about 16 keys, is one decision, and Reset forgets more states."},
+			"A decision over 128 rules of a key, or about 128 keys, is one decision, and Reset forgets more states."},
 		{"SameRuleTwice", eachAlgorithm(sameRuleTwice),
 			"Two asks of one decision for the same key and rule are charged their sum."},
 		{"Never", eachAlgorithm(never),

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/bounds"
 )
 
 // A reference is a simple [driver.Store] that returns an error for charges that violate the
@@ -79,8 +80,8 @@ func (s *reference) Adjust(ctx context.Context, charges []driver.Charge) error {
 
 // check returns an error if charges violate the contract of [driver.Store].
 func check(charges []driver.Charge, asks bool) error {
-	if len(charges) == 0 {
-		return fmt.Errorf("%w: there are no charges", driver.ErrInvalidCharge)
+	if n := len(charges); n < 1 || n > bounds.Charges {
+		return fmt.Errorf("%w: there are %d charges", driver.ErrInvalidCharge, n)
 	}
 	for i := range charges {
 		c := &charges[i]

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/bounds"
 	"github.com/weir-go/weir/internal/testkit"
 )
 
@@ -62,7 +63,7 @@ func allOrNone(s *subject, a algorithm) {
 
 // mostCharges makes decisions of as many charges as every Store must take together.
 func mostCharges(s *subject, a algorithm) {
-	const most = 16
+	const most = bounds.Charges
 	rules := make([]core.Rule, most)
 	for i := range rules {
 		rules[i] = a.Rule(fmt.Sprint(a.Name, i), core.Per(10+i, 90*24*time.Hour))

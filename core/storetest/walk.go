@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/bounds"
 	"github.com/weir-go/weir/core/storetest/internal/oracle"
 )
 
@@ -120,7 +121,6 @@ func (w *walk) next() call {
 
 // reset adds calls to w.resets that reset every state that has expired or was never used.
 func (w *walk) reset() {
-	const most = 16 // charges of a call that every Store of this module accepts
 	c := call{now: w.now}
 	for _, key := range []string{"a", "b"} {
 		for _, r := range slices.Concat(w.rules...) {
@@ -128,7 +128,7 @@ func (w *walk) reset() {
 			if v, _ := w.oracle.Look(w.now, &reset); v.ResetAfter == 0 {
 				c.add(reset, nil)
 			}
-			if len(c.charges) == most {
+			if len(c.charges) == bounds.Charges {
 				w.resets = append(w.resets, c)
 				c = call{now: w.now}
 			}

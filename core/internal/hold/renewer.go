@@ -30,7 +30,7 @@ type renewals struct {
 }
 
 const (
-	// maxRenewals is the largest number of charges of a call, as in redisstore.
+	// maxRenewals is the largest number of charges of a call. More would make a call longer in which one place fails.
 	maxRenewals = 16
 	// maxCalls is the largest number of calls under way about healthy places. At a distance of 20 ms, they
 	// renew 6400 places a second.

@@ -35,8 +35,6 @@ func Example() {
 		resilient.OnChange(func(from, to failover.State, cause error) {
 			slog.Warn("another store decides about limits", "from", from, "to", to, "cause", cause)
 		}))
-	api := core.Must(core.New(store, core.TokenBucket("api", core.PerSecond(10))))
-	login := core.Must(core.New(store, core.SlidingLog("login", core.PerMinute(5))))
 	if err := store.Check(); err != nil { // FailClosedFor names a rule that does not exist
 		log.Fatal(err)
 	}
@@ -44,8 +42,8 @@ func Example() {
 	ip := keyfunc.RemoteIP()
 	hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
 	mux := http.NewServeMux()
-	mux.Handle("GET /", nethttplimit.New(api, ip)(hello))
-	mux.Handle("POST /login", nethttplimit.New(login, ip)(hello))
+	mux.Handle("GET /", nethttplimit.Limit(store, core.TokenBucket("api", core.PerSecond(10)), ip)(hello))
+	mux.Handle("POST /login", nethttplimit.Limit(store, core.SlidingLog("login", core.PerMinute(5)), ip)(hello))
 	server := &http.Server{Addr: "127.0.0.1:8080", Handler: mux}
 	go func() {
 		if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {

@@ -9,13 +9,11 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/bounds"
 	"github.com/weir-go/weir/core/internal/keyhash"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/internal/testkit"
 )
-
-// maxCharges is the largest number of charges of a call of a Store.
-const maxCharges = 16
 
 // runTogether runs requests in one batch for each verb, and decodes their outcomes. It returns the number of unreadable
 // states that were replaced.
@@ -186,12 +184,12 @@ func TestBatch_noMemory(t *testing.T) {
 	}
 }
 
-// A round trip can be as long as the backlog and maxCharges allow, and longer.
+// A round trip can be as long as the backlog and a call allow, and longer.
 func TestBatch_largest(t *testing.T) {
 	rdb := redistest.Shared(t).Client()
 	prefix := redistest.Prefix(t)
 	var rules []*driver.Compiled
-	for i := range maxCharges {
+	for i := range bounds.Charges {
 		rules = append(rules, testkit.Compiled(testkit.Algorithms[i%len(testkit.Algorithms)].Rule("rule", hourly)))
 	}
 	for round := range int64(2) {
@@ -201,7 +199,7 @@ func TestBatch_largest(t *testing.T) {
 		}
 		runTogether(t, rdb, calls...)
 		for i, c := range calls {
-			if c.Err != nil || !c.Admitted || len(c.Readings) != maxCharges {
+			if c.Err != nil || !c.Admitted || len(c.Readings) != bounds.Charges {
 				t.Fatalf("call %d: %v, admitted %t, %d readings", i, c.Err, c.Admitted, len(c.Readings))
 			}
 			for j, r := range c.Readings {
@@ -219,7 +217,7 @@ func TestBatch_AtMost(t *testing.T) {
 	rdb := redistest.Shared(t).Client()
 	prefix := redistest.Prefix(t)
 	var rules []*driver.Compiled
-	for i := range maxCharges {
+	for i := range bounds.Charges {
 		rules = append(rules, testkit.Compiled(testkit.Algorithms[i%len(testkit.Algorithms)].Rule("rule", core.PerHour(1000-i))))
 	}
 	spendAtMost := func(key string, n int) *Request {
@@ -244,8 +242,8 @@ func TestBatch_AtMost(t *testing.T) {
 		}
 	}
 	for _, key := range []string{"a", "b"} {
-		if n := taken[prefix+key]; n != 1000-maxCharges+1 {
-			t.Errorf("%s: got %d units, want those of the smallest limit, %d", key, n, 1000-maxCharges+1)
+		if n := taken[prefix+key]; n != 1000-bounds.Charges+1 {
+			t.Errorf("%s: got %d units, want those of the smallest limit, %d", key, n, 1000-bounds.Charges+1)
 		}
 	}
 }
