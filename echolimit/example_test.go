@@ -35,11 +35,10 @@ func ExamplePerIP() {
 }
 
 // A limit for all routes. Echo's own error handler sends the problem document.
-func ExampleNew() {
+func ExampleLimit() {
 	store := memstore.New()
-	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(1))))
 	e := echo.New()
-	e.Use(echolimit.New(api, keyfunc.RemoteIP()))
+	e.Use(echolimit.Limit(store, core.SlidingLog("api", core.PerMinute(1)), keyfunc.RemoteIP()))
 	e.GET("/", func(c echo.Context) error { return c.String(http.StatusOK, "hello\n") })
 
 	for range 2 {
@@ -56,11 +55,10 @@ func ExampleNew() {
 }
 
 // The error handler of an application chooses the media type: here that of RFC 9457.
-func ExampleNew_errorHandler() {
+func ExampleLimit_errorHandler() {
 	store := memstore.New()
-	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(1))))
 	e := echo.New()
-	e.Use(echolimit.New(api, keyfunc.RemoteIP()))
+	e.Use(echolimit.Limit(store, core.SlidingLog("api", core.PerMinute(1)), keyfunc.RemoteIP()))
 	e.GET("/", func(c echo.Context) error { return c.String(http.StatusOK, "hello\n") })
 	e.HTTPErrorHandler = func(err error, c echo.Context) {
 		var he *echo.HTTPError
@@ -85,9 +83,8 @@ func ExampleNew_errorHandler() {
 // The application's own answer to a denied request.
 func ExampleOnDenied() {
 	store := memstore.New()
-	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(1))))
 	e := echo.New()
-	e.Use(echolimit.New(api, keyfunc.RemoteIP(), echolimit.OnDenied(func(c echo.Context, _ core.Decision) error {
+	e.Use(echolimit.Limit(store, core.SlidingLog("api", core.PerMinute(1)), keyfunc.RemoteIP(), echolimit.OnDenied(func(c echo.Context, _ core.Decision) error {
 		return c.JSON(http.StatusTooManyRequests, echo.Map{"error": "slow down"})
 	})))
 	e.GET("/", func(c echo.Context) error { return c.String(http.StatusOK, "hello\n") })
@@ -105,10 +102,9 @@ func ExampleOnDenied() {
 // Echo finds the address of the client, with the IPExtractor of the application.
 func ExampleRealIP() {
 	store := memstore.New()
-	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(10))))
 	e := echo.New()
 	e.IPExtractor = echo.ExtractIPFromXFFHeader() // believes private addresses only
-	e.Use(echolimit.New(api, echolimit.RealIP()))
+	e.Use(echolimit.Limit(store, core.SlidingLog("api", core.PerMinute(10)), echolimit.RealIP()))
 	e.GET("/", func(c echo.Context) error { return c.String(http.StatusOK, "hello\n") })
 
 	for _, client := range []string{"198.51.100.7", "198.51.100.8", "198.51.100.7"} {
@@ -129,9 +125,8 @@ func ExampleRealIP() {
 // status.
 func ExampleOnRejected() {
 	store := memstore.New()
-	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(10))))
 	e := echo.New()
-	e.Use(echolimit.New(api, keyfunc.ContextSubject("user"), echolimit.OnRejected(func(c echo.Context, rejection *gate.Rejection) error {
+	e.Use(echolimit.Limit(store, core.SlidingLog("api", core.PerMinute(10)), keyfunc.ContextSubject("user"), echolimit.OnRejected(func(c echo.Context, rejection *gate.Rejection) error {
 		if rejection.Problem.Status == http.StatusUnauthorized {
 			return c.Redirect(http.StatusSeeOther, "/login")
 		}

@@ -34,14 +34,12 @@ func ExamplePerIP() {
 }
 
 // A limit for all routes, and a stricter one for the login.
-func ExampleNew() {
+func ExampleLimit() {
 	store := memstore.New()
-	api := core.Must(core.New(store, core.TokenBucket("api", core.PerMinute(60))))
-	login := core.Must(core.New(store, core.SlidingLog("login", core.PerHour(1))))
 
 	router := gin.New()
-	router.Use(ginlimit.New(api, keyfunc.RemoteIP()))
-	router.POST("/login", ginlimit.New(login, keyfunc.RemoteIP(), gate.FailClosed()), func(c *gin.Context) {
+	router.Use(ginlimit.Limit(store, core.TokenBucket("api", core.PerMinute(60)), keyfunc.RemoteIP()))
+	router.POST("/login", ginlimit.Limit(store, core.SlidingLog("login", core.PerHour(1)), keyfunc.RemoteIP(), gate.FailClosed()), func(c *gin.Context) {
 		c.String(http.StatusOK, "welcome")
 	})
 
@@ -59,9 +57,8 @@ func ExampleNew() {
 // the header fields.
 func ExampleOnDenied() {
 	store := memstore.New()
-	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(1))))
 	router := gin.New()
-	router.Use(ginlimit.New(api, keyfunc.RemoteIP(), ginlimit.OnDenied(func(c *gin.Context, _ core.Decision) {
+	router.Use(ginlimit.Limit(store, core.SlidingLog("api", core.PerMinute(1)), keyfunc.RemoteIP(), ginlimit.OnDenied(func(c *gin.Context, _ core.Decision) {
 		c.JSON(http.StatusTooManyRequests, gin.H{"error": "slow down", "retry": c.Writer.Header().Get("Retry-After")})
 	})))
 	router.GET("/", func(c *gin.Context) { c.String(http.StatusOK, "hello") })
@@ -79,12 +76,11 @@ func ExampleOnDenied() {
 // Gin finds the address of the client, with the trusted proxies of the engine.
 func ExampleClientIP() {
 	store := memstore.New()
-	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(10))))
 	router := gin.New()
 	if err := router.SetTrustedProxies([]string{"192.0.2.0/24"}); err != nil {
 		panic(err)
 	}
-	router.Use(ginlimit.New(api, ginlimit.ClientIP()))
+	router.Use(ginlimit.Limit(store, core.SlidingLog("api", core.PerMinute(10)), ginlimit.ClientIP()))
 	router.GET("/", func(c *gin.Context) { c.String(http.StatusOK, "hello") })
 
 	for _, client := range []string{"198.51.100.7", "198.51.100.8", "198.51.100.7"} {
@@ -104,9 +100,8 @@ func ExampleClientIP() {
 // status.
 func ExampleOnRejected() {
 	store := memstore.New()
-	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(10))))
 	router := gin.New()
-	router.Use(ginlimit.New(api, keyfunc.ContextSubject("user"), ginlimit.OnRejected(func(c *gin.Context, rejection *gate.Rejection) {
+	router.Use(ginlimit.Limit(store, core.SlidingLog("api", core.PerMinute(10)), keyfunc.ContextSubject("user"), ginlimit.OnRejected(func(c *gin.Context, rejection *gate.Rejection) {
 		if rejection.Problem.Status == http.StatusUnauthorized {
 			c.Redirect(http.StatusSeeOther, "/login")
 		}

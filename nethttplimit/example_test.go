@@ -32,15 +32,14 @@ func ExamplePerIP() {
 }
 
 // Two requests a minute for every client, with a bucket that holds two.
-func ExampleNew() {
+func ExampleLimit() {
 	store := memstore.New()
-	api := core.Must(core.New(store, core.TokenBucket("api", core.PerMinute(2))))
 
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/orders", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "your orders")
 	})
-	server := httptest.NewServer(nethttplimit.New(api, keyfunc.RemoteIP())(mux))
+	server := httptest.NewServer(nethttplimit.Limit(store, core.TokenBucket("api", core.PerMinute(2)), keyfunc.RemoteIP())(mux))
 	defer server.Close()
 
 	for range 3 {
@@ -79,7 +78,6 @@ func ExampleNew() {
 // A page instead of the problem document.
 func ExampleOnDenied() {
 	store := memstore.New()
-	login := core.Must(core.New(store, core.SlidingLog("login", core.PerHour(1))))
 	page := nethttplimit.OnDenied(func(w http.ResponseWriter, _ *http.Request, d core.Decision) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.WriteHeader(http.StatusTooManyRequests)
@@ -88,7 +86,7 @@ func ExampleOnDenied() {
 			fmt.Fprintf(w, " Try again in %d minutes.", (seconds+59)/60)
 		}
 	})
-	h := nethttplimit.New(login, keyfunc.RemoteIP(), page)(http.NotFoundHandler())
+	h := nethttplimit.Limit(store, core.SlidingLog("login", core.PerHour(1)), keyfunc.RemoteIP(), page)(http.NotFoundHandler())
 
 	for range 2 {
 		w := httptest.NewRecorder()
@@ -107,13 +105,12 @@ type userKey struct{} // under which an authentication middleware stores the use
 // status.
 func ExampleOnRejected() {
 	store := memstore.New()
-	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(10))))
 	toLogin := nethttplimit.OnRejected(func(w http.ResponseWriter, r *http.Request, rejection *gate.Rejection) {
 		if rejection.Problem.Status == http.StatusUnauthorized {
 			http.Redirect(w, r, "/login", http.StatusSeeOther)
 		}
 	})
-	h := nethttplimit.New(api, keyfunc.ContextSubject(userKey{}), toLogin)(http.NotFoundHandler())
+	h := nethttplimit.Limit(store, core.SlidingLog("api", core.PerMinute(10)), keyfunc.ContextSubject(userKey{}), toLogin)(http.NotFoundHandler())
 
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/orders", nil))

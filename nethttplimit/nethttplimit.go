@@ -4,11 +4,12 @@
 //	limit := nethttplimit.PerIP(core.PerMinute(100)) // for each address, in memory
 //	http.ListenAndServe(":8080", limit(mux))
 //
-// [New] makes the middleware of a limiter and a key function:
+// [Limit] takes any rule, key function and Store, such as that of package redisstore:
 //
 //	store := memstore.New()
-//	api := core.Must(core.New(store, core.TokenBucket("api", core.PerSecond(10))))
-//	limit := nethttplimit.New(api, keyfunc.RemoteIP())
+//	limit := nethttplimit.Limit(store, core.TokenBucket("api", core.PerSecond(10)), keyfunc.ContextSubject("user"))
+//
+// [New] takes a limiter, which may have several rules and other uses.
 //
 // Options such as [gate.Skip] and [gate.Cost] are in package gate, which also describes the
 // responses and their header fields.
@@ -20,6 +21,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/gate/adapter"
+	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -64,17 +66,28 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(http.Handl
 	}
 }
 
+// Limit limits the requests of each key with one rule on s, in memory or in Redis:
+//
+//	handler := nethttplimit.Limit(store, core.SlidingWindow("api", core.PerMinute(100)), user)(mux)
+//
+// It is New with the limiter of the rule, and panics as [core.Must] and New do. Two calls with one rule and one Store
+// share the counts. Use New for a limiter of several rules, and for one whose methods the program calls.
+func Limit(s core.Store, rule core.Rule, key keyfunc.Func, opts ...gate.Option) func(http.Handler) http.Handler {
+	return New(adapter.Limiter(name, "Limit", s, rule, opts...), key, opts...)
+}
+
 // PerIP limits the requests of each client address in one line:
 //
 //	handler := nethttplimit.PerIP(core.PerMinute(100))(mux)
 //
-// It counts in memory, with a sliding window called "ip", by the address of the peer ([keyfunc.RemoteIP]).
-// opts are those of New except [gate.And]. Behind a proxy, all clients have the address of the proxy: use
-// New with [keyfunc.XForwardedFor]. A warning in the log says so when the first forwarding header arrives
-// from a private address. PerIP panics if limit is invalid or has a Burst, or if an option is an And, with
-// the line to write instead.
+// It is [Limit] in a memory of its own, with a sliding window called "ip", by the address of the peer
+// ([keyfunc.RemoteIP]). Behind a proxy, all clients have the address of the proxy: use Limit with
+// [keyfunc.XForwardedFor]. A warning in the log says so when the first forwarding header arrives from a private
+// address. PerIP panics if limit is invalid or has a Burst, which needs Limit with a [core.TokenBucket], or if an
+// option is a [gate.And], whose limiter is on another Store.
 func PerIP(limit core.Limit, opts ...gate.Option) func(http.Handler) http.Handler {
-	return New(adapter.PerIP(name, limit, opts...), keyfunc.RemoteIP(), opts...)
+	l := adapter.Limiter(name, "PerIP", memstore.New(), core.SlidingWindow("ip", limit), opts...)
+	return New(l, keyfunc.RemoteIP(), opts...)
 }
 
 // A respond is a function of OnDenied or OnRejected.

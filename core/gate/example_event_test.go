@@ -22,8 +22,7 @@ func ExampleOption() {
 		gate.Headers(gate.IETFDraft, gate.XRateLimit),
 		gate.FailClosed(),
 	}
-	api := core.Must(core.New(memstore.New(), core.SlidingLog("api", core.PerMinute(10))))
-	h := nethttplimit.New(api, keyfunc.RemoteIP(), options...)(hello)
+	h := nethttplimit.Limit(memstore.New(), core.SlidingLog("api", core.PerMinute(10)), keyfunc.RemoteIP(), options...)(hello)
 
 	for _, path := range []string{"/", "/healthz"} {
 		fmt.Printf("%s %q\n", path, do(h, "GET", path).Header().Get("X-RateLimit-Remaining"))
@@ -65,9 +64,8 @@ func ExampleEvent() {
 
 // The outcomes of requests, for a metric.
 func ExampleOutcome() {
-	api := core.Must(core.New(memstore.New(), core.SlidingLog("api", core.PerHour(2))))
 	counts := make(map[gate.Outcome]int) // a metric with the label Outcome.String
-	h := nethttplimit.New(api, keyfunc.RemoteIP(),
+	h := nethttplimit.Limit(memstore.New(), core.SlidingLog("api", core.PerHour(2)), keyfunc.RemoteIP(),
 		gate.Skip(func(_ context.Context, r *http.Request) bool { return r.URL.Path == "/healthz" }),
 		gate.OnDecision(func(_ context.Context, e gate.Event) { counts[e.Outcome]++ }))(hello)
 
@@ -93,9 +91,8 @@ func (p byMethod) ForRequest(r *http.Request) *core.Limiter {
 // routes of a configuration.
 func ExamplePolicy() {
 	store := memstore.New()
-	read := core.Must(core.New(store, core.SlidingLog("read", core.PerMinute(100))))
 	write := core.Must(core.New(store, core.SlidingLog("write", core.PerMinute(10))))
-	h := nethttplimit.New(read, keyfunc.RemoteIP(), gate.Routes(byMethod{write}))(hello)
+	h := nethttplimit.Limit(store, core.SlidingLog("read", core.PerMinute(100)), keyfunc.RemoteIP(), gate.Routes(byMethod{write}))(hello)
 
 	for _, method := range []string{"GET", "POST"} {
 		fmt.Println(method, do(h, method, "/orders").Header().Get("RateLimit"))
@@ -131,9 +128,8 @@ func ExampleRejection() {
 			fmt.Fprint(w, "Please sign in.")
 		}
 	})
-	api := core.Must(core.New(unavailable(), core.SlidingLog("api", core.PerMinute(10))))
 	for _, key := range []keyfunc.Func{keyfunc.RemoteIP(), keyfunc.ContextSubject(userKey{})} {
-		h := nethttplimit.New(api, key, page, gate.FailClosed(), quietly)(hello)
+		h := nethttplimit.Limit(unavailable(), core.SlidingLog("api", core.PerMinute(10)), key, page, gate.FailClosed(), quietly)(hello)
 		w := do(h, "GET", "/")
 		fmt.Println(w.Code, w.Body)
 	}

@@ -149,14 +149,13 @@ func ExampleAnd() {
 // A search costs ten times as much as other requests.
 func ExampleCost() {
 	store := memstore.New()
-	api := core.Must(core.New(store, core.TokenBucket("api", core.PerMinute(20))))
 	cost := func(_ context.Context, r *http.Request) int {
 		if strings.HasPrefix(r.URL.Path, "/search") {
 			return 10
 		}
 		return 1
 	}
-	h := nethttplimit.New(api, keyfunc.RemoteIP(), gate.Cost(cost))(hello)
+	h := nethttplimit.Limit(store, core.TokenBucket("api", core.PerMinute(20)), keyfunc.RemoteIP(), gate.Cost(cost))(hello)
 
 	for _, path := range []string{"/search", "/orders", "/search"} {
 		w := do(h, "GET", path)
@@ -223,7 +222,6 @@ func ExampleRefundIf() {
 // the request is charged an estimate.
 func ExampleSettle() {
 	store := memstore.New()
-	bytes := core.Must(core.New(store, core.TokenBucket("bytes", core.PerDay(10_000))))
 	estimate := gate.Cost(func(context.Context, *http.Request) int { return 4000 })
 	download := func(w http.ResponseWriter, r *http.Request) {
 		sent, _ := fmt.Fprint(w, strings.Repeat("x", 1500))
@@ -231,7 +229,7 @@ func ExampleSettle() {
 			fmt.Println(err)
 		}
 	}
-	h := nethttplimit.New(bytes, keyfunc.RemoteIP(), estimate)(http.HandlerFunc(download))
+	h := nethttplimit.Limit(store, core.TokenBucket("bytes", core.PerDay(10_000)), keyfunc.RemoteIP(), estimate)(http.HandlerFunc(download))
 
 	for range 3 {
 		w := do(h, "GET", "/file")
@@ -300,8 +298,7 @@ func ExamplePlan() {
 // A queue in which no request waits for more than two seconds.
 func ExampleMaxDelay() {
 	store := memstore.New()
-	api := core.Must(core.New(store, core.LeakyBucket("api", core.PerMinute(1).WithBurst(10))))
-	h := nethttplimit.New(api, keyfunc.RemoteIP(), gate.MaxDelay(2*time.Second))(hello)
+	h := nethttplimit.Limit(store, core.LeakyBucket("api", core.PerMinute(1).WithBurst(10)), keyfunc.RemoteIP(), gate.MaxDelay(2*time.Second))(hello)
 
 	for range 2 {
 		w := do(h, "GET", "/")
@@ -315,11 +312,10 @@ func ExampleMaxDelay() {
 // Health checks and CORS preflight are not limited.
 func ExampleSkip() {
 	store := memstore.New()
-	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(1))))
 	free := func(_ context.Context, r *http.Request) bool {
 		return r.Method == http.MethodOptions || r.URL.Path == "/healthz"
 	}
-	h := nethttplimit.New(api, keyfunc.RemoteIP(), gate.Skip(free))(hello)
+	h := nethttplimit.Limit(store, core.SlidingLog("api", core.PerMinute(1)), keyfunc.RemoteIP(), gate.Skip(free))(hello)
 
 	for _, path := range []string{"/", "/", "/healthz"} {
 		fmt.Println(path, do(h, "GET", path).Code)
@@ -333,9 +329,8 @@ func ExampleSkip() {
 // The instances of a service that call each other are not limited.
 func ExampleExempt() {
 	store := memstore.New()
-	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(1))))
 	client := keyfunc.XForwardedFor(keyfunc.Proxies("192.0.2.0/24"))
-	h := nethttplimit.New(api, client, gate.Exempt(client, "10.0.0.0/8", "2001:db8::/32"))(hello)
+	h := nethttplimit.Limit(store, core.SlidingLog("api", core.PerMinute(1)), client, gate.Exempt(client, "10.0.0.0/8", "2001:db8::/32"))(hello)
 
 	for _, address := range []string{"203.0.113.9", "203.0.113.9", "10.1.2.3", "2001:db8:1::7"} {
 		fmt.Println(address, do(h, "GET", "/", "X-Forwarded-For", address).Code)
@@ -350,7 +345,6 @@ func ExampleExempt() {
 // A client that cannot succeed by waiting gets another status than 429.
 func ExampleDeniedStatus() {
 	store := memstore.New()
-	api := core.Must(core.New(store, core.TokenBucket("api", core.PerMinute(10)).Plan("banned", core.Blocked)))
 	status := gate.DeniedStatus(func(d core.Decision) int {
 		switch {
 		case d.Blocked():
@@ -367,7 +361,7 @@ func ExampleDeniedStatus() {
 		}
 		return "", nil
 	}
-	h := nethttplimit.New(api, keyfunc.RemoteIP(), gate.Cost(size), gate.Plan(plan), status)(hello)
+	h := nethttplimit.Limit(store, core.TokenBucket("api", core.PerMinute(10)).Plan("banned", core.Blocked), keyfunc.RemoteIP(), gate.Cost(size), gate.Plan(plan), status)(hello)
 
 	for _, path := range []string{"/orders", "/orders", "/orders/2026"} {
 		w := do(h, "GET", path, "Accept", "text/plain")
@@ -385,8 +379,7 @@ func ExampleDeniedStatus() {
 // Both versions of the fields are sent, for clients that know only the older one.
 func ExampleHeaders() {
 	store := memstore.New()
-	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(10))))
-	h := nethttplimit.New(api, keyfunc.RemoteIP(), gate.Headers(gate.IETFDraft, gate.XRateLimit))(hello)
+	h := nethttplimit.Limit(store, core.SlidingLog("api", core.PerMinute(10)), keyfunc.RemoteIP(), gate.Headers(gate.IETFDraft, gate.XRateLimit))(hello)
 
 	w := do(h, "GET", "/")
 	for _, name := range []string{"RateLimit-Policy", "RateLimit", "X-RateLimit-Limit", "X-RateLimit-Remaining"} {
@@ -413,8 +406,7 @@ func ExampleOptions() {
 // Scripts of other origins may read the fields.
 func ExampleExposeHeaders() {
 	store := memstore.New()
-	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(10))))
-	h := nethttplimit.New(api, keyfunc.RemoteIP(), gate.ExposeHeaders())(hello)
+	h := nethttplimit.Limit(store, core.SlidingLog("api", core.PerMinute(10)), keyfunc.RemoteIP(), gate.ExposeHeaders())(hello)
 
 	fmt.Println(do(h, "GET", "/").Header().Get("Access-Control-Expose-Headers"))
 	// Output: RateLimit, RateLimit-Policy, Retry-After
@@ -422,8 +414,7 @@ func ExampleExposeHeaders() {
 
 // A login is rejected while the Store cannot count the attempts.
 func ExampleFailClosed() {
-	login := core.Must(core.New(unavailable(), core.SlidingLog("login", core.PerMinute(5))))
-	h := nethttplimit.New(login, keyfunc.RemoteIP(), gate.FailClosed(), quietly)(hello)
+	h := nethttplimit.Limit(unavailable(), core.SlidingLog("login", core.PerMinute(5)), keyfunc.RemoteIP(), gate.FailClosed(), quietly)(hello)
 
 	w := do(h, "POST", "/login", "Accept", "text/plain")
 	fmt.Print(w.Code, " ", w.Body)
@@ -445,8 +436,7 @@ func ExampleOnError() {
 		}
 		return status
 	})
-	login := core.Must(core.New(unavailable(), core.SlidingLog("login", core.PerMinute(5))))
-	h := nethttplimit.New(login, keyfunc.RemoteIP(), onError)(hello)
+	h := nethttplimit.Limit(unavailable(), core.SlidingLog("login", core.PerMinute(5)), keyfunc.RemoteIP(), onError)(hello)
 
 	fmt.Println(do(h, "GET", "/").Code)
 
@@ -463,8 +453,7 @@ func ExampleOnError() {
 // Every request is logged with its outcome.
 func ExampleOnDecision() {
 	store := memstore.New()
-	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(1))))
-	limit := nethttplimit.New(api, keyfunc.RemoteIP(), gate.OnDecision(func(_ context.Context, e gate.Event) {
+	limit := nethttplimit.Limit(store, core.SlidingLog("api", core.PerMinute(1)), keyfunc.RemoteIP(), gate.OnDecision(func(_ context.Context, e gate.Event) {
 		fmt.Println(e.Pattern, e.Outcome, e.Status)
 	}))
 	mux := http.NewServeMux()
@@ -499,7 +488,6 @@ func ExampleFromContext() {
 // Each user may run one export at a time. The place is free when the handler has returned.
 func Example_sameTime() {
 	store := memstore.New()
-	exports := core.Must(core.New(store, core.InFlight("exports", 1)))
 	var h http.Handler
 	export := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/export/all" { // meanwhile, the same user asks for another export
@@ -507,7 +495,7 @@ func Example_sameTime() {
 			fmt.Print(second.Code, " ", second.Body)
 		}
 	})
-	h = nethttplimit.New(exports, keyfunc.RemoteIP())(export)
+	h = nethttplimit.Limit(store, core.InFlight("exports", 1), keyfunc.RemoteIP())(export)
 
 	first := do(h, "GET", "/export/all")
 	fmt.Println(first.Code, first.Header().Get("RateLimit-Policy"))

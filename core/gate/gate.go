@@ -10,7 +10,6 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate/internal/unexported"
 	coreunexported "github.com/weir-go/weir/core/internal/unexported"
-	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -115,22 +114,18 @@ func (functions) Respond(name string, denied bool, f any) Option {
 	})
 }
 
-// PerIP returns the limiter of PerIP of the adapter called name: in memory, a sliding window called "ip".
-func (functions) PerIP(name string, limit core.Limit, opts []Option) *core.Limiter {
-	function := name + ": PerIP"
+// Limiter returns the limiter of a function of the adapter called name, such as its Limit, for one rule on s.
+func (functions) Limiter(name, function string, s core.Store, rule core.Rule, opts []Option) *core.Limiter {
 	o := options{adapter: name}
-	argument.Apply(function, &o, opts)
-	switch {
-	case limit.Burst != 0:
-		panic(fmt.Sprintf(`%s: a sliding window has no burst: write %s.New(core.Must(core.New(memstore.New(), core.TokenBucket("ip", limit))), keyfunc.RemoteIP())`,
-			function, name))
-	case len(o.and) > 0:
-		panic(fmt.Sprintf(`%s: gate.And needs limiters on one store: write %s.New(core.Must(core.New(store, core.SlidingWindow("ip", limit))), keyfunc.RemoteIP(), gate.And(...))`,
-			function, name))
-	}
-	l, err := core.New(memstore.New(), core.SlidingWindow("ip", limit))
+	argument.Apply(name+": "+function, &o, opts)
+	l, err := core.New(s, rule)
 	if err != nil {
-		panic(function + ": " + err.Error())
+		panic(name + ": " + function + ": " + err.Error())
+	}
+	for _, a := range o.and {
+		if !inner.SharesStore(a.limiter, l) {
+			panic(fmt.Sprintf("%s: %s: gate.And needs limiters on one store: give that of And to %[1]s.Limit", name, function))
+		}
 	}
 	return l
 }

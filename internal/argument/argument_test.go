@@ -25,7 +25,8 @@ import (
 var (
 	store     = memstore.New()
 	none      *memstore.Store
-	l         = core.Must(core.New(store, core.SlidingLog("once", core.PerDay(1))))
+	once      = core.SlidingLog("once", core.PerDay(1))
+	l         = core.Must(core.New(store, once))
 	secretOf  = func(*jwt.Token) (any, error) { return []byte("secret"), nil }
 	proxies   = keyfunc.Proxies("10.0.0.0/8")
 	constant  = keyfunc.Constant("k")
@@ -101,6 +102,7 @@ var invalid = []struct {
 	{"gate: Exempt: resolver is nil", func() { gate.Exempt(nil, "10.0.0.0/8") }},
 	{"gate: Exempt: no CIDR is given", func() { gate.Exempt(constant) }},
 	{`gate: Exempt: keyfunc: ParseProxies: "10.0.0/8" is not a CIDR prefix such as 10.0.0.0/8`, func() { gate.Exempt(constant, "10.0.0.0/8", "10.0.0/8") }},
+	{"gate: Caller: function is nil", func() { gate.Caller(nil) }},
 	{"gate: DeniedStatus: function is nil", func() { gate.DeniedStatus(nil) }},
 	{"gate: RefundIf: function is nil", func() { gate.RefundIf(nil) }},
 	{"gate: MaxDelay: duration is not positive", func() { gate.MaxDelay(0) }},
@@ -114,13 +116,19 @@ var invalid = []struct {
 	{"nethttplimit: OnRejected: function is nil", func() { nethttplimit.OnRejected(nil) }},
 	{"nethttplimit: PerIP: option 0 is nil", func() { nethttplimit.PerIP(core.PerMinute(10), nil) }},
 	{`nethttplimit: PerIP: weir: rule "ip": limit is zero`, func() { nethttplimit.PerIP(core.Limit{}) }},
+	{`nethttplimit: PerIP: weir: rule "ip": burst has no meaning for sliding_window`, func() { nethttplimit.PerIP(core.PerMinute(10).WithBurst(5)) }},
 	{
-		`nethttplimit: PerIP: a sliding window has no burst: write nethttplimit.New(core.Must(core.New(memstore.New(), core.TokenBucket("ip", limit))), keyfunc.RemoteIP())`,
-		func() { nethttplimit.PerIP(core.PerMinute(10).WithBurst(5)) },
-	},
-	{
-		`nethttplimit: PerIP: gate.And needs limiters on one store: write nethttplimit.New(core.Must(core.New(store, core.SlidingWindow("ip", limit))), keyfunc.RemoteIP(), gate.And(...))`,
+		"nethttplimit: PerIP: gate.And needs limiters on one store: give that of And to nethttplimit.Limit",
 		func() { nethttplimit.PerIP(core.PerMinute(10), gate.And(l, constant)) },
+	},
+	{"nethttplimit: Limit: weir: no usable store: it is nil", func() { nethttplimit.Limit(nil, once, constant) }},
+	{"nethttplimit: Limit: weir: no usable store: it is nil", func() { nethttplimit.Limit(none, once, constant) }},
+	{`nethttplimit: Limit: weir: rule "ip": limit is zero`, func() { nethttplimit.Limit(store, core.SlidingLog("ip", core.Limit{}), constant) }},
+	{"nethttplimit: Limit: option 0 is nil", func() { nethttplimit.Limit(store, once, constant, nil) }},
+	{"nethttplimit: New: key function is nil", func() { nethttplimit.Limit(store, once, nil) }},
+	{
+		"nethttplimit: Limit: gate.And needs limiters on one store: give that of And to nethttplimit.Limit",
+		func() { nethttplimit.Limit(memstore.New(), once, constant, gate.And(l, constant)) },
 	},
 	{"client: New: weir: the Transport is invalid: it has no Limiter", func() { client.New(nil, client.ByHost) }},
 	{"client: New: weir: the Transport is invalid: it has no Key", func() { client.New(core.Must(core.New(store, core.Pause("pause"))), nil) }},
@@ -154,6 +162,10 @@ var invalid = []struct {
 	{"keyfunc: CanonicalIP: option 0 is nil", func() { _, _ = keyfunc.CanonicalIP("", nil) }},
 	{"keyfunc: XForwardedFor: option 0 is nil", func() { keyfunc.XForwardedFor(proxies, nil) }},
 	{"keyfunc: Forwarded: option 0 is nil", func() { keyfunc.Forwarded(proxies, nil) }},
+	{`keyfunc: HeaderFrom: "" is not the name of a header field`, func() { keyfunc.HeaderFrom("", proxies) }},
+	{"keyfunc: HeaderFrom: Host is not in the header of a request: write a Func that uses r.Host", func() { keyfunc.HeaderFrom("host", proxies) }},
+	{"keyfunc: HeaderFrom: the set of gateways is empty", func() { keyfunc.HeaderFrom("X-Org-ID", keyfunc.ProxySet{}) }},
+	{"keyfunc: HeaderFrom: the set of gateways is empty", func() { keyfunc.HeaderFrom("X-Org-ID", keyfunc.Proxies()) }},
 	{"keyfunc: HeaderIP: option 0 is nil", func() { keyfunc.HeaderIP("X-Real-IP", proxies, nil) }},
 	{`keyfunc: HeaderIP: "" is not the name of a header`, func() { keyfunc.HeaderIP("", proxies) }},
 	{`keyfunc: HeaderIP: " " is not the name of a header`, func() { keyfunc.HeaderIP(" ", proxies) }},

@@ -4,7 +4,7 @@
 //
 // # How to write an adapter
 //
-// An adapter consists of the functions New, OnDenied, OnRejected, Check and Deny. The example of this
+// An adapter consists of the functions New, Limit, PerIP, OnDenied, OnRejected, Check and Deny. The example of this
 // package is a complete adapter.
 //
 //  1. New takes a limiter, a key function and the options of package gate, and calls [New] with
@@ -28,9 +28,10 @@
 //     Problem of the Rejection: with [WriteProblem], or as an error that the framework's own error
 //     handler writes. The header fields are already set, except Content-Type and
 //     X-Content-Type-Options.
-//     PerIP passes the limiter of [PerIP], [keyfunc.RemoteIP] and its options to New.
-//  6. Check and Deny call [Check] and [Deny], and send the Problem of the Rejection in the same way.
-//  7. A test must call Run of package gatetest, which checks the contract of all adapters. The page of
+//  6. Limit passes the limiter of [Limiter], the key function and its options to New, and PerIP calls Limit with a
+//     memory store, a sliding window called "ip", and [keyfunc.RemoteIP].
+//  7. Check and Deny call [Check] and [Deny], and send the Problem of the Rejection in the same way.
+//  8. A test must call Run of package gatetest, which checks the contract of all adapters. The page of
 //     gatetest lists its requirements, such as the largest number of allocations.
 //
 // Admit does everything else: options, keys, charges, header fields, logging and the delays of

@@ -15,7 +15,7 @@ import (
 type functions interface {
 	New(name string, l *core.Limiter, key keyfunc.Func, opts []gate.Option) (g, denied, rejected any)
 	Respond(name string, denied bool, f any) gate.Option
-	PerIP(name string, limit core.Limit, opts []gate.Option) *core.Limiter
+	Limiter(name, function string, s core.Store, rule core.Rule, opts []gate.Option) *core.Limiter
 	Check(name string, ctx context.Context, h http.Header, r *http.Request, l *core.Limiter, key string, opts []gate.Option) *gate.Rejection
 	Deny(name string, h http.Header, r *http.Request, d core.Decision) *gate.Rejection
 }
@@ -57,10 +57,11 @@ func Denied[F any](name string, f F) gate.Option { return inner.Respond(name, tr
 // requests that are not let through. It panics as [Denied] does.
 func Rejected[F any](name string, f F) gate.Option { return inner.Respond(name, false, f) }
 
-// PerIP returns the limiter of the function PerIP of the adapter called name, which passes it to its New
-// with [keyfunc.RemoteIP] and opts. PerIP panics if limit has a Burst, or an option is an And.
-func PerIP(name string, limit core.Limit, opts ...gate.Option) *core.Limiter {
-	return inner.PerIP(name, limit, opts)
+// Limiter returns the limiter of a function of the adapter called name that takes a Store and one rule, such as Limit
+// and PerIP, and passes the limiter and opts to New. Limiter panics, in the name of function, if rule is invalid, or
+// if an option is nil or an And with a limiter on another Store.
+func Limiter(name, function string, s core.Store, rule core.Rule, opts ...gate.Option) *core.Limiter {
+	return inner.Limiter(name, function, s, rule, opts)
 }
 
 // Admit decides about r and writes the header fields to h. ctx is the context of the framework,
