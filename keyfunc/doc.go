@@ -48,6 +48,7 @@
 //	JWT.Claim                                                                  NoKeyError
 //	ContextSubject  a value of an earlier middleware     your middleware       ErrNoToken    as JWTSubject
 //	Header          a header field                       client                NoKeyError    header:x-api-key:...
+//	HeaderFrom      a header field of trusted gateways   your gateways         NoKeyError    as Header
 //	Cookie          a cookie                             client                NoKeyError    cookie:session:...
 //	BasicAuthUser   the name in Authorization: Basic     client                ErrNoToken    basic:alice
 //	PathValue       a wildcard of the route              client                NoKeyError    path:tenant:acme

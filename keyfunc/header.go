@@ -22,13 +22,34 @@ var (
 // The error is a [NoKeyError] if the field is absent or empty, or occurs more than once. Header
 // panics if name is not the name of a header field, and for Host, which net/http removes from the
 // header.
-func Header(name string) Func {
+func Header(name string) Func { return header("Header", name, nil) }
+
+// HeaderFrom is [Header] for a header field that only the gateways in p set, such as the identity that an API gateway
+// has verified. They must overwrite or remove the field of the client. The keys are those of Header. For every other
+// peer, the error is a [NoKeyError], whether the field is there or not, and [FirstOf] goes on. With [LastHops], every
+// peer is a gateway:
+//
+//	org := keyfunc.HeaderFrom("X-Org-ID", keyfunc.Proxies("10.0.0.0/24"))
+//
+// HeaderFrom panics like Header, and if p is empty.
+func HeaderFrom(name string, p ProxySet) Func {
+	if p.isEmpty() {
+		panic("keyfunc: HeaderFrom: the set of gateways is empty")
+	}
+	return header("HeaderFrom", name, func(r *http.Request) bool {
+		peer, _ := peerOf(r)
+		return p.trustsPeer(r, peer)
+	})
+}
+
+// header returns a Func for the header field called name. It has no key for a request that is not trusted.
+func header(caller, name string, trusts func(*http.Request) bool) Func {
 	if !isToken(name) {
-		panic(fmt.Sprintf("keyfunc: Header: %q is not the name of a header field", name))
+		panic(fmt.Sprintf("keyfunc: %s: %q is not the name of a header field", caller, name))
 	}
 	field := http.CanonicalHeaderKey(name)
 	if field == "Host" {
-		panic("keyfunc: Header: Host is not in the header of a request: write a Func that uses r.Host")
+		panic("keyfunc: " + caller + ": Host is not in the header of a request: write a Func that uses r.Host")
 	}
 	prefix := keyPrefix("header", strings.ToLower(name))
 	missing := &NoKeyError{Detail: "no value in the header field " + name}
@@ -36,6 +57,8 @@ func Header(name string) Func {
 	return func(_ context.Context, r *http.Request) (string, error) {
 		lines := r.Header[field]
 		switch {
+		case trusts != nil && !trusts(r):
+			return "", missing
 		case len(lines) > 1:
 			return "", repeated
 		case len(lines) == 0 || lines[0] == "":

@@ -46,6 +46,44 @@ func TestHeader(t *testing.T) {
 	}
 }
 
+// Only a gateway can set the field. For other peers it is missing, also beside an address.
+func TestHeaderFrom(t *testing.T) {
+	const missing, repeated = "no value in the header field X-Org-ID", "the header field X-Org-ID occurs more than once"
+	gateways := keyfunc.Proxies("10.0.0.0/24", "2001:db8::/32")
+	for _, c := range []struct {
+		name        string
+		from        keyfunc.ProxySet
+		peer        string
+		lines       []string
+		key, detail string
+	}{
+		{"a gateway", gateways, "10.0.0.7:1", []string{"X-Org-Id: acme"}, "header:x-org-id:acme", ""},
+		{"a gateway in IPv6", gateways, "[2001:db8::7]:1", []string{"X-Org-Id: acme"}, "header:x-org-id:acme", ""},
+		{"a mapped gateway", gateways, "[::ffff:10.0.0.7]:1", []string{"X-Org-Id: acme"}, "header:x-org-id:acme", ""},
+		{"a gateway without it", gateways, "10.0.0.7:1", nil, "", missing},
+		{"a gateway, twice", gateways, "10.0.0.7:1", []string{"X-Org-Id: acme", "X-Org-Id: evil"}, "", repeated},
+		{"another peer", gateways, "10.0.1.7:1", []string{"X-Org-Id: acme"}, "", missing},
+		{"another peer, twice", gateways, "10.0.1.7:1", []string{"X-Org-Id: acme", "X-Org-Id: evil"}, "", missing},
+		{"another peer without it", gateways, "203.0.113.9:1", nil, "", missing},
+		{"a forged gateway", gateways, "203.0.113.9:1", []string{"X-Org-Id: acme", "X-Forwarded-For: 10.0.0.7"}, "", missing},
+		{"no address", gateways, "10.0.0.7.example", []string{"X-Org-Id: acme"}, "", missing},
+		{"a socket", gateways, "@10.0.0.7:1", []string{"X-Org-Id: acme"}, "", missing},
+		{"a trusted socket", keyfunc.Proxies("unix"), "@", []string{"X-Org-Id: acme"}, "header:x-org-id:acme", ""},
+		{"a platform", keyfunc.LastHops(1), "203.0.113.9:1", []string{"X-Org-Id: acme"}, "header:x-org-id:acme", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := keyfunc.HeaderFrom("X-Org-ID", c.from)
+			log := logged(func() { wantValue(t, f, request(c.peer, c.lines...), c.key, c.detail) })
+			if log != "" {
+				t.Errorf("%s was logged", log)
+			}
+			if c.detail == missing {
+				wantKey(t, keyfunc.FirstOf(f, constant("beside")), request(c.peer, c.lines...), "beside")
+			}
+		})
+	}
+}
+
 // wantValue checks the key, or the Detail of the error if key is empty.
 func wantValue(t *testing.T, f keyfunc.Func, r *http.Request, key, detail string) {
 	t.Helper()

@@ -84,16 +84,7 @@ func clientIP(caller, header string, p ProxySet, opts []IPOption, find func(h ht
 	c := newIPConfig(caller, opts)
 	w := &proxyWarning{caller: caller, header: header}
 	return func(_ context.Context, r *http.Request) (string, error) {
-		peer, text, ok := address.ParseIPv4(r.RemoteAddr)
-		if !ok {
-			peer, text, _ = address.Parse(r.RemoteAddr) // the zero Addr for any other text
-			if strings.Contains(text, ":") {
-				text = "" // not that of the key, such as an IPv4 address in IPv6
-			}
-		}
-		if peer.IsValid() && isUnixPeer(r) {
-			peer = netip.Addr{} // the name of a socket, which its client has chosen
-		}
+		peer, text := peerOf(r)
 		client := peer
 		if find != nil && p.trustsPeer(r, peer) {
 			var err error
@@ -111,6 +102,22 @@ func clientIP(caller, header string, p ProxySet, opts []IPOption, find func(h ht
 		}
 		return address.Key(client, c.v4, c.v6), nil
 	}
+}
+
+// peerOf returns the address of the peer of r, or the zero Addr if there is none, and its text, or "" if that may differ
+// from the text of its key.
+func peerOf(r *http.Request) (peer netip.Addr, text string) {
+	peer, text, ok := address.ParseIPv4(r.RemoteAddr)
+	if !ok {
+		peer, text, _ = address.Parse(r.RemoteAddr) // the zero Addr for any other text
+		if strings.Contains(text, ":") {
+			text = "" // such as an IPv4 address in IPv6
+		}
+	}
+	if peer.IsValid() && isUnixPeer(r) {
+		peer = netip.Addr{} // the name of a socket, which its client has chosen
+	}
+	return peer, text
 }
 
 // isUnixPeer reports whether r has arrived through a Unix socket. A server of net/http puts the

@@ -106,6 +106,9 @@ func (p ProxySet) ContainsKey(key string) bool {
 	return ok && entry.Bits() <= prefix.Bits()
 }
 
+// isEmpty reports whether p trusts no peer.
+func (p ProxySet) isEmpty() bool { return p.hops == 0 && !p.unix && len(p.prefixes) == 0 }
+
 // trustsPeer reports whether the forwarding headers of r are believed. peer is the address in
 // r.RemoteAddr, or the zero Addr if there is none or r has arrived through a Unix socket.
 func (p ProxySet) trustsPeer(r *http.Request, peer netip.Addr) bool {

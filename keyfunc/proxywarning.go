@@ -6,10 +6,9 @@ import (
 	"net/http"
 	"net/netip"
 	"sync/atomic"
-)
 
-// forwardingFields are the header fields that proxies add by default.
-var forwardingFields = []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip"}
+	"github.com/weir-go/weir/internal/address"
+)
 
 // A proxyWarning logs once if a peer that is probably a proxy of the application is not trusted.
 // All clients behind the peer then have one key.
@@ -46,10 +45,5 @@ func (w *proxyWarning) field(h http.Header) string {
 	if w.header != "" && len(h[w.header]) > 0 {
 		return w.header
 	}
-	for _, name := range forwardingFields {
-		if len(h[name]) > 0 {
-			return name
-		}
-	}
-	return ""
+	return address.ForwardingField(h)
 }

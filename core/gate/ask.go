@@ -66,21 +66,24 @@ func isNotLimited(err error) bool {
 	return errors.Is(err, keyfunc.ErrNotLimited) && !errors.Is(err, keyfunc.ErrNoKey)
 }
 
-// identify sets the cost, the key and the plan of next.
-func (a *ask) identify(ctx context.Context, r *http.Request, next *core.Ask) (err error) {
+// identify sets the cost, the key and the plan of next. caller may be nil.
+func (a *ask) identify(ctx context.Context, r *http.Request, next *core.Ask, caller *callerContext) (err error) {
 	if a.cost != nil {
 		next.Cost = a.cost(ctx, r)
 	}
 	if next.Peek = next.Cost == 0; next.Cost < 0 {
 		return fmt.Errorf("%w: %d", core.ErrNegativeCost, next.Cost)
 	}
-	if next.Key, err = a.key(ctx, r); err != nil {
+	if next.Key, err = caller.findKey(ctx, r, a.key); err != nil {
 		return err
 	}
 	if next.Key == "" {
 		return errEmptyKey
 	}
-	if a.plan != nil && inner.HasPlans(next.Limiter) {
+	switch {
+	case a.plan == nil:
+		next.Plan = caller.planFor(next.Limiter)
+	case inner.HasPlans(next.Limiter):
 		err = a.choosePlan(ctx, r, next)
 	}
 	return err
@@ -97,10 +100,10 @@ func (a *ask) choosePlan(ctx context.Context, r *http.Request, next *core.Ask) (
 // appendAll appends an ask for the key of known, that of a, to known: that of all, the limiter of all routes.
 // The plan function is called unless it was for the limiter of a. After an error, the key counts as missing for
 // all.
-func (a *ask) appendAll(ctx context.Context, r *http.Request, known []core.Ask, all *core.Limiter) (_ []core.Ask, err error) {
+func (a *ask) appendAll(ctx context.Context, r *http.Request, known []core.Ask, all *core.Limiter, caller *callerContext) (_ []core.Ask, err error) {
 	next := known[0]
-	if next.Limiter = all; !inner.HasPlans(all) {
-		next.Plan = ""
+	if next.Limiter = all; a.plan == nil || !inner.HasPlans(all) {
+		next.Plan = caller.planFor(all)
 	}
 	if a.plan != nil && !inner.HasPlans(known[0].Limiter) && inner.HasPlans(all) {
 		if err = a.choosePlan(ctx, r, &next); err != nil && isNotLimited(err) {

@@ -116,6 +116,16 @@ func isZone(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == ',' })
 }
 
+// ForwardingField returns the name of a header field in h that proxies add by default, or "".
+func ForwardingField(h map[string][]string) string {
+	for _, name := range [...]string{"X-Forwarded-For", "Forwarded", "X-Real-Ip"} {
+		if len(h[name]) > 0 {
+			return name
+		}
+	}
+	return ""
+}
+
 // IsPrivate reports whether addr is in a private network, which includes the loopback and link-local
 // addresses and the shared address space of RFC 6598. A key function calls it for every request until it
 // has logged a warning: for IPv4, it is faster than the methods of netip.Addr.
