@@ -27,7 +27,12 @@ const maxWait = 365 * 24 * time.Hour
 // If several limits are exhausted, the last of their times counts. RetryAfter ignores fields that it cannot read. It does
 // not look at the status: use it for a response that says that it was limited.
 func RetryAfter(r *http.Response) (d time.Duration, ok bool) {
-	h := response{r.Header, dateOf(r.Header)}
+	return retryAfter(r, true)
+}
+
+// retryAfter is RetryAfter for a response whose status says that it was limited, or may say so.
+func retryAfter(r *http.Response, says bool) (d time.Duration, ok bool) {
+	h := response{r.Header, dateOf(r.Header), says}
 	for _, read := range [...]func() (time.Duration, bool){h.retryAfter, h.rateLimit, h.xRateLimit, h.vendors} {
 		if d, ok = read(); ok {
 			return min(max(d, 0), maxWait), true
@@ -40,6 +45,7 @@ func RetryAfter(r *http.Response) (d time.Duration, ok bool) {
 type response struct {
 	http.Header
 	date time.Time
+	says bool // the status says that a limit is exhausted
 }
 
 // dateOf returns the field Date of h, or the time now if it has none. The times in h are those of the same clock, which
@@ -71,11 +77,11 @@ func (h response) xRateLimit() (time.Duration, bool) {
 	return 0, false
 }
 
-// exhausted reports whether a field says that no unit is left. Without the field, the status says it.
+// exhausted reports whether a field says that no unit is left. Without the field, the status may say it.
 func (h response) exhausted(field string) bool {
 	text := h.Get(field)
 	n, ok := number(strings.TrimPrefix(text, "-")) // more was used than there was
-	return text == "" || ok && (n < 1 || text[0] == '-')
+	return text == "" && h.says || ok && (n < 1 || text[0] == '-')
 }
 
 // reset reads seconds, a time since 1970 in seconds or milliseconds, or a time as text.

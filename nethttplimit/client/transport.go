@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -17,32 +18,42 @@ import (
 )
 
 // A Transport is an [http.RoundTripper] that sends requests when a limiter admits them, and that pauses the key of a
-// request, in all processes, when the server responds with 429 or 503 and a time. It is safe for concurrent use if its
-// fields do not change. The package documentation has an example.
+// request, in all processes, when the server responds that it was over a limit. It is safe for concurrent use if its
+// fields do not change, and must not be copied after its first use. The package documentation has an example.
 type Transport struct {
 	Limiter *core.Limiter              // has a [core.Pause], and rates and places as the server counts them
 	Key     func(*http.Request) string // the key of a request, such as ByHost; a request with the key "" is sent at once
 	Base    http.RoundTripper          // sends the requests; nil means http.DefaultTransport
+	// Limited reports whether a response says that its request was over a limit, which begins a pause. Nil means a 429, and
+	// every other status from 400 on with a time, such as a 503, or the 403 of GitHub. In a response that is neither 429
+	// nor 503, only Retry-After is such a time, and the time of a limit that the response calls exhausted.
+	//
+	// The pause ends at the time that [RetryAfter] finds. Without one, it takes 1 s, and up to a quarter more, so that
+	// clients of a server that failed do not return together. If a request that was sent after its end gets another such
+	// response, the next pause takes 2 s, then 4 s, and so on, until a request has a status below 500 that is not Limited.
+	// The pause is that of all processes. Each process counts how often it has doubled, for at most 1024 keys.
+	Limited func(*http.Response) bool
 	// MaxWait is the longest time that a request waits for the pause, rates and places, with the time between attempts. Zero
 	// means that only its context bounds the wait.
 	MaxWait time.Duration
-	// Longest is the longest pause that a response begins. Zero means 15 minutes. A server that names a later time is
-	// asked again then.
+	// Longest is the longest pause that a response begins, and the longest wait before a request is sent again. Zero means
+	// 15 minutes. A server that names a later time is asked again then.
 	Longest time.Duration
-	// Retries is the number of times that a request may be sent again after a response that has begun a pause. Its method
-	// must be idempotent (RFC 9110, section 9.2.2), or it must have the field Idempotency-Key or X-Idempotency-Key. Its body
-	// must be available again (GetBody), and the body of the response must have at most 64 KiB and arrive within a second:
-	// of a slower one, the part that has arrived is kept. The request then waits behind those that came meanwhile. If it is
-	// not admitted before the end of MaxWait and of its context, or one of these is missing, the response is returned.
-	// Nothing else is sent twice.
+	// Retries is the number of times that a request may be sent again: at the end of the pause that its response has begun,
+	// or after 1 s, 2 s, 4 s and so on, and up to a quarter more, if the response has another status from 500 on except 501,
+	// or if the connection fails, but not for a certificate. Its method must be idempotent (RFC 9110, section 9.2.2), or it
+	// must have the field Idempotency-Key or X-Idempotency-Key. Its body must be available again (GetBody), and the body of
+	// the response must have at most 64 KiB and arrive within a second: of a slower one, the part that has arrived is kept.
+	// The request is then charged again, and waits behind those that came meanwhile. If it is not admitted before the end
+	// of MaxWait and of its context, or one of these is missing, the response or error is returned. Nothing else is sent
+	// twice.
 	Retries int
+
+	grown growingPauses
 }
 
 // defaultLongest is the longest pause without Longest.
 const defaultLongest = 15 * time.Minute
-
-// shortPause is the pause after a 429 that names no time.
-const shortPause = time.Second
 
 // New returns a Transport over http.DefaultTransport. It panics if l or key is nil, or if l has no [core.Pause].
 func New(l *core.Limiter, key func(*http.Request) string) *Transport {
@@ -102,25 +113,27 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	for attempt := 0; ; attempt++ {
-		response, err := t.send(r, event)
-		if err != nil || response == nil { // http.Client reports the fault of Base
+		sent := time.Now()
+		response, refused, err := t.send(r, event)
+		if refused || err == nil && response == nil { // http.Client reports the fault of Base
 			return response, err
 		}
-		d, again := t.pause(r.Context(), key, response)
-		if !again || attempt >= t.Retries || !t.inTime(r, begun, d) {
-			return response, nil
+		d, own, again := t.next(r, key, attempt, sent, response, err)
+		if !again || attempt >= t.Retries || !t.inTime(r, begun, d) || !isRepeatable(r) || err == nil && !t.keep(response, begun) {
+			return response, err
 		}
-		if !isRepeatable(r) || !t.keep(response, begun) {
-			return response, nil
+		if own && !pass(r, d) {
+			return response, err
 		}
-		if event, err = t.wait(r, key, begun); err != nil { // other requests were first
-			return response, nil
+		var late error
+		if event, late = t.wait(r, key, begun); late != nil { // other requests were first
+			return response, err
 		}
-		next, ok := repeat(r, event)
+		repeated, ok := repeat(r, event)
 		if !ok {
-			return response, nil
+			return response, err
 		}
-		r = next
+		r = repeated
 	}
 }
 
@@ -163,8 +176,8 @@ func (t *Transport) inTime(r *http.Request, begun time.Time, d time.Duration) bo
 	return (!ok || end.Before(deadline)) && (t.MaxWait == 0 || end.Before(begun.Add(t.MaxWait)))
 }
 
-// send sends r once, which event has admitted.
-func (t *Transport) send(r *http.Request, event *admission) (*http.Response, error) {
+// send sends r once, which event has admitted. refused says that r is invalid, so that Base has sent nothing.
+func (t *Transport) send(r *http.Request, event *admission) (response *http.Response, refused bool, err error) {
 	var asked, connected atomic.Bool
 	sent := r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
 		GetConn: func(string) { asked.Store(true) },
@@ -176,35 +189,78 @@ func (t *Transport) send(r *http.Request, event *admission) (*http.Response, err
 			event.end(r.Context(), false)
 		}
 	}()
-	response, err := t.base().RoundTrip(sent)
+	response, err = t.base().RoundTrip(sent)
 	panics = false
 	if err != nil || response == nil {
 		event.end(r.Context(), asked.Load() && !connected.Load())
-		return response, err
+		_, asks := t.base().(*http.Transport) // for a connection
+		return response, asks && !asked.Load(), err
 	}
 	if response.Request == sent {
 		response.Request = r
 	}
 	holdPlaces(r, response, event)
-	return response, nil
+	return response, false, nil
 }
 
-// pause pauses key if response says so, and returns the time until its end.
-func (t *Transport) pause(ctx context.Context, key string, response *http.Response) (d time.Duration, pauses bool) {
-	if response.StatusCode != http.StatusTooManyRequests && response.StatusCode != http.StatusServiceUnavailable {
-		return 0, false
+// next returns the time after which r, which was sent for the attempt-th time, may be sent again because of response or
+// err, and whether it may. own says that r alone waits. Otherwise its key is paused.
+func (t *Transport) next(r *http.Request, key string, attempt int, sent time.Time, response *http.Response, err error) (d time.Duration, own, again bool) {
+	longest := cmp.Or(t.Longest, defaultLongest)
+	if err != nil {
+		return growing(attempt, longest), true, r.Context().Err() == nil && !isPermanent(err)
 	}
-	d, ok := RetryAfter(response)
-	switch {
-	case !ok && response.StatusCode == http.StatusTooManyRequests:
-		d = shortPause
-	case !ok:
-		return 0, false
+	d, timed, limited := t.limited(response)
+	switch status := response.StatusCode; {
+	case !limited && status < http.StatusInternalServerError:
+		t.grown.succeed(key, sent)
+		return 0, false, false
+	case !limited:
+		return growing(attempt, longest), true, status != http.StatusNotImplemented
+	case timed:
+		d = min(d, longest)
+	default:
+		d = t.grown.begin(key, sent, longest)
 	}
-	if d = min(d, cmp.Or(t.Longest, defaultLongest)); d > 0 {
-		_ = t.Limiter.Pause(context.WithoutCancel(ctx), key, d) // without the Store, the next request fails or is limited by it
+	if d > 0 {
+		_ = t.Limiter.Pause(context.WithoutCancel(r.Context()), key, d) // without the Store, the next request fails or is limited by it
 	}
-	return d, true
+	return d, false, true
+}
+
+// limited reports whether response begins a pause, and returns its time if it is timed.
+func (t *Transport) limited(response *http.Response) (d time.Duration, timed, limited bool) {
+	status := response.StatusCode
+	usual := status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
+	if t.Limited != nil {
+		limited = t.Limited(response)
+		usual = limited
+	}
+	d, timed = retryAfter(response, usual)
+	if t.Limited == nil {
+		limited = status == http.StatusTooManyRequests || timed && status >= http.StatusBadRequest
+	}
+	return d, timed, limited
+}
+
+// isPermanent reports whether a request would fail with err again.
+func isPermanent(err error) bool {
+	var certificate *tls.CertificateVerificationError
+	return errors.As(err, &certificate)
+}
+
+// pass waits for d, and returns false if r ends before.
+func pass(r *http.Request, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-r.Context().Done():
+	//lint:ignore SA1019 callers may still use it
+	case <-r.Cancel:
+	}
+	return false
 }
 
 // CloseIdleConnections calls the method of that name of Base, if it has one.

@@ -22,25 +22,25 @@ import (
 func TestTransport_NotSent(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit  string // the exhausted one
-		t      client.Transport
+		t      *client.Transport
 		change func(r *http.Request) *http.Request
 		want   error
 		text   string
 		after  time.Duration
 	}{
-		"a rate":               {"rate", client.Transport{MaxWait: 30 * time.Second}, nil, core.ErrDeadlineTooNear, "1m0s to wait", 0},
-		"a pause":              {"pause", client.Transport{MaxWait: time.Minute}, nil, core.ErrDeadlineTooNear, "1h0m0s to wait", 0},
-		"a place":              {"places", client.Transport{MaxWait: time.Minute}, nil, core.ErrDeadlineTooNear, "not admitted within 1m0s", time.Minute},
-		"the deadline":         {"rate", client.Transport{}, withTimeout(time.Second), core.ErrDeadlineTooNear, "1m0s to wait", 0},
-		"the end of ctx":       {"places", client.Transport{MaxWait: time.Hour}, withTimeout(time.Second), context.DeadlineExceeded, "", time.Second},
-		"the earlier MaxWait":  {"places", client.Transport{MaxWait: time.Second}, withTimeout(time.Hour), core.ErrDeadlineTooNear, "within 1s", time.Second},
-		"the earlier deadline": {"rate", client.Transport{MaxWait: time.Hour}, withTimeout(time.Second), core.ErrDeadlineTooNear, "1m0s to wait", 0},
-		"Cancel":               {"places", client.Transport{}, withCancel(2 * time.Second), context.Canceled, "", 2 * time.Second},
-		"no limiter":           {"", client.Transport{}, nil, nil, "no Limiter", 0},
-		"a negative MaxWait":   {"rate", client.Transport{MaxWait: -1}, nil, nil, "negative", 0},
-		"a negative Longest":   {"rate", client.Transport{Longest: -1}, nil, nil, "negative", 0},
-		"a negative Retries":   {"rate", client.Transport{Retries: -1}, nil, nil, "negative", 0},
-		"no Pause":             {"none", client.Transport{}, nil, nil, "no Pause", 0},
+		"a rate":               {"rate", &client.Transport{MaxWait: 30 * time.Second}, nil, core.ErrDeadlineTooNear, "1m0s to wait", 0},
+		"a pause":              {"pause", &client.Transport{MaxWait: time.Minute}, nil, core.ErrDeadlineTooNear, "1h0m0s to wait", 0},
+		"a place":              {"places", &client.Transport{MaxWait: time.Minute}, nil, core.ErrDeadlineTooNear, "not admitted within 1m0s", time.Minute},
+		"the deadline":         {"rate", &client.Transport{}, withTimeout(time.Second), core.ErrDeadlineTooNear, "1m0s to wait", 0},
+		"the end of ctx":       {"places", &client.Transport{MaxWait: time.Hour}, withTimeout(time.Second), context.DeadlineExceeded, "", time.Second},
+		"the earlier MaxWait":  {"places", &client.Transport{MaxWait: time.Second}, withTimeout(time.Hour), core.ErrDeadlineTooNear, "within 1s", time.Second},
+		"the earlier deadline": {"rate", &client.Transport{MaxWait: time.Hour}, withTimeout(time.Second), core.ErrDeadlineTooNear, "1m0s to wait", 0},
+		"Cancel":               {"places", &client.Transport{}, withCancel(2 * time.Second), context.Canceled, "", 2 * time.Second},
+		"no limiter":           {"", &client.Transport{}, nil, nil, "no Limiter", 0},
+		"a negative MaxWait":   {"rate", &client.Transport{MaxWait: -1}, nil, nil, "negative", 0},
+		"a negative Longest":   {"rate", &client.Transport{Longest: -1}, nil, nil, "negative", 0},
+		"a negative Retries":   {"rate", &client.Transport{Retries: -1}, nil, nil, "negative", 0},
+		"no Pause":             {"none", &client.Transport{}, nil, nil, "no Pause", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
