@@ -94,8 +94,7 @@ var answering = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 
 func weirOf(rule func(string, core.Limit) core.Rule) func(*testing.T, int) http.Handler {
 	return func(_ *testing.T, events int) http.Handler {
-		l := core.Must(core.New(memstore.New(), rule("r", core.PerSecond(events))))
-		return nethttplimit.New(l, keyfunc.RemoteIP())(answering)
+		return nethttplimit.Limit(memstore.New(), rule("r", core.PerSecond(events)), keyfunc.RemoteIP())(answering)
 	}
 }
 

@@ -18,6 +18,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	_ "github.com/hibiken/asynq" // of the recipe of jobs
+	_ "github.com/riverqueue/river"
 )
 
 // environment declares the variables that a block uses and does not declare.
@@ -56,6 +59,7 @@ var environment = map[string]string{
 // imports has the packages of other modules, and the one that is meant if several have one name.
 // Other names are those of the packages of weir and of the standard library.
 var imports = map[string]string{
+	"asynq":      "github.com/hibiken/asynq",
 	"codes":      "google.golang.org/grpc/codes",
 	"echo":       "github.com/labstack/echo/v5",
 	"echolimit":  "github.com/weir-go/weir/echolimit/v5",
@@ -71,6 +75,7 @@ var imports = map[string]string{
 	"rand":       "math/rand/v2",
 	"rate":       "golang.org/x/time/rate",
 	"redis":      "github.com/redis/go-redis/v9",
+	"river":      "github.com/riverqueue/river",
 	"status":     "google.golang.org/grpc/status",
 	"template":   "html/template",
 

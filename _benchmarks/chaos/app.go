@@ -112,15 +112,12 @@ func newApp(c appConfig) http.Handler {
 	if c.Fault != noFailover {
 		store = over
 	}
-	api := core.Must(core.New(store, core.TokenBucket("api", apiLimit)))
-	export := core.Must(core.New(store, core.InFlight("export", atATime)))
-	login := core.Must(core.New(store, core.SlidingLog("login", loginLimit)))
 
 	mux := http.NewServeMux()
 	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
-	mux.Handle("GET /", nethttplimit.New(api, user)(ok))
-	mux.Handle("POST /login", nethttplimit.New(login, user, gate.FailClosed())(ok))
-	mux.Handle("GET /export", nethttplimit.New(export, user)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	mux.Handle("GET /", nethttplimit.Limit(store, core.TokenBucket("api", apiLimit), user)(ok))
+	mux.Handle("POST /login", nethttplimit.Limit(store, core.SlidingLog("login", loginLimit), user, gate.FailClosed())(ok))
+	mux.Handle("GET /export", nethttplimit.Limit(store, core.InFlight("export", atATime), user)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		time.Sleep(20 * time.Millisecond)
 		w.WriteHeader(http.StatusOK)
 	})))

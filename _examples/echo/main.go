@@ -24,9 +24,6 @@ import (
 
 func newRouter() http.Handler {
 	store := memstore.New()
-	api := core.Must(core.New(store, core.TokenBucket("api", core.PerMinute(20))))
-	login := core.Must(core.New(store, core.SlidingLog("login", core.PerMinute(3))))
-	report := core.Must(core.New(store, core.SlidingLog("report", core.PerMinute(2))))
 
 	// The address at the other end of the connection. Behind a proxy use
 	// keyfunc.XForwardedFor, or echolimit.RealIP if e.IPExtractor is set.
@@ -40,7 +37,7 @@ func newRouter() http.Handler {
 	e.HTTPErrorHandler = handleError
 
 	// For all routes.
-	e.Use(echolimit.New(api, ip, fields,
+	e.Use(echolimit.Limit(store, core.TokenBucket("api", core.PerMinute(20)), ip, fields,
 		gate.Skip(isHealthCheck),
 		gate.ExposeHeaders(), // scripts of other origins may read the fields
 	))
@@ -50,13 +47,13 @@ func newRouter() http.Handler {
 	// For one route, by address, in addition to the limit for all routes.
 	e.POST("/login", func(c *echo.Context) error {
 		return c.JSON(http.StatusOK, map[string]any{"message": "Welcome back!"})
-	}, echolimit.New(login, ip, fields, echolimit.OnDenied(tooManyLogins)))
+	}, echolimit.Limit(store, core.SlidingLog("login", core.PerMinute(3)), ip, fields, echolimit.OnDenied(tooManyLogins)))
 
 	// For one route, by user. authenticate runs first, because it stores the user
 	// that the limiter reads.
 	e.GET("/report", func(c *echo.Context) error {
 		return c.JSON(http.StatusOK, map[string]any{"report for": c.Get("user")})
-	}, authenticate, echolimit.New(report, keyfunc.ContextSubject("user"), fields))
+	}, authenticate, echolimit.Limit(store, core.SlidingLog("report", core.PerMinute(2)), keyfunc.ContextSubject("user"), fields))
 	return e
 }
 

@@ -56,15 +56,13 @@ func newStore(rdb redis.UniversalClient, timeout time.Duration, instances int) *
 }
 
 func newHandler(store *failover.Store) http.Handler {
-	api := core.Must(core.New(store, core.TokenBucket("minute", core.PerMinute(20))))
-	login := core.Must(core.New(store, core.SlidingLog("login", core.Per(5, 15*time.Minute))))
 	ip := keyfunc.RemoteIP()
 
 	mux := http.NewServeMux()
-	mux.Handle("GET /{$}", nethttplimit.New(api, ip)(answer("Hello!")))
+	mux.Handle("GET /{$}", nethttplimit.Limit(store, core.TokenBucket("minute", core.PerMinute(20)), ip)(answer("Hello!")))
 	// FailClosedFor returns an error while Redis is away. Every gate answers that error
 	// with 503.
-	mux.Handle("POST /login", nethttplimit.New(login, ip)(answer("Welcome back!")))
+	mux.Handle("POST /login", nethttplimit.Limit(store, core.SlidingLog("login", core.Per(5, 15*time.Minute)), ip)(answer("Welcome back!")))
 	mux.HandleFunc("GET /healthz", health(store))
 	return mux
 }

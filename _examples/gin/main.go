@@ -21,9 +21,6 @@ import (
 
 func newRouter() http.Handler {
 	store := memstore.New()
-	api := core.Must(core.New(store, core.TokenBucket("api", core.PerMinute(20))))
-	login := core.Must(core.New(store, core.SlidingLog("login", core.PerMinute(3))))
-	report := core.Must(core.New(store, core.SlidingLog("report", core.PerMinute(2))))
 
 	// The address at the other end of the connection. Behind a proxy use
 	// keyfunc.XForwardedFor, or ginlimit.ClientIP if SetTrustedProxies is called:
@@ -37,7 +34,7 @@ func newRouter() http.Handler {
 	router := gin.New()
 
 	// For all routes below this line.
-	router.Use(ginlimit.New(api, ip, fields,
+	router.Use(ginlimit.Limit(store, core.TokenBucket("api", core.PerMinute(20)), ip, fields,
 		gate.Skip(isHealthCheck),
 		gate.ExposeHeaders(), // scripts of other origins may read the fields
 	))
@@ -45,13 +42,13 @@ func newRouter() http.Handler {
 	router.GET("/", hello)
 
 	// For one route, by address, in addition to the limit for all routes.
-	router.POST("/login", ginlimit.New(login, ip, fields, ginlimit.OnDenied(tooManyLogins)), func(c *gin.Context) {
+	router.POST("/login", ginlimit.Limit(store, core.SlidingLog("login", core.PerMinute(3)), ip, fields, ginlimit.OnDenied(tooManyLogins)), func(c *gin.Context) {
 		c.JSON(http.StatusOK, gin.H{"message": "Welcome back!"})
 	})
 
 	// For one route, by user. authenticate runs first, because it stores the user
 	// that the limiter reads.
-	router.GET("/report", authenticate, ginlimit.New(report, keyfunc.ContextSubject("user"), fields), func(c *gin.Context) {
+	router.GET("/report", authenticate, ginlimit.Limit(store, core.SlidingLog("report", core.PerMinute(2)), keyfunc.ContextSubject("user"), fields), func(c *gin.Context) {
 		c.JSON(http.StatusOK, gin.H{"report for": c.GetString("user")})
 	})
 	return router

@@ -76,8 +76,7 @@ var frameworks = map[string]func(limit func(http.Handler) http.Handler) http.Han
 func TestNetHTTP_RefundIf_Frameworks(t *testing.T) {
 	for name, build := range frameworks {
 		t.Run(name, func(t *testing.T) {
-			l := core.Must(core.New(memstore.New(), core.SlidingLog("login", core.PerHour(2))))
-			h := build(nethttplimit.New(l, keyfunc.RemoteIP(), gate.RefundIf(func(status int) bool { return status < 400 })))
+			h := build(nethttplimit.Limit(memstore.New(), core.SlidingLog("login", core.PerHour(2)), keyfunc.RemoteIP(), gate.RefundIf(func(status int) bool { return status < 400 })))
 			status := func(password string) int {
 				r, w := httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
 				r.Header.Set("Password", password)

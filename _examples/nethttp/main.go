@@ -27,8 +27,6 @@ func newHandler() http.Handler {
 	store := memstore.New()
 	client := core.Must(core.New(store, core.TokenBucket("client", core.PerMinute(20))))
 	everyone := core.Must(core.New(store, core.TokenBucket("everyone", core.PerSecond(1000))))
-	write := core.Must(core.New(store, core.SlidingLog("write", core.PerMinute(3))))
-	search := core.Must(core.New(store, core.TokenBucket("search", core.PerMinute(10))))
 
 	// A proxy in front of the API puts the address of its client into
 	// X-Forwarded-For. The field is used only if the connection comes from a trusted
@@ -42,8 +40,8 @@ func newHandler() http.Handler {
 	perClient := nethttplimit.New(client, ip, gate.And(everyone, keyfunc.Constant("all")), gate.Skip(isHealthCheck))
 
 	// For single routes, inside the middleware of the whole API.
-	perWrite := nethttplimit.New(write, ip)
-	perSearch := nethttplimit.New(search, ip, gate.Cost(pages))
+	perWrite := nethttplimit.Limit(store, core.SlidingLog("write", core.PerMinute(3)), ip)
+	perSearch := nethttplimit.Limit(store, core.TokenBucket("search", core.PerMinute(10)), ip, gate.Cost(pages))
 
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", answer("ok"))

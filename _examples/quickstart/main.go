@@ -32,16 +32,14 @@ func newHandler() http.Handler {
 	//
 	// A token bucket admits 10 requests at once and then refills one every 6 s.
 	// A sliding log admits at most 3 requests in any span of a minute.
-	page := core.Must(core.New(store, core.TokenBucket("page", core.PerMinute(10))))
-	login := core.Must(core.New(store, core.SlidingLog("login", core.PerMinute(3))))
 
 	// The key of a client is the address at the other end of the connection. Behind
 	// a proxy that is the address of the proxy: use keyfunc.XForwardedFor instead, as
 	// the example "nethttp" does.
 	ip := keyfunc.RemoteIP()
 
-	limitPage := nethttplimit.New(page, ip)
-	limitLogin := nethttplimit.New(login, ip)
+	limitPage := nethttplimit.Limit(store, core.TokenBucket("page", core.PerMinute(10)), ip)
+	limitLogin := nethttplimit.Limit(store, core.SlidingLog("login", core.PerMinute(3)), ip)
 
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", limitPage(http.HandlerFunc(hello)))
