@@ -131,7 +131,7 @@ func (d *definition) checkPlans() error {
 		}
 		names[p.Name] = true
 		err := d.spec.definition(p).Check()
-		if err == nil && d.spec.isElastic() {
+		if err == nil && d.spec.isElastic() && (p.Limit != d.plan.Limit || p.Headroom != 0) {
 			err = d.ofPlan(i).ready()
 		}
 		var of *RuleError

@@ -25,7 +25,7 @@ var (
 	//
 	//   - a call without asks, or with limiters of different Stores
 	//   - two limits for one rule and key in one call
-	//   - rules for keys of which more than 128 would be charged in one call
+	//   - more than 128 asks, or rules for keys of which more than 128 would be charged, in one call
 	//   - an Ask without a Limiter, or with a negative MaxDelay
 	//   - a function of Choose that returns an error, or no view of its limiter, or that replaces rules
 	//   - a limiter that a call cannot settle or replace

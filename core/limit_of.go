@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/weir-go/weir/core/internal/memo"
 )
@@ -15,28 +16,49 @@ import (
 //		return limits.Load().of[key], nil // a map that the program reads again every minute
 //	})
 //
-// The zero Limit means the rule as it is, with its plans. Any other limit replaces that of the rule and of its plans, and
-// the other properties stay. It may be [Unlimited] or [Blocked]. Limits of one length (see [Rule]) share the state of the
-// key, so a tenant with a new limit keeps the events that it has used.
+// A [Pause] does not count as the first rule. The zero Limit means the rule as it is, with its plans. Any other limit
+// replaces that of the rule and of its plans, and the other properties stay. It may be [Unlimited] or [Blocked]. Limits of
+// one length (see [Rule]) share the state of the key, so a tenant with a new limit keeps the events that it has used.
 //
 // LimitOf is [Limiter.Choose] with a [Limiter.Variant] for each different limit, of which it keeps at most 4096: a
 // thousand tenants with one limit need one. limit is called as the function of Choose is: once for each decision and key,
 // concurrently, while the decision waits. The errors are the same, and a limit that is invalid for the rule is an
 // [ErrInvalidAsk]. LimitOf panics if limit is nil.
+//
+// If l has been made by Choose, LimitOf or package rules, that function is called first. If it picks a plan, or another
+// limit for the first rule, such as a block by an operator, that has precedence.
 func (l *Limiter) LimitOf(limit func(ctx context.Context, key string) (Limit, error)) *Limiter {
 	if limit == nil {
 		panic("core: LimitOf: limit is nil")
 	}
-	t := &tailored{of: l}
+	base, v := *l, *l
+	base.pick, base.plan = nil, ""
+	t := &tailored{of: &base}
 	t.views.Max = maxTailored
-	return l.Choose(func(ctx context.Context, key string) (*Limiter, error) {
+	v.pick = func(ctx context.Context, key string) (picked *Limiter, ends time.Duration, err error) {
+		if l.pick != nil {
+			picked, ends, err = l.pick(ctx, key)
+			if err != nil || picked != nil && (picked.shared != l.shared || picked.pick != nil || picked.plan != "") {
+				return picked, ends, err
+			}
+		}
 		of, err := limit(ctx, key)
 		if err != nil || of == (Limit{}) {
-			return nil, err
+			return picked, ends, err
 		}
-		v := t.views.Get(tailoredTo{l.ruleSet(), of}, t.view)
-		return v.limiter, v.err
-	})
+		set, usual := base.ruleSet(), true
+		if picked != nil {
+			own, first := set, set.first()
+			set = picked.ruleSet()
+			usual = first < 0 || set.rules[first].Limit() == own.rules[first].Limit()
+		}
+		if usual {
+			v := t.views.Get(tailoredTo{set, of}, t.view)
+			picked, err = v.limiter, v.err
+		}
+		return picked, ends, err
+	}
+	return &v
 }
 
 // maxTailored is the largest number of views that LimitOf keeps.
@@ -60,8 +82,12 @@ type tailoredView struct {
 
 // view returns a view with the rules and the limit of to.
 func (t *tailored) view(to tailoredTo) tailoredView {
+	i := to.rules.first()
+	if i < 0 {
+		return tailoredView{err: invalidAsk("LimitOf of a limiter that has only a Pause")}
+	}
 	rules := slices.Clone(to.rules.rules)
-	rules[0] = rules[0].with(func(s *Spec) {
+	rules[i] = rules[i].with(func(s *Spec) {
 		s.Limit = to.limit
 		for i := range s.Plans { // an event of such a plan would have an unknown one otherwise
 			s.Plans[i].Limit = to.limit
@@ -72,4 +98,9 @@ func (t *tailored) view(to tailoredTo) tailoredView {
 		return tailoredView{err: fmt.Errorf("the limit %v of LimitOf: %w", to.limit, err)}
 	}
 	return tailoredView{limiter: v}
+}
+
+// first returns the index of the first rule of s that is no Pause, or -1.
+func (s *ruleSet) first() int {
+	return slices.IndexFunc(s.rules, func(r Rule) bool { return !closes(r) })
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +21,23 @@ func TestLimiter_LimitOf(t *testing.T) {
 	limits := map[string]core.Limit{
 		"large": core.PerMinute(40), "free": core.Unlimited, "banned": core.Blocked, "longer": core.PerHour(7), "a burst": core.PerMinute(9).WithBurst(2),
 	}
-	limitOf := func(_ context.Context, key string) (core.Limit, error) { return limits[key], nil }
+	limitOf := func(_ context.Context, key string) (core.Limit, error) {
+		if limit, ok := limits[key]; ok {
+			return limit, nil
+		}
+		tenant, _, _ := strings.Cut(key, " ")
+		return limits[tenant], nil
+	}
+	choose := func(l *core.Limiter) *core.Limiter {
+		views := map[string]*core.Limiter{"plan": l.Plan("pro")}
+		if len(l.Rules()) > 1 {
+			views["b"] = core.Must(l.Variant(core.SlidingLog("b", core.PerDay(6))))
+		}
+		views["picked"] = core.Must(l.Variant(core.SlidingLog("api", core.PerMinute(3))))
+		return l.Choose(func(_ context.Context, key string) (*core.Limiter, error) {
+			return views[key[strings.LastIndex(key, " ")+1:]], nil
+		})
+	}
 	soft := core.SlidingLog("api", core.PerMinute(10)).Soft(50).Plan("pro", core.PerMinute(20))
 	for name, c := range map[string]struct {
 		rules     []core.Rule
@@ -40,6 +58,20 @@ func TestLimiter_LimitOf(t *testing.T) {
 		"of a Variant": {[]core.Rule{core.TokenBucket("a", core.PerMinute(1)), core.SlidingLog("b", core.PerDay(5))}, func(l *core.Limiter) *core.Limiter {
 			return core.Must(l.Variant(core.TokenBucket("a", core.PerMinute(2)), core.SlidingLog("b", core.PerDay(6))))
 		}, "large", "", []string{`token_bucket "a" 40/m`, `sliding_log "b" 6/d`}},
+		"after a Pause":     {[]core.Rule{core.Pause("p"), core.SlidingLog("b", core.PerDay(5))}, nil, "large", "", []string{`pause "p"`, `sliding_log "b" 40/m`}},
+		"of a Choose, none": {[]core.Rule{soft}, choose, "large", "", []string{`sliding_log "api" 40/m soft 50%`}},
+		"of a Choose, of the table": {[]core.Rule{soft, core.SlidingLog("b", core.PerDay(5))}, choose, "large b", "",
+			[]string{`sliding_log "api" 40/m soft 50%`, `sliding_log "b" 6/d`}},
+		"of a Choose, picked":           {[]core.Rule{soft}, choose, "large picked", "", []string{`sliding_log "api" 3/m`}},
+		"of a Choose, picked, no limit": {[]core.Rule{soft}, choose, "picked", "", []string{`sliding_log "api" 3/m`}},
+		"of a Choose, a plan":           {[]core.Rule{soft}, choose, "large plan", "", []string{`sliding_log "api" 20/m soft 50% plan "pro"`}},
+		"of a LimitOf": {[]core.Rule{soft}, func(l *core.Limiter) *core.Limiter {
+			return l.LimitOf(func(_ context.Context, key string) (core.Limit, error) {
+				return map[string]core.Limit{"large": core.PerMinute(4), "ann": core.PerMinute(5)}[key], nil
+			})
+		}, "large", "", []string{`sliding_log "api" 4/m soft 50%`}},
+		"of a Plan, of the table": {[]core.Rule{soft, core.SlidingLog("b", core.PerDay(5)).Plan("gold", core.PerDay(50))}, func(l *core.Limiter) *core.Limiter { return l.Plan("pro") }, "large", "gold",
+			[]string{`sliding_log "api" 40/m soft 50%`, `sliding_log "b" 50/d plan "gold"`}},
 		"of a Plan": {[]core.Rule{soft}, func(l *core.Limiter) *core.Limiter { return l.Plan("pro") }, "ann", "", []string{`sliding_log "api" 20/m soft 50% plan "pro"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -149,4 +181,27 @@ func TestLimiter_LimitOf_ManyLimits(t *testing.T) {
 	if grown := testkit.Heap() - before; grown > 16<<20 && !testkit.Instrumented() {
 		t.Errorf("%d limits take %d bytes", 24_000, grown)
 	}
+	runtime.KeepAlive(tenants)
+}
+
+// The views of an elastic rule with plans do not take memory for each plan.
+func TestLimiter_LimitOf_MemoryOfPlans(t *testing.T) {
+	testkit.WithoutRace(t)
+	r := core.TokenBucket("api", core.PerMinute(1000)).Elastic(func() float64 { return 0.5 }, 200)
+	for i := range 20 {
+		r = r.Plan(fmt.Sprint("p", i), core.PerMinute(100*(i+1)))
+	}
+	tenants := testkit.Limiter(t, memstore.New(), r).LimitOf(func(_ context.Context, key string) (core.Limit, error) {
+		n, err := strconv.Atoi(key)
+		return core.PerMinute(n), err
+	})
+	const limits = 300
+	before := testkit.Heap()
+	for n := range limits {
+		testkit.Peek(t, tenants, strconv.Itoa(n+1))
+	}
+	if grown := (testkit.Heap() - before) / limits; grown > 20<<10 {
+		t.Errorf("a limit takes %d bytes", grown)
+	}
+	runtime.KeepAlive(tenants)
 }

@@ -149,7 +149,7 @@ func (l *Limiter) choose(ctx context.Context, key, plan string) (choice, error) 
 	case err != nil && (errors.Is(err, ErrUnavailable) || ctx.Err() != nil):
 		return c, err
 	case err != nil:
-		return c, fmt.Errorf("%w: the function of Choose: %w", ErrInvalidAsk, err)
+		return c, fmt.Errorf("%w: the function of Choose or LimitOf: %w", ErrInvalidAsk, err)
 	case picked == nil:
 		return c, nil
 	case picked.shared != l.shared || picked.pick != nil:

@@ -36,12 +36,21 @@ func FirstOf(fs ...Func) Func {
 		var used func() bool   // since unread
 		body := noBody
 		for _, f := range fs {
-			key, err := call(ctx, f, r)
+			key, err := f(ctx, r)
+			lookup, isLookup := err.(lookup)
+			if isLookup {
+				key, err = lookup.FindKey()
+			}
+			if err == nil && key == "" {
+				err = errEmptyKey
+			}
 			switch goesOn := err != nil && errors.Is(err, ErrNoKey); {
 			case goesOn && isUnusable(err):
 				return "", err
 			case !goesOn && unread != nil && !used() && (err == nil || errors.Is(err, ErrNotLimited)):
 				return "", unread
+			case !goesOn && isLookup:
+				return "", lookup // in which the gate finds the plan of the key
 			case !goesOn:
 				return key, err
 			}
@@ -142,6 +151,9 @@ func (e *partialError) PartialKey() string { return e.key }
 // call returns the result of f, or an error if the key is empty.
 func call(ctx context.Context, f Func, r *http.Request) (string, error) {
 	key, err := f(ctx, r)
+	if l, ok := err.(lookup); ok {
+		err = fmt.Errorf("keyfunc: %w", l)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -149,6 +161,13 @@ func call(ctx context.Context, f Func, r *http.Request) (string, error) {
 		return "", errEmptyKey
 	}
 	return key, nil
+}
+
+// A lookup is the error of the function of gate.Caller, by which the gate finds the key and its plan. The key of Join or
+// Fold has no plan, so they return another error.
+type lookup interface {
+	error
+	FindKey() (string, error)
 }
 
 // checkFuncs panics if fs is empty or contains nil. It returns a copy, so that a caller can change

@@ -75,8 +75,8 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 	var (
 		few    [2]core.Ask
 		ofBody []askOfBody
+		looked lookups
 	)
-	caller := g.callerFor(ctx, first, all)
 	known := few[:0] // each limiter, key and plan once
 	for i := range g.asks {
 		known = append(known, core.Ask{})
@@ -85,18 +85,18 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 		if i == 0 {
 			next.Limiter = first
 		}
-		err := g.asks[i].identify(ctx, r, next, caller)
+		plan, err := g.asks[i].identify(ctx, r, next, &looked)
 		if err != nil && isNotLimited(err) {
 			known = known[:len(known)-1]
 			continue
 		}
 		exhausted := i < len(g.asks)-1 && g.exhausted.has(next.Limiter, next.Key)
 		if i == 0 && all != nil && all != first && err == nil {
-			known, err = g.asks[0].appendAll(ctx, r, known, all, caller)
+			known, err = g.asks[0].appendAll(ctx, r, known, all, plan)
 			exhausted = exhausted || len(known) > 1 && len(g.asks) > 1 && g.exhausted.has(all, known[1].Key)
 		}
 		if err != nil || g.readsBody || exhausted {
-			rec, known, ofBody, rejection = findInSteps(ctx, rec, h, r, e, cost, known, i, all, caller, err)
+			rec, known, ofBody, rejection = findInSteps(ctx, rec, h, r, e, cost, known, i, all, looked, err)
 			break
 		}
 		if len(known) > 1 {

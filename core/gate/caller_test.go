@@ -2,14 +2,13 @@ package gate_test
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
-	"github.com/weir-go/weir/core/gate/adapter"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/internal/testkit"
 	"github.com/weir-go/weir/keyfunc"
@@ -32,15 +31,21 @@ func TestCaller(t *testing.T) {
 		policies string
 		finds    int
 	}{
-		"a plan":              {returns("ann", "pro", nil), nil, nil, 200, pro, 1},
-		"no plan":             {returns("ann", "", nil), nil, nil, 200, base, 1},
-		"unknown":             {returns("ann", "prr", nil), nil, nil, 200, base, 1},
-		"unlimited":           {returns("ann", "staff", nil), nil, nil, 200, "", 1},
-		"blocked":             {returns("ann", "banned", nil), nil, nil, 429, `"api";q=0`, 1},
-		"no key":              {returns("", "pro", keyfunc.ErrNoKey), nil, nil, 400, "", 1},
-		"an empty key":        {returns("", "pro", nil), nil, nil, 400, "", 1},
-		"not limited":         {returns("ann", "pro", keyfunc.ErrNotLimited), nil, nil, 200, "", 1},
-		"fault":               {returns("ann", "pro", errSecret), nil, nil, 500, "", 1},
+		"a plan":       {returns("ann", "pro", nil), nil, nil, 200, pro, 1},
+		"no plan":      {returns("ann", "", nil), nil, nil, 200, base, 1},
+		"unknown":      {returns("ann", "prr", nil), nil, nil, 200, base, 1},
+		"unlimited":    {returns("ann", "staff", nil), nil, nil, 200, "", 1},
+		"blocked":      {returns("ann", "banned", nil), nil, nil, 429, `"api";q=0`, 1},
+		"no key":       {returns("", "pro", keyfunc.ErrNoKey), nil, nil, 400, "", 1},
+		"an empty key": {returns("", "pro", nil), nil, nil, 400, "", 1},
+		"not limited":  {returns("ann", "pro", keyfunc.ErrNotLimited), nil, nil, 200, "", 1},
+		"fault":        {returns("ann", "pro", errSecret), nil, nil, 500, "", 1},
+		"FirstOf with a key": {returns("ann", "pro", nil), nil, func(_ *testing.T, caller keyfunc.Func, _ core.Store) (keyfunc.Func, []gate.Option) {
+			return keyfunc.FirstOf(noKey(keyfunc.ErrNoToken), caller, constant("k")), nil
+		}, 200, pro, 1},
+		"FirstOf and a fault": {returns("ann", "pro", errSecret), nil, func(_ *testing.T, caller keyfunc.Func, _ core.Store) (keyfunc.Func, []gate.Option) {
+			return keyfunc.FirstOf(caller, constant("k")), nil
+		}, 500, "", 1},
 		"rules without plans": {returns("ann", "pro", nil), []core.Rule{hundred}, nil, 200, `"hundred";q=100;w=3600`, 1},
 		"a plan function beside it": {returns("ann", "pro", nil), nil, func(_ *testing.T, caller keyfunc.Func, _ core.Store) (keyfunc.Func, []gate.Option) {
 			return caller, []gate.Option{gate.Plan(constant(""))}
@@ -48,9 +53,6 @@ func TestCaller(t *testing.T) {
 		"FirstOf": {returns("", "pro", keyfunc.ErrNoKey), nil, func(_ *testing.T, caller keyfunc.Func, _ core.Store) (keyfunc.Func, []gate.Option) {
 			return keyfunc.FirstOf(caller, constant("k")), nil
 		}, 200, base, 1},
-		"Join": {returns("ann", "pro", nil), nil, func(_ *testing.T, caller keyfunc.Func, _ core.Store) (keyfunc.Func, []gate.Option) {
-			return keyfunc.Join(constant("k"), caller), nil
-		}, 200, pro, 1},
 		"two limiters": {returns("ann", "pro", nil), nil, func(t *testing.T, caller keyfunc.Func, s core.Store) (keyfunc.Func, []gate.Option) {
 			return caller, []gate.Option{gate.And(core.Must(core.New(s, core.SlidingLog("day", core.PerDay(7)).Plan("pro", core.PerDay(70)))), caller)}
 		}, 200, pro + `, "day";q=70;w=86400`, 1},
@@ -97,34 +99,65 @@ type allRoutes struct{ l *core.Limiter }
 func (p allRoutes) ForRequest(*http.Request) *core.Limiter { return nil }
 func (p allRoutes) ForAll() *core.Limiter                  { return p.l }
 
-// A Caller gets the context of the framework, and functions beside it its values and parameters.
-func TestCaller_Context(t *testing.T) {
+// The look-up gets the context and the request that the function has got. Only a gate and FirstOf know the key.
+func TestCaller_Arguments(t *testing.T) {
 	type key struct{}
-	var got []string
-	caller := gate.Caller(func(ctx context.Context, _ *http.Request) (string, string, error) {
-		_, isFramework := ctx.(framework)
-		got = append(got, ctx.Value(key{}).(string), map[bool]string{true: "framework"}[isFramework])
-		return "", "", keyfunc.ErrNoKey
+	var got []any
+	caller := gate.Caller(func(ctx context.Context, r *http.Request) (string, string, error) {
+		got = append(got, ctx.Value(key{}), r.URL.Path)
+		return "ann", "pro", nil
 	})
-	beside := func(ctx context.Context, _ *http.Request) (string, error) {
-		got = append(got, ctx.Value(key{}).(string))
-		return "", keyfunc.ErrNoKey
+	rewritten := func(ctx context.Context, r *http.Request) (string, error) {
+		r = r.Clone(ctx)
+		r.URL.Path = "/rewritten"
+		return caller(context.WithValue(ctx, key{}, "value"), r)
 	}
 	l := core.Must(core.New(memstore.New(), planned))
-	g, _ := adapter.New[func()]("testlimit", l, keyfunc.FirstOf(caller, beside, keyfunc.PathValue("user")))
-	ctx := framework{context.WithValue(t.Context(), key{}, "value")}
-	if _, _, rejection := g.Admit(ctx, http.Header{}, request("GET", "/"), ""); rejection != nil {
-		t.Error(rejection)
+	status := func(key keyfunc.Func) int {
+		return do(nethttplimit.New(l, key, quiet)(says("ok")), "GET", "/path").Code
 	}
-	if want := []string{"value", "framework", "value"}; !slices.Equal(got, want) || testkit.Peek(t, l, "path:user:ann").State(0).Used() != 1 {
-		t.Errorf("got %q and no event of the path, want %q", got, want)
+	if code := status(rewritten); code != 200 || !slices.Equal(got, []any{"value", "/rewritten"}) {
+		t.Errorf("got %d and a look-up for %v", code, got)
 	}
-	if found, err := caller(ctx, request("GET", "/")); found != "" || !errors.Is(err, keyfunc.ErrNoKey) {
+	if left := testkit.Left(t, l.Plan("pro"), "ann"); left != 4 {
+		t.Errorf("%d are left of the plan pro, want 4", left)
+	}
+	for name, f := range map[string]keyfunc.Func{
+		"Join": keyfunc.Join(constant("k"), caller), "Join of it alone": keyfunc.Join(caller), "Join before others": keyfunc.Join(caller, constant("k")),
+		"Fold": keyfunc.Fold(caller), "Fold in FirstOf": keyfunc.FirstOf(keyfunc.Fold(caller), constant("k")),
+	} {
+		if code := status(f); code != 500 {
+			t.Errorf("%s: got %d, want 500", name, code)
+		}
+	}
+	if found, err := caller(t.Context(), request("GET", "/")); found != "" || err == nil || !strings.Contains(err.Error(), "only for New, Limit and And") {
 		t.Errorf("outside of a gate: got %q, %v", found, err)
 	}
 }
 
-// A framework is the context of a framework with parameters of the path.
-type framework struct{ context.Context }
-
-func (framework) Param(string) string { return "ann" }
+// A plan is that of the key with which it was found, whatever other functions do.
+func TestCaller_PlanOfAnotherKey(t *testing.T) {
+	ann := gate.Caller(func(context.Context, *http.Request) (string, string, error) { return "ann", "pro", nil })
+	guest := gate.Caller(func(context.Context, *http.Request) (string, string, error) { return "", "pro", keyfunc.ErrNoKey })
+	rejecting := func(ctx context.Context, r *http.Request) (string, error) {
+		_, _ = ann(ctx, r)
+		return "", keyfunc.ErrNoKey
+	}
+	for name, key := range map[string]keyfunc.Func{
+		"after a guest":          keyfunc.FirstOf(guest, constant("k")),
+		"after a rejected one":   keyfunc.FirstOf(rejecting, constant("k")),
+		"after a missing part":   keyfunc.FirstOf(keyfunc.Join(noKey(keyfunc.ErrNoKey), ann), constant("k")),
+		"before the other one":   keyfunc.FirstOf(constant("k"), ann),
+		"two without a key":      keyfunc.FirstOf(guest, guest, constant("k")),
+		"a FirstOf of a FirstOf": keyfunc.FirstOf(keyfunc.FirstOf(guest), constant("k")),
+	} {
+		w := do(nethttplimit.Limit(memstore.New(), planned, key, quiet)(says("ok")), "GET", "/")
+		if got := w.Header().Get("RateLimit-Policy"); w.Code != 200 || got != `"api";q=3;w=60` {
+			t.Errorf("%s: got %d, %s, want the limit without a plan", name, w.Code, got)
+		}
+	}
+	w := do(nethttplimit.Limit(memstore.New(), planned, keyfunc.FirstOf(keyfunc.FirstOf(guest), ann), quiet)(says("ok")), "GET", "/")
+	if got := w.Header().Get("RateLimit-Policy"); w.Code != 200 || got != `"api";q=5;w=60` {
+		t.Errorf("the second of two: got %d, %s, want the plan pro", w.Code, got)
+	}
+}

@@ -26,7 +26,7 @@ type steps struct {
 	i     int        // the index of the last key function that was called
 	all   *core.Limiter
 
-	caller *callerContext // of the key functions, or nil
+	lookups lookups
 
 	ofBody []askOfBody
 
@@ -43,8 +43,8 @@ type steps struct {
 // request, or it has the Rejection, or is let through.
 //
 // The steps have copies of known and e, because with pointers to them every request would allocate them.
-func findInSteps(ctx context.Context, rec *record, h http.Header, r *http.Request, e *Event, cost int, known []core.Ask, i int, all *core.Limiter, caller *callerContext, err error) (last *record, found []core.Ask, ofBody []askOfBody, rejection *Rejection) {
-	w := steps{rec: rec, h: h, r: r, known: slices.Clone(known), i: i, all: all, caller: caller}
+func findInSteps(ctx context.Context, rec *record, h http.Header, r *http.Request, e *Event, cost int, known []core.Ask, i int, all *core.Limiter, looked lookups, err error) (last *record, found []core.Ask, ofBody []askOfBody, rejection *Rejection) {
+	w := steps{rec: rec, h: h, r: r, known: slices.Clone(known), i: i, all: all, lookups: looked}
 	if err != nil {
 		last, rejection = w.withoutKey(err)
 	} else if last, rejection = w.find(ctx, cost); w.found {
@@ -90,7 +90,7 @@ func (w *steps) find(ctx context.Context, cost int) (last *record, rejection *Re
 		}
 		w.known = append(w.known, core.Ask{Limiter: g.asks[w.i].limiter, Cost: cost, MaxDelay: g.maxDelay})
 		next := &w.known[len(w.known)-1]
-		switch err := g.asks[w.i].identify(ctx, w.r, next, w.caller); {
+		switch _, err := g.asks[w.i].identify(ctx, w.r, next, &w.lookups); {
 		case isNotLimited(err):
 			w.known, exhausted = w.known[:len(w.known)-1], false
 		case err != nil:

@@ -22,15 +22,19 @@ type growingPause struct {
 }
 
 // begin begins a pause of key because of a response to a request that was sent at this time, and returns its length. A
-// request that was sent before the end of the present pause continues that.
+// request that was sent before the end of the latest pause continues that, or begins another one of the same length.
 func (g *growingPauses) begin(key string, sent time.Time, longest time.Duration) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p, known := g.pause[key]
 	now := time.Now()
 	switch {
+	case known && now.Before(p.end):
+		return p.end.Sub(now)
 	case known && sent.Before(p.end):
-		return max(0, p.end.Sub(now))
+		return growing(p.doubled, longest)
+	case known && now.Sub(p.end) > longest: // a month later, say
+		p.doubled = 0
 	case known:
 		p.doubled++
 	case g.pause == nil:

@@ -41,6 +41,7 @@ func TestTransport_GrowingPause(t *testing.T) {
 		"a server error": {0, nil, []string{"429", "429", "500", "429"}, []time.Duration{time.Second, 2 * time.Second, 0, 4 * time.Second}},
 		"a named time":   {0, nil, []string{"429", "429 30", "429"}, []time.Duration{time.Second, 30 * time.Second, 2 * time.Second}},
 		"of Limited":     {0, github, []string{"403", "403", "429 9", "403 9", "200", "403"}, []time.Duration{time.Second, 2 * time.Second, 0, 9 * time.Second, 0, time.Second}},
+		"in a day":       {time.Hour, nil, []string{"429", "429", "429", "day", "429"}, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second, time.Second}},
 		"for hours":      {minute, nil, strings.Split(strings.Repeat("429 ", 70)+"429", " "), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -55,6 +56,10 @@ func TestTransport_GrowingPause(t *testing.T) {
 					return respond(status, header), nil
 				})
 				for i = range c.answers {
+					if c.answers[i] == "day" {
+						time.Sleep(24 * time.Hour)
+						continue
+					}
 					if _, err := tr.RoundTrip(get(t.Context(), t)); err != nil {
 						t.Fatal(err)
 					}
@@ -103,25 +108,16 @@ func TestTransport_GrowingPauseTogether(t *testing.T) {
 		if got := answer(429, 429); !within(got, 2*time.Second) {
 			t.Errorf("a pause of %v after the next one, want 2 s", got)
 		}
-	})
-}
-
-// The growth takes memory for a bounded number of keys.
-func TestTransport_GrowingPauseKeys(t *testing.T) {
-	l := limiter(memstore.New())
-	tr := &client.Transport{Limiter: l, Key: func(r *http.Request) string { return r.Method }, Base: always(429, "")}
-	before := testkit.Heap()
-	for i := range 50_000 {
-		r := get(t.Context(), t)
-		r.Method = fmt.Sprint("key", i)
-		if _, err := tr.RoundTrip(r); err != nil {
-			t.Fatal(err)
+		time.Sleep(3 * time.Second)
+		send(2)
+		if got := answer(429); !within(got, 4*time.Second) {
+			t.Errorf("a pause of %v after a later one, want 4 s", got)
 		}
-	}
-	_, err := l.Reset(t.Context(), "key")
-	if grown := testkit.Heap() - before; err != nil || grown > 16<<20 {
-		t.Errorf("50 000 keys take %d bytes, %v", grown, err)
-	}
+		time.Sleep(20 * time.Second)
+		if got := answer(429); !within(got, 4*time.Second) { // of a request from before the last pause
+			t.Errorf("a pause of %v after a slow one, want 4 s again", got)
+		}
+	})
 }
 
 // Server errors and failing connections are repeated after a growing wait of the request alone.
@@ -135,17 +131,19 @@ func TestTransport_RetriesOfFailures(t *testing.T) {
 		waits   time.Duration
 		sent    int
 	}{
-		"500":                  {"GET", 3, []any{500, 200}, 0, time.Second, 2},
-		"502, 503, 504":        {"GET", 5, []any{502, 503, 504, 200}, 0, 7 * time.Second, 4},
-		"501":                  {"GET", 3, []any{501, 200}, 0, 0, 1},
-		"404":                  {"GET", 3, []any{404, 200}, 0, 0, 1},
-		"an error":             {"GET", 3, []any{broken, broken, 200}, 0, 3 * time.Second, 3},
-		"errors and statuses":  {"PUT", 3, []any{500, broken, 200}, 0, 3 * time.Second, 3},
-		"no more retries":      {"GET", 2, []any{500}, 0, 3 * time.Second, 3},
-		"no more, of an error": {"GET", 2, []any{broken}, 0, 3 * time.Second, 3},
-		"POST":                 {"POST", 3, []any{500, 200}, 0, 0, 1},
-		"none":                 {"GET", 0, []any{broken, 200}, 0, 0, 1},
-		"MaxWait":              {"GET", 9, []any{500}, 5 * time.Second, 3 * time.Second, 3},
+		"500":                    {"GET", 3, []any{500, 200}, 0, time.Second, 2},
+		"502, 503, 504":          {"GET", 5, []any{502, 503, 504, 200}, 0, 7 * time.Second, 4},
+		"501":                    {"GET", 3, []any{501, 200}, 0, 0, 1},
+		"404":                    {"GET", 3, []any{404, 200}, 0, 0, 1},
+		"an error":               {"GET", 3, []any{broken, broken, 200}, 0, 3 * time.Second, 3},
+		"errors and statuses":    {"PUT", 3, []any{500, broken, 200}, 0, 3 * time.Second, 3},
+		"a pause after failures": {"GET", 5, []any{500, 500, 429, 429, 200}, 0, 15 * time.Second, 5},
+		"in turns":               {"GET", 5, []any{500, 429, 500, 429, 200}, 0, 15 * time.Second, 5},
+		"no more retries":        {"GET", 2, []any{500}, 0, 3 * time.Second, 3},
+		"no more, of an error":   {"GET", 2, []any{broken}, 0, 3 * time.Second, 3},
+		"POST":                   {"POST", 3, []any{500, 200}, 0, 0, 1},
+		"none":                   {"GET", 0, []any{broken, 200}, 0, 0, 1},
+		"MaxWait":                {"GET", 9, []any{500}, 5 * time.Second, 3 * time.Second, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -192,6 +190,88 @@ func TestTransport_RetriesOfFailures(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A response whose request may have had its effect begins a pause, and is not repeated.
+func TestTransport_RetriesOfAnswers(t *testing.T) {
+	const exhausted = "RateLimit: \"d\";r=0;t=60"
+	for name, c := range map[string]struct {
+		status  int
+		limited func(*http.Response) bool
+		sent    int
+	}{
+		"404": {404, nil, 1}, "409": {409, nil, 1}, "400": {400, nil, 1}, "403": {403, nil, 2}, "429": {429, nil, 2}, "500": {500, nil, 2}, "501": {501, nil, 2},
+		"of Limited": {409, func(r *http.Response) bool { return r.StatusCode == 409 }, 2}, "not of Limited": {409, func(r *http.Response) bool { return false }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sent := 0
+				tr := &client.Transport{Limiter: limiter(memstore.New()), Key: client.ByHost, Retries: 3, Limited: c.limited}
+				tr.Base = roundTrip(func(*http.Request) (*http.Response, error) {
+					if sent++; sent > 1 {
+						return respond(200, ""), nil
+					}
+					return respond(c.status, exhausted), nil
+				})
+				begun := time.Now()
+				if _, err := tr.RoundTrip(get(t.Context(), t)); err != nil || sent != c.sent {
+					t.Errorf("got %v, sent %d times, want %d", err, sent, c.sent)
+				}
+				paused := testkit.Peek(t, tr.Limiter, "partner.example").RetryAfter + time.Since(begun)
+				if want := map[bool]time.Duration{true: time.Minute}[name != "not of Limited"]; paused != want {
+					t.Errorf("a pause of %v, want %v", paused, want)
+				}
+			})
+		})
+	}
+}
+
+// A request that Base sends again by itself is charged as often.
+func TestTransport_ChargesRepetitionsOfBase(t *testing.T) {
+	calls := 0
+	url := server(t, func(w http.ResponseWriter, _ *http.Request) {
+		if calls++; calls == 2 {
+			panic(http.ErrAbortHandler)
+		}
+	})
+	l := limiter(memstore.New(), core.SlidingLog("rate", core.PerHour(100)))
+	tr := &client.Transport{Limiter: l, Key: func(*http.Request) string { return "partner.example" }, Base: &http.Transport{}}
+	for range 2 {
+		r, err := (&http.Client{Transport: tr}).Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		_ = r.Body.Close()
+	}
+	if left(t, l, "rate") != 100-calls || calls != 3 {
+		t.Errorf("%d calls, and %d of 100 are left", calls, left(t, l, "rate"))
+	}
+}
+
+// A Transport does not repeat what one inside of it has not sent.
+func TestTransport_RetriesOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := &client.Transport{Limiter: limiter(memstore.New(), core.InFlight("places", 1)), Key: client.ByHost, MaxWait: time.Second, Base: always(200, "")}
+		if _, err := inner.Limiter.Acquire(t.Context(), "partner.example"); err != nil {
+			t.Fatal(err)
+		}
+		tr := &client.Transport{Limiter: limiter(memstore.New()), Key: client.ByHost, Retries: 3, Base: inner}
+		begun := time.Now()
+		if _, err := tr.RoundTrip(get(t.Context(), t)); !errors.Is(err, core.ErrDeadlineTooNear) || time.Since(begun) != time.Second {
+			t.Errorf("got %v after %v", err, time.Since(begun))
+		}
+	})
+}
+
+// A place is free after a panic of Limited.
+func TestTransport_LimitedPanics(t *testing.T) {
+	l := limiter(memstore.New(), core.InFlight("places", 1))
+	tr := &client.Transport{Limiter: l, Key: client.ByHost, Base: always(200, ""), Limited: func(*http.Response) bool { panic("boom") }}
+	testkit.Panics(t, "boom", func() { _, _ = tr.RoundTrip(get(t.Context(), t)) })
+	if left(t, l, "places") != 1 {
+		t.Error("the place is taken")
 	}
 }
 

@@ -30,8 +30,9 @@ type Transport struct {
 	//
 	// The pause ends at the time that [RetryAfter] finds. Without one, it takes 1 s, and up to a quarter more, so that
 	// clients of a server that failed do not return together. If a request that was sent after its end gets another such
-	// response, the next pause takes 2 s, then 4 s, and so on, until a request has a status below 500 that is not Limited.
-	// The pause is that of all processes. Each process counts how often it has doubled, for at most 1024 keys.
+	// response, the next pause takes 2 s, then 4 s, and so on, until a request has a status below 500 that is not Limited, or
+	// none is limited for the time of Longest. The pause is that of all processes. Each process counts how often it has
+	// doubled, for at most 1024 keys.
 	Limited func(*http.Response) bool
 	// MaxWait is the longest time that a request waits for the pause, rates and places, with the time between attempts. Zero
 	// means that only its context bounds the wait.
@@ -39,14 +40,16 @@ type Transport struct {
 	// Longest is the longest pause that a response begins, and the longest wait before a request is sent again. Zero means
 	// 15 minutes. A server that names a later time is asked again then.
 	Longest time.Duration
-	// Retries is the number of times that a request may be sent again: at the end of the pause that its response has begun,
-	// or after 1 s, 2 s, 4 s and so on, and up to a quarter more, if the response has another status from 500 on except 501,
-	// or if the connection fails, but not for a certificate. Its method must be idempotent (RFC 9110, section 9.2.2), or it
+	// Retries is the number of times that a request may be sent again: at the end of the pause that its response has begun, if
+	// its status is 403, 429 or from 500 on, or Limited is not nil; or after 1 s, 2 s, 4 s and so on, and up to a quarter more,
+	// after a response that names no time, of a status from 500 on except 501, and if the connection fails, but not for a
+	// certificate. Its method must be idempotent (RFC 9110, section 9.2.2), or it
 	// must have the field Idempotency-Key or X-Idempotency-Key. Its body must be available again (GetBody), and the body of
 	// the response must have at most 64 KiB and arrive within a second: of a slower one, the part that has arrived is kept.
 	// The request is then charged again, and waits behind those that came meanwhile. If it is not admitted before the end
 	// of MaxWait and of its context, or one of these is missing, the response or error is returned. Nothing else is sent
-	// twice.
+	// twice, but by Base: an [http.Transport] sends such requests again if a connection breaks that it has used before.
+	// They are charged afterwards, if the Limiter has no [core.InFlight].
 	Retries int
 
 	grown growingPauses
@@ -114,7 +117,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	for attempt := 0; ; attempt++ {
 		sent := time.Now()
-		response, refused, err := t.send(r, event)
+		response, refused, err := t.send(r, key, event)
 		if refused || err == nil && response == nil { // http.Client reports the fault of Base
 			return response, err
 		}
@@ -177,11 +180,13 @@ func (t *Transport) inTime(r *http.Request, begun time.Time, d time.Duration) bo
 }
 
 // send sends r once, which event has admitted. refused says that r is invalid, so that Base has sent nothing.
-func (t *Transport) send(r *http.Request, event *admission) (response *http.Response, refused bool, err error) {
+func (t *Transport) send(r *http.Request, key string, event *admission) (response *http.Response, refused bool, err error) {
 	var asked, connected atomic.Bool
+	var written atomic.Int64
 	sent := r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
-		GetConn: func(string) { asked.Store(true) },
-		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+		GetConn:      func(string) { asked.Store(true) },
+		GotConn:      func(httptrace.GotConnInfo) { connected.Store(true) },
+		WroteHeaders: func() { written.Add(1) },
 	}))
 	panics := true
 	defer func() {
@@ -191,6 +196,9 @@ func (t *Transport) send(r *http.Request, event *admission) (response *http.Resp
 	}()
 	response, err = t.base().RoundTrip(sent)
 	panics = false
+	if again := written.Load() - 1; again > 0 {
+		_ = t.Limiter.Debit(context.WithoutCancel(r.Context()), key, int(again)) // after an error, or with places, they are not charged
+	}
 	if err != nil || response == nil {
 		event.end(r.Context(), asked.Load() && !connected.Load())
 		_, asks := t.base().(*http.Transport) // for a connection
@@ -211,7 +219,8 @@ func (t *Transport) next(r *http.Request, key string, attempt int, sent time.Tim
 		return growing(attempt, longest), true, r.Context().Err() == nil && !isPermanent(err)
 	}
 	d, timed, limited := t.limited(response)
-	switch status := response.StatusCode; {
+	status := response.StatusCode
+	switch {
 	case !limited && status < http.StatusInternalServerError:
 		t.grown.succeed(key, sent)
 		return 0, false, false
@@ -225,28 +234,46 @@ func (t *Transport) next(r *http.Request, key string, attempt int, sent time.Tim
 	if d > 0 {
 		_ = t.Limiter.Pause(context.WithoutCancel(r.Context()), key, d) // without the Store, the next request fails or is limited by it
 	}
-	return d, false, true
+	if own = !timed && attempt > 0; own { // after other failures, it waits for longer than a first pause
+		d = max(d, growing(attempt, longest))
+	}
+	denied := status == http.StatusForbidden || status == http.StatusTooManyRequests || status >= http.StatusInternalServerError
+	return d, own, denied || t.Limited != nil // another one may have had its effect
 }
 
 // limited reports whether response begins a pause, and returns its time if it is timed.
 func (t *Transport) limited(response *http.Response) (d time.Duration, timed, limited bool) {
 	status := response.StatusCode
-	usual := status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
+	says := status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
 	if t.Limited != nil {
-		limited = t.Limited(response)
-		usual = limited
+		limited = t.says(response)
+		says = limited
 	}
-	d, timed = retryAfter(response, usual)
+	d, timed = retryAfter(response, says)
 	if t.Limited == nil {
 		limited = status == http.StatusTooManyRequests || timed && status >= http.StatusBadRequest
 	}
 	return d, timed, limited
 }
 
+// says calls Limited. If that panics, the place of response is free.
+func (t *Transport) says(response *http.Response) bool {
+	panics := true
+	defer func() {
+		if panics && response.Body != nil {
+			_ = response.Body.Close()
+		}
+	}()
+	limited := t.Limited(response)
+	panics = false
+	return limited
+}
+
 // isPermanent reports whether a request would fail with err again.
 func isPermanent(err error) bool {
 	var certificate *tls.CertificateVerificationError
-	return errors.As(err, &certificate)
+	var waited notSent // of a Transport inside of this one, which has waited already
+	return errors.As(err, &certificate) || errors.As(err, &waited)
 }
 
 // pass waits for d, and returns false if r ends before.

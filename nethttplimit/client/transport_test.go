@@ -131,7 +131,7 @@ func TestTransport_Retries(t *testing.T) {
 		"in time":                   {"GET", false, false, "", 1, 4 * time.Second, 0, 429, 2, 200},
 		"MaxWait is over":           {"GET", false, false, "", 1, 3 * time.Second, 0, 429, 1, 429},
 		"the deadline is too near":  {"GET", false, false, "", 1, 0, 2 * time.Second, 429, 1, 429},
-		"404":                       {"GET", false, false, "", 5, 0, 0, 404, 2, 200},
+		"404":                       {"GET", false, false, "", 5, 0, 0, 404, 1, 404},
 		"more retries than answers": {"DELETE", false, false, "", 9, 0, 0, 429, 2, 200},
 	} {
 		t.Run(name, func(t *testing.T) {
