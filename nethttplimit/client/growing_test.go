@@ -250,7 +250,7 @@ func TestTransport_ChargesRepetitionsOfBase(t *testing.T) {
 	}
 }
 
-// A Transport does not repeat what one inside of it has not sent.
+// A Transport does not repeat a request that one inside of it has not sent.
 func TestTransport_RetriesOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := &client.Transport{Limiter: limiter(memstore.New(), core.InFlight("places", 1)), Key: client.ByHost, MaxWait: time.Second, Base: always(200, "")}
