@@ -31,7 +31,7 @@ var (
 // A RuleError describes a field of a rule that is invalid or in conflict.
 type RuleError struct {
 	Rule     string // the rule's name
-	Field    string // a property of [Kind.Check], or "name", "algorithm", "events" or "rules"
+	Field    string // a property of [Kind.Check], or "name", "algorithm", "events", "rules" or "unit"
 	Reason   string
 	Category error // ErrInvalidRule or ErrRuleConflict
 }
