@@ -1,40 +1,6 @@
 package main
 
-import (
-	"fmt"
-	"os"
-	"regexp"
-)
-
-// badges returns the badges by the name of the file. The release of Go and the licence are those of go.mod and LICENSE.
-func badges(percent int) (map[string]string, error) {
-	release, err := first("go.mod", `(?m)^go (\d+\.\d+)`)
-	if err != nil {
-		return nil, err
-	}
-	licence, err := first("LICENSE", `^(\w+) License`)
-	if err != nil {
-		return nil, err
-	}
-	return map[string]string{
-		"badge-coverage.svg": badge("coverage", fmt.Sprintf("%d%%", percent)),
-		"badge-go.svg":       badge("Go", "≥ "+release),
-		"badge-licence.svg":  badge("licence", licence),
-	}, nil
-}
-
-// first returns the first group of the first match in a file.
-func first(name, pattern string) (string, error) {
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return "", err
-	}
-	m := regexp.MustCompile(pattern).FindSubmatch(text)
-	if m == nil {
-		return "", fmt.Errorf("%s: no match of %s", name, pattern)
-	}
-	return string(m[1]), nil
-}
+import "fmt"
 
 // badge returns a picture of two fields. A character is taken as 7 units wide, and fonts of other widths are fitted.
 func badge(label, value string) string {

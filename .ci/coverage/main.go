@@ -1,11 +1,11 @@
 // Coverage compares a coverage profile with .ci/coverage/coverage.txt, which has the covered statements of each package
-// in whole percents, and the badges with that file, go.mod and LICENSE:
+// in whole percents, and the badge with that file:
 //
 //	go run ./.ci/coverage [-write] profile
 //
 // A figure may differ by one percent, because some tests depend on the order of goroutines. A larger difference in
 // either direction, and a package that only one of the two has, is an error: the badge is to be true. With -write, the
-// program writes the file and the badges instead.
+// program writes the file and the badge instead.
 package main
 
 import (
@@ -16,17 +16,16 @@ import (
 	"maps"
 	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 )
 
 const (
-	module   = "github.com/weir-go/weir"
-	figures  = ".ci/coverage/coverage.txt"
-	pictures = "docs/pictures"
-	total    = "total"
+	module  = "github.com/weir-go/weir"
+	figures = ".ci/coverage/coverage.txt"
+	picture = "docs/pictures/badge-coverage.svg"
+	total   = "total"
 )
 
 // tolerance is the difference, in percent, at which a figure still counts as equal.
@@ -45,7 +44,7 @@ func (c count) percent() int {
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("coverage: ")
-	write := flag.Bool("write", false, "write the figures and badges")
+	write := flag.Bool("write", false, "write the figures and the badge")
 	flag.Parse()
 	if flag.NArg() != 1 {
 		log.Fatal("usage: go run ./.ci/coverage [-write] profile")
@@ -68,19 +67,14 @@ func main() {
 		log.Fatal(err)
 	}
 	faults := compare(percents, want)
-	all, err := badges(want[total])
+	shown := badge("coverage", fmt.Sprintf("%d%%", want[total]))
+	if *write {
+		err = os.WriteFile(picture, []byte(shown), 0o644)
+	} else if got, _ := os.ReadFile(picture); string(got) != shown {
+		faults = append(faults, picture+" shows another figure")
+	}
 	if err != nil {
 		log.Fatal(err)
-	}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		file := filepath.Join(pictures, name)
-		if *write {
-			if err := os.WriteFile(file, []byte(all[name]), 0o644); err != nil {
-				log.Fatal(err)
-			}
-		} else if got, err := os.ReadFile(file); err != nil || string(got) != all[name] {
-			faults = append(faults, file+" shows other figures")
-		}
 	}
 	fmt.Printf("%s", format(percents))
 	if len(faults) > 0 {
