@@ -175,7 +175,6 @@
 package main
 
 import (
-	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -431,12 +430,4 @@ func warn(stderr io.Writer, name string, text []byte) {
 		all[i].Path = "warning: " + all[i].Path
 	}
 	report(stderr, all)
-}
-
-//go:embed example.yaml
-var example []byte
-
-func printExample(_ []string, stdout, _ io.Writer) error {
-	_, err := stdout.Write(example)
-	return err
 }
