@@ -9,7 +9,7 @@ import (
 // The link of the example file is that of a release, whose schema does not change.
 func TestSchemaLine(t *testing.T) {
 	for version, want := range map[string]string{
-		"v0.2.1": "# yaml-language-server: $schema=https://raw.githubusercontent.com/weir-go/weir/refs/tags/core/rules/v0.2.1/core/rules/weir.schema.json\n\n",
+		"v0.2.1":  "# yaml-language-server: $schema=https://raw.githubusercontent.com/weir-go/weir/refs/tags/core/rules/v0.2.1/core/rules/weir.schema.json\n\n",
 		"(devel)": "", "v0.0.0-20261129000000-abcdefabcdef": "", "": "",
 	} {
 		if got := schemaLine(&debug.BuildInfo{Deps: []*debug.Module{{Path: "example.com/m", Version: "v9.0.0"}, {Path: "github.com/weir-go/weir/core/rules", Version: version}}}); got != want {
