@@ -1,6 +1,6 @@
 // Scale computes how many Redis processes and how much memory a load needs. It measures
 // the CPU time of a decision and the memory of a key in Redis. The tables of
-// core/redisstore/SCALING.md are its output.
+// docs/redis.md under Scaling are parts of its output.
 //
 //	go run -C _benchmarks ./scale                    # starts a Redis; ten minutes
 //	go run -C _benchmarks ./scale -quick             # the same with less precision
