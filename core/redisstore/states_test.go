@@ -439,7 +439,7 @@ func TestStates_size(t *testing.T) {
 	}
 }
 
-// The number of commands of a charge is bounded, which bounds its time, see core/DESIGN.md.
+// The number of commands of a charge is bounded, which bounds its time, see DESIGN.md.
 func TestStates_commands(t *testing.T) {
 	testkit.WithoutRace(t)
 	t.Parallel()
