@@ -25,7 +25,7 @@ func (c cell) mixture(b *testing.B) {
 		cheap, heavy := core.Must(core.New(store, bucketKind.rules...)), core.Must(core.New(store, windowKind.rules...))
 		candidates = append(candidates, closedLoop(b, s.name, c.delay, load{20, reserve(cheap, bucketKind.cost)}, load{400, reserve(heavy, windowKind.cost)}))
 	}
-	found := interleaveLoops(candidates)
+	found := interleaveLoops(400, candidates)
 	for _, store := range networkStores {
 		s, row := found[store.name], store.name+", "+milliseconds(c.delay)
 		besideRate := s.median(func(s sample) float64 { return s.beside.rate })
@@ -50,7 +50,7 @@ func (c cell) open(b *testing.B) {
 	preciseTimers(b)
 	primary := redisstore.New(c.client(b), "test")
 	loop := closedLoop(b, "", c.delay, load{c.callers, reserve(core.Must(core.New(primary, c.rules...)), c.cost)})
-	rate := 0.7 * interleaveLoops([]candidate{loop})[""].median(rateOf)
+	rate := 0.7 * interleaveLoops(c.callers, []candidate{loop})[""].median(rateOf)
 
 	store := failover.New(primary, memstore.New())
 	defer func() { _ = store.Close() }()

@@ -155,7 +155,7 @@ func (c cell) measure(b *testing.B, table, row string) {
 		add("redis_rate", redisRate(c.client(b), "", redis_rate.Limit{Rate: bucketLimit.Events, Burst: bucketLimit.Events, Period: year}))
 	}
 	add(again, reserve(core.Must(core.New(networkStores[0].make(c.client(b)), c.rules...)), c.cost))
-	found := interleaveLoops(candidates)
+	found := interleaveLoops(c.callers, candidates)
 	control(table, row, "control", found[again], found["weir"], rateOf)
 
 	own, base := found["weir"], found["Unbatched"]
