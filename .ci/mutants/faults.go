@@ -160,6 +160,14 @@ var faults = []fault{
 		"Number: n[3] >> 2", "Number: 0", "core/redisstore ^TestInFlight_numbers$",
 	},
 	{
+		"an undo in an outage has the present number of processes", "core/failover/backup.go",
+		"c.Receipt.Origin, n = originOf(c.Receipt)", "c.Receipt.Origin, _ = originOf(c.Receipt)", "core/failover ^TestProcesses_Undo$",
+	},
+	{
+		"a request that http.Transport repeats is not charged", "nethttplimit/client/transport.go",
+		"again := written.Load() - 1; again > 0", "again := written.Load() - 1; false && again > 0", "nethttplimit/client ^TestTransport_ChargesRepetitionsOfBase$",
+	},
+	{
 		"a cost above a part of a limit never fits", "core/failover/backup.go",
 		"v.RetryAfter = partRetry", "_ = v", "core/failover ^TestInstances_aboveThePart$",
 	},

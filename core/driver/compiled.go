@@ -29,7 +29,7 @@ type Compiled struct {
 	Lasting *Compiled
 
 	engine  engine
-	divided atomic.Pointer[division] // the latest
+	divided atomic.Pointer[[]division] // the latest, which does not change; nil before the first
 }
 
 // A division holds the fraction of a rule for one of n processes.
@@ -37,6 +37,10 @@ type division struct {
 	n    int
 	part *Compiled
 }
+
+// maxDivisions is the largest number of divisions that a Compiled keeps: charges of several numbers of processes are undone
+// in turns while that number changes.
+const maxDivisions = 8
 
 // Constants contains the numbers of an algorithm, for a store that runs the algorithm elsewhere.
 type Constants struct {
@@ -96,25 +100,32 @@ func stateID(a Algorithm, name string) uint64 {
 }
 
 // Divide returns the rule for one of n processes, as described in
-// [github.com/weir-go/weir/core.Rule.Divide], or c itself. It caches the result for the latest n, so that a
+// [github.com/weir-go/weir/core.Rule.Divide], or c itself. It caches the results for the latest n, so that a
 // store can call Divide for every charge.
 func (c *Compiled) Divide(n int) *Compiled {
 	if n < 2 {
 		return c
 	}
 	latest := c.divided.Load()
-	if latest != nil && latest.n == n {
-		return latest.part
+	if latest != nil {
+		for _, d := range *latest {
+			if d.n == n {
+				return d.part
+			}
+		}
 	}
 	part := c.Definition.divide(n)
 	if part != nil && c.Kind.Calendar {
 		part = part.During(c.Constants.Periods)
 	}
-	d := division{n, cmp.Or(part, c)}
-	if !c.divided.CompareAndSwap(latest, &d) {
+	all := []division{{n, cmp.Or(part, c)}}
+	if latest != nil {
+		all = append(all, (*latest)[:min(len(*latest), maxDivisions-1)]...)
+	}
+	if !c.divided.CompareAndSwap(latest, &all) {
 		return c.Divide(n) // another goroutine has divided c meanwhile
 	}
-	return d.part
+	return all[0].part
 }
 
 // During returns c, a [Quota], in the given periods, which must not be empty. Each charge of a quota has

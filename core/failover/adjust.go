@@ -25,9 +25,10 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 	for i, c := range charges {
 		switch {
 		case readsReceipt(&c) && c.Receipt.Origin&1 == byBackup:
-			backup.add(i, withoutOrigin(c))
+			backup.add(i, c)
 		case readsReceipt(&c):
-			primary.add(i, withoutOrigin(c))
+			c.Receipt.Origin >>= 1
+			primary.add(i, c)
 		case belongsToBoth(&c):
 			both.add(i, c)
 			if !away {
@@ -86,12 +87,6 @@ func belongsToBoth(c *driver.Charge) bool {
 // readsReceipt reports whether c belongs to the store that wrote its receipt.
 func readsReceipt(c *driver.Charge) bool {
 	return (c.Op == driver.Undo || c.Op == driver.Renew) && !belongsToBoth(c)
-}
-
-// withoutOrigin returns a copy of c, an Undo or a Renew, with the receipt as the charged store wrote it.
-func withoutOrigin(c driver.Charge) driver.Charge {
-	c.Receipt.Origin >>= 1
-	return c
 }
 
 // adjustPrimary passes charges to the primary unless the primary is away. It reports whether the

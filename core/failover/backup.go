@@ -18,7 +18,7 @@ import (
 // store or, if answers contains the name of the rule, to an Answer.
 type backup struct {
 	store     driver.Store
-	instances int
+	processes func() int        // nil without Processes
 	answers   map[string]Answer // by the name of the rule; the store decides about other rules
 	warn      sync.Once
 
@@ -27,20 +27,16 @@ type backup struct {
 }
 
 func (b *backup) init(s driver.Store, c *config) {
-	b.store, b.instances, b.answers = s, c.instances, c.answers
+	b.store, b.processes, b.answers = s, c.processes, c.answers
 	b.unknown = make(map[string]bool)
 	for name := range b.answers {
 		b.unknown[name] = true
 	}
 }
 
-// declare declares the definitions, divided by [Instances], on the store.
+// declare declares the definitions on the store: whole, because the number of processes may change.
 func (b *backup) declare(changes []driver.Change) error {
-	divided := make([]driver.Change, len(changes))
-	for i, c := range changes {
-		divided[i] = driver.Change{Old: b.divide(c.Old), New: b.divide(c.New)}
-	}
-	if err := driver.Declare(b.store, divided...); err != nil {
+	if err := driver.Declare(b.store, changes...); err != nil {
 		return err
 	}
 	b.mu.Lock()
@@ -51,19 +47,6 @@ func (b *backup) declare(changes []driver.Change) error {
 		}
 	}
 	return nil
-}
-
-func (b *backup) divide(definitions []driver.Definition) []driver.Definition {
-	if b.instances < 2 {
-		return definitions
-	}
-	parts := slices.Clone(definitions)
-	for i, d := range definitions {
-		if c, err := d.Compile(); err == nil {
-			parts[i] = c.Divide(b.instances).Definition
-		}
-	}
-	return parts
 }
 
 // check returns the error of [Store.Check].
@@ -103,7 +86,7 @@ func (b *backup) do(ctx context.Context, do verb, charges []driver.Charge) error
 			stored.add(i, *c)
 		case a == FailOpen || c.Rule.Shadow:
 			admit(c)
-			setOrigins(charges[i:i+1], byBackup)
+			setOrigins(charges[i:i+1], byBackup, 0)
 		case c.Op.Asks():
 			return errClosed
 		default:
@@ -132,31 +115,50 @@ func (b *backup) answersAny(charges []driver.Charge) bool {
 // partRetry is the RetryAfter of a cost that is above a part of the limit: it fits when the primary returns.
 const partRetry = time.Second
 
-// doDivided executes charges on the store, with rules divided by [Instances]. It restores the rules
-// of the caller before it returns.
+// maxParts is the largest number by which a rule is divided. Its bits are in [driver.Receipt.Origin].
+const (
+	partBits = 14
+	maxParts = 1<<partBits - 1
+)
+
+// parts returns the number by which rules are divided now, or 0 for whole ones.
+func (b *backup) parts() int {
+	if b.processes == nil {
+		return 0
+	}
+	if n := b.processes(); n > 1 {
+		return min(n, maxParts)
+	}
+	return 0
+}
+
+// doDivided executes charges on the store, with rules divided by the number of [Processes], which is one for the call. An
+// Undo and a Renew have the number of their charge: with a smaller one, an Undo would free more than was charged.
+// doDivided restores the rules of the caller before it returns.
 func (b *backup) doDivided(ctx context.Context, do verb, charges []driver.Charge) error {
-	if b.instances > 1 {
-		var room [8]*driver.Compiled
-		whole := room[:0]
+	var room [8]*driver.Compiled
+	whole, parts := room[:0], b.parts()
+	for i := range charges {
+		c, n := &charges[i], parts
+		if readsReceipt(c) {
+			c.Receipt.Origin, n = originOf(c.Receipt)
+		}
+		whole = append(whole, c.Rule)
+		c.Rule = c.Rule.Divide(n)
+	}
+	defer func() {
 		for i := range charges {
 			c := &charges[i]
-			whole = append(whole, c.Rule)
-			c.Rule = c.Rule.Divide(b.instances)
-		}
-		defer func() {
-			for i := range charges {
-				c := &charges[i]
-				if v := &c.Verdict; c.Rule != whole[i] && v.RetryAfter == driver.Never && int64(c.Cost) <= whole[i].Constants.Capacity {
-					v.RetryAfter = partRetry
-				}
-				c.Rule = whole[i]
+			if v := &c.Verdict; c.Rule != whole[i] && v.RetryAfter == driver.Never && int64(c.Cost) <= whole[i].Constants.Capacity {
+				v.RetryAfter = partRetry
 			}
-		}()
-	}
+			c.Rule = whole[i]
+		}
+	}()
 	if err := do(b.store, ctx, charges); err != nil {
 		return err
 	}
-	setOrigins(charges, byBackup)
+	setOrigins(charges, byBackup, parts)
 	return nil
 }
 

@@ -12,7 +12,7 @@
 // # Backups
 //
 //   - A store in this process, such as memstore: each process enforces the limits by itself.
-//     [Instances] divides the limits by the number of processes.
+//     [Processes] and [Instances] divide the limits by the number of processes.
 //   - [FailOpen] admits every event.
 //   - [FailClosed] returns an error for every event. A gate then responds with 503.
 //

@@ -17,7 +17,7 @@ type option = argument.OptionFunc[config]
 
 type config struct {
 	deadline  time.Duration
-	instances int
+	processes func() int
 	onChange  func(from, to State, cause error)
 	answers   map[string]Answer // by the name of the rule
 }
@@ -32,16 +32,25 @@ func Deadline(d time.Duration) Option {
 	return option(func(c *config) { c.deadline = d })
 }
 
-// Instances makes the backup enforce every limit divided by n, the number of processes that share
-// the primary (see core.Rule.Divide). The decisions of the backup then report the states of the
-// divided rules. A cost above the part, but not above the limit, is denied with a RetryAfter of one
-// second, because it fits when the primary returns. Without Instances, the backup of every process
-// enforces the whole limit. Instances panics if n is less than 1.
+// Processes makes the backup enforce every limit divided by the number that f returns, that of the processes which share
+// the primary (see core.Rule.Divide), such as the pods of an autoscaler. The decisions of the backup then report the states
+// of the divided rules. A cost above the part, but not above the limit, is denied with a RetryAfter of one second, because
+// it fits when the primary returns. Without Processes, the backup of every process enforces the whole limit.
+//
+// Each call of the backup calls f once, concurrently with others. A number below 1 counts as 1, and one above 16 383 as
+// that. If the number changes during an outage, the states of the keys stay: an event is refunded as it was charged, and a
+// window admits what its events leave of the new part. Processes panics if f is nil.
+func Processes(f func() int) Option {
+	argument.NotNil("failover: Processes", "function", f)
+	return option(func(c *config) { c.processes = f })
+}
+
+// Instances is [Processes] with a number that does not change. It panics if n is less than 1.
 func Instances(n int) Option {
 	if n < 1 {
 		panic("failover: Instances: n is less than 1")
 	}
-	return option(func(c *config) { c.instances = n })
+	return Processes(func() int { return n })
 }
 
 // FailClosedFor makes [FailClosed] the backup of the named rules: without the primary, a decision

@@ -47,8 +47,7 @@ func New(primary, backup driver.Store, opts ...Option) *Store {
 // now returns the time since the Store was made.
 func (s *Store) now() time.Duration { return time.Since(s.start) }
 
-// Declare implements [driver.Declarer]. It declares the definitions on the primary and, divided by
-// [Instances], on the backup.
+// Declare implements [driver.Declarer]. It declares the definitions on the primary and on the backup.
 func (s *Store) Declare(changes ...driver.Change) error {
 	if err := driver.Declare(s.primary.store, changes...); err != nil {
 		return err

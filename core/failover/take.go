@@ -36,7 +36,7 @@ func (s *Store) callPrimary(ctx context.Context, begun time.Duration, do verb, c
 	} else {
 		err = s.primary.call(ctx, do, charges)
 	}
-	setOrigins(charges, byPrimary) // after an error, too: an Adjust may be applied in part
+	setOrigins(charges, byPrimary, 0) // after an error, too: an Adjust may be applied in part
 	if err == nil {
 		if s.breaker.succeed(begun) {
 			s.prober.samples.succeeded(charges)
@@ -99,8 +99,8 @@ func (s *Store) callBackup(ctx context.Context, do verb, charges []driver.Charge
 	return err
 }
 
-// The lowest bit of [driver.Receipt.Origin] says which store has the charge. The other bits contain
-// the Origin as that store wrote it.
+// The lowest bit of [driver.Receipt.Origin] says which store has the charge. For a charge of the backup, the next bits are
+// the number by which its rule was divided, or 0. The other bits contain the Origin as that store wrote it.
 const (
 	byPrimary = 0
 	byBackup  = 1
@@ -111,11 +111,22 @@ func leavesReceipt(c *driver.Charge) bool {
 	return c.Op == driver.Spend || c.Op == driver.Debit
 }
 
-// setOrigins adds origin, the store that has the charges, to their receipts.
-func setOrigins(charges []driver.Charge, origin int) {
+// setOrigins adds by, the store that has the charges, and the number of parts to their receipts.
+func setOrigins(charges []driver.Charge, by, parts int) {
 	for i := range charges {
-		if c := &charges[i]; leavesReceipt(c) {
-			c.Receipt.Origin = c.Receipt.Origin<<1 | origin
+		c := &charges[i]
+		switch {
+		case !leavesReceipt(c):
+		case by == byBackup:
+			c.Receipt.Origin = (c.Receipt.Origin<<partBits|parts)<<1 | by
+		default:
+			c.Receipt.Origin = c.Receipt.Origin<<1 | by
 		}
 	}
+}
+
+// originOf returns the Origin of a charge of the backup as the backup wrote it, and the number by which its rule was
+// divided.
+func originOf(r driver.Receipt) (origin, parts int) {
+	return r.Origin >> 1 >> partBits, r.Origin >> 1 & maxParts
 }

@@ -44,6 +44,8 @@ func cases() []testCase {
 			"A refund does not free events that have expired or refilled since."},
 		{"ManyReservations", eachAlgorithm(manyReservations),
 			"A refund frees only the events of its own reservation."},
+		{"DividedRules", eachAlgorithm(dividedRules),
+			"A charge under one fraction of a rule is undone under it while others are in force, and frees nothing else."},
 		{"OldReservations", oldReservations,
 			"In a sliding log, a refund or Credit frees events at the newest 1000 times only."},
 		{"RefundedSuccesses", eachAlgorithm(refundedSuccesses),

@@ -22,7 +22,7 @@ type config struct {
 	failover  []failover.Option
 	backup    []memstore.Option
 	observe   []observe.Option
-	instances bool // Instances is given
+	instances bool // Processes is given
 }
 
 // Prefix sets the beginning of every key in Redis, before the name of the application, in place of
@@ -64,16 +64,22 @@ func Timeout(d time.Duration) Option {
 	})
 }
 
-// Instances makes each process enforce every limit divided by n during an outage. n is the number
-// of processes of the application. It is failover.Instances. Instances panics if n is less than 1.
+// Processes makes each process enforce every limit divided by the number that f returns during an outage: that of the
+// processes of the application, as an autoscaler has set it. It is failover.Processes. Processes panics if f is nil.
+func Processes(f func() int) Option {
+	argument.NotNil("resilient: Processes", "function", f)
+	processes := failover.Processes(f)
+	return option(func(c *config) {
+		c.failover, c.instances = append(c.failover, processes), true
+	})
+}
+
+// Instances is [Processes] with a number that does not change. It panics if n is less than 1.
 func Instances(n int) Option {
 	if n < 1 {
 		panic("resilient: Instances: n is less than 1")
 	}
-	instances := failover.Instances(n)
-	return option(func(c *config) {
-		c.failover, c.instances = append(c.failover, instances), true
-	})
+	return Processes(func() int { return n })
 }
 
 // FailClosedFor names rules without a backup: during an outage, a decision that contains one of

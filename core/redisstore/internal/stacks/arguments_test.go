@@ -52,6 +52,7 @@ func TestInvalid(t *testing.T) {
 		{"resilient: Prefix: longer than 32 bytes", func() { resilient.Prefix(strings.Repeat("a", 33)) }},
 		{"resilient: KeySecret: shorter than 16 bytes", func() { resilient.KeySecret(make([]byte, 15)) }},
 		{"resilient: Timeout: not positive", func() { resilient.Timeout(0) }},
+		{"resilient: Processes: function is nil", func() { resilient.Processes(nil) }},
 		{"resilient: Instances: n is less than 1", func() { resilient.Instances(0) }},
 		{"resilient: MaxMemory: n is less than 1", func() { resilient.MaxMemory(0) }},
 	} {
