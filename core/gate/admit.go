@@ -79,22 +79,24 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 	)
 	known := few[:0] // each limiter, key and plan once
 	for i := range g.asks {
+		at := len(known)
 		known = append(known, core.Ask{})
-		next := &known[len(known)-1] // is filled in place: to copy it just after it was written takes 10 ns
+		next := &known[at] // is filled in place: to copy it just after it was written takes 10 ns
 		next.Limiter, next.Cost, next.MaxDelay = g.asks[i].limiter, cost, g.maxDelay
 		if i == 0 {
 			next.Limiter = first
 		}
-		plan, err := g.asks[i].identify(ctx, r, next, &looked)
+		err := g.asks[i].identify(ctx, r, next, &looked)
 		if err != nil && isNotLimited(err) {
 			known = known[:len(known)-1]
 			continue
 		}
 		exhausted := i < len(g.asks)-1 && g.exhausted.has(next.Limiter, next.Key)
 		if i == 0 && all != nil && all != first && err == nil {
-			known, err = g.asks[0].appendAll(ctx, r, known, all, plan)
+			known, err = g.asks[0].appendAll(ctx, r, known, all)
 			exhausted = exhausted || len(known) > 1 && len(g.asks) > 1 && g.exhausted.has(all, known[1].Key)
 		}
+		withoutPlan(&known[at])
 		if err != nil || g.readsBody || exhausted {
 			rec, known, ofBody, rejection = findInSteps(ctx, rec, h, r, e, cost, known, i, all, looked, err)
 			break

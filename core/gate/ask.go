@@ -66,28 +66,40 @@ func isNotLimited(err error) bool {
 	return errors.Is(err, keyfunc.ErrNotLimited) && !errors.Is(err, keyfunc.ErrNoKey)
 }
 
-// identify sets the cost, the key and the plan of next, and adds a look-up to known. callers is the plan that a look-up has
-// found, if next has no plans.
-func (a *ask) identify(ctx context.Context, r *http.Request, next *core.Ask, known *lookups) (callers string, err error) {
+// identify sets the cost, the key and the plan of next, and adds a look-up to known. The plan that a look-up has found is
+// set even if the limiter of next has no plans: see withoutPlan.
+func (a *ask) identify(ctx context.Context, r *http.Request, next *core.Ask, known *lookups) (err error) {
 	if a.cost != nil {
 		next.Cost = a.cost(ctx, r)
 	}
 	if next.Peek = next.Cost == 0; next.Cost < 0 {
-		return "", fmt.Errorf("%w: %d", core.ErrNegativeCost, next.Cost)
+		return fmt.Errorf("%w: %d", core.ErrNegativeCost, next.Cost)
 	}
-	if next.Key, callers, err = known.findKey(ctx, r, a); err != nil {
-		return "", err
+	if next.Key, err = a.key(ctx, r); err != nil {
+		l, ok := err.(*lookup)
+		if !ok {
+			return err
+		}
+		if err = known.find(l, next); err != nil {
+			return err
+		}
 	}
 	if next.Key == "" {
-		return "", errEmptyKey
+		return errEmptyKey
 	}
-	switch planned := (a.plan != nil || callers != "") && inner.HasPlans(next.Limiter); {
-	case planned && a.plan != nil:
-		err = a.choosePlan(ctx, r, next)
-	case planned:
-		next.Plan = callers
+	if a.plan != nil {
+		if next.Plan = ""; inner.HasPlans(next.Limiter) {
+			err = a.choosePlan(ctx, r, next)
+		}
 	}
-	return callers, err
+	return err
+}
+
+// withoutPlan removes the plan of a look-up from next if its limiter has no plans.
+func withoutPlan(next *core.Ask) {
+	if next.Plan != "" && !inner.HasPlans(next.Limiter) {
+		next.Plan = ""
+	}
 }
 
 // choosePlan sets the plan of next.
@@ -99,20 +111,17 @@ func (a *ask) choosePlan(ctx context.Context, r *http.Request, next *core.Ask) (
 }
 
 // appendAll appends an ask for the key of known, that of a, to known: that of all, the limiter of all routes.
-// The plan function is called unless it was for the limiter of a; without one, the plan is callers. After an error, the
-// key counts as missing for all.
-func (a *ask) appendAll(ctx context.Context, r *http.Request, known []core.Ask, all *core.Limiter, callers string) (_ []core.Ask, err error) {
+// The plan function is called unless it was for the limiter of a; without one, the plan is that of a look-up. After an
+// error, the key counts as missing for all.
+func (a *ask) appendAll(ctx context.Context, r *http.Request, known []core.Ask, all *core.Limiter) (_ []core.Ask, err error) {
 	next := known[0]
-	switch next.Limiter = all; {
-	case !inner.HasPlans(all):
-		next.Plan = ""
-	case a.plan == nil:
-		next.Plan = callers
-	case !inner.HasPlans(known[0].Limiter):
+	next.Limiter = all
+	if a.plan != nil && !inner.HasPlans(known[0].Limiter) && inner.HasPlans(all) {
 		if err = a.choosePlan(ctx, r, &next); err != nil && isNotLimited(err) {
 			return known, nil
 		}
 	}
+	withoutPlan(&next)
 	return append(known, next), err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -60,21 +61,18 @@ func (l *lookup) FindKey() (string, error) {
 // lookups are those of the key functions of a request.
 type lookups []*lookup
 
-// findKey returns the key of r for a, and its plan if that has been looked up.
-func (known *lookups) findKey(ctx context.Context, r *http.Request, a *ask) (key, plan string, err error) {
-	key, err = a.key(ctx, r)
-	l, ok := err.(*lookup)
-	if !ok {
-		return key, "", err
-	}
+// find sets the key and the plan of next by l, or by an earlier look-up for the same request.
+func (known *lookups) find(l *lookup, next *core.Ask) error {
 	if !l.found {
 		for _, o := range *known {
 			if o.find == l.find && o.r == l.r {
-				return o.key, o.plan, o.err
+				l = o
+				break
 			}
 		}
 		*known = append(*known, l)
 	}
-	key, err = l.FindKey()
-	return key, l.plan, err
+	key, err := l.FindKey()
+	next.Key, next.Plan = key, l.plan
+	return err
 }

@@ -59,6 +59,13 @@ func TestCaller(t *testing.T) {
 		"after one without plans": {returns("ann", "pro", nil), []core.Rule{hundred}, func(t *testing.T, caller keyfunc.Func, s core.Store) (keyfunc.Func, []gate.Option) {
 			return caller, []gate.Option{gate.And(core.Must(core.New(s, planned)), caller)}
 		}, 200, `"hundred";q=100;w=3600, ` + pro, 1},
+		"before one without plans": {returns("ann", "pro", nil), nil, func(t *testing.T, caller keyfunc.Func, s core.Store) (keyfunc.Func, []gate.Option) {
+			return caller, []gate.Option{gate.And(other(t, s), caller), gate.OnDecision(func(_ context.Context, e gate.Event) {
+				if plan := e.Decision.State(1).Rule.PlanName(); plan != "" {
+					t.Errorf("the limiter without plans has the plan %q", plan)
+				}
+			})}
+		}, 200, pro + `, "hundred";q=100;w=3600`, 1},
 		"beside another key": {returns("ann", "pro", nil), nil, func(t *testing.T, caller keyfunc.Func, s core.Store) (keyfunc.Func, []gate.Option) {
 			return caller, []gate.Option{gate.And(core.Must(core.New(s, core.SlidingLog("ip", core.PerDay(7)).Plan("pro", core.Unlimited))), constant("k"))}
 		}, 200, pro + `, "ip";q=7;w=86400`, 1},

@@ -90,12 +90,13 @@ func (w *steps) find(ctx context.Context, cost int) (last *record, rejection *Re
 		}
 		w.known = append(w.known, core.Ask{Limiter: g.asks[w.i].limiter, Cost: cost, MaxDelay: g.maxDelay})
 		next := &w.known[len(w.known)-1]
-		switch _, err := g.asks[w.i].identify(ctx, w.r, next, &w.lookups); {
+		switch err := g.asks[w.i].identify(ctx, w.r, next, &w.lookups); {
 		case isNotLimited(err):
 			w.known, exhausted = w.known[:len(w.known)-1], false
 		case err != nil:
 			return w.withoutKey(err)
 		default:
+			withoutPlan(next)
 			exhausted = w.add(1)
 		}
 	}
