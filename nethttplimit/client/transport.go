@@ -94,8 +94,9 @@ func (t *Transport) base() http.RoundTripper { return cmp.Or(t.Base, http.Defaul
 // RoundTrip implements [http.RoundTripper]. It waits until the Limiter admits an event of the key, which costs 1, and
 // sends r. If r is not sent, the error is that of core.Limiter.Acquire: a [core.ErrDeadlineTooNear], or a
 // [core.ErrUnavailable] if the Store has failed. The first one comes at once, with the time that the wait would take, if
-// the pause, or the rate with the requests that wait in this process, does not admit r in time, and otherwise after MaxWait. The method Timeout of a [net/url.Error] around it is true for the first
-// and for the end of a deadline. The charge is refunded if there was no connection for r. A Transport that is no result of
+// the pause, or the rate with the requests that wait in this process, does not admit r in time, and otherwise after
+// MaxWait. The method Timeout of a [net/url.Error] around it is true for the first and for the end of a deadline. The
+// charge is refunded if there was no connection for r. A Transport that is no result of
 // New returns an error if its fields are invalid.
 //
 // A place of a [core.InFlight] is taken until the body of the response has been read to its end, is closed or fails, or
