@@ -124,7 +124,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: cmp.Or(os.Getenv("REDIS_ADDR"), "127.0.0.1:6379")})
+	rdb := redis.NewClient(&redis.Options{Addr: cmp.Or(os.Getenv("REDIS_ADDR"), "127.0.0.1:6379"), DialerRetries: 1})
 	defer rdb.Close()
 	store := newStore(rdb)
 	defer store.Close()
