@@ -39,7 +39,7 @@ func Deadline(d time.Duration) Option {
 //
 // Each call of the backup calls f once, concurrently with others. A number below 1 counts as 1, and one above 16 383 as
 // that. If the number changes during an outage, the states of the keys stay: an event is refunded as it was charged, and a
-// window admits what its events leave of the new part. Processes panics if f is nil.
+// window admits the rest of the new part. Processes panics if f is nil.
 func Processes(f func() int) Option {
 	argument.NotNil("failover: Processes", "function", f)
 	return option(func(c *config) { c.processes = f })

@@ -92,7 +92,7 @@ func TestProcesses_Places(t *testing.T) {
 	})
 }
 
-// A window admits what its events leave of the new part, a bucket refills at the new rate, and all rules of a decision have
+// A window admits the rest of the new part, a bucket refills at the new rate, and all rules of a decision have
 // one number.
 func TestProcesses_Changes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

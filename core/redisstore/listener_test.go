@@ -175,6 +175,37 @@ func TestAcquire_subscription(t *testing.T) {
 	}
 }
 
+// A caller whose subscription breaks asks again, and has the place that is free.
+func TestAcquire_brokenSubscription(t *testing.T) {
+	server := redistest.NewServer(t)
+	l := testkit.Limiter(t, newStore(server.Client(), redisstore.Prefix("test:")), core.InFlight("jobs", 1))
+	r, err := l.Acquire(t.Context(), "k")
+	testkit.Must(t, err)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := l.Acquire(t.Context(), "k")
+		ended <- err
+	}()
+	operator := server.Client()
+	var channels []string
+	eventually(t, func() (err error) {
+		if channels, err = operator.PubSubChannels(t.Context(), "*wake:*").Result(); len(channels) != 1 {
+			return fmt.Errorf("the channels are %v, %w", channels, err)
+		}
+		return nil
+	})
+	beside := operator.Subscribe(t.Context(), channels...)
+	<-beside.Channel() // a message, which the listener gets, too
+	testkit.Must(t, beside.Close())
+	if n, err := operator.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Result(); n < 1 || err != nil {
+		t.Fatalf("killed %d subscriptions, %v", n, err)
+	}
+	testkit.Must(t, r.Release(t.Context()))
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 // Redis publishes one message when a caller is in the state, and one when the places that it needs are free, until it
 // asks again, also after a reset.
 func TestAcquire_messages(t *testing.T) {
