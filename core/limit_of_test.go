@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"strconv"
 	"strings"
@@ -135,7 +136,7 @@ func TestLimiter_LimitOf_Errors(t *testing.T) {
 		"a burst of a log":  {core.PerMinute(5).WithBurst(2), nil, []error{core.ErrInvalidAsk, core.ErrInvalidRule}},
 		"a month of a log":  {core.Monthly(5), nil, []error{core.ErrInvalidAsk, core.ErrInvalidRule}},
 		"without a period":  {core.Limit{Events: 5}, nil, []error{core.ErrInvalidAsk, core.ErrInvalidRule}},
-		"not representable": {core.Per(1<<62, 7*time.Nanosecond), nil, []error{core.ErrInvalidAsk, core.ErrInvalidRule}},
+		"not representable": {core.Per(math.MaxInt, 7*time.Nanosecond), nil, []error{core.ErrInvalidAsk, core.ErrInvalidRule}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := testkit.Limiter(t, memstore.New(), core.SlidingLog("api", core.PerMinute(10)))
