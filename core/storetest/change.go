@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 func clockStepsBack(s *subject, a algorithm) {
@@ -78,7 +79,7 @@ func peekAfterClockStep(s *subject, a algorithm) {
 
 func undoAtTheSameTimeAgain(s *subject, a algorithm) {
 	rule := a.Rule(a.Name, core.PerMinute(3))
-	receipt := s.charged(rule, driver.Charge{Cost: 2}).Receipt
+	receipt := s.charged(testkit.Compiled(rule), driver.Charge{Cost: 2}).Receipt
 	s.Advance(-time.Minute - subWindow)
 	s.do(rule, driver.Charge{Cost: 2})
 	s.Advance(time.Minute + subWindow)

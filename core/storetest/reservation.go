@@ -56,23 +56,16 @@ func staleReservations(s *subject, a algorithm) {
 
 func dividedRules(s *subject, a algorithm) {
 	whole := testkit.Compiled(a.Rule(a.Name, core.PerHour(300)))
-	do := func(op driver.Op, n, cost int, r driver.Receipt) driver.Charge {
-		charges := []driver.Charge{{Key: "k", Rule: whole.Divide(n), Op: op, Cost: cost, Receipt: r}}
-		if err := Do(context.Background(), s.Store, charges); err != nil {
-			s.fail("op %d of a part of %d: %v", op, n, err)
-		}
-		return charges[0]
-	}
 	left := func(n, want int) {
-		if got := do(driver.Peek, n, 1, driver.Receipt{}).Verdict.Remaining; got != want {
+		if got := s.charged(whole.Divide(n), driver.Charge{Op: driver.Peek, Cost: 1}).Verdict.Remaining; got != want {
 			s.fail("a part of %d has %d left, want %d", n, got, want)
 		}
 	}
-	first := do(driver.Spend, 3, 20, driver.Receipt{})
-	second := do(driver.Spend, 5, 10, driver.Receipt{}) // leaves a leaky bucket first
-	do(driver.Undo, 5, 10, second.Receipt)
+	first := s.charged(whole.Divide(3), driver.Charge{Cost: 20})
+	second := s.charged(whole.Divide(5), driver.Charge{Cost: 10}) // leaves a leaky bucket first
+	s.charged(whole.Divide(5), driver.Charge{Op: driver.Undo, Cost: 10, Receipt: second.Receipt})
 	left(3, 80)
-	do(driver.Undo, 3, 20, first.Receipt)
+	s.charged(whole.Divide(3), driver.Charge{Op: driver.Undo, Cost: 20, Receipt: first.Receipt})
 	for _, n := range []int{1, 2, 3, 5} {
 		left(n, 300/n)
 	}

@@ -126,15 +126,18 @@ func (s *subject) together(asks ...core.Ask) core.Decision {
 }
 
 // do applies c to the key "k" under r, without core.New, which rejects two rules of the same name.
-func (s *subject) do(r core.Rule, c driver.Charge) driver.Verdict { return s.charged(r, c).Verdict }
-
-// charged is do, and returns the charge with its receipt.
-func (s *subject) charged(r core.Rule, c driver.Charge) driver.Charge {
+func (s *subject) do(r core.Rule, c driver.Charge) driver.Verdict {
 	s.Helper()
-	c.Key, c.Rule = "k", testkit.Compiled(r)
+	return s.charged(testkit.Compiled(r), c).Verdict
+}
+
+// charged is do with a rule as Stores get it, and returns the charge with its receipt.
+func (s *subject) charged(r *driver.Compiled, c driver.Charge) driver.Charge {
+	s.Helper()
+	c.Key, c.Rule = "k", r
 	charges := []driver.Charge{c}
 	if err := Do(context.Background(), s.Store, charges); err != nil {
-		s.fail("op %d with cost %d under %v: %v", c.Op, c.Cost, &r, err)
+		s.fail("op %d with cost %d under %s of %d: %v", c.Op, c.Cost, r.StateName, r.Constants.Capacity, err)
 	}
 	return charges[0]
 }
