@@ -9,14 +9,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/internal/testkit"
 	"github.com/weir-go/weir/nethttplimit/client"
 )
@@ -317,7 +316,7 @@ func TestTransport_RetriesOfConnections(t *testing.T) {
 	})
 	for name, c := range map[string]struct {
 		url      string
-		attempts int64
+		attempts int
 		ok       bool
 	}{
 		"a certificate":            {untrusted.URL, 1, false},
@@ -325,26 +324,15 @@ func TestTransport_RetriesOfConnections(t *testing.T) {
 		"a connection that breaks": {fails, 2, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &counting{Store: memstore.New()}
-			tr := &client.Transport{Limiter: limiter(s), Key: client.ByHost, Retries: 1, Base: &http.Transport{}}
+			var s storetest.Fake
+			tr := &client.Transport{Limiter: limiter(&s), Key: client.ByHost, Retries: 1, Base: &http.Transport{}}
 			r, err := (&http.Client{Transport: tr}).Get(c.url)
-			if (err == nil) != c.ok || s.takes.Load() != c.attempts {
-				t.Errorf("got %v, %v after %d attempts, want %d", r, err, s.takes.Load(), c.attempts)
+			if (err == nil) != c.ok || s.Calls() != c.attempts {
+				t.Errorf("got %v, %v after %d attempts, want %d", r, err, s.Calls(), c.attempts)
 			}
 			if err == nil {
 				_ = r.Body.Close()
 			}
 		})
 	}
-}
-
-// A counting Store counts decisions.
-type counting struct {
-	core.Store
-	takes atomic.Int64
-}
-
-func (s *counting) Take(ctx context.Context, charges []driver.Charge) error {
-	s.takes.Add(1)
-	return s.Store.Take(ctx, charges)
 }
