@@ -1,8 +1,6 @@
 package gate_test
 
 import (
-	"bytes"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -39,24 +37,22 @@ func TestExempt_Proxy(t *testing.T) {
 		"a public peer":               {remote, "203.0.113.9:1", "X-Forwarded-For: 10.0.0.9", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var log bytes.Buffer
-			before := slog.Default()
-			defer slog.SetDefault(before)
-			slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 			h := nethttplimit.Limit(memstore.New(), core.SlidingLog("r", core.PerDay(1)), remote, gate.Exempt(c.resolver, "10.0.0.0/8", "2001:db8::/32"))(http.NotFoundHandler())
-			for range 3 {
-				r := httptest.NewRequest("GET", "/", nil)
-				r.RemoteAddr = c.peer
-				field, value, _ := strings.Cut(c.field, ": ")
-				r.Header.Set(field, value)
-				h.ServeHTTP(httptest.NewRecorder(), r)
-			}
+			log := logged(t, func() {
+				for range 3 {
+					r := httptest.NewRequest("GET", "/", nil)
+					r.RemoteAddr = c.peer
+					field, value, _ := strings.Cut(c.field, ": ")
+					r.Header.Set(field, value)
+					h.ServeHTTP(httptest.NewRecorder(), r)
+				}
+			})
 			want := 0
 			if c.warning != "" {
 				want = 1
 			}
-			if n := strings.Count(log.String(), text); n != want || !strings.Contains(log.String(), c.warning) || strings.Contains(log.String(), "203.0.113.9") {
-				t.Errorf("got %d warnings, want %d: %s", n, want, log.String())
+			if n := strings.Count(log, text); n != want || !strings.Contains(log, c.warning) || strings.Contains(log, "203.0.113.9") {
+				t.Errorf("got %d warnings, want %d: %s", n, want, log)
 			}
 		})
 	}
