@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/internal/argument"
@@ -64,13 +65,12 @@ type lookups []*lookup
 // find sets the key and the plan of next by l, or by an earlier look-up for the same request.
 func (known *lookups) find(l *lookup, next *core.Ask) error {
 	if !l.found {
-		for _, o := range *known {
-			if o.find == l.find && o.r == l.r {
-				l = o
-				break
-			}
+		earlier := slices.IndexFunc(*known, func(o *lookup) bool { return o.find == l.find && o.r == l.r })
+		if earlier >= 0 {
+			l = (*known)[earlier]
+		} else {
+			*known = append(*known, l)
 		}
-		*known = append(*known, l)
 	}
 	key, err := l.FindKey()
 	next.Key, next.Plan = key, l.plan
