@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/weir-go/weir/core/internal/bounds"
 )
 
 // An Ask is an argument of [AllowTogether] and [ReserveTogether]: a limiter, a key and a cost.
@@ -93,7 +95,7 @@ func (a *Ask) sameChoice(o *Ask) bool {
 	return a.Limiter == o.Limiter && a.Key == o.Key && a.Plan == o.Plan
 }
 
-// checkTogether returns an error if an ask is invalid, or if the asks are about several Stores.
+// checkTogether returns an error if an ask is invalid, if the asks are about several Stores, or if they are too many.
 func checkTogether(asks []Ask) error {
 	if len(asks) == 0 {
 		return invalidAsk("there is none")
@@ -105,6 +107,9 @@ func checkTogether(asks []Ask) error {
 		if asks[i].Limiter.store != asks[0].Limiter.store {
 			return invalidAsk(fmt.Sprintf("asks 0 and %d have different stores", i))
 		}
+	}
+	if len(asks) > bounds.Charges {
+		return invalidAsk(fmt.Sprintf("%d asks in one call, more than %d", len(asks), bounds.Charges))
 	}
 	return nil
 }

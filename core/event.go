@@ -220,9 +220,6 @@ func (e *event) addTogether(ctx context.Context, asks []Ask) error {
 	if err := checkTogether(asks); err != nil {
 		return err
 	}
-	if len(asks) > bounds.Charges {
-		return invalidAsk(fmt.Sprintf("%d asks in one call, more than %d", len(asks), bounds.Charges))
-	}
 	var few struct {
 		choices [4]choice
 		sets    [4]*ruleSet
