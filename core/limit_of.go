@@ -46,17 +46,16 @@ func (l *Limiter) LimitOf(limit func(ctx context.Context, key string) (Limit, er
 		if err != nil || of == (Limit{}) {
 			return picked, ends, err
 		}
-		set, usual := base.ruleSet(), true
+		set := base.ruleSet()
 		if picked != nil {
-			own, first := set, set.first()
+			own := set
 			set = picked.ruleSet()
-			usual = first < 0 || set.rules[first].Limit() == own.rules[first].Limit()
+			if i := own.first(); i >= 0 && set.rules[i].Limit() != own.rules[i].Limit() {
+				return picked, ends, nil
+			}
 		}
-		if usual {
-			v := t.views.Get(tailoredTo{set, of}, t.view)
-			picked, err = v.limiter, v.err
-		}
-		return picked, ends, err
+		v := t.views.Get(tailoredTo{set, of}, t.view)
+		return v.limiter, ends, v.err
 	}
 	return &v
 }
