@@ -22,7 +22,7 @@ type config struct {
 	failover  []failover.Option
 	backup    []memstore.Option
 	observe   []observe.Option
-	instances bool // Processes is given
+	processes bool // Processes is given
 }
 
 // Prefix sets the beginning of every key in Redis, before the name of the application, in place of
@@ -70,7 +70,7 @@ func Processes(f func() int) Option {
 	argument.NotNil("resilient: Processes", "function", f)
 	processes := failover.Processes(f)
 	return option(func(c *config) {
-		c.failover, c.instances = append(c.failover, processes), true
+		c.failover, c.processes = append(c.failover, processes), true
 	})
 }
 

@@ -52,7 +52,7 @@ func New(rdb redis.UniversalClient, app string, opts ...Option) *Store {
 	argument.NotNil("resilient: New", "the client", rdb)
 	var c config
 	argument.Apply("resilient: New", &c, opts)
-	if !c.instances {
+	if !c.processes {
 		slog.Warn("weir: resilient.New without Instances: during an outage of Redis, each process enforces the whole limit. " +
 			"Instances(n) divides the limits by n processes; Instances(1) is for an application of one process, and ends this warning")
 	}
