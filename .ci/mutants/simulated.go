@@ -7,8 +7,17 @@ var simulated = []fault{
 		"\tif s, found = p.remove(s, now, m); found {",
 		"\tif s, _ = p.remove(s, now, m); true {\n\t\tfound = true", simulation},
 	{"failover does not divide limits", "core/failover/backup.go",
-		"c.Rule = c.Rule.Divide(n)",
-		"_ = n", simulation},
+		"return min(n, maxParts)",
+		"return 0", simulation},
+	{"one heartbeat makes the number of processes smaller", "core/redisstore/internal/processes/counter.go",
+		"\tkept = 3\n",
+		"\tkept = 1\n", simulationOfFleet},
+	{"processes that have crashed are counted", "core/redisstore/internal/processes/heartbeat.lua",
+		"  if before > 0 then",
+		"  if before > 1e9 then", simulationOfFleet},
+	{"processes without a rule are counted", "core/redisstore/internal/processes/counter.go",
+		"now.byRule[rule] = rest",
+		"now.byRule[rule] = now.all", simulationOfFleet},
 	{"tokens of a lease are returned twice", "core/lease/return.go",
 		"\t\ta.bundles[0].join(&a.u, g.bundle)",
 		"\t\ta.bundles[0].join(&a.u, g.bundle)\n\t\ta.bundles[0].join(&a.u, g.bundle)", simulation},
@@ -205,6 +214,9 @@ var simulated = []fault{
 		"if wire.Waits(c) {",
 		"if false {", simulationOfWaiters},
 }
+
+// simulationOfFleet runs fleets with six seeds.
+const simulationOfFleet = "core/redisstore/internal/sim ^TestFleet$ -seeds=6"
 
 // simulation runs all scenarios for 20 seconds.
 const simulation = "core/redisstore/internal/sim ^TestSim$ -time=20s -noshrink -watchdog=20s"

@@ -18,7 +18,9 @@ import (
 // store or, if answers contains the name of the rule, to an Answer.
 type backup struct {
 	store     driver.Store
-	processes func() int        // nil without Processes
+	processes func() int            // nil without Processes
+	counted   func() map[string]int // the numbers of the primary, by the name of the rule
+	instances int
 	answers   map[string]Answer // by the name of the rule; the store decides about other rules
 	warn      sync.Once
 
@@ -26,8 +28,8 @@ type backup struct {
 	unknown map[string]bool // names in answers that no declared rule has
 }
 
-func (b *backup) init(s driver.Store, c *config) {
-	b.store, b.processes, b.answers = s, c.processes, c.answers
+func (b *backup) init(s driver.Store, counted func() map[string]int, c *config) {
+	b.store, b.processes, b.counted, b.instances, b.answers = s, c.processes, counted, c.instances, c.answers
 	b.unknown = make(map[string]bool)
 	for name := range b.answers {
 		b.unknown[name] = true
@@ -86,7 +88,7 @@ func (b *backup) do(ctx context.Context, do verb, charges []driver.Charge) error
 			stored.add(i, *c)
 		case a == FailOpen || c.Rule.Shadow:
 			admit(c)
-			setOrigins(charges[i:i+1], byBackup, 0)
+			setOrigin(c, byBackup, 0)
 		case c.Op.Asks():
 			return errClosed
 		default:
@@ -121,30 +123,51 @@ const (
 	maxParts = 1<<partBits - 1
 )
 
-// parts returns the number by which rules are divided now, or 0 for whole ones.
-func (b *backup) parts() int {
-	if b.processes == nil {
-		return 0
-	}
-	if n := b.processes(); n > 1 {
-		return min(n, maxParts)
-	}
-	return 0
+// parts are the numbers by which a call divides rules.
+type parts struct {
+	counted map[string]int // by the name of the rule
+	rest    int            // of a rule that counted does not have
 }
 
-// doDivided executes charges on the store, with rules divided by the number of [Processes], which is one for the call. An
-// Undo and a Renew have the number of their charge: with a smaller one, an Undo would free more than was charged.
-// doDivided restores the rules of the caller before it returns.
+// parts returns the numbers of now.
+func (b *backup) parts() parts {
+	switch {
+	case b.processes != nil:
+		return parts{rest: b.processes()}
+	case b.counted != nil:
+		return parts{b.counted(), b.instances}
+	}
+	return parts{rest: b.instances}
+}
+
+// of returns the number for a rule, or 0 for a whole one.
+func (p parts) of(rule string) int {
+	n, ok := p.counted[rule]
+	if !ok {
+		n = p.rest
+	}
+	if n <= 1 {
+		return 0
+	}
+	return min(n, maxParts)
+}
+
+// doDivided executes charges on the store, with rules divided by the numbers of processes, of which each rule has one
+// for the call. An Undo and a Renew have the number of their charge: with a smaller one, an Undo would free more than was
+// charged. doDivided restores the rules of the caller before it returns.
 func (b *backup) doDivided(ctx context.Context, do verb, charges []driver.Charge) error {
-	var room [8]*driver.Compiled
-	whole, parts := room[:0], b.parts()
+	var rooms [8]*driver.Compiled
+	whole, numbers := rooms[:0], b.parts()
 	for i := range charges {
-		c, n := &charges[i], parts
-		if readsReceipt(c) {
-			c.Receipt.Origin, n = originOf(c.Receipt)
-		}
+		c := &charges[i]
 		whole = append(whole, c.Rule)
-		c.Rule = c.Rule.Divide(n)
+		if readsReceipt(c) {
+			var n int
+			c.Receipt.Origin, n = originOf(c.Receipt)
+			c.Rule = c.Rule.Divide(n)
+		} else {
+			c.Rule = c.Rule.Divide(numbers.of(c.Rule.Name))
+		}
 	}
 	defer func() {
 		for i := range charges {
@@ -158,7 +181,9 @@ func (b *backup) doDivided(ctx context.Context, do verb, charges []driver.Charge
 	if err := do(b.store, ctx, charges); err != nil {
 		return err
 	}
-	setOrigins(charges, byBackup, parts)
+	for i := range charges {
+		setOrigin(&charges[i], byBackup, numbers.of(charges[i].Rule.Name))
+	}
 	return nil
 }
 

@@ -17,7 +17,8 @@ type option = argument.OptionFunc[config]
 
 type config struct {
 	deadline  time.Duration
-	processes func() int
+	processes func() int // nil without Processes
+	instances int        // 0 without Instances
 	onChange  func(from, to State, cause error)
 	answers   map[string]Answer // by the name of the rule
 }
@@ -35,7 +36,11 @@ func Deadline(d time.Duration) Option {
 // Processes makes the backup enforce every limit divided by the number that f returns, that of the processes which share
 // the primary (see core.Rule.Divide), such as the pods of an autoscaler. The decisions of the backup then report the states
 // of the divided rules. A cost above the part, but not above the limit, is denied with a RetryAfter of one second, because
-// it fits when the primary returns. Without Processes, the backup of every process enforces the whole limit.
+// it fits when the primary returns.
+//
+// Without Processes, the number is that of the processes that have the rule, if the primary counts them, as that of package
+// resilient does (driver.Description.Processes), and otherwise that of [Instances]. Without any number, the backup of every
+// process enforces the whole limit.
 //
 // Each call of the backup calls f once, concurrently with others. A number below 1 counts as 1, and one above 16 383 as
 // that. If the number changes during an outage, the states of the keys stay: an event is refunded as it was charged, and a
@@ -45,12 +50,13 @@ func Processes(f func() int) Option {
 	return option(func(c *config) { c.processes = f })
 }
 
-// Instances is [Processes] with a number that does not change. It panics if n is less than 1.
+// Instances sets the number of processes until the primary knows it, and for ever if the primary does not count: see
+// [Processes], which has precedence. It panics if n is less than 1.
 func Instances(n int) Option {
 	if n < 1 {
 		panic("failover: Instances: n is less than 1")
 	}
-	return Processes(func() int { return n })
+	return option(func(c *config) { c.instances = n })
 }
 
 // FailClosedFor makes [FailClosed] the backup of the named rules: without the primary, a decision

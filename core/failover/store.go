@@ -35,9 +35,9 @@ func New(primary, backup driver.Store, opts ...Option) *Store {
 	c := config{deadline: DefaultDeadline}
 	argument.Apply("failover: New", &c, opts)
 	s := &Store{primary: newTimeout(primary, c.deadline), start: time.Now()}
-	d := driver.Describe(primary).Deadline
-	s.direct = d > 0 && d <= c.deadline
-	s.backup.init(backup, &c)
+	d := driver.Describe(primary)
+	s.direct = d.Deadline > 0 && d.Deadline <= c.deadline
+	s.backup.init(backup, d.Processes, &c)
 	s.notifier.call = c.onChange
 	s.breaker = newBreaker(c.deadline/2, s.notifier.add)
 	s.prober = newProber(s.breaker, s.primary, s.now)

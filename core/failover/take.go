@@ -36,7 +36,9 @@ func (s *Store) callPrimary(ctx context.Context, begun time.Duration, do verb, c
 	} else {
 		err = s.primary.call(ctx, do, charges)
 	}
-	setOrigins(charges, byPrimary, 0) // after an error, too: an Adjust may be applied in part
+	for i := range charges { // after an error, too: an Adjust may be applied in part
+		setOrigin(&charges[i], byPrimary, 0)
+	}
 	if err == nil {
 		if s.breaker.succeed(begun) {
 			s.prober.samples.succeeded(charges)
@@ -111,17 +113,14 @@ func leavesReceipt(c *driver.Charge) bool {
 	return c.Op == driver.Spend || c.Op == driver.Debit
 }
 
-// setOrigins adds by, the store that has the charges, and the number of parts to their receipts.
-func setOrigins(charges []driver.Charge, by, parts int) {
-	for i := range charges {
-		c := &charges[i]
-		switch {
-		case !leavesReceipt(c):
-		case by == byBackup:
-			c.Receipt.Origin = (c.Receipt.Origin<<partBits|parts)<<1 | by
-		default:
-			c.Receipt.Origin = c.Receipt.Origin<<1 | by
-		}
+// setOrigin adds by, the store that has the charge, and the number of parts to its receipt.
+func setOrigin(c *driver.Charge, by, parts int) {
+	switch {
+	case !leavesReceipt(c):
+	case by == byBackup:
+		c.Receipt.Origin = (c.Receipt.Origin<<partBits|parts)<<1 | by
+	default:
+		c.Receipt.Origin = c.Receipt.Origin<<1 | by
 	}
 }
 

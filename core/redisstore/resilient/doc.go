@@ -2,7 +2,7 @@
 // the process, while Redis is slow or unreachable, and it denies repeated requests of a client that
 // is over its limit without a call of Redis.
 //
-//	store := resilient.New(rdb, "shop", resilient.Instances(4)) // the application has four processes
+//	store := resilient.New(rdb, "shop")
 //	defer store.Close()
 //
 // The Store is made of four packages, which can also be used alone and in other combinations:
@@ -21,24 +21,43 @@
 // report the store that decides; package failover describes when that changes, and how many events
 // are admitted in an outage.
 //
-// The processes do not share the states of their backups. [Instances] divides the limits by the
-// number of processes, which then limit as if they shared one backup. [FailClosedFor] and
-// [FailOpenFor] choose rules that have no backup.
+// The processes do not share the states of their backups. Each divides its limits by the number of processes, so that
+// they admit as many events as one backup would. [FailClosedFor] and [FailOpenFor] choose rules that have no backup.
 //
 // A cached denial ends a second after it was decided, or earlier (denycache.DefaultMaxAge). After
 // Redis has failed or returned, a key may therefore be denied for up to a second because of the
 // store that decided before. A denial from the cache has states with Unknown set, for the rules
 // that were not decided (see core.State).
 //
+// # Processes
+//
+// A Store writes a heartbeat to Redis every 9 to 11 seconds, from its first rule on, and reads from the reply how many
+// Stores of the application have each of its rules: a rule that only some processes have is not divided by the others. A
+// Store that is closed is not counted any more, and a process that crashes is not counted 30 s after its last heartbeat.
+// Of the numbers of a rule, a larger number counts at once, and a smaller one when three heartbeats in a row have read it,
+// so the numbers hold when Redis has lost the heartbeats or its clock has stepped. While Redis is away, the last numbers
+// stay.
+//
+// [Instances] sets the number until Redis has told it, and [Processes] in place of it. A process that starts in an outage
+// without either limits as if it were alone.
+//
+// What the backups admit together, in limits: 1; and for each process that started in the 11 seconds before the outage, or
+// was frozen or cut off for 30 s, 1/n, where n is its number: that of the processes that it has counted.
+//
+// The keys are weir:shop:{shop}processes and those that begin with it: hashes and sorted sets with a TTL of 30 s, in one
+// hash slot. They have the names of rules and random numbers of processes, and no [KeySecret] changes them. The commands
+// are those of decisions (see Permissions in the documentation of package redisstore). A heartbeat takes 30 us of Redis, and
+// 70 us if the processes have rules of 64 kinds; further kinds are counted together, for every rule.
+//
 // # Shutting down
 //
 //  1. Call Shutdown of the http.Server, which ends the requests that use the Store.
-//  2. Call [Store.Close], which ends the probes that use the client of Redis.
+//  2. Call [Store.Close], which ends the probes and heartbeats that use the client of Redis.
 //  3. Close the client. The Store does not close it.
 //
 // # Large limits
 //
 // Package lease takes the tokens of a large limit in bundles. It is used over this Store:
 //
-//	store := lease.New(resilient.New(rdb, "shop", resilient.Instances(4)))
+//	store := lease.New(resilient.New(rdb, "shop"))
 package resilient

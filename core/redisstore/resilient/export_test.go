@@ -3,18 +3,24 @@ package resilient
 import (
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/observe"
+	"github.com/weir-go/weir/core/redisstore/internal/processes"
 )
 
 // Over returns a Store whose primary is not a redisstore, for the conformance suite. Its cached
-// denials end at once, because the clock of the suite is that of the primary, and its backup keeps no states.
-func Over(primary driver.Store) *Store {
+// denials end at once, because the clock of the suite is that of the primary, and its backup keeps no states. Its heartbeats
+// go to rdb.
+func Over(primary driver.Store, rdb redis.UniversalClient) *Store {
 	f := failover.New(primary, failover.FailClosed, failover.Deadline(time.Minute))
 	cache := denycache.New(f, denycache.MaxAge(1))
-	return &Store{failover: f, cache: cache, observed: observe.New(cache), cancel: func() {}}
+	s := &Store{failover: f, cache: cache, observed: observe.New(cache), cancel: func() {}}
+	s.counter = processes.New(rdb, "test:", "test", time.Minute, s.Logger, func() {})
+	return s
 }
 
 // AwaitCheck waits until the check of Redis has ended.

@@ -18,11 +18,11 @@ type option = argument.OptionFunc[config]
 
 // A config holds the options of the parts.
 type config struct {
-	primary   []redisstore.Option
-	failover  []failover.Option
-	backup    []memstore.Option
-	observe   []observe.Option
-	processes bool // Processes is given
+	primary  []redisstore.Option
+	failover []failover.Option
+	backup   []memstore.Option
+	observe  []observe.Option
+	divides  bool // Processes or Instances is given
 }
 
 // Prefix sets the beginning of every key in Redis, before the name of the application, in place of
@@ -64,22 +64,26 @@ func Timeout(d time.Duration) Option {
 	})
 }
 
-// Processes makes each process enforce every limit divided by the number that f returns during an outage: that of the
-// processes of the application, as an autoscaler has set it. It is failover.Processes. Processes panics if f is nil.
+// Processes makes each process enforce every limit divided by the number that f returns during an outage, in place of the
+// number of processes that Redis has told. It is failover.Processes. Processes panics if f is nil.
 func Processes(f func() int) Option {
 	argument.NotNil("resilient: Processes", "function", f)
-	processes := failover.Processes(f)
-	return option(func(c *config) {
-		c.failover, c.processes = append(c.failover, processes), true
-	})
+	return dividing(failover.Processes(f))
 }
 
-// Instances is [Processes] with a number that does not change. It panics if n is less than 1.
+// Instances sets the number of processes until Redis has told it: for those that start in an outage, and for a Redis whose
+// user may not write heartbeats. It is failover.Instances. It panics if n is less than 1.
 func Instances(n int) Option {
 	if n < 1 {
 		panic("resilient: Instances: n is less than 1")
 	}
-	return Processes(func() int { return n })
+	return dividing(failover.Instances(n))
+}
+
+func dividing(o failover.Option) Option {
+	return option(func(c *config) {
+		c.failover, c.divides = append(c.failover, o), true
+	})
 }
 
 // FailClosedFor names rules without a backup: during an outage, a decision that contains one of

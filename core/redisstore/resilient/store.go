@@ -17,6 +17,7 @@ import (
 	"github.com/weir-go/weir/core/observe"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/diagnose"
+	"github.com/weir-go/weir/core/redisstore/internal/processes"
 	"github.com/weir-go/weir/internal/argument"
 )
 
@@ -29,8 +30,22 @@ type Store struct {
 	failover *failover.Store
 	primary  *redisstore.Store
 	backup   *memstore.Store
+	counter  *processes.Counter
 	checks   sync.WaitGroup
 	cancel   context.CancelFunc // of checks
+}
+
+// A counted is a primary that knows the number of processes of its rules.
+type counted struct {
+	*redisstore.Store
+	numbers func() map[string]int
+}
+
+// Describe returns the [driver.Description] of the Store, with the numbers.
+func (c counted) Describe() driver.Description {
+	d := c.Store.Describe()
+	d.Processes = c.numbers
+	return d
 }
 
 // New returns a Store that uses rdb for an application, such as "shop", as redisstore.New does: applications with different
@@ -43,21 +58,25 @@ type Store struct {
 // Store logs the first such Finding once, to [Store.Logger]. An unreachable Redis is not logged. Round trips of more
 // than 10 ms leave time for a part of the checks.
 //
-// Without [Instances], New logs a warning with slog, because each process then enforces the whole
-// limit during an outage. An application that has only one process uses Instances(1), which
-// changes nothing else.
+// From the first rule on, the Store writes a heartbeat to Redis every ten seconds, and so learns the number of processes of
+// the application that have each of its rules: see Outages in the documentation of the package. If the first heartbeat
+// fails and neither [Instances] nor [Processes] is given, the Store logs a warning, because it then enforces the whole
+// limits in an outage.
 //
 // The caller must call [Store.Close] unless it uses the Store until the program ends.
 func New(rdb redis.UniversalClient, app string, opts ...Option) *Store {
 	argument.NotNil("resilient: New", "the client", rdb)
 	var c config
 	argument.Apply("resilient: New", &c, opts)
-	if !c.processes {
-		slog.Warn("weir: resilient.New without Instances: during an outage of Redis, each process enforces the whole limit. " +
-			"Instances(n) divides the limits by n processes; Instances(1) is for an application of one process, and ends this warning")
-	}
 	s := &Store{primary: redisstore.New(rdb, app, c.primary...), backup: memstore.New(c.backup...)}
-	s.failover = failover.New(s.primary, s.backup, c.failover...)
+	_, prefix, _, _ := s.primary.Redis()
+	s.counter = processes.New(rdb, prefix, app, s.primary.Describe().Deadline, s.Logger, sync.OnceFunc(func() {
+		if !c.divides {
+			s.Logger().Warn("weir: the number of processes is not known: while Redis is away, each process enforces the whole limit. " +
+				"resilient.Instances(n) divides the limits by n until Redis has told the number; Instances(1) ends this warning")
+		}
+	}))
+	s.failover = failover.New(counted{s.primary, s.counter.Numbers}, s.backup, c.failover...)
 	s.cache = denycache.New(s.failover)
 	s.observed = observe.New(s.cache, c.observe...)
 	var ctx context.Context
@@ -96,7 +115,13 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 }
 
 // Declare implements [driver.Declarer]. It returns the errors of redisstore.
-func (s *Store) Declare(changes ...driver.Change) error { return s.observed.Declare(changes...) }
+func (s *Store) Declare(changes ...driver.Change) error {
+	err := s.observed.Declare(changes...)
+	if err == nil {
+		s.counter.Declare(changes...)
+	}
+	return err
+}
 
 // Probe implements [driver.Prober]. It probes the store that decides now.
 func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
@@ -136,6 +161,7 @@ type Stats struct {
 	Failover   failover.Stats   // outages
 	Redisstore redisstore.Stats // round trips to Redis
 	Memstore   memstore.Stats   // states of the backup that found no memory
+	Processes  int              // of the application, as the last heartbeats have told; 0 if they are not known
 }
 
 // Stats returns the counts so far.
@@ -145,10 +171,12 @@ func (s *Store) Stats() Stats {
 		Failover:   s.failover.Stats(),
 		Redisstore: s.primary.Stats(),
 		Memstore:   s.backup.Stats(),
+		Processes:  s.counter.Total(),
 	}
 }
 
-// Close ends the check of Redis and the probes, and waits until they, and a running function of [OnChange], have returned.
+// Close ends the check of Redis, the heartbeats and the probes, and waits until they, and a running function of [OnChange],
+// have returned. It tells Redis, within the [Timeout], that the process is not to be counted any more.
 // Call Close after the application has stopped using the Store, and before it closes the client of
 // Redis, which Close leaves open. A closed Store still decides, but does not return to Redis after
 // an outage. A command of the check that was sent may hold its connection until the ReadTimeout of the client. Close may
@@ -156,5 +184,6 @@ func (s *Store) Stats() Stats {
 func (s *Store) Close() error {
 	s.cancel()
 	s.checks.Wait()
+	s.counter.Close()
 	return s.failover.Close()
 }

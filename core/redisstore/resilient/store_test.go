@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -25,7 +26,7 @@ import (
 	"github.com/weir-go/weir/internal/testkit"
 )
 
-// New warns once if Instances is not given, and not again in an outage.
+// A Store logs a warning if it knows no number of processes: once, and not before it has a rule.
 func TestNew_Warning(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -36,21 +37,23 @@ func TestNew_Warning(t *testing.T) {
 		{"other options", []resilient.Option{resilient.Timeout(time.Second), resilient.FailClosedFor("login")}, 1},
 		{"one instance", []resilient.Option{resilient.Instances(1)}, 0},
 		{"four instances", []resilient.Option{resilient.Instances(4)}, 0},
+		{"a function", []resilient.Option{resilient.Processes(func() int { return 2 })}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			log := captureLog(t)
-			s := resilient.New(absent(t), "test", c.opts...)
-			until(t, s, testkit.Limiter(t, s, wide), failover.Backup)
-			testkit.Must(t, s.Close())
-			got := 0
-			for line := range strings.Lines(log.String()) {
-				if strings.Contains(line, "level=WARN") && strings.Contains(line, "resilient.New without Instances") {
-					got++
+			synctest.Test(t, func(t *testing.T) {
+				log := captureLog(t)
+				s := resilient.New(absent(t), "test", c.opts...)
+				time.Sleep(time.Minute)
+				if log.Len() > 0 {
+					t.Errorf("the log without a rule:\n%s", log)
 				}
-			}
-			if got != c.want {
-				t.Errorf("got %d warnings, want %d; the log:\n%s", got, c.want, log)
-			}
+				testkit.Limiter(t, s, wide)
+				time.Sleep(time.Minute)
+				testkit.Must(t, s.Close())
+				if got := strings.Count(log.String(), "the number of processes is not known"); got != c.want {
+					t.Errorf("got %d warnings, want %d; the log:\n%s", got, c.want, log)
+				}
+			})
 		})
 	}
 }
@@ -429,7 +432,7 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) *storetest.Harness {
 		testkit.WithoutRace(t, testkit.SlowCases...)
 		clock := new(storetest.Clock)
-		s := resilient.Over(&storetest.Fake{Clock: clock.Micros})
+		s := resilient.Over(&storetest.Fake{Clock: clock.Micros}, absent(t))
 		t.Cleanup(func() { s.Close() })
 		return clock.Harness(s)
 	})

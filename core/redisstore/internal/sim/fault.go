@@ -196,7 +196,7 @@ var kinds = map[string]func(a *afflicted){
 		a.later(func(s *server) { s.noMemory = false })
 	},
 	"flush": func(a *afflicted) {
-		a.server(func(s *server) { clear(s.states) })
+		a.server((*server).flush)
 		a.lost(span{a.now, a.now})
 	},
 	// A replica that lacks the latest writes takes over.

@@ -65,11 +65,17 @@ var (
 		"a pause is written to the primary and to the backup of this process"}
 	pauseInOutage = &invariant{"a pause in an outage", "algorithm.go",
 		"A pause that begins in an outage is known in this process only, and ends with the outage at the latest."}
+	fleetCounted = &invariant{"processes are counted", "redisstore/resilient/doc.go",
+		"a larger number counts at once, and a smaller one when three heartbeats in a row have read it"}
+	fleetSettled = &invariant{"the number of processes is found", "redisstore/resilient/doc.go",
+		"a process that crashes is not counted 30 s after its last heartbeat"}
+	fleetBound = &invariant{"what an outage admits", "redisstore/resilient/doc.go",
+		"they admit as many events as one backup would"}
 )
 
 var invariants = []*invariant{
 	placesAtServer, placesHeld, placeKept, placeFreed, placesBack, eventsInSpan, chargedOnce, capacityBack, deniedRightly, available,
 	inTime, breakerOpens, partInUse, breakerCloses, refundAfterStep, blocked, crowdOrder, crowdServed,
 	pauseHolds, pauseLength, pauseExact, pauseCharges, pauseState, pauseEnded, pauseWaits, pauseAfterStep,
-	pauseAtBackup, pauseInOutage, pauseUnchanged,
+	pauseAtBackup, pauseInOutage, pauseUnchanged, fleetCounted, fleetSettled, fleetBound,
 }

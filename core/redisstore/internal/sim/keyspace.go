@@ -81,7 +81,20 @@ func (k *keyspace) execute(name string, args []string, now int64) any {
 			all = append(all, field, k.hashes[args[0]][field])
 		}
 		return all
-	case "zadd", "zrem", "zremrangebyscore", "zcount", "zmscore", "zscan":
+	case "hmget":
+		all := make([]any, len(args)-1)
+		for i, field := range args[1:] {
+			if v, ok := k.hashes[args[0]][field]; ok {
+				all[i] = v
+			}
+		}
+		return all
+	case "hdel":
+		delete(k.hashes[args[0]], args[1])
+		return 1
+	case "pexpire": // no key is read that has expired
+		return 1
+	case "zadd", "zrem", "zcard", "zremrangebyrank", "zremrangebyscore", "zcount", "zmscore", "zscan":
 		return k.set(name, args)
 	case "xadd", "xrange", "xrevrange":
 		return k.stream(name, args, now)
@@ -124,6 +137,18 @@ func (k *keyspace) set(name string, args []string) any {
 		before := len(set)
 		maps.DeleteFunc(set, func(_ string, score float64) bool { return number(args[1]) <= score && score <= number(args[2]) })
 		return before - len(set)
+	case "zcard":
+		return len(set)
+	case "zremrangebyrank":
+		all := ranked(set)
+		from, to := integer(args[1]), integer(args[2])
+		if from < 0 {
+			from, to = from+int64(len(all)), to+int64(len(all))
+		}
+		for _, member := range all[from : to+1] {
+			delete(set, member)
+		}
+		return int(to + 1 - from)
 	case "zcount":
 		n := 0
 		for _, score := range set {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/redisstore/internal/processes"
 	"github.com/weir-go/weir/core/redisstore/internal/servertest"
 )
 
@@ -47,6 +48,7 @@ type server struct {
 	slots       *slots
 	undone      func(s *server, c *charge, before, after int64) // is told about each Undo, unless it is nil
 	granted     func(s *server, c *charge)                      // is told about each admitted Spend, unless it is nil
+	heard       func(argv []string)                             // is told about each heartbeat, unless it is nil
 	paused      *pauses                                         // is told about all charges of pauses, unless it is nil
 	crowd       *crowd                                          // is told about all places that are taken, unless it is nil
 }
@@ -229,6 +231,7 @@ func (s *server) eval(name, script string, keys, argv []string) any {
 		sum := sha1.Sum([]byte(script))
 		sha = hex.EncodeToString(sum[:])
 		_, known := programs()[sha]
+		known = known || sha == processes.Heartbeat.Hash()
 		switch {
 		case !known && len(keys) == 1: // the test whether scripts may execute commands
 			return []any{}
@@ -248,6 +251,9 @@ func (s *server) eval(name, script string, keys, argv []string) any {
 		return errorReply("NOSCRIPT No matching script. Please use EVAL.")
 	case s.failure != "":
 		return errorReply(s.failure)
+	}
+	if sha == processes.Heartbeat.Hash() {
+		return s.beat(keys, argv)
 	}
 	s.copyStates()
 	p := programs()[sha]
@@ -274,6 +280,13 @@ func (s *server) copyStates() {
 		states[key], _ = state.MarshalBinary()
 	}
 	s.copies = append(s.copies, states)
+}
+
+// flush loses the states, and the record of processes, but no overrides.
+func (s *server) flush() {
+	clear(s.states)
+	maps.DeleteFunc(s.hashes, func(key string, _ map[string]string) bool { return isRecord(key) })
+	maps.DeleteFunc(s.sets, func(key string, _ map[string]float64) bool { return isRecord(key) })
 }
 
 // loseWrites makes the states those of an older copy.

@@ -1,0 +1,325 @@
+package processes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/call"
+	"github.com/weir-go/weir/core/redisstore/internal/pipe"
+)
+
+const (
+	// interval is the time between heartbeats, on average.
+	interval = 10 * time.Second
+	// jitter is the longest time by which an interval is longer or shorter, so that processes which began together do not
+	// stay together.
+	jitter = time.Second
+	// gather is the time after the first rule is declared until the first heartbeat, which then has the rules that are
+	// declared at the start of a program.
+	gather = 100 * time.Millisecond
+	// apart is the shortest time between heartbeats because of new rules.
+	apart = time.Second
+	// Patience is the shortest time for a reply. A server that is too slow for decisions still counts.
+	Patience = time.Second
+	// kept is the number of readings of which the largest number counts: after Redis has lost the heartbeats, a process
+	// has read kept numbers only when all others have written one again.
+	kept = 3
+)
+
+// A Counter writes the heartbeats of a store, and knows how many processes have each of its rules. Use [New]. It is safe
+// for concurrent use.
+type Counter struct {
+	record  record
+	process string
+	timeout time.Duration // of a decision
+	log     func() *slog.Logger
+	unknown func() // see New
+
+	numbers atomic.Pointer[map[string]int]
+	total   atomic.Int64 // of processes, or 0
+	begin   sync.Once
+	running sync.WaitGroup
+	changed chan struct{} // has a value if a rule may be in no heartbeat yet
+	ctx     context.Context
+	end     context.CancelFunc
+	leave   sync.Once
+
+	mu       sync.Mutex     // Close ends ctx with mu
+	declared map[string]int // the number of definitions of limiters, by the name of the rule
+	readings []counts       // the latest, at most kept
+
+	// Of the goroutine, and of Close after its end.
+	last   group                // of the last heartbeat
+	left   map[string]time.Time // groups that a heartbeat may have been in, and when it was sent
+	lists  map[string][]string  // the rules of groups
+	logged map[string]bool      // texts that are logged once
+}
+
+// counts are the numbers of processes in a reading.
+type counts struct {
+	all    int
+	byRule map[string]int
+}
+
+// New returns a Counter for the application of these keys, which are in the slot. timeout is that of a decision. unknown is
+// called when a heartbeat fails before the first reply.
+func New(rdb redis.UniversalClient, prefix, slot string, timeout time.Duration, log func() *slog.Logger, unknown func()) *Counter {
+	c := &Counter{
+		record: newRecord(rdb, prefix, slot), process: fmt.Sprintf("%016x", rand.Uint64()), timeout: timeout,
+		log: log, unknown: unknown, changed: make(chan struct{}, 1),
+		declared: make(map[string]int), left: make(map[string]time.Time), lists: make(map[string][]string), logged: make(map[string]bool),
+	}
+	c.ctx, c.end = context.WithCancel(context.Background())
+	c.numbers.Store(new(map[string]int))
+	return c
+}
+
+// Numbers returns the number of processes that have each rule of the store. It has no rule before the first reply. The
+// caller must not change it.
+func (c *Counter) Numbers() map[string]int { return *c.numbers.Load() }
+
+// Total returns the number of processes of the application, or 0 before the first reply.
+func (c *Counter) Total() int { return int(c.total.Load()) }
+
+// Declare notes rules of the store. The first one begins the heartbeats.
+func (c *Counter) Declare(changes ...driver.Change) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, change := range changes {
+		for _, d := range change.New {
+			c.declared[d.Name]++
+		}
+		for _, d := range change.Old {
+			if c.declared[d.Name]--; c.declared[d.Name] == 0 {
+				delete(c.declared, d.Name)
+			}
+		}
+	}
+	if len(c.declared) == 0 || c.ctx.Err() != nil {
+		return
+	}
+	c.publish()
+	c.begin.Do(func() { c.running.Go(c.run) })
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}
+
+// run writes heartbeats until Close.
+func (c *Counter) run() {
+	var sent time.Time
+	next := time.Now().Add(gather)
+	timer := time.NewTimer(gather)
+	defer timer.Stop()
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-c.changed:
+			if c.group() == c.last {
+				continue
+			}
+			if at := sent.Add(apart); at.Before(next) {
+				next = at
+			}
+			if soon := time.Now().Add(gather); next.Before(soon) {
+				next = soon
+			}
+		case <-timer.C:
+			sent = time.Now()
+			c.beat()
+			next = sent.Add(interval - jitter + rand.N(2*jitter))
+		}
+		timer.Reset(time.Until(next))
+	}
+}
+
+// group returns the group of the present rules.
+func (c *Counter) group() group {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return groupOf(slices.Sorted(maps.Keys(c.declared)))
+}
+
+// beat writes a heartbeat and reads the numbers.
+func (c *Counter) beat() {
+	now := c.group()
+	if now != c.last {
+		delete(c.left, now.name)
+		if c.last.name != "" {
+			c.left[c.last.name] = time.Now()
+		}
+		c.last = now
+	}
+	read, err := c.send(c.ctx, max(c.timeout, Patience), now)
+	c.report(err)
+	if read.counts == nil {
+		c.mu.Lock()
+		first := len(c.readings) == 0
+		c.mu.Unlock()
+		if first && c.ctx.Err() == nil {
+			c.unknown()
+		}
+		return
+	}
+	if read.group == all {
+		c.warn("weir: limits are divided by the number of all processes of the application in an outage", "reason",
+			fmt.Sprintf("there are more than %d groups of processes with equal rules, or a process has more than %d rules", maxGroups, maxRules))
+	}
+	c.report(c.learn(read, now))
+	c.note(read)
+}
+
+// send writes a heartbeat of g, and removes the process from the groups in which an earlier heartbeat may have been: its
+// reply may be lost, and a command that was late may have been executed after the next one.
+func (c *Counter) send(ctx context.Context, timeout time.Duration, g group) (reading, error) {
+	for name, at := range c.left {
+		if time.Since(at) > Lifetime {
+			delete(c.left, name)
+		}
+	}
+	left := slices.Sorted(maps.Keys(c.left))
+	return within(ctx, timeout, func(ctx context.Context) (reading, error) { return c.record.beat(ctx, c.process, g, left) })
+}
+
+// errClient names the client in the errors of package call.
+var errClient = errors.New("the client")
+
+// within calls f, which may ignore its context, and returns after the timeout at the latest.
+func within[T any](ctx context.Context, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return call.Detached(ctx, errClient, nil, func() (T, error) { return f(ctx) })
+}
+
+// learn reads the rules of groups that it does not know, and forgets those of groups that have gone.
+func (c *Counter) learn(read reading, own group) error {
+	c.lists[own.name], _ = parseRules(own.text)
+	var unknown []string
+	for name := range read.counts {
+		if _, ok := c.lists[name]; !ok && name != all {
+			unknown = append(unknown, name)
+		}
+	}
+	maps.DeleteFunc(c.lists, func(name string, _ []string) bool { return read.counts[name] == 0 })
+	if unknown == nil {
+		return nil
+	}
+	lists, err := within(c.ctx, max(c.timeout, Patience), func(ctx context.Context) (map[string][]string, error) {
+		return c.record.rules(ctx, unknown)
+	})
+	maps.Copy(c.lists, lists)
+	return err
+}
+
+// note adds a reading.
+func (c *Counter) note(read reading) {
+	now := counts{byRule: make(map[string]int)}
+	rest := 0 // the processes of groups whose rules are not known
+	for name, n := range read.counts {
+		now.all = min(now.all+n, maxCount)
+		if c.lists[name] == nil {
+			rest = min(rest+n, maxCount)
+		}
+	}
+	if read.counts[all] > 0 {
+		rest = now.all
+	}
+	c.mu.Lock()
+	for rule := range c.declared {
+		now.byRule[rule] = rest
+	}
+	c.mu.Unlock()
+	for name, n := range read.counts {
+		for _, rule := range c.lists[name] {
+			if known, ok := now.byRule[rule]; ok {
+				now.byRule[rule] = min(known+n, now.all)
+			}
+		}
+	}
+	c.mu.Lock()
+	before := 0
+	if len(c.readings) > 0 {
+		before = c.readings[len(c.readings)-1].all
+	}
+	c.readings = append(c.readings[max(0, len(c.readings)-kept+1):], now)
+	c.publish()
+	c.mu.Unlock()
+	if before > 0 && (now.all > 10*before || before > 10*now.all) || before <= manyProcesses && now.all > manyProcesses {
+		c.log().Warn("weir: the number of processes has changed much", slog.Int("from", before), slog.Int("to", now.all))
+	}
+}
+
+// manyProcesses is the number of processes that is logged when it is exceeded.
+const manyProcesses = 10_000
+
+// publish calculates the numbers: of each rule the largest one of the last readings, so that a smaller number counts
+// when it has been read three times. A rule that no reading has is divided by the number of all processes. It is called
+// with mu.
+func (c *Counter) publish() {
+	total := 0
+	for _, r := range c.readings {
+		total = max(total, r.all)
+	}
+	numbers := make(map[string]int, len(c.declared))
+	for rule := range c.declared {
+		n := 0
+		for _, r := range c.readings {
+			n = max(n, r.byRule[rule])
+		}
+		if n == 0 {
+			n = total
+		}
+		if n > 0 {
+			numbers[rule] = n
+		}
+	}
+	c.total.Store(int64(total))
+	c.numbers.Store(&numbers)
+}
+
+// report logs err once, unless it may be an outage.
+func (c *Counter) report(err error) {
+	switch {
+	case err == nil:
+	case errors.Is(err, errRecord):
+		c.warn("weir: "+errRecord.Error(), "error", err.Error())
+	case pipe.ConfigurationFault(err) == pipe.NoPermission:
+		c.warn("weir: the processes cannot be counted, and resilient.Instances is their number", "error", err.Error(),
+			"change", "allow the user the commands and keys in the documentation of package redisstore, under Permissions")
+	}
+}
+
+// warn logs a text once.
+func (c *Counter) warn(text string, attrs ...any) {
+	if !c.logged[text] {
+		c.logged[text] = true
+		c.log().Warn(text, attrs...)
+	}
+}
+
+// Close ends the heartbeats, and removes the process from the record, for which it waits at most for the time of a
+// decision. A heartbeat under way may still be executed, and then counts until its end.
+func (c *Counter) Close() {
+	c.mu.Lock()
+	c.end()
+	c.mu.Unlock()
+	c.running.Wait()
+	c.leave.Do(func() {
+		if c.last.name != "" {
+			_, _ = c.send(context.Background(), c.timeout, group{name: c.last.name})
+		}
+	})
+}

@@ -1,0 +1,104 @@
+-- heartbeat: counts the processes of an application, by groups with equal rules.
+--
+-- KEYS[1]   a hash: of each group, the number of its processes and the time of its last heartbeat, as "3 1700000000000"
+-- KEYS[2]   a hash: of each group, its rules, a text of the caller
+-- KEYS[3]   a sorted set: the processes of the caller's group by the time of their last heartbeat
+-- KEYS[4]   the same for GROUP_OF_ALL, the group of processes that find no room for another one, or whose rules are too
+--           many
+-- KEYS[5..] the same for groups that the caller has left
+-- ARGV[1]   the process
+-- ARGV[2]   the rules of its group; empty if it ends
+-- ARGV[3]   the name of its group
+-- ARGV[4..] the names of the groups of KEYS[5..]
+--
+-- Returns how many fields of KEYS[1] were removed because they were not well formed, the group that has the process
+-- now, and the name and the number of processes of each group.
+--
+-- Inserted: LIFETIME (ms), MAX_GROUPS, MAX_NAME, GROUP_OF_ALL.
+-- Times are milliseconds of the server. A time that is further ahead than LIFETIME is as one that has passed: the clock
+-- has stepped back.
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local counts, groups, damaged = {}, 0, 0
+
+local function lives(at) return at > now - LIFETIME and at < now + LIFETIME end
+
+local fields = redis.call('HGETALL', KEYS[1])
+if #fields > 4 * MAX_GROUPS then
+  redis.call('DEL', KEYS[1], KEYS[2])
+  fields, damaged = {}, 1
+end
+for i = 1, #fields, 2 do
+  local name = fields[i]
+  local n, at = string.match(fields[i + 1], '^(%d+) (%d+)$')
+  local formed = n and #n <= 15 and #at <= 15 and #name <= MAX_NAME
+  if formed and lives(at + 0) then
+    counts[name] = n + 0
+    if name ~= GROUP_OF_ALL then
+      groups = groups + 1
+    end
+  else
+    redis.call('HDEL', KEYS[1], name)
+    redis.call('HDEL', KEYS[2], name)
+  end
+  if not formed then
+    damaged = damaged + 1
+  end
+end
+
+-- Counts the processes of a group again.
+local function count(name, key)
+  local before = redis.call('ZCOUNT', key, '-inf', string.format('%d', now - LIFETIME))
+  if before > 0 then
+    redis.call('ZREMRANGEBYRANK', key, 0, before - 1)
+  end
+  local ahead = redis.call('ZCOUNT', key, string.format('%d', now + LIFETIME), '+inf')
+  if ahead > 0 then
+    redis.call('ZREMRANGEBYRANK', key, -ahead, -1)
+  end
+  local n = redis.call('ZCARD', key)
+  if n > 0 then
+    redis.call('HSET', KEYS[1], name, string.format('%d %d', n, now))
+    counts[name] = n
+  else
+    redis.call('HDEL', KEYS[1], name)
+    redis.call('HDEL', KEYS[2], name)
+    counts[name] = nil
+  end
+end
+
+local function leave(name, key)
+  if redis.call('ZREM', key, ARGV[1]) > 0 then
+    count(name, key)
+  end
+end
+
+local group, key = ARGV[3], KEYS[3]
+for i = 5, #KEYS do
+  leave(ARGV[i - 1], KEYS[i])
+end
+if ARGV[2] == '' then
+  leave(group, key)
+  leave(GROUP_OF_ALL, KEYS[4])
+else
+  if not counts[group] and groups >= MAX_GROUPS then
+    group, key = GROUP_OF_ALL, KEYS[4]
+  end
+  redis.call('ZADD', key, string.format('%d', now), ARGV[1])
+  if group ~= GROUP_OF_ALL then
+    redis.call('HSET', KEYS[2], group, ARGV[2])
+    leave(GROUP_OF_ALL, KEYS[4])
+  end
+  count(group, key)
+  for _, written in ipairs({ KEYS[1], KEYS[2], key }) do
+    redis.call('PEXPIRE', written, LIFETIME)
+  end
+end
+
+local reply = { damaged, group }
+for name, n in pairs(counts) do
+  reply[#reply + 1] = name
+  reply[#reply + 1] = n
+end
+return reply

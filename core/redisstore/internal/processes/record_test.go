@@ -1,0 +1,221 @@
+package processes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/internal/testkit"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// A book is a record on a server of its own.
+type book struct {
+	record
+	t   testing.TB
+	rdb *redis.Client
+}
+
+func newBook(t testing.TB) *book {
+	rdb := redistest.NewServer(t).Client()
+	return &book{newRecord(rdb, "weir:shop:", "shop"), t, rdb}
+}
+
+// beats writes a heartbeat and returns the numbers of processes, by the names of groups.
+func (b *book) beats(process string, g group, left ...group) reading {
+	b.t.Helper()
+	var names []string
+	for _, l := range left {
+		names = append(names, l.name)
+	}
+	read, err := b.beat(b.t.Context(), process, g, names)
+	testkit.Must(b.t, err)
+	return read
+}
+
+// shift makes all times of the record earlier by d.
+func (b *book) shift(d time.Duration) {
+	b.t.Helper()
+	for name, text := range b.rdb.HGetAll(b.t.Context(), b.keys).Val() {
+		var n, at int64
+		fmt.Sscan(text, &n, &at)
+		testkit.Must(b.t, b.rdb.HSet(b.t.Context(), b.keys, name, fmt.Sprint(n, at-d.Milliseconds())).Err())
+		for _, z := range b.rdb.ZRangeWithScores(b.t.Context(), b.set(name), 0, -1).Val() {
+			testkit.Must(b.t, b.rdb.ZIncrBy(b.t.Context(), b.set(name), -float64(d.Milliseconds()), z.Member.(string)).Err())
+		}
+	}
+}
+
+func (b *book) wants(what string, read reading, want map[string]int) {
+	b.t.Helper()
+	if !maps.Equal(read.counts, want) {
+		b.t.Errorf("%s: got %v, want %v", what, read.counts, want)
+	}
+}
+
+var (
+	web    = groupOf([]string{"api", "login"})
+	worker = groupOf([]string{"api"})
+)
+
+func ended(g group) group { return group{name: g.name} }
+
+func TestRecord_Counts(t *testing.T) {
+	b := newBook(t)
+	b.wants("the first", b.beats("1", web), map[string]int{web.name: 1})
+	b.wants("again", b.beats("1", web), map[string]int{web.name: 1})
+	b.wants("another", b.beats("2", web), map[string]int{web.name: 2})
+	b.wants("other rules", b.beats("3", worker), map[string]int{web.name: 2, worker.name: 1})
+	b.wants("more rules", b.beats("3", web, worker), map[string]int{web.name: 3})
+	b.wants("that again, because the reply was lost", b.beats("3", web, worker), map[string]int{web.name: 3})
+	b.wants("fewer rules", b.beats("3", worker, web), map[string]int{web.name: 2, worker.name: 1})
+	b.wants("an end", b.beats("1", ended(web)), map[string]int{web.name: 1, worker.name: 1})
+	b.wants("that again", b.beats("1", ended(web)), map[string]int{web.name: 1, worker.name: 1})
+
+	lists, err := b.rules(t.Context(), []string{web.name, worker.name, "gone"})
+	if err != nil || len(lists) != 2 || fmt.Sprint(lists[web.name], lists[worker.name]) != "[api login] [api]" {
+		t.Errorf("got %v, %v", lists, err)
+	}
+	other := newRecord(b.rdb, "weir:blog:", "blog")
+	read, err := other.beat(t.Context(), "9", web, nil)
+	testkit.Must(t, err)
+	b.wants("another application", read, map[string]int{web.name: 1})
+
+	b.beats("2", ended(web))
+	b.wants("the last one", b.beats("3", ended(worker)), map[string]int{})
+	if keys := b.rdb.Keys(t.Context(), "weir:shop:*").Val(); len(keys) > 0 {
+		t.Errorf("the keys %q are left", keys)
+	}
+	for _, key := range b.rdb.Keys(t.Context(), "*").Val() {
+		if ttl := b.rdb.PTTL(t.Context(), key).Val(); ttl <= 0 || ttl > Lifetime {
+			t.Errorf("%s expires in %v", key, ttl)
+		}
+	}
+}
+
+// A process without a heartbeat is not counted after the lifetime, and the clock of the server may step.
+func TestRecord_Lifetime(t *testing.T) {
+	for name, c := range map[string]struct {
+		step time.Duration
+		want int // with one new heartbeat
+	}{
+		"29 s": {29 * time.Second, 3}, "31 s": {31 * time.Second, 1}, "a step on": {time.Hour, 1},
+		"a step back": {-time.Hour, 1}, "a small step back": {-29 * time.Second, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBook(t)
+			for _, p := range []string{"1", "2", "3"} {
+				b.beats(p, web)
+			}
+			b.beats("4", worker)
+			b.shift(c.step)
+			want := map[string]int{web.name: c.want}
+			if c.want > 1 {
+				want[worker.name] = 1
+			}
+			b.wants("one heartbeat", b.beats("1", web), want)
+			if n := b.rdb.HLen(t.Context(), b.keys+":rules").Val(); int(n) != len(want) {
+				t.Errorf("%d lists of rules are left, want %d", n, len(want))
+			}
+			b.beats("2", web)
+			want[web.name] = 3
+			b.wants("all have come back", b.beats("3", web), want)
+		})
+	}
+}
+
+// Beyond the largest number of groups, processes are in the group of all.
+func TestRecord_ManyGroups(t *testing.T) {
+	b := newBook(t)
+	groups := make([]group, maxGroups+2)
+	for i := range groups {
+		groups[i] = groupOf([]string{fmt.Sprint("rule ", i)})
+		b.beats(fmt.Sprint(i), groups[i])
+	}
+	read := b.beats("0", groups[0])
+	if len(read.counts) != maxGroups+1 || read.counts[all] != 2 || read.group != groups[0].name {
+		t.Errorf("got %v", read)
+	}
+	if read := b.beats("65", groups[65]); read.group != all || read.counts[all] != 2 {
+		t.Errorf("got %v", read)
+	}
+	b.beats("0", ended(groups[0]))
+	if read := b.beats("65", groups[65]); read.group != groups[65].name || read.counts[all] != 1 || read.counts[groups[65].name] != 1 {
+		t.Errorf("after a group has gone: got %v", read)
+	}
+	if read := b.beats("64", ended(groups[64])); read.counts[all] != 0 {
+		t.Errorf("after the end: got %v", read)
+	}
+	long := make([]string, maxRules+1)
+	for i := range long {
+		long[i] = fmt.Sprintf("%05d", i)
+	}
+	if groupOf(long[1:]).name == all || groupOf(long).name != all || groupOf([]string{strings.Repeat("x", maxText)}).name != all {
+		t.Error("the bounds of a group do not hold")
+	}
+}
+
+// Parts of the record that are not well formed are removed, once.
+func TestRecord_Damage(t *testing.T) {
+	for name, damage := range map[string]func(ctx context.Context, b *book) error{
+		"text":           func(ctx context.Context, b *book) error { return b.rdb.HSet(ctx, b.keys, "x", "many").Err() },
+		"no time":        func(ctx context.Context, b *book) error { return b.rdb.HSet(ctx, b.keys, "x", "3").Err() },
+		"negative":       func(ctx context.Context, b *book) error { return b.rdb.HSet(ctx, b.keys, "x", "-3 5").Err() },
+		"number":         func(ctx context.Context, b *book) error { return b.rdb.HSet(ctx, b.keys, "x", "1234567890123456 5").Err() },
+		"far time":       func(ctx context.Context, b *book) error { return b.rdb.HSet(ctx, b.keys, "x", "3 1234567890123456").Err() },
+		"bytes":          func(ctx context.Context, b *book) error { return b.rdb.HSet(ctx, b.keys, "\x00\xff", "\x00 \xff").Err() },
+		"long name":      func(ctx context.Context, b *book) error { return b.rdb.HSet(ctx, b.keys, strings.Repeat("x", 17), "3 5").Err() },
+		"its own number": func(ctx context.Context, b *book) error { return b.rdb.HSet(ctx, b.keys, web.name, "nan inf").Err() },
+		"many": func(ctx context.Context, b *book) error {
+			var fields []any
+			for i := range 3 * maxGroups {
+				fields = append(fields, fmt.Sprint(i), "3 5")
+			}
+			return b.rdb.HSet(ctx, b.keys, fields...).Err()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBook(t)
+			b.beats("1", web)
+			testkit.Must(t, damage(t.Context(), b))
+			read, err := b.beat(t.Context(), "2", web, nil)
+			if !errors.Is(err, errRecord) {
+				t.Errorf("got the error %v", err)
+			}
+			b.wants("the numbers", read, map[string]int{web.name: 2})
+			b.wants("afterwards", b.beats("1", web), map[string]int{web.name: 2})
+		})
+	}
+	b := newBook(t)
+	for _, text := range []string{"", "api", "{}", `["a"`, `[1]`, `[]`, `["b","a"]`, `["a","a"]`, "[" + strings.Repeat(`"a",`, maxRules) + `"a"]`, strings.Repeat("[", maxText+1)} {
+		testkit.Must(t, b.rdb.HSet(t.Context(), b.keys+":rules", "x", text).Err())
+		if lists, err := b.rules(t.Context(), []string{"x"}); !errors.Is(err, errRecord) || lists["x"] != nil || len(lists) != 1 {
+			t.Errorf("%.20q: got %v, %v", text, lists, err)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(int64(0), "group", "name", int64(3), `["a"]`)
+	f.Fuzz(func(t *testing.T, damaged int64, group, name string, n int64, text string) {
+		for _, reply := range [][]any{{damaged, group, name, n}, {group, damaged, n, name}, {nil, nil}, {damaged, group, nil}} {
+			read, err := parse(reply)
+			for _, count := range read.counts {
+				if count < 1 || count > maxCount {
+					t.Errorf("got %v, %v", read, err)
+				}
+			}
+		}
+		if names, ok := parseRules(text); ok != (len(names) > 0) || len(names) > maxRules {
+			t.Errorf("got %d names, %v", len(names), ok)
+		}
+	})
+}

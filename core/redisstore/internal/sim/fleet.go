@@ -1,0 +1,356 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/failover"
+	"github.com/weir-go/weir/core/redisstore/internal/processes"
+	"github.com/weir-go/weir/core/redisstore/resilient"
+	"github.com/weir-go/weir/internal/testkit"
+)
+
+// A fleet is the processes of an application, which begin, end and are cut off while Redis fails. It knows which
+// heartbeats Redis has executed, and checks the numbers that the processes have read.
+type fleet struct {
+	*world
+	t       *testing.T
+	random  *rand.Rand
+	members []*member
+	cleared []time.Time // when Redis has lost the heartbeats, or its clock has stepped
+	changed time.Time   // when something happened for the last time, or its end
+	checked int         // outages
+}
+
+// A member is a process of a fleet.
+type member struct {
+	*link
+	rules   map[string]*core.Limiter
+	store   *resilient.Store
+	numbers func() map[string]int
+	rdb     *redis.Client
+	alive   atomic.Bool
+	stop    context.CancelFunc
+
+	beats []beat // that Redis has executed
+}
+
+// A beat is a heartbeat.
+type beat struct {
+	at   time.Time
+	read bool // the reply has certainly arrived
+}
+
+const (
+	fleetLimit = 1000 // an hour
+	// settled is the time after which each process has the right numbers: a process without a heartbeat is forgotten after
+	// 30 s, and three heartbeats take 33 s.
+	settled = 75 * time.Second
+)
+
+// fleetRules are the rules of processes of two kinds.
+var fleetRules = [][]string{{"api", "login"}, {"api"}}
+
+func newFleet(t *testing.T, seed uint64) *fleet {
+	f := &fleet{world: newWorld(seed), t: t, random: rand.New(rand.NewPCG(seed, 2)), changed: time.Now()}
+	s := newServer(f.world, 0)
+	s.heard = f.heard
+	f.servers = []*server{s}
+	for _, r := range checkRules() {
+		f.rules.add(testkit.Compiled(r))
+	}
+	return f
+}
+
+// start starts a process.
+func (f *fleet) start() {
+	m := &member{rules: map[string]*core.Limiter{}}
+	m.link = &link{w: f.world, process: len(f.members), server: f.servers[0], conns: map[*conn]struct{}{}, base: time.Millisecond}
+	m.rdb = redis.NewClient(&redis.Options{
+		Addr: m.server.addr, Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return m.dial(ctx) },
+		PoolSize: 5, DisableIdentity: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	m.store = resilient.New(m.rdb, "test")
+	m.numbers = numbersOf(m.store)
+	for _, name := range fleetRules[f.random.IntN(len(fleetRules))] {
+		r := core.SlidingLog(name, core.PerHour(fleetLimit))
+		f.rules.add(testkit.Compiled(r))
+		m.rules[name] = testkit.Limiter(f.t, m.store, r)
+	}
+	m.alive.Store(true)
+	var ctx context.Context
+	ctx, m.stop = context.WithCancel(context.Background())
+	go func() { // the breaker needs calls
+		for key := range 1 << 30 {
+			if !sleep(ctx, 300*time.Millisecond) {
+				return
+			}
+			_, _ = m.rules["api"].Allow(ctx, fmt.Sprint("call ", m.process, key%100))
+		}
+	}()
+	f.members = append(f.members, m)
+	f.logf("p%d has begun", m.process)
+}
+
+// numbersOf returns the function with the numbers of the primary of s.
+func numbersOf(s driver.Store) func() map[string]int {
+	d := driver.Describe(s)
+	for _, behind := range d.Behind {
+		if f := numbersOf(behind); f != nil {
+			return f
+		}
+	}
+	return d.Processes
+}
+
+// heard notes a heartbeat that Redis executes. It is called with the mutex of the server.
+func (f *fleet) heard(argv []string) {
+	m := f.members[f.servers[0].client.l.process]
+	if argv[1] == "" || !m.alive.Load() {
+		return
+	}
+	now := time.Now()
+	m.beats = append(m.beats, beat{now, !f.servers[0].badUntil.After(now) && !m.badUntil.After(now)})
+}
+
+// happen makes something happen.
+func (f *fleet) happen() {
+	s, d := f.servers[0], time.Duration(f.random.Int64N(int64(70*time.Second)))
+	alive := f.alive()
+	m := alive[f.random.IntN(len(alive))]
+	kind := [...]string{"begin", "begin", "three begin", "end", "kill", "cut", "lose replies", "freeze", "crash", "slow", "flush", "step on", "step back", "full", "loading", "read-only"}[f.random.IntN(16)]
+	f.logf("p%d: %s, %v", m.process, kind, d)
+	until := time.Now().Add(d)
+	cut := func(change func()) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.bad(until.Add(processes.Patience))
+		change()
+	}
+	fails := func(change func(on bool)) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		change(true)
+		s.bad(until.Add(processes.Patience))
+		time.AfterFunc(d, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			change(false)
+		})
+	}
+	switch kind {
+	case "begin":
+		f.start()
+	case "three begin":
+		for range 3 {
+			f.start()
+		}
+	case "end":
+		if len(alive) > 1 {
+			m.end()
+		}
+	case "kill":
+		if len(alive) > 1 {
+			m.alive.Store(false)
+			m.stop()
+			m.mu.Lock()
+			m.gone = true
+			m.mu.Unlock()
+			m.each((*conn).reset)
+		}
+	case "cut":
+		cut(func() { m.dropsOut, m.dropsBk, m.silent = until, until, until })
+	case "lose replies":
+		cut(func() { m.dropsBk = until })
+	case "freeze":
+		s.mu.Lock()
+		s.frozen = until
+		s.bad(until.Add(processes.Patience))
+		s.mu.Unlock()
+	case "crash":
+		s.mu.Lock()
+		s.down, s.queue = until, nil
+		clear(s.scripts)
+		s.mu.Unlock()
+		for _, m := range alive {
+			m.each((*conn).reset)
+		}
+	case "slow":
+		fails(func(on bool) {
+			if s.scriptTime = scriptTime; on {
+				s.scriptTime = 200 * time.Millisecond
+			}
+		})
+	case "flush":
+		s.mu.Lock()
+		s.flush()
+		f.cleared = append(f.cleared, time.Now())
+		s.mu.Unlock()
+	case "step on", "step back":
+		s.mu.Lock()
+		if d *= time.Duration(1 + f.random.IntN(100)); kind == "step back" {
+			d = -d
+		}
+		s.clock += d
+		f.cleared = append(f.cleared, time.Now())
+		s.mu.Unlock()
+	case "full":
+		fails(func(on bool) { s.noMemory = on })
+	case "loading", "read-only":
+		fails(func(on bool) {
+			if s.failure = ""; on {
+				s.failure = map[string]string{"loading": "LOADING Redis is loading", "read-only": "READONLY You can't write"}[kind]
+			}
+		})
+	}
+	if until.After(f.changed) {
+		f.changed = until
+	}
+}
+
+// end ends a process in order.
+func (m *member) end() {
+	m.alive.Store(false)
+	m.stop()
+	_ = m.store.Close()
+}
+
+func (f *fleet) alive() (all []*member) {
+	for _, m := range f.members {
+		if m.alive.Load() {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// counted returns the processes with the rule that m has counted: those of the one of its last three readings that shows
+// most of them.
+func (f *fleet) counted(m *member, rule string) (most []*member) {
+	for _, reading := range m.beats[max(0, len(m.beats)-3):] {
+		var seen []*member
+		for _, o := range f.alive() {
+			if o.rules[rule] != nil && slices.ContainsFunc(o.beats, func(b beat) bool {
+				lost := slices.ContainsFunc(f.cleared, func(c time.Time) bool { return !c.Before(b.at) && !c.After(reading.at) })
+				return !b.at.After(reading.at) && reading.at.Sub(b.at) < processes.Lifetime-time.Second && !lost
+			}) {
+				seen = append(seen, o)
+			}
+		}
+		if reading.read && len(seen) > len(most) {
+			most = seen
+		}
+	}
+	return most
+}
+
+// reads reports whether m may not have got the latest reply yet, or the rules of other groups after it.
+func (m *member) reads() bool {
+	return len(m.beats) > 0 && time.Since(m.beats[len(m.beats)-1].at) < 3*processes.Patience
+}
+
+// check checks the numbers of all processes.
+func (f *fleet) check() {
+	s := f.servers[0]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	alive := f.alive()
+	for _, m := range alive {
+		for rule := range m.rules {
+			with := 0
+			for _, o := range alive {
+				if o.rules[rule] != nil {
+					with++
+				}
+			}
+			n, counted := m.numbers()[rule], len(f.counted(m, rule))
+			if n < counted && !m.reads() {
+				f.violate(fleetCounted, "p%d divides %s by %d, and has read %d", m.process, rule, n, counted)
+			}
+			if time.Since(f.changed) > settled && n != with {
+				f.violate(fleetSettled, "p%d divides %s by %d of %d processes, %v after the last change", m.process, rule, n, with, time.Since(f.changed))
+			}
+		}
+	}
+}
+
+// checkOutage makes events in all processes whose memory decides, until it denies them.
+func (f *fleet) checkOutage() {
+	if slices.ContainsFunc(f.alive(), (*member).reads) {
+		return
+	}
+	f.checked++
+	key := fmt.Sprint("outage ", f.checked)
+	var mu sync.Mutex
+	for _, rule := range fleetRules[0] {
+		admitted, most := 0, float64(fleetLimit)
+		var all sync.WaitGroup
+		for _, m := range f.alive() {
+			if m.rules[rule] == nil || m.store.State() != failover.Backup {
+				continue
+			}
+			n := max(1, m.numbers()[rule])
+			for _, o := range f.alive() { // a process that another one has not counted adds its part
+				if o != m && o.rules[rule] != nil && o.store.State() == failover.Backup && !slices.Contains(f.counted(o, rule), m) {
+					most += float64(fleetLimit / n)
+					break
+				}
+			}
+			all.Go(func() {
+				for {
+					d, err := m.rules[rule].Allow(context.Background(), key)
+					if err != nil || !d.Allowed {
+						return
+					}
+					mu.Lock()
+					admitted++
+					mu.Unlock()
+				}
+			})
+		}
+		all.Wait()
+		if float64(admitted) > most {
+			f.violate(fleetBound, "%d events of %s are admitted in an outage, %v at most", admitted, rule, most)
+		}
+	}
+}
+
+// run makes things happen for a time.
+func (f *fleet) run(length time.Duration) {
+	for range 1 + f.random.IntN(8) {
+		f.start()
+	}
+	quiet := false
+	for begun := time.Now(); time.Since(begun) < length && !f.over(); {
+		f.happen()
+		pause := time.Duration(f.random.ExpFloat64() * float64(12*time.Second))
+		if quiet = !quiet && f.random.IntN(6) == 0; quiet {
+			pause = settled + 100*time.Second
+		}
+		for until := time.Now().Add(pause); time.Now().Before(until) && !f.over(); time.Sleep(time.Second) {
+			f.check()
+		}
+		f.checkOutage()
+	}
+	for _, m := range f.members {
+		if m.alive.Load() {
+			m.end()
+		} else {
+			_ = m.store.Close()
+		}
+		_ = m.rdb.Close()
+	}
+	time.Sleep(80 * time.Second)
+}

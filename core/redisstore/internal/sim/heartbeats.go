@@ -1,0 +1,131 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	lua "github.com/yuin/gopher-lua"
+	"github.com/yuin/gopher-lua/parse"
+
+	"github.com/weir-go/weir/core/redisstore/internal/processes"
+)
+
+// isRecord reports whether a key is that of a record of processes.
+func isRecord(key string) bool { return strings.Contains(key, "}processes") }
+
+// heartbeat is the script of package processes. The simulated server executes it as it is, with its own commands.
+var heartbeat = sync.OnceValue(func() *lua.FunctionProto {
+	chunk, err := parse.Parse(strings.NewReader(processes.Source), "heartbeat")
+	if err != nil {
+		panic("sim: " + err.Error())
+	}
+	compiled, err := lua.Compile(chunk, "heartbeat")
+	if err != nil {
+		panic("sim: " + err.Error())
+	}
+	return compiled
+})
+
+// beat executes a heartbeat.
+func (s *server) beat(keys, argv []string) any {
+	if s.noMemory {
+		return errorReply(noMemory)
+	}
+	l := lua.NewState()
+	defer l.Close()
+	list := func(name string, all []string) {
+		table := l.NewTable()
+		for _, text := range all {
+			table.Append(lua.LString(text))
+		}
+		l.SetGlobal(name, table)
+	}
+	list("KEYS", keys)
+	list("ARGV", argv)
+	commands := l.NewTable()
+	commands.RawSetString("call", l.NewFunction(s.call))
+	l.SetGlobal("redis", commands)
+	l.Push(l.NewFunctionFromProto(heartbeat()))
+	if err := l.PCall(0, 1, nil); err != nil {
+		panic("sim: " + err.Error())
+	}
+	reply := ofLua(l.Get(-1))
+	if s.heard != nil {
+		s.heard(argv)
+	}
+	return reply
+}
+
+// call executes a command of a script.
+func (s *server) call(l *lua.LState) int {
+	var args []string
+	for i := range l.GetTop() {
+		args = append(args, l.Get(i+1).String())
+	}
+	if strings.EqualFold(args[0], "TIME") {
+		now := s.now()
+		l.Push(toLua(l, []any{strconv.FormatInt(now/1e6, 10), strconv.FormatInt(now%1e6, 10)}))
+		return 1
+	}
+	l.Push(toLua(l, s.keyspace.execute(strings.ToLower(args[0]), args[1:], s.now())))
+	return 1
+}
+
+func toLua(l *lua.LState, reply any) lua.LValue {
+	switch reply := reply.(type) {
+	case int:
+		return lua.LNumber(reply)
+	case string:
+		return lua.LString(reply)
+	case []string:
+		table := l.NewTable()
+		for _, text := range reply {
+			table.Append(lua.LString(text))
+		}
+		return table
+	case []any:
+		table := l.NewTable()
+		for _, element := range reply {
+			table.Append(toLua(l, element))
+		}
+		return table
+	}
+	panic(fmt.Sprintf("sim: a script cannot read the reply %v", reply))
+}
+
+func ofLua(v lua.LValue) any {
+	switch v := v.(type) {
+	case lua.LNumber:
+		return int64(v)
+	case lua.LString:
+		return string(v)
+	case *lua.LTable:
+		all := make([]any, v.Len())
+		for i := range all {
+			all[i] = ofLua(v.RawGetInt(i + 1))
+		}
+		return all
+	}
+	panic(fmt.Sprintf("sim: a script returns %v", v))
+}
+
+// ranked returns the members of a set by their scores.
+func ranked(set map[string]float64) []string {
+	all := make([]string, 0, len(set))
+	for member := range set {
+		all = append(all, member)
+	}
+	slices.SortFunc(all, func(a, b string) int {
+		if set[a] != set[b] {
+			if set[a] < set[b] {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	return all
+}
