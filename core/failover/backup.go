@@ -19,9 +19,8 @@ import (
 type backup struct {
 	store     driver.Store
 	processes func() int            // nil without Processes
-	counted   func() map[string]int // the numbers of the primary, by the name of the rule
-	instances int
-	answers   map[string]Answer // by the name of the rule; the store decides about other rules
+	counted   func() map[string]int // the numbers of the primary, by the name of the rule; nil if it has none
+	answers   map[string]Answer     // by the name of the rule; the store decides about other rules
 	warn      sync.Once
 
 	mu      sync.Mutex
@@ -29,7 +28,7 @@ type backup struct {
 }
 
 func (b *backup) init(s driver.Store, counted func() map[string]int, c *config) {
-	b.store, b.processes, b.counted, b.instances, b.answers = s, c.processes, counted, c.instances, c.answers
+	b.store, b.processes, b.counted, b.answers = s, c.processes, counted, c.answers
 	b.unknown = make(map[string]bool)
 	for name := range b.answers {
 		b.unknown[name] = true
@@ -125,27 +124,24 @@ const (
 
 // parts are the numbers by which a call divides rules.
 type parts struct {
+	each    int            // of all rules; 0 if they are counted
 	counted map[string]int // by the name of the rule
-	rest    int            // of a rule that counted does not have
 }
 
 // parts returns the numbers of now.
-func (b *backup) parts() parts {
+func (b *backup) parts() (p parts) {
 	switch {
 	case b.processes != nil:
-		return parts{rest: b.processes()}
+		p.each = max(1, b.processes())
 	case b.counted != nil:
-		return parts{b.counted(), b.instances}
+		p.counted = b.counted()
 	}
-	return parts{rest: b.instances}
+	return p
 }
 
 // of returns the number for a rule, or 0 for a whole one.
 func (p parts) of(rule string) int {
-	n, ok := p.counted[rule]
-	if !ok {
-		n = p.rest
-	}
+	n := cmp.Or(p.each, p.counted[rule])
 	if n <= 1 {
 		return 0
 	}

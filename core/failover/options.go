@@ -18,7 +18,6 @@ type option = argument.OptionFunc[config]
 type config struct {
 	deadline  time.Duration
 	processes func() int // nil without Processes
-	instances int        // 0 without Instances
 	onChange  func(from, to State, cause error)
 	answers   map[string]Answer // by the name of the rule
 }
@@ -39,8 +38,7 @@ func Deadline(d time.Duration) Option {
 // it fits when the primary returns.
 //
 // Without Processes, the number is that of the processes that have the rule, if the primary counts them, as that of package
-// resilient does (driver.Description.Processes), and otherwise that of [Instances]. Without any number, the backup of every
-// process enforces the whole limit.
+// resilient does (driver.Description.Processes). Without any number, the backup of every process enforces the whole limit.
 //
 // Each call of the backup calls f once, concurrently with others. A number below 1 counts as 1, and one above 16 383 as
 // that. If the number changes during an outage, the states of the keys stay: an event is refunded as it was charged, and a
@@ -50,13 +48,12 @@ func Processes(f func() int) Option {
 	return option(func(c *config) { c.processes = f })
 }
 
-// Instances sets the number of processes until the primary knows it, and for ever if the primary does not count: see
-// [Processes], which has precedence. It panics if n is less than 1.
+// Instances is [Processes] with a number that does not change. It panics if n is less than 1.
 func Instances(n int) Option {
 	if n < 1 {
 		panic("failover: Instances: n is less than 1")
 	}
-	return option(func(c *config) { c.instances = n })
+	return Processes(func() int { return n })
 }
 
 // FailClosedFor makes [FailClosed] the backup of the named rules: without the primary, a decision

@@ -28,6 +28,7 @@ import (
 //   - round trip: the time for a reply, compared with [redisstore.Timeout]
 //   - script and its name: a script makes decisions, with the right results
 //   - messages: a script wakes callers that wait for places
+//   - processes: a script counts the processes of the application, for package resilient
 //   - clock: the clocks of the servers, compared with that of this process
 //
 // On a Cluster or Ring, a Finding is the worst of all masters or shards, and its Detail begins with the address of the
@@ -46,7 +47,7 @@ func Diagnose(ctx context.Context, rdb redis.UniversalClient, app string, opts .
 	store := redisstore.New(rdb, app, opts...) // it sends nothing, and knows the settings
 	_, prefix, _, hasher := store.Redis()
 	d := &diagnosis{
-		universal: rdb, decision: store.Describe().Deadline, encoder: wire.NewEncoder(prefix, hasher),
+		universal: rdb, app: app, decision: store.Describe().Deadline, encoder: wire.NewEncoder(prefix, hasher),
 	}
 	d.timeout = max(d.decision, time.Second)
 	d.pipe = pipe.New(rdb, pipe.Config{Prefix: prefix, Timeout: d.decision, Unbatched: true})
@@ -76,6 +77,7 @@ const manyCommands = 5
 // A diagnosis collects Findings. It is safe for concurrent use.
 type diagnosis struct {
 	universal redis.UniversalClient
+	app       string
 	decision  time.Duration // the Timeout of a decision
 	timeout   time.Duration // for a command
 	encoder   *wire.Encoder

@@ -44,7 +44,7 @@ var (
 		slices.Sort(names)
 		return strings.Join(names, ", ")
 	}()
-	allChecks = "client, clock, commands, connection, memory, messages, role, round trip, " + scripts + ", server"
+	allChecks = "client, clock, commands, connection, memory, messages, processes, role, round trip, " + scripts + ", server"
 )
 
 // results compares the results of Findings, of which those without a value in want are OK. A value is a result and a
@@ -113,7 +113,7 @@ func TestDiagnose(t *testing.T) {
 		}, "", map[string]string{"memory": "warning set maxmemory-policy to noeviction"}},
 		"evicting without maxmemory": {client: func(t *testing.T) redis.UniversalClient { return server(t, "--maxmemory-policy", "allkeys-lru") }},
 		"without memory": {func(t *testing.T) redis.UniversalClient { return server(t, "--maxmemory", "1") }, "", map[string]string{
-			"memory": "warning raise maxmemory", "commands, client, " + scripts: "failed raise maxmemory", "messages": "unknown raise maxmemory",
+			"memory": "warning raise maxmemory", "commands, client, " + scripts: "failed raise maxmemory", "messages": "unknown raise maxmemory", "processes": "warning raise maxmemory",
 		}},
 		"replica": {func(t *testing.T) redis.UniversalClient {
 			master, replica := redistest.NewServer(t), redistest.NewServer(t)
@@ -123,13 +123,13 @@ func TestDiagnose(t *testing.T) {
 			testkit.Must(t, master.WaitReplica(replica))
 			results(t, diagnosed(t, master.Client()), allChecks, nil)
 			return replica.Client()
-		}, "", map[string]string{"role, commands, client, " + scripts: "failed connect to the master", "messages": "unknown connect to the master"}},
+		}, "", map[string]string{"role, commands, client, " + scripts: "failed connect to the master", "messages": "unknown connect to the master", "processes": "warning connect to the master"}},
 		"without TIME": {func(t *testing.T) redis.UniversalClient { return server(t, "--rename-command", "TIME", "") }, "", map[string]string{
-			"commands, " + scripts: "failed use a server", "messages": "unknown use a server", "clock": "unknown use a server",
+			"commands, " + scripts: "failed use a server", "messages": "unknown use a server", "processes": "warning use a server", "clock": "unknown use a server",
 		}},
 		"without scripts": {func(t *testing.T) redis.UniversalClient {
 			return server(t, "--rename-command", "EVAL", "", "--rename-command", "EVALSHA", "")
-		}, "", map[string]string{"commands, client, " + scripts: "failed use a server", "messages": "unknown use a server"}},
+		}, "", map[string]string{"commands, client, " + scripts: "failed use a server", "messages": "unknown use a server", "processes": "warning use a server"}},
 		"node of a Cluster": {func(t *testing.T) redis.UniversalClient {
 			rdb := redistest.SharedCluster(t).Nodes[0].Client()
 			f := diagnosed(t, rdb)["client"]
@@ -143,7 +143,7 @@ func TestDiagnose(t *testing.T) {
 			return rdb
 		}, "", map[string]string{"client": "warning use redis.NewClusterClient"}},
 		"node without slots": {func(t *testing.T) redis.UniversalClient { return server(t, "--cluster-enabled", "yes") }, "", map[string]string{
-			"commands, client, " + scripts: "failed give every hash slot", "messages": "unknown give every hash slot",
+			"commands, client, " + scripts: "failed give every hash slot", "messages": "unknown give every hash slot", "processes": "warning give every hash slot",
 		}},
 		"Cluster": {client: func(t *testing.T) redis.UniversalClient { return redistest.SharedCluster(t).Client() }},
 		"no Cluster": {func(t *testing.T) redis.UniversalClient {
@@ -152,7 +152,7 @@ func TestDiagnose(t *testing.T) {
 		"Cluster of single servers": {client: func(t *testing.T) redis.UniversalClient { return slotsOf(redistest.NewServer(t).Addr) }},
 		"Cluster with a server without keys": {func(t *testing.T) redis.UniversalClient {
 			return slotsOf(redistest.NewServer(t).Addr, redistest.NewServer(t).Addr)
-		}, "", map[string]string{"commands, messages, " + scripts: "unknown repeat the check, which tries other keys"}},
+		}, "", map[string]string{"commands, messages, processes, " + scripts: "unknown repeat the check, which tries other keys"}},
 		"address of a Sentinel": {func(t *testing.T) redis.UniversalClient {
 			var addr string
 			_ = redistest.NewSentinel(t).Client(func(o *redis.FailoverOptions) { addr = o.SentinelAddrs[0] })
@@ -219,13 +219,13 @@ func TestDiagnose_Permissions(t *testing.T) {
 	for missing, want := range map[string]map[string]string{
 		"":           nil,
 		"+evalsha":   {"commands, " + scripts: "failed : +evalsha", "messages": "unknown : +evalsha"},
-		"+eval":      {"commands, client, " + scripts: "failed : +eval", "messages": "unknown : +eval"},
-		"+zadd":      {"commands": "failed : +zadd", "script in_flight, script sliding_log": "failed : +zadd", "messages": "unknown : +zadd"},
+		"+eval":      {"commands, client, " + scripts: "failed : +eval", "messages": "unknown : +eval", "processes": "warning : +eval"},
+		"+zadd":      {"commands": "failed : +zadd", "script in_flight, script sliding_log": "failed : +zadd", "messages": "unknown : +zadd", "processes": "warning : +zadd"},
 		"+info":      {"server, memory, role": "unknown : +info"},
 		"+publish":   {"messages": "warning +publish"},
 		"+subscribe": {"messages": "warning : +subscribe"},
-		"+time":      {"commands": "failed : +time", scripts: "failed : +time", "messages": "unknown : +time", "clock": "unknown : +time"},
-		"~test:*":    {"commands, client, " + scripts: "failed allow the user", "messages": "unknown allow the user"},
+		"+time":      {"commands": "failed : +time", scripts: "failed : +time", "messages": "unknown : +time", "processes": "warning : +time", "clock": "unknown : +time"},
+		"~test:*":    {"commands, client, " + scripts: "failed allow the user", "messages": "unknown allow the user", "processes": "warning allow the user"},
 		"&test:*":    {"messages": "warning allow the user"},
 	} {
 		t.Run(missing, func(t *testing.T) {
@@ -311,7 +311,7 @@ func TestDiagnose_LostReply(t *testing.T) {
 			t.Cleanup(func() { _ = rdb.Close() })
 			rdb.AddHook(&canceller{cancel: func() {}, script: func(string) { t.Error("got EVALSHA, want no command after the lost reply") }})
 			got := diagnosed(t, rdb, redisstore.Timeout(time.Millisecond))
-			results(t, got, allChecks, map[string]string{"client, clock, commands, messages, round trip, " + scripts: "unknown repeat the check"})
+			results(t, got, allChecks, map[string]string{"client, clock, commands, messages, processes, round trip, " + scripts: "unknown repeat the check"})
 		})
 	}
 }
@@ -331,7 +331,7 @@ func TestDiagnose_StrangeClients(t *testing.T) {
 		"wrapped Ring without shards": {struct{ *redis.Ring }{empty}, "connection", map[string]string{"connection": "failed"}},
 		"without subscription":        {servertest.StrangeClient{UniversalClient: redistest.Shared(t).Client()}, allChecks, map[string]string{"messages": "unknown"}},
 		"empty replies": {servertest.StrangeClient{OnProcess: func(context.Context, redis.Cmder) error { return nil }}, allChecks, map[string]string{
-			"server, memory, role, clock, messages": "unknown", "commands, " + scripts: "failed",
+			"server, memory, role, clock, messages": "unknown", "commands, " + scripts: "failed", "processes": "warning",
 		}},
 		"panics": {servertest.StrangeClient{}, "connection", map[string]string{"connection": "failed check the address"}},
 		"panics at EVALSHA": {servertest.StrangeClient{OnProcess: func(ctx context.Context, cmd redis.Cmder) error {
@@ -339,7 +339,7 @@ func TestDiagnose_StrangeClients(t *testing.T) {
 				panic("evalsha")
 			}
 			return ring.Process(ctx, cmd)
-		}}, allChecks, map[string]string{"commands, clock, messages, round trip, " + scripts: "unknown repeat the check"}},
+		}}, allChecks, map[string]string{"commands, clock, messages, processes, round trip, " + scripts: "unknown repeat the check"}},
 	} {
 		t.Run(name, func(t *testing.T) { results(t, diagnosed(t, c.rdb), c.checks, c.want) })
 	}

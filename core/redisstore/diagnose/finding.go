@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-go/weir/core/redisstore/internal/pipe"
+	"github.com/weir-go/weir/core/redisstore/internal/processes"
 	"github.com/weir-go/weir/core/redisstore/internal/wire"
 )
 
@@ -107,7 +108,7 @@ func failed(ctx context.Context, check string, err error, change string) Finding
 
 // hasReplied reports whether err says that the server has replied. A lost or late reply proves nothing.
 func hasReplied(err error) bool {
-	return replyOf(err) != nil || errors.Is(err, wire.ErrReply) || errors.Is(err, errSteps)
+	return replyOf(err) != nil || errors.Is(err, wire.ErrReply) || errors.Is(err, errSteps) || errors.Is(err, processes.ErrRecord)
 }
 
 // withoutScript returns the text of a reply without the arguments of the command, and without the hash and the line of a

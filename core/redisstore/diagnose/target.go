@@ -60,6 +60,7 @@ func (t *target) check(ctx context.Context) {
 		name = "script " + name
 		t.addOfKey(name, func() Finding { return t.checkScript(ctx, name, a) })
 	}
+	t.addOfKey("processes", func() Finding { return t.checkProcesses(ctx) })
 	t.addOfKey("messages", func() Finding { return t.checkMessages(ctx) })
 }
 

@@ -19,7 +19,7 @@ func Over(primary driver.Store, rdb redis.UniversalClient) *Store {
 	f := failover.New(primary, failover.FailClosed, failover.Deadline(time.Minute))
 	cache := denycache.New(f, denycache.MaxAge(1))
 	s := &Store{failover: f, cache: cache, observed: observe.New(cache), cancel: func() {}}
-	s.counter = processes.New(rdb, "test:", "test", time.Minute, s.Logger, func() {})
+	s.counter = processes.New(rdb, "test:", "test", processes.Config{Log: s.Logger, Unknown: func() {}})
 	return s
 }
 

@@ -18,11 +18,12 @@ type option = argument.OptionFunc[config]
 
 // A config holds the options of the parts.
 type config struct {
-	primary  []redisstore.Option
-	failover []failover.Option
-	backup   []memstore.Option
-	observe  []observe.Option
-	divides  bool // Processes or Instances is given
+	primary   []redisstore.Option
+	failover  []failover.Option
+	backup    []memstore.Option
+	observe   []observe.Option
+	instances int  // 0 without Instances
+	fixed     bool // Processes is given
 }
 
 // Prefix sets the beginning of every key in Redis, before the name of the application, in place of
@@ -68,22 +69,20 @@ func Timeout(d time.Duration) Option {
 // number of processes that Redis has told. It is failover.Processes. Processes panics if f is nil.
 func Processes(f func() int) Option {
 	argument.NotNil("resilient: Processes", "function", f)
-	return dividing(failover.Processes(f))
+	fixed := failover.Processes(f)
+	return option(func(c *config) {
+		c.failover, c.fixed = append(c.failover, fixed), true
+	})
 }
 
-// Instances sets the number of processes until Redis has told it: for those that start in an outage, and for a Redis whose
-// user may not write heartbeats. It is failover.Instances. It panics if n is less than 1.
+// Instances sets the number of processes until Redis has told it: for a process that starts in an outage, and for a Redis
+// whose user may not write heartbeats. Until three heartbeats have had replies, the larger number counts. It panics if n is
+// less than 1.
 func Instances(n int) Option {
 	if n < 1 {
 		panic("resilient: Instances: n is less than 1")
 	}
-	return dividing(failover.Instances(n))
-}
-
-func dividing(o failover.Option) Option {
-	return option(func(c *config) {
-		c.failover, c.divides = append(c.failover, o), true
-	})
+	return option(func(c *config) { c.instances = n })
 }
 
 // FailClosedFor names rules without a backup: during an outage, a decision that contains one of

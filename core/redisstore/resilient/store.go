@@ -70,12 +70,15 @@ func New(rdb redis.UniversalClient, app string, opts ...Option) *Store {
 	argument.Apply("resilient: New", &c, opts)
 	s := &Store{primary: redisstore.New(rdb, app, c.primary...), backup: memstore.New(c.backup...)}
 	_, prefix, _, _ := s.primary.Redis()
-	s.counter = processes.New(rdb, prefix, app, s.primary.Describe().Deadline, s.Logger, sync.OnceFunc(func() {
-		if !c.divides {
-			s.Logger().Warn("weir: the number of processes is not known: while Redis is away, each process enforces the whole limit. " +
-				"resilient.Instances(n) divides the limits by n until Redis has told the number; Instances(1) ends this warning")
-		}
-	}))
+	s.counter = processes.New(rdb, prefix, app, processes.Config{
+		Timeout: s.primary.Describe().Deadline, Instances: c.instances, Log: s.Logger,
+		Unknown: sync.OnceFunc(func() {
+			if !c.fixed && c.instances == 0 {
+				s.Logger().Warn("weir: the number of processes is not known: while Redis is away, each process enforces the whole limit. " +
+					"resilient.Instances(n) divides the limits by n until Redis has told the number; Instances(1) ends this warning")
+			}
+		}),
+	})
 	s.failover = failover.New(counted{s.primary, s.counter.Numbers}, s.backup, c.failover...)
 	s.cache = denycache.New(s.failover)
 	s.observed = observe.New(s.cache, c.observe...)

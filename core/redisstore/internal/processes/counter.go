@@ -1,6 +1,7 @@
 package processes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,8 @@ const (
 	// jitter is the longest time by which an interval is longer or shorter, so that processes which began together do not
 	// stay together.
 	jitter = time.Second
+	// second is the time between the first two heartbeats: processes that begin together learn one another's.
+	second = 2 * time.Second
 	// gather is the time after the first rule is declared until the first heartbeat, which then has the rules that are
 	// declared at the start of a program.
 	gather = 100 * time.Millisecond
@@ -40,11 +43,9 @@ const (
 // A Counter writes the heartbeats of a store, and knows how many processes have each of its rules. Use [New]. It is safe
 // for concurrent use.
 type Counter struct {
+	config  Config
 	record  record
 	process string
-	timeout time.Duration // of a decision
-	log     func() *slog.Logger
-	unknown func() // see New
 
 	numbers atomic.Pointer[map[string]int]
 	total   atomic.Int64 // of processes, or 0
@@ -72,12 +73,18 @@ type counts struct {
 	byRule map[string]int
 }
 
-// New returns a Counter for the application of these keys, which are in the slot. timeout is that of a decision. unknown is
-// called when a heartbeat fails before the first reply.
-func New(rdb redis.UniversalClient, prefix, slot string, timeout time.Duration, log func() *slog.Logger, unknown func()) *Counter {
+// A Config has the settings of a Counter.
+type Config struct {
+	Timeout   time.Duration // of a decision
+	Instances int           // the number of processes that the application states, or 0
+	Log       func() *slog.Logger
+	Unknown   func() // is called when a heartbeat fails before the first reply
+}
+
+// New returns a Counter for the application of these keys, which are in the slot.
+func New(rdb redis.UniversalClient, prefix, slot string, config Config) *Counter {
 	c := &Counter{
-		record: newRecord(rdb, prefix, slot), process: fmt.Sprintf("%016x", rand.Uint64()), timeout: timeout,
-		log: log, unknown: unknown, changed: make(chan struct{}, 1),
+		config: config, record: newRecord(rdb, prefix, slot), process: fmt.Sprintf("%016x", rand.Uint64()), changed: make(chan struct{}, 1),
 		declared: make(map[string]int), left: make(map[string]time.Time), lists: make(map[string][]string), logged: make(map[string]bool),
 	}
 	c.ctx, c.end = context.WithCancel(context.Background())
@@ -85,8 +92,8 @@ func New(rdb redis.UniversalClient, prefix, slot string, timeout time.Duration, 
 	return c
 }
 
-// Numbers returns the number of processes that have each rule of the store. It has no rule before the first reply. The
-// caller must not change it.
+// Numbers returns the number of processes that have each rule of the store. Before the first reply, and without Instances,
+// it has no rule. The caller must not change it.
 func (c *Counter) Numbers() map[string]int { return *c.numbers.Load() }
 
 // Total returns the number of processes of the application, or 0 before the first reply.
@@ -138,9 +145,13 @@ func (c *Counter) run() {
 				next = soon
 			}
 		case <-timer.C:
+			wait := interval - jitter + rand.N(2*jitter)
+			if sent.IsZero() {
+				wait = second
+			}
 			sent = time.Now()
 			c.beat()
-			next = sent.Add(interval - jitter + rand.N(2*jitter))
+			next = sent.Add(wait)
 		}
 		timer.Reset(time.Until(next))
 	}
@@ -163,14 +174,14 @@ func (c *Counter) beat() {
 		}
 		c.last = now
 	}
-	read, err := c.send(c.ctx, max(c.timeout, Patience), now)
+	read, err := c.send(c.ctx, max(c.config.Timeout, Patience), now)
 	c.report(err)
 	if read.counts == nil {
 		c.mu.Lock()
 		first := len(c.readings) == 0
 		c.mu.Unlock()
 		if first && c.ctx.Err() == nil {
-			c.unknown()
+			c.config.Unknown()
 		}
 		return
 	}
@@ -217,7 +228,7 @@ func (c *Counter) learn(read reading, own group) error {
 	if unknown == nil {
 		return nil
 	}
-	lists, err := within(c.ctx, max(c.timeout, Patience), func(ctx context.Context) (map[string][]string, error) {
+	lists, err := within(c.ctx, max(c.config.Timeout, Patience), func(ctx context.Context) (map[string][]string, error) {
 		return c.record.rules(ctx, unknown)
 	})
 	maps.Copy(c.lists, lists)
@@ -258,18 +269,21 @@ func (c *Counter) note(read reading) {
 	c.publish()
 	c.mu.Unlock()
 	if before > 0 && (now.all > 10*before || before > 10*now.all) || before <= manyProcesses && now.all > manyProcesses {
-		c.log().Warn("weir: the number of processes has changed much", slog.Int("from", before), slog.Int("to", now.all))
+		c.config.Log().Warn("weir: the number of processes has changed much", slog.Int("from", before), slog.Int("to", now.all))
 	}
 }
 
 // manyProcesses is the number of processes that is logged when it is exceeded.
 const manyProcesses = 10_000
 
-// publish calculates the numbers: of each rule the largest one of the last readings, so that a smaller number counts
-// when it has been read three times. A rule that no reading has is divided by the number of all processes. It is called
-// with mu.
+// publish calculates the numbers: of each rule the largest one of the last readings, and Instances until there are enough
+// of them, so that a smaller number counts when it has been read three times. A rule that no reading has is divided by the
+// number of all processes. It is called with mu.
 func (c *Counter) publish() {
-	total := 0
+	least, total := 0, 0
+	if len(c.readings) < kept {
+		least = c.config.Instances
+	}
 	for _, r := range c.readings {
 		total = max(total, r.all)
 	}
@@ -279,10 +293,7 @@ func (c *Counter) publish() {
 		for _, r := range c.readings {
 			n = max(n, r.byRule[rule])
 		}
-		if n == 0 {
-			n = total
-		}
-		if n > 0 {
+		if n = max(cmp.Or(n, total), least); n > 0 {
 			numbers[rule] = n
 		}
 	}
@@ -292,13 +303,15 @@ func (c *Counter) publish() {
 
 // report logs err once, unless it may be an outage.
 func (c *Counter) report(err error) {
+	const inPlace = "weir: the processes cannot be counted: in an outage, their number is that of resilient.Instances, or the last one"
 	switch {
 	case err == nil:
-	case errors.Is(err, errRecord):
-		c.warn("weir: "+errRecord.Error(), "error", err.Error())
+	case errors.Is(err, ErrRecord):
+		c.warn("weir: a part of the record of processes was ignored", "error", err.Error())
 	case pipe.ConfigurationFault(err) == pipe.NoPermission:
-		c.warn("weir: the processes cannot be counted, and resilient.Instances is their number", "error", err.Error(),
-			"change", "allow the user the commands and keys in the documentation of package redisstore, under Permissions")
+		c.warn(inPlace, "error", err.Error(), "change", "allow the user the commands and keys in the documentation of package redisstore, under Permissions")
+	case redis.HasErrorPrefix(err, "WRONGTYPE"):
+		c.warn(inPlace, "error", err.Error(), "change", "delete the key "+c.record.keys+" and those that begin with it")
 	}
 }
 
@@ -306,7 +319,7 @@ func (c *Counter) report(err error) {
 func (c *Counter) warn(text string, attrs ...any) {
 	if !c.logged[text] {
 		c.logged[text] = true
-		c.log().Warn(text, attrs...)
+		c.config.Log().Warn(text, attrs...)
 	}
 }
 
@@ -319,7 +332,7 @@ func (c *Counter) Close() {
 	c.running.Wait()
 	c.leave.Do(func() {
 		if c.last.name != "" {
-			_, _ = c.send(context.Background(), c.timeout, group{name: c.last.name})
+			_, _ = c.send(context.Background(), c.config.Timeout, group{name: c.last.name})
 		}
 	})
 }

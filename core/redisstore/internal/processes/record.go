@@ -68,8 +68,8 @@ func groupOf(rules []string) group {
 	return group{base64.RawURLEncoding.EncodeToString(sum[:9]), string(text)}
 }
 
-// errRecord is the error of a record that is not well formed.
-var errRecord = errors.New("the record of the processes is not well formed")
+// ErrRecord is the error of a record that is not well formed.
+var ErrRecord = errors.New("the record of the processes is not well formed")
 
 // A reading is the reply to a heartbeat.
 type reading struct {
@@ -78,13 +78,9 @@ type reading struct {
 }
 
 // beat writes a heartbeat of a process, or removes it if the text of the group is empty. It returns a reading and an
-// errRecord if a part of the record was not well formed.
+// ErrRecord if a part of the record was not well formed.
 func (r record) beat(ctx context.Context, process string, g group, left []string) (reading, error) {
-	keys := []string{r.keys, r.keys + ":rules", r.set(g.name), r.set(all)}
-	args := []any{process, g.text, g.name}
-	for _, name := range left {
-		keys, args = append(keys, r.set(name)), append(args, name)
-	}
+	keys, args := r.arguments(process, g, left)
 	reply, err := Heartbeat.Run(ctx, r.rdb, keys, args...).Slice()
 	if err != nil {
 		return reading{}, err
@@ -92,15 +88,50 @@ func (r record) beat(ctx context.Context, process string, g group, left []string
 	return parse(reply)
 }
 
+// arguments returns the keys and arguments of a heartbeat.
+func (r record) arguments(process string, g group, left []string) (keys []string, args []any) {
+	keys = []string{r.keys, r.keys + ":rules", r.set(g.name), r.set(all)}
+	args = []any{process, g.text, g.name}
+	for _, name := range left {
+		keys, args = append(keys, r.set(name)), append(args, name)
+	}
+	return keys, args
+}
+
+// Command returns the command of a heartbeat of the process "check", which has the rule "check", or of its end. The end of a
+// process that has not begun changes nothing.
+func Command(prefix, slot string, end bool) []any {
+	g := groupOf([]string{"check"})
+	if end {
+		g.text = ""
+	}
+	keys, args := newRecord(nil, prefix, slot).arguments("check", g, nil)
+	command := []any{"eval", Source, len(keys)}
+	for _, key := range keys {
+		command = append(command, key)
+	}
+	return append(command, args...)
+}
+
+// Count returns the number of processes in the reply to a heartbeat.
+func Count(reply any) (n int, err error) {
+	elements, _ := reply.([]any)
+	read, err := parse(elements)
+	for _, count := range read.counts {
+		n = min(n+count, maxCount)
+	}
+	return n, err
+}
+
 // set returns the key of the processes of a group.
 func (r record) set(group string) string { return r.keys + ":" + group }
 
 func parse(reply []any) (read reading, err error) {
 	if len(reply) < 2 || len(reply)%2 != 0 || len(reply) > 4*maxGroups {
-		return reading{}, fmt.Errorf("%w: the reply has %d elements", errRecord, len(reply))
+		return reading{}, fmt.Errorf("%w: the reply has %d elements", ErrRecord, len(reply))
 	}
 	if damaged, ok := reply[0].(int64); !ok || damaged != 0 {
-		err = fmt.Errorf("%w: %v fields were removed", errRecord, damaged)
+		err = fmt.Errorf("%w: %v fields were removed", ErrRecord, damaged)
 	}
 	read.counts = make(map[string]int, len(reply)/2)
 	read.group, _ = reply[1].(string)
@@ -108,7 +139,7 @@ func parse(reply []any) (read reading, err error) {
 		name, _ := pair[0].(string)
 		n, ok := pair[1].(int64)
 		if name == "" || !ok || n < 1 {
-			err = fmt.Errorf("%w: a group of %v processes", errRecord, n)
+			err = fmt.Errorf("%w: a group of %v processes", ErrRecord, n)
 			continue
 		}
 		read.counts[name] = int(min(n, maxCount))
@@ -120,7 +151,7 @@ func parse(reply []any) (read reading, err error) {
 const maxCount = 1 << 30
 
 // rules returns the rules of groups, without those of groups that have gone. A list that is not well formed is nil, and
-// the error then an errRecord.
+// the error then an ErrRecord.
 func (r record) rules(ctx context.Context, groups []string) (lists map[string][]string, err error) {
 	texts, failed := r.rdb.HMGet(ctx, r.keys+":rules", groups...).Result()
 	if failed != nil {
@@ -130,7 +161,7 @@ func (r record) rules(ctx context.Context, groups []string) (lists map[string][]
 	for i, name := range groups {
 		if text, ok := texts[i].(string); ok {
 			if lists[name], ok = parseRules(text); !ok {
-				err = fmt.Errorf("%w: the rules of a group", errRecord)
+				err = fmt.Errorf("%w: the rules of a group", ErrRecord)
 			}
 		}
 	}

@@ -166,13 +166,21 @@ func TestRecord_ManyGroups(t *testing.T) {
 // Parts of the record that are not well formed are removed, once.
 func TestRecord_Damage(t *testing.T) {
 	for name, damage := range map[string]func(ctx context.Context, b *book) error{
-		"text":           func(ctx context.Context, b *book) error { return b.rdb.HSet(ctx, b.keys, "x", "many").Err() },
-		"no time":        func(ctx context.Context, b *book) error { return b.rdb.HSet(ctx, b.keys, "x", "3").Err() },
-		"negative":       func(ctx context.Context, b *book) error { return b.rdb.HSet(ctx, b.keys, "x", "-3 5").Err() },
-		"number":         func(ctx context.Context, b *book) error { return b.rdb.HSet(ctx, b.keys, "x", "1234567890123456 5").Err() },
-		"far time":       func(ctx context.Context, b *book) error { return b.rdb.HSet(ctx, b.keys, "x", "3 1234567890123456").Err() },
-		"bytes":          func(ctx context.Context, b *book) error { return b.rdb.HSet(ctx, b.keys, "\x00\xff", "\x00 \xff").Err() },
-		"long name":      func(ctx context.Context, b *book) error { return b.rdb.HSet(ctx, b.keys, strings.Repeat("x", 17), "3 5").Err() },
+		"text":     func(ctx context.Context, b *book) error { return b.rdb.HSet(ctx, b.keys, "x", "many").Err() },
+		"no time":  func(ctx context.Context, b *book) error { return b.rdb.HSet(ctx, b.keys, "x", "3").Err() },
+		"negative": func(ctx context.Context, b *book) error { return b.rdb.HSet(ctx, b.keys, "x", "-3 5").Err() },
+		"number": func(ctx context.Context, b *book) error {
+			return b.rdb.HSet(ctx, b.keys, "x", "1234567890123456 5").Err()
+		},
+		"far time": func(ctx context.Context, b *book) error {
+			return b.rdb.HSet(ctx, b.keys, "x", "3 1234567890123456").Err()
+		},
+		"bytes": func(ctx context.Context, b *book) error {
+			return b.rdb.HSet(ctx, b.keys, "\x00\xff", "\x00 \xff").Err()
+		},
+		"long name": func(ctx context.Context, b *book) error {
+			return b.rdb.HSet(ctx, b.keys, strings.Repeat("x", 17), "3 5").Err()
+		},
 		"its own number": func(ctx context.Context, b *book) error { return b.rdb.HSet(ctx, b.keys, web.name, "nan inf").Err() },
 		"many": func(ctx context.Context, b *book) error {
 			var fields []any
@@ -187,7 +195,7 @@ func TestRecord_Damage(t *testing.T) {
 			b.beats("1", web)
 			testkit.Must(t, damage(t.Context(), b))
 			read, err := b.beat(t.Context(), "2", web, nil)
-			if !errors.Is(err, errRecord) {
+			if !errors.Is(err, ErrRecord) {
 				t.Errorf("got the error %v", err)
 			}
 			b.wants("the numbers", read, map[string]int{web.name: 2})
@@ -197,7 +205,7 @@ func TestRecord_Damage(t *testing.T) {
 	b := newBook(t)
 	for _, text := range []string{"", "api", "{}", `["a"`, `[1]`, `[]`, `["b","a"]`, `["a","a"]`, "[" + strings.Repeat(`"a",`, maxRules) + `"a"]`, strings.Repeat("[", maxText+1)} {
 		testkit.Must(t, b.rdb.HSet(t.Context(), b.keys+":rules", "x", text).Err())
-		if lists, err := b.rules(t.Context(), []string{"x"}); !errors.Is(err, errRecord) || lists["x"] != nil || len(lists) != 1 {
+		if lists, err := b.rules(t.Context(), []string{"x"}); !errors.Is(err, ErrRecord) || lists["x"] != nil || len(lists) != 1 {
 			t.Errorf("%.20q: got %v, %v", text, lists, err)
 		}
 	}
