@@ -45,7 +45,6 @@ import (
 func newStore(rdb redis.UniversalClient, timeout time.Duration) *resilient.Store {
 	return resilient.New(rdb, "observability",
 		resilient.Timeout(timeout),
-		resilient.Instances(1), // the number of processes of the application
 		resilient.FailClosedFor("login"),
 		// Denials, denials of shadow rules and outages are logged. At most one denial a
 		// second is logged for each rule and plan, so that a flood cannot fill the log.

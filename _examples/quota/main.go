@@ -159,7 +159,7 @@ func run() error {
 	defer rdb.Close()
 	// While Redis is down, each of the two instances counts calls from zero, up to half of the quota, and
 	// Redis does not get these counts afterwards. With resilient.FailClosedFor("calls"), a call gets 503 instead.
-	store := resilient.New(rdb, "quota", resilient.Instances(2), resilient.Timeout(timeout))
+	store := resilient.New(rdb, "quota", resilient.Instances(2), resilient.Timeout(timeout)) // two, until Redis has told it
 	defer store.Close()
 	return demo.Serve(newHandler(store), try)
 }

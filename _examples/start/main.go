@@ -92,9 +92,7 @@ func notes(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "remember t
 func valid(user, password string) bool { return user == "ann" && password == "correct horse" }
 
 func newStore(rdb *redis.Client) *resilient.Store {
-	return resilient.New(rdb, "notes",
-		resilient.Instances(1), // the processes of the application
-		resilient.Observe(observe.TopKeys(10)))
+	return resilient.New(rdb, "notes", resilient.Observe(observe.TopKeys(10)))
 }
 
 func main() {

@@ -89,12 +89,12 @@ func Example_memory() {
 
 // down returns a client of a Redis that cannot be reached.
 func down() *redis.Client {
-	return redis.NewClient(&redis.Options{DialerRetries: 1, Dialer: func(context.Context, string, string) (net.Conn, error) {
+	return redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1, Dialer: func(context.Context, string, string) (net.Conn, error) {
 		return nil, errors.New("connection refused")
 	}})
 }
 
-// During an outage, each of four processes enforces a quarter of the limit in its memory.
+// A process that starts in an outage enforces a quarter of the limit in its memory.
 func ExampleInstances() {
 	rdb := down()
 	defer rdb.Close()

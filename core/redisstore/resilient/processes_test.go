@@ -98,7 +98,7 @@ func TestProcesses(t *testing.T) {
 		}
 		return nil
 	})
-	worker.limiters["new"] = testkit.Limiter(t, worker, core.SlidingLog("new", core.PerHour(300))) // nobody has told the number
+	worker.limiters["new"] = testkit.Limiter(t, worker, core.SlidingLog("new", core.PerHour(300))) // no heartbeat has told the number
 	worker.admits(t, "new", 60)
 }
 

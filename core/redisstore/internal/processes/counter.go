@@ -33,8 +33,8 @@ const (
 	gather = 100 * time.Millisecond
 	// apart is the shortest time between heartbeats because of new rules.
 	apart = time.Second
-	// Patience is the shortest time for a reply. A server that is too slow for decisions still counts.
-	Patience = time.Second
+	// Deadline is the shortest deadline of a heartbeat. A server that is too slow for decisions still counts.
+	Deadline = time.Second
 	// kept is the number of readings of which the largest number counts: after Redis has lost the heartbeats, a process
 	// has read kept numbers only when all others have written one again.
 	kept = 3
@@ -60,7 +60,7 @@ type Counter struct {
 	declared map[string]int // the number of definitions of limiters, by the name of the rule
 	readings []counts       // the latest, at most kept
 
-	// Of the goroutine, and of Close after its end.
+	// The goroutine uses these, and Close after its end.
 	last   group                // of the last heartbeat
 	left   map[string]time.Time // groups that a heartbeat may have been in, and when it was sent
 	lists  map[string][]string  // the rules of groups
@@ -174,7 +174,7 @@ func (c *Counter) beat() {
 		}
 		c.last = now
 	}
-	read, err := c.send(c.ctx, max(c.config.Timeout, Patience), now)
+	read, err := c.send(c.ctx, max(c.config.Timeout, Deadline), now)
 	c.report(err)
 	if read.counts == nil {
 		c.mu.Lock()
@@ -228,7 +228,7 @@ func (c *Counter) learn(read reading, own group) error {
 	if unknown == nil {
 		return nil
 	}
-	lists, err := within(c.ctx, max(c.config.Timeout, Patience), func(ctx context.Context) (map[string][]string, error) {
+	lists, err := within(c.ctx, max(c.config.Timeout, Deadline), func(ctx context.Context) (map[string][]string, error) {
 		return c.record.rules(ctx, unknown)
 	})
 	maps.Copy(c.lists, lists)

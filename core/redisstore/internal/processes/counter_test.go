@@ -108,7 +108,7 @@ func TestCounter_Declare(t *testing.T) {
 func TestCounter_Times(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent, unknown atomic.Int64
-		rdb := redis.NewClient(&redis.Options{MaxRetries: -1, DialerRetries: 1, Dialer: func(context.Context, string, string) (net.Conn, error) {
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1, Dialer: func(context.Context, string, string) (net.Conn, error) {
 			sent.Add(1)
 			return nil, errors.New("connection refused")
 		}})

@@ -136,14 +136,14 @@ func (f *fleet) happen() {
 	cut := func(change func()) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.bad(until.Add(processes.Patience))
+		m.bad(until.Add(processes.Deadline))
 		change()
 	}
 	fails := func(change func(on bool)) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		change(true)
-		s.bad(until.Add(processes.Patience))
+		s.bad(until.Add(processes.Deadline))
 		time.AfterFunc(d, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -177,7 +177,7 @@ func (f *fleet) happen() {
 	case "freeze":
 		s.mu.Lock()
 		s.frozen = until
-		s.bad(until.Add(processes.Patience))
+		s.bad(until.Add(processes.Deadline))
 		s.mu.Unlock()
 	case "crash":
 		s.mu.Lock()
@@ -258,7 +258,7 @@ func (f *fleet) counted(m *member, rule string) (most []*member) {
 
 // reads reports whether m may not have got the latest reply yet, or the rules of other groups after it.
 func (m *member) reads() bool {
-	return len(m.beats) > 0 && time.Since(m.beats[len(m.beats)-1].at) < 3*processes.Patience
+	return len(m.beats) > 0 && time.Since(m.beats[len(m.beats)-1].at) < 3*processes.Deadline
 }
 
 // check checks the numbers of all processes.
