@@ -118,7 +118,7 @@ func numbersOf(s driver.Store) func() map[string]int {
 // heard notes a heartbeat that Redis executes. It is called with the mutex of the server.
 func (f *fleet) heard(argv []string) {
 	m := f.members[f.servers[0].client.l.process]
-	if argv[1] == "" || !m.alive.Load() {
+	if argv[0] == "check" || argv[1] == "" || !m.alive.Load() { // of package diagnose, or an end
 		return
 	}
 	now := time.Now()
