@@ -12,14 +12,11 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/denycache"
-	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/lease"
-	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/observe"
 	weirotel "github.com/weir-go/weir/core/observe/otel"
 	weirprometheus "github.com/weir-go/weir/core/observe/prometheus"
-	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/resilient"
 	"github.com/weir-go/weir/core/rules"
 	"github.com/weir-go/weir/internal/testkit"
 )
@@ -29,9 +26,9 @@ import (
 func TestMetrics(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	t.Cleanup(func() { _ = rdb.Close() })
-	over := failover.New(lease.New(redisstore.New(rdb, "test")), memstore.New())
-	t.Cleanup(func() { _ = over.Close() })
-	s := observe.New(denycache.New(over))
+	all := resilient.New(rdb, "test")
+	t.Cleanup(func() { _ = all.Close() })
+	s := observe.New(lease.New(all))
 	set, err := rules.New(s, &rules.Config{}, rules.Overrides(rules.RedisOf(s)))
 	testkit.Must(t, err)
 	s.Add(set)

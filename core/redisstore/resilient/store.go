@@ -38,14 +38,31 @@ type Store struct {
 // A counted is a primary that knows the number of processes of its rules.
 type counted struct {
 	*redisstore.Store
-	numbers func() map[string]int
+	*processes.Counter
 }
 
 // Describe returns the [driver.Description] of the Store, with the numbers.
 func (c counted) Describe() driver.Description {
 	d := c.Store.Describe()
-	d.Processes = c.numbers
+	d.Processes = c.Numbers
 	return d
+}
+
+// Declare implements [driver.Declarer].
+func (c counted) Declare(changes ...driver.Change) error {
+	err := c.Store.Declare(changes...)
+	if err == nil {
+		c.Counter.Declare(changes...)
+	}
+	return err
+}
+
+// Measures returns the figures of the Store, and the number of processes, for package observe.
+func (c counted) Measures() []driver.Measure {
+	return append(c.Store.Measures(), driver.Measure{
+		Name: "weir.processes", Help: "Processes of the application, as their heartbeats in Redis have told; 0 if they are not known.",
+		Unit: "{process}", Value: float64(c.Total()),
+	})
 }
 
 // New returns a Store that uses rdb for an application, such as "shop", as redisstore.New does: applications with different
@@ -79,7 +96,7 @@ func New(rdb redis.UniversalClient, app string, opts ...Option) *Store {
 			}
 		}),
 	})
-	s.failover = failover.New(counted{s.primary, s.counter.Numbers}, s.backup, c.failover...)
+	s.failover = failover.New(counted{s.primary, s.counter}, s.backup, c.failover...)
 	s.cache = denycache.New(s.failover)
 	s.observed = observe.New(s.cache, c.observe...)
 	var ctx context.Context
@@ -118,13 +135,7 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 }
 
 // Declare implements [driver.Declarer]. It returns the errors of redisstore.
-func (s *Store) Declare(changes ...driver.Change) error {
-	err := s.observed.Declare(changes...)
-	if err == nil {
-		s.counter.Declare(changes...)
-	}
-	return err
-}
+func (s *Store) Declare(changes ...driver.Change) error { return s.observed.Declare(changes...) }
 
 // Probe implements [driver.Prober]. It probes the store that decides now.
 func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {

@@ -399,7 +399,7 @@ func TestStore_Behind(t *testing.T) {
 	for _, m := range observe.New(s).Snapshot().Measures {
 		kinds[strings.Split(m.Name, ".")[1]] = true
 	}
-	if want := "map[attempts:true denycache:true failover:true memstore:true peeks:true redis:true store:true]"; fmt.Sprint(kinds) != want {
+	if want := "map[attempts:true denycache:true failover:true memstore:true peeks:true processes:true redis:true store:true]"; fmt.Sprint(kinds) != want {
 		t.Errorf("got %v, want %v", kinds, want)
 	}
 }
