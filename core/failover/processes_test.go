@@ -2,6 +2,7 @@ package failover_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"sync/atomic"
 	"testing"
@@ -65,6 +66,51 @@ func TestProcesses_Undo(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// A counting primary tells the number of processes of some rules.
+type counting struct {
+	driver.Store
+	numbers map[string]int
+}
+
+func (c counting) Describe() driver.Description {
+	return driver.Description{Processes: func() map[string]int { return c.numbers }}
+}
+
+// Each rule is divided by its own number of the primary, unless Processes is given.
+func TestProcesses_OfPrimary(t *testing.T) {
+	numbers := map[string]int{"web": 2, "all": 5, "one": 1}
+	for name, c := range map[string]struct {
+		opts []failover.Option
+		want string // what is left of 100 after an event
+	}{
+		"counted":   {nil, "[49 19 99 99]"},
+		"Processes": {[]failover.Option{failover.Processes(func() int { return 10 })}, "[9 9 9 9]"},
+		"Instances": {[]failover.Option{failover.Instances(1)}, "[99 99 99 99]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := failover.New(counting{absent(), numbers}, memstore.New(), c.opts...)
+			t.Cleanup(func() { s.Close() })
+			var rules []core.Rule
+			for _, rule := range []string{"web", "all", "one", "unknown"} {
+				rules = append(rules, core.SlidingLog(rule, core.PerHour(100)))
+			}
+			l := testkit.Limiter(t, s, rules...)
+			var left []int
+			r := testkit.Reserve(t, l, "k", 1)
+			for _, state := range r.Decision().States() {
+				left = append(left, state.Remaining)
+			}
+			if got := fmt.Sprint(left); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+			testkit.Must(t, r.Refund(t.Context()))
+			if used := testkit.Used(t, l, "k"); fmt.Sprint(used) != "[0 0 0 0]" {
+				t.Errorf("after the refund: got %v events in use", used)
+			}
+		})
 	}
 }
 
