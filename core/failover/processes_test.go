@@ -84,7 +84,7 @@ func TestProcesses_OfPrimary(t *testing.T) {
 	numbers := map[string]int{"web": 2, "all": 5, "one": 1}
 	for name, c := range map[string]struct {
 		opts []failover.Option
-		want string // what is left of 100 after an event
+		want string // the events left of 100, after one
 	}{
 		"counted":   {nil, "[49 19 99 99]"},
 		"Processes": {[]failover.Option{failover.Processes(func() int { return 10 })}, "[9 9 9 9]"},
