@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-go/weir/core/internal/processes"
 	"github.com/weir-go/weir/core/redisstore/internal/pipe"
-	"github.com/weir-go/weir/core/redisstore/internal/processes"
 	"github.com/weir-go/weir/core/redisstore/internal/wire"
 )
 

@@ -4,16 +4,15 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/weir-go/weir/core/redisstore/internal/processes"
+	"github.com/weir-go/weir/core/internal/processes"
 )
 
 // checkProcesses lets a process begin and end, and then counts those of the application, on the server that has them.
 func (t *target) checkProcesses(ctx context.Context) Finding {
 	const name = "processes"
-	tag, n := t.encoder.Tag(t.identity), 0
-	for i, command := range [][]any{
-		processes.Command(t.encoder.Prefix, tag, false), processes.Command(t.encoder.Prefix, tag, true), processes.Command(t.encoder.Prefix, t.app, true),
-	} {
+	record := func(slot string) processes.Record { return processes.NewRecord(nil, t.encoder.Prefix, slot) }
+	here, n := record(t.encoder.Tag(t.identity)), 0
+	for i, command := range [][]any{here.Trial(false), here.Trial(true), record(t.app).Trial(true)} {
 		client := t.rdb
 		if i == 2 {
 			client = t.universal

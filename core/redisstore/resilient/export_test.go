@@ -1,6 +1,7 @@
 package resilient
 
 import (
+	"context"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -8,8 +9,8 @@ import (
 	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
+	"github.com/weir-go/weir/core/internal/processes"
 	"github.com/weir-go/weir/core/observe"
-	"github.com/weir-go/weir/core/redisstore/internal/processes"
 )
 
 // Over returns a Store whose primary is not a redisstore, for the conformance suite. Its cached
@@ -19,9 +20,14 @@ func Over(primary driver.Store, rdb redis.UniversalClient) *Store {
 	f := failover.New(primary, failover.FailClosed, failover.Deadline(time.Minute))
 	cache := denycache.New(f, denycache.MaxAge(1))
 	s := &Store{failover: f, cache: cache, observed: observe.New(cache), cancel: func() {}}
-	s.counter = processes.New(rdb, "test:", "test", processes.Config{Log: s.Logger, Unknown: func() {}})
+	s.counter = processes.New(processes.NewRecord(do(rdb), "test:", "test"), processes.Config{Log: s.Logger, Unknown: func() {}, Refused: change})
 	return s
 }
 
 // AwaitCheck waits until the check of Redis has ended.
 func (s *Store) AwaitCheck() { s.checks.Wait() }
+
+// Do is the function do.
+func Do(rdb redis.UniversalClient) func(ctx context.Context, args ...any) (any, error) {
+	return do(rdb)
+}

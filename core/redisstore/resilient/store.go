@@ -13,11 +13,12 @@ import (
 	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
+	"github.com/weir-go/weir/core/internal/processes"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/observe"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/diagnose"
-	"github.com/weir-go/weir/core/redisstore/internal/processes"
+	"github.com/weir-go/weir/core/redisstore/internal/pipe"
 	"github.com/weir-go/weir/internal/argument"
 )
 
@@ -87,8 +88,8 @@ func New(rdb redis.UniversalClient, app string, opts ...Option) *Store {
 	argument.Apply("resilient: New", &c, opts)
 	s := &Store{primary: redisstore.New(rdb, app, c.primary...), backup: memstore.New(c.backup...)}
 	_, prefix, _, _ := s.primary.Redis()
-	s.counter = processes.New(rdb, prefix, app, processes.Config{
-		Timeout: s.primary.Describe().Deadline, Instances: c.instances, Log: s.Logger,
+	s.counter = processes.New(processes.NewRecord(do(rdb), prefix, app), processes.Config{
+		Timeout: s.primary.Describe().Deadline, Instances: c.instances, Log: s.Logger, Refused: change,
 		Unknown: sync.OnceFunc(func() {
 			if !c.fixed && c.instances == 0 {
 				s.Logger().Warn("weir: the number of processes is not known: while Redis is away, each process enforces the whole limit. " +
@@ -103,6 +104,28 @@ func New(rdb redis.UniversalClient, app string, opts ...Option) *Store {
 	ctx, s.cancel = context.WithTimeout(context.Background(), checkTime)
 	s.checks.Go(func() { s.check(ctx, rdb, app, c.primary) })
 	return s
+}
+
+// do returns a function that executes commands on rdb.
+func do(rdb redis.UniversalClient) func(ctx context.Context, args ...any) (any, error) {
+	return func(ctx context.Context, args ...any) (any, error) {
+		reply, err := rdb.Do(ctx, args...).Result()
+		if errors.Is(err, redis.Nil) {
+			err = nil
+		}
+		return reply, err
+	}
+}
+
+// change returns the change that makes the heartbeats of a store possible after err, or an empty text.
+func change(err error) string {
+	switch {
+	case pipe.ConfigurationFault(err) == pipe.NoPermission:
+		return "allow the user the commands and keys in the documentation of package redisstore, under Permissions"
+	case redis.HasErrorPrefix(err, "WRONGTYPE"):
+		return "delete the keys of the application that contain }processes"
+	}
+	return ""
 }
 
 // checkTime is the time for the check of Redis.

@@ -17,7 +17,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
-	"github.com/weir-go/weir/core/redisstore/internal/processes"
+	"github.com/weir-go/weir/core/internal/processes"
 	"github.com/weir-go/weir/core/redisstore/resilient"
 	"github.com/weir-go/weir/internal/testkit"
 )

@@ -10,7 +10,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 	"github.com/yuin/gopher-lua/parse"
 
-	"github.com/weir-go/weir/core/redisstore/internal/processes"
+	"github.com/weir-go/weir/core/internal/processes"
 )
 
 // isRecord reports whether a key is that of a record of processes.

@@ -94,7 +94,7 @@ func (k *keyspace) execute(name string, args []string, now int64) any {
 		return 1
 	case "pexpire": // no key is read that has expired
 		return 1
-	case "zadd", "zrem", "zcard", "zremrangebyrank", "zremrangebyscore", "zcount", "zmscore", "zscan":
+	case "zadd", "zrem", "zcard", "zrange", "zremrangebyrank", "zremrangebyscore", "zcount", "zmscore", "zscan":
 		return k.set(name, args)
 	case "xadd", "xrange", "xrevrange":
 		return k.stream(name, args, now)
@@ -139,6 +139,8 @@ func (k *keyspace) set(name string, args []string) any {
 		return before - len(set)
 	case "zcard":
 		return len(set)
+	case "zrange":
+		return ranked(set)[integer(args[1]) : integer(args[2])+1]
 	case "zremrangebyrank":
 		all := ranked(set)
 		from, to := integer(args[1]), integer(args[2])

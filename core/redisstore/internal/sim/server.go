@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/redisstore/internal/processes"
+	"github.com/weir-go/weir/core/internal/processes"
 	"github.com/weir-go/weir/core/redisstore/internal/servertest"
 )
 
@@ -231,7 +231,7 @@ func (s *server) eval(name, script string, keys, argv []string) any {
 		sum := sha1.Sum([]byte(script))
 		sha = hex.EncodeToString(sum[:])
 		_, known := programs()[sha]
-		known = known || sha == processes.Heartbeat.Hash()
+		known = known || sha == processes.SHA
 		switch {
 		case !known && len(keys) == 1: // the test whether scripts may execute commands
 			return []any{}
@@ -252,7 +252,7 @@ func (s *server) eval(name, script string, keys, argv []string) any {
 	case s.failure != "":
 		return errorReply(s.failure)
 	}
-	if sha == processes.Heartbeat.Hash() {
+	if sha == processes.SHA {
 		return s.beat(keys, argv)
 	}
 	s.copyStates()

@@ -6,14 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/internal/testkit"
@@ -23,7 +20,10 @@ import (
 func declares(names ...string) driver.Change {
 	var c driver.Change
 	for _, name := range names {
-		c.New = append(c.New, driver.Definition{Name: name}, driver.Definition{Name: name, Plan: "pro"})
+		hour := driver.Definition{Name: name, Algorithm: driver.TokenBucket, Events: 100, Per: time.Hour}
+		pro := hour
+		pro.Plan, pro.Per = "pro", time.Minute
+		c.New = append(c.New, hour, pro)
 	}
 	return c
 }
@@ -32,9 +32,9 @@ func declares(names ...string) driver.Change {
 func newCounter(instances int) (*Counter, *testkit.Buffer) {
 	log := new(testkit.Buffer)
 	logger := slog.New(slog.NewTextHandler(log, nil))
-	c := New(nil, "weir:shop:", "shop", Config{Instances: instances, Log: func() *slog.Logger { return logger }, Unknown: func() {}})
+	c := New(Record{}, Config{Instances: instances, Log: func() *slog.Logger { return logger }, Unknown: func() {}})
 	c.begin.Do(func() {})
-	c.lists = map[string][]string{"web": {"api", "login"}, "worker": {"api", "batch"}, "bad": nil}
+	c.lists = map[string][]string{None: {}, "web": {"api", "login"}, "worker": {"api", "batch"}, "bad": nil}
 	return c, log
 }
 
@@ -52,7 +52,7 @@ func TestCounter_Numbers(t *testing.T) {
 		"two groups":                   {0, []groups{{"web": 3, "worker": 4}}, groups{"api": 7, "login": 3}, 0},
 		"rules that are not known":     {0, []groups{{"web": 3, "bad": 2}}, groups{"api": 5, "login": 5}, 0},
 		"a group that is not known":    {0, []groups{{"web": 3, "other": 2}}, groups{"api": 5, "login": 5}, 0},
-		"the group of all":             {0, []groups{{"web": 3, "worker": 4, all: 2}}, groups{"api": 9, "login": 9}, 0},
+		"the group of all":             {0, []groups{{"web": 3, "worker": 4, All: 2}}, groups{"api": 9, "login": 9}, 0},
 		"Instances, one reading":       {9, []groups{{"web": 3}}, groups{"api": 9, "login": 9}, 0},
 		"Instances, more are read":     {2, []groups{{"web": 3}}, groups{"api": 3, "login": 3}, 0},
 		"Instances, three readings":    {9, []groups{{"web": 3}, {"web": 3}, {"web": 3}}, groups{"api": 3, "login": 3}, 0},
@@ -63,13 +63,14 @@ func TestCounter_Numbers(t *testing.T) {
 		"more than ten times":          {0, []groups{{"web": 3}, {"web": 31}}, groups{"api": 31, "login": 31}, 1},
 		"less than a tenth":            {0, []groups{{"web": 31}, {"web": 3}}, groups{"api": 31, "login": 31}, 1},
 		"many, then more":              {0, []groups{{"web": 9_999}, {"web": 10_001}, {"web": 10_002}}, groups{"api": 10_002, "login": 10_002}, 1},
-		"a flood":                      {0, []groups{{"web": maxCount, "worker": maxCount, all: maxCount}}, groups{"api": maxCount, "login": maxCount}, 1},
+		"processes without rules":      {0, []groups{{"web": 3, None: 5}}, groups{"api": 3, "login": 3}, 0},
+		"a flood":                      {0, []groups{{"web": maxCount, "worker": maxCount, All: maxCount}}, groups{"api": maxCount, "login": maxCount}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			counter, log := newCounter(c.instances)
 			counter.Declare(declares("api", "login"))
 			for _, counts := range c.readings {
-				counter.note(reading{counts: counts})
+				counter.note(Reading{Counts: counts})
 			}
 			if got := counter.Numbers(); !maps.Equal(got, c.want) {
 				t.Errorf("got %v, want %v", got, c.want)
@@ -86,19 +87,19 @@ func TestCounter_Declare(t *testing.T) {
 	c, _ := newCounter(0)
 	c.Declare(declares("api"))
 	c.Declare(declares("api"))
-	c.note(reading{counts: map[string]int{"web": 2, "worker": 5}})
+	c.note(Reading{Counts: map[string]int{"web": 2, "worker": 5}})
 	c.Declare(declares("login"))
 	if got := fmt.Sprint(c.Numbers()); got != "map[api:7 login:7]" {
 		t.Errorf("got %s", got)
 	}
-	c.note(reading{counts: map[string]int{"web": 2, "worker": 5}})
+	c.note(Reading{Counts: map[string]int{"web": 2, "worker": 5}})
 	one := declares("api")
 	c.Declare(driver.Change{Old: one.New})
 	if got := fmt.Sprint(c.Numbers(), c.Total()); got != "map[api:7 login:2] 7" {
 		t.Errorf("got %s", got)
 	}
 	c.Declare(driver.Change{Old: one.New, New: declares("batch").New})
-	if got, want := fmt.Sprint(c.Numbers()), "map[batch:7 login:2]"; got != want || c.group() != groupOf([]string{"batch", "login"}) {
+	if got, want := fmt.Sprint(c.Numbers()), "map[batch:7 login:2]"; got != want || c.heartbeat().Group != GroupOf([]string{"batch", "login"}) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -108,12 +109,13 @@ func TestCounter_Declare(t *testing.T) {
 func TestCounter_Times(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent, unknown atomic.Int64
-		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1, Dialer: func(context.Context, string, string) (net.Conn, error) {
+		record := NewRecord(func(context.Context, ...any) (any, error) {
 			sent.Add(1)
 			return nil, errors.New("connection refused")
-		}})
-		defer rdb.Close()
-		c := New(rdb, "weir:shop:", "shop", Config{Timeout: time.Second, Log: slog.Default, Unknown: func() { unknown.Add(1) }})
+		}, "weir:shop:", "shop")
+		c := New(record, Config{
+			Timeout: time.Second, Log: slog.Default, Unknown: func() { unknown.Add(1) }, Refused: func(error) string { return "" },
+		})
 		time.Sleep(time.Minute)
 		for _, step := range []struct {
 			declare string
@@ -125,7 +127,7 @@ func TestCounter_Times(t *testing.T) {
 			{"a", 50 * time.Millisecond, 0, 0},
 			{"b", 51 * time.Millisecond, 0, 0},
 			{"", 50 * time.Millisecond, 1, 1},
-			{"b", 1800 * time.Millisecond, 1, 1}, // no other rules
+			{"", 1800 * time.Millisecond, 1, 1},
 			{"", 200 * time.Millisecond, 2, 2},
 			{"", 8800 * time.Millisecond, 2, 2},
 			{"", 2300 * time.Millisecond, 3, 3},
@@ -154,6 +156,6 @@ func TestCounter_Times(t *testing.T) {
 		if n := sent.Load(); n != before+1 {
 			t.Errorf("got %d commands after the end, want 1", n-before)
 		}
-		New(rdb, "weir:shop:", "shop", Config{}).Close()
+		New(record, Config{}).Close()
 	})
 }

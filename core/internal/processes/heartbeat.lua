@@ -5,16 +5,20 @@
 -- KEYS[3]   a sorted set: the processes of the caller's group by the time of their last heartbeat
 -- KEYS[4]   the same for GROUP_OF_ALL, the group of processes that find no room for another one, or whose rules are too
 --           many
--- KEYS[5..] the same for groups that the caller has left
+-- KEYS[5]   a hash: of each process, what it says about itself
+-- KEYS[6]   a hash: of each published rule, the time when a process has said it, a space, and its description
+-- KEYS[7..] the same as KEYS[3] for groups that the caller has left
 -- ARGV[1]   the process
 -- ARGV[2]   the rules of its group; empty if it ends
 -- ARGV[3]   the name of its group
--- ARGV[4..] the names of the groups of KEYS[5..]
+-- ARGV[4]   what it says about itself
+-- ARGV[5]   the number of rules that it publishes, of which ARGV has the names and descriptions
+-- ARGV[..]  the names of the groups of KEYS[7..]
 --
 -- Returns how many fields of KEYS[1] were removed because they were not well formed, the group that has the process
--- now, and the name and the number of processes of each group.
+-- now, 1 if that group was not known or else 0, and the name and the number of processes of each group.
 --
--- Inserted: LIFETIME (ms), MAX_GROUPS, MAX_NAME, GROUP_OF_ALL.
+-- Inserted: LIFETIME and RULE_LIFETIME (ms), MAX_GROUPS, MAX_NAME, MAX_PUBLISHED, GROUP_OF_ALL.
 -- Times are milliseconds of the server. A time that is further ahead than LIFETIME is as one that has passed: the clock
 -- has stepped back.
 
@@ -51,6 +55,9 @@ end
 local function count(name, key)
   local before = redis.call('ZCOUNT', key, '-inf', string.format('%d', now - LIFETIME))
   if before > 0 then
+    for _, process in ipairs(redis.call('ZRANGE', key, 0, before - 1)) do
+      redis.call('HDEL', KEYS[5], process)
+    end
     redis.call('ZREMRANGEBYRANK', key, 0, before - 1)
   end
   local ahead = redis.call('ZCOUNT', key, string.format('%d', now + LIFETIME), '+inf')
@@ -74,29 +81,57 @@ local function leave(name, key)
   end
 end
 
-local group, key = ARGV[3], KEYS[3]
-for i = 5, #KEYS do
-  leave(ARGV[i - 1], KEYS[i])
+local group, key, fresh = ARGV[3], KEYS[3], 0
+local published = tonumber(ARGV[5])
+for i = 7, #KEYS do
+  leave(ARGV[2 * published + i - 1], KEYS[i])
 end
 if ARGV[2] == '' then
   leave(group, key)
   leave(GROUP_OF_ALL, KEYS[4])
+  redis.call('HDEL', KEYS[5], ARGV[1])
 else
   if not counts[group] and groups >= MAX_GROUPS then
     group, key = GROUP_OF_ALL, KEYS[4]
   end
+  if not counts[group] then
+    fresh = 1
+  end
   redis.call('ZADD', key, string.format('%d', now), ARGV[1])
+  redis.call('HSET', KEYS[5], ARGV[1], ARGV[4])
   if group ~= GROUP_OF_ALL then
     redis.call('HSET', KEYS[2], group, ARGV[2])
     leave(GROUP_OF_ALL, KEYS[4])
   end
   count(group, key)
-  for _, written in ipairs({ KEYS[1], KEYS[2], key }) do
+  for _, written in ipairs({ KEYS[1], KEYS[2], key, KEYS[5] }) do
     redis.call('PEXPIRE', written, LIFETIME)
   end
 end
 
-local reply = { damaged, group }
+if published > 0 then
+  local room = MAX_PUBLISHED
+  local known = {}
+  local all = redis.call('HGETALL', KEYS[6])
+  for i = 1, #all, 2 do
+    local at = tonumber(string.match(all[i + 1], '^(%d+) ') or 0)
+    if at <= now - RULE_LIFETIME or at >= now + RULE_LIFETIME or room == 0 then
+      redis.call('HDEL', KEYS[6], all[i])
+    else
+      known[all[i]] = true
+      room = room - 1
+    end
+  end
+  for i = 6, 4 + 2 * published, 2 do
+    if known[ARGV[i]] or room > 0 then
+      redis.call('HSET', KEYS[6], ARGV[i], string.format('%d ', now) .. ARGV[i + 1])
+      room = room - (known[ARGV[i]] and 0 or 1)
+    end
+  end
+  redis.call('PEXPIRE', KEYS[6], RULE_LIFETIME)
+end
+
+local reply = { damaged, group, fresh }
 for name, n in pairs(counts) do
   reply[#reply + 1] = name
   reply[#reply + 1] = n

@@ -13,11 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/call"
-	"github.com/weir-go/weir/core/redisstore/internal/pipe"
 )
 
 const (
@@ -44,27 +41,36 @@ const (
 // for concurrent use.
 type Counter struct {
 	config  Config
-	record  record
+	record  Record
 	process string
 
 	numbers atomic.Pointer[map[string]int]
 	total   atomic.Int64 // of processes, or 0
 	begin   sync.Once
 	running sync.WaitGroup
-	changed chan struct{} // has a value if a rule may be in no heartbeat yet
+	changed chan struct{} // has a value if a heartbeat is to be sent soon
 	ctx     context.Context
 	end     context.CancelFunc
 	leave   sync.Once
 
-	mu       sync.Mutex     // Close ends ctx with mu
-	declared map[string]int // the number of definitions of limiters, by the name of the rule
-	readings []counts       // the latest, at most kept
+	mu       sync.Mutex // Close ends ctx with mu
+	declared map[string][]declared
+	readings []counts     // the latest, at most kept
+	about    func(*About) // of a Set; nil if there is none
 
 	// The goroutine uses these, and Close after its end.
-	last   group                // of the last heartbeat
+	last   Group                // of the last heartbeat
+	said   string               // the rules that were published
+	saidAt time.Time            // zero if they are to be said
 	left   map[string]time.Time // groups that a heartbeat may have been in, and when it was sent
 	lists  map[string][]string  // the rules of groups
 	logged map[string]bool      // texts that are logged once
+}
+
+// declared is a definition of a rule, and the number of limiters that have it.
+type declared struct {
+	definition driver.Definition
+	limiters   int
 }
 
 // counts are the numbers of processes in a reading.
@@ -78,14 +84,15 @@ type Config struct {
 	Timeout   time.Duration // of a decision
 	Instances int           // the number of processes that the application states, or 0
 	Log       func() *slog.Logger
-	Unknown   func() // is called when a heartbeat fails before the first reply
+	Unknown   func()             // is called when a heartbeat fails before the first reply
+	Refused   func(error) string // returns the change that makes heartbeats possible, or an empty text if err may be an outage
 }
 
-// New returns a Counter for the application of these keys, which are in the slot.
-func New(rdb redis.UniversalClient, prefix, slot string, config Config) *Counter {
+// New returns a Counter of the application of a Record.
+func New(r Record, config Config) *Counter {
 	c := &Counter{
-		config: config, record: newRecord(rdb, prefix, slot), process: fmt.Sprintf("%016x", rand.Uint64()), changed: make(chan struct{}, 1),
-		declared: make(map[string]int), left: make(map[string]time.Time), lists: make(map[string][]string), logged: make(map[string]bool),
+		config: config, record: r, process: fmt.Sprintf("%016x", rand.Uint64()), changed: make(chan struct{}, 1),
+		declared: make(map[string][]declared), left: make(map[string]time.Time), lists: make(map[string][]string), logged: make(map[string]bool),
 	}
 	c.ctx, c.end = context.WithCancel(context.Background())
 	c.numbers.Store(new(map[string]int))
@@ -105,18 +112,54 @@ func (c *Counter) Declare(changes ...driver.Change) {
 	defer c.mu.Unlock()
 	for _, change := range changes {
 		for _, d := range change.New {
-			c.declared[d.Name]++
+			c.add(d, 1)
 		}
 		for _, d := range change.Old {
-			if c.declared[d.Name]--; c.declared[d.Name] == 0 {
-				delete(c.declared, d.Name)
-			}
+			c.add(d, -1)
 		}
 	}
-	if len(c.declared) == 0 || c.ctx.Err() != nil {
+	if len(c.declared) > 0 {
+		c.publish()
+		c.soon()
+	}
+}
+
+// add adds to the number of limiters that have a definition. It is called with mu.
+func (c *Counter) add(d driver.Definition, n int) {
+	all := c.declared[d.Name]
+	i := slices.IndexFunc(all, func(known declared) bool { return known.definition.Equal(d) })
+	if i < 0 {
+		i, all = len(all), append(all, declared{definition: d})
+	}
+	if all[i].limiters += n; all[i].limiters == 0 {
+		all = slices.Delete(all, i, i+1)
+	}
+	if c.declared[d.Name] = all; len(all) == 0 {
+		delete(c.declared, d.Name)
+	}
+}
+
+// Tell makes about complete what the process says about itself, and begins the heartbeats. The latest function is
+// called, by a goroutine.
+func (c *Counter) Tell(about func(*About)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.about = about
+	c.soon()
+}
+
+// Changed makes a heartbeat soon, because the process has something new to say.
+func (c *Counter) Changed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.soon()
+}
+
+// soon begins the heartbeats, or makes the next one soon. It is called with mu.
+func (c *Counter) soon() {
+	if c.ctx.Err() != nil {
 		return
 	}
-	c.publish()
 	c.begin.Do(func() { c.running.Go(c.run) })
 	select {
 	case c.changed <- struct{}{}:
@@ -135,9 +178,6 @@ func (c *Counter) run() {
 		case <-c.ctx.Done():
 			return
 		case <-c.changed:
-			if c.group() == c.last {
-				continue
-			}
 			if at := sent.Add(apart); at.Before(next) {
 				next = at
 			}
@@ -157,26 +197,43 @@ func (c *Counter) run() {
 	}
 }
 
-// group returns the group of the present rules.
-func (c *Counter) group() group {
+// heartbeat returns that of now, with the rules if they are to be said.
+func (c *Counter) heartbeat() Heartbeat {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return groupOf(slices.Sorted(maps.Keys(c.declared)))
+	rules := make(map[string][]driver.Definition, len(c.declared))
+	for name, all := range c.declared {
+		for _, d := range all {
+			rules[name] = append(rules[name], d.definition)
+		}
+	}
+	about := c.about
+	c.mu.Unlock()
+	a := self
+	if about != nil {
+		about(&a)
+	}
+	h := Heartbeat{Process: c.process, Group: GroupOf(slices.Sorted(maps.Keys(rules))), About: a.text(), Rules: publish(rules)}
+	if said := fmt.Sprint(h.Rules); said != c.said {
+		c.said, c.saidAt = said, time.Time{}
+	} else if time.Since(c.saidAt) < again {
+		h.Rules = nil
+	}
+	return h
 }
 
 // beat writes a heartbeat and reads the numbers.
 func (c *Counter) beat() {
-	now := c.group()
-	if now != c.last {
-		delete(c.left, now.name)
-		if c.last.name != "" {
-			c.left[c.last.name] = time.Now()
+	h := c.heartbeat()
+	if h.Group != c.last {
+		delete(c.left, h.Group.Name)
+		if c.last.Name != "" {
+			c.left[c.last.Name] = time.Now()
 		}
-		c.last = now
+		c.last = h.Group
 	}
-	read, err := c.send(c.ctx, max(c.config.Timeout, Deadline), now)
+	read, err := c.send(c.ctx, max(c.config.Timeout, Deadline), h)
 	c.report(err)
-	if read.counts == nil {
+	if read.Counts == nil {
 		c.mu.Lock()
 		first := len(c.readings) == 0
 		c.mu.Unlock()
@@ -185,24 +242,30 @@ func (c *Counter) beat() {
 		}
 		return
 	}
-	if read.group == all {
-		c.warn("weir: limits are divided by the number of all processes of the application in an outage", "reason",
-			fmt.Sprintf("there are more than %d groups of processes with equal rules, or a process has more than %d rules", maxGroups, maxRules))
+	if h.Rules != nil {
+		c.saidAt = time.Now()
+	} else if read.Fresh { // Redis has lost the record, and the rules with it
+		c.saidAt = time.Time{}
+		c.Changed()
 	}
-	c.report(c.learn(read, now))
+	if read.Group == All {
+		c.warn("weir: limits are divided by the number of all processes of the application in an outage", "reason",
+			fmt.Sprintf("there are more than %d groups of processes with equal rules, or a process has more than %d rules", MaxGroups, maxRules))
+	}
+	c.report(c.learn(read, h.Group))
 	c.note(read)
 }
 
-// send writes a heartbeat of g, and removes the process from the groups in which an earlier heartbeat may have been: its
-// reply may be lost, and a command that was late may have been executed after the next one.
-func (c *Counter) send(ctx context.Context, timeout time.Duration, g group) (reading, error) {
+// send writes h, and removes the process from the groups in which an earlier heartbeat may have been: its reply may be
+// lost, and a command that was late may have been executed after the next one.
+func (c *Counter) send(ctx context.Context, timeout time.Duration, h Heartbeat) (Reading, error) {
 	for name, at := range c.left {
 		if time.Since(at) > Lifetime {
 			delete(c.left, name)
 		}
 	}
-	left := slices.Sorted(maps.Keys(c.left))
-	return within(ctx, timeout, func(ctx context.Context) (reading, error) { return c.record.beat(ctx, c.process, g, left) })
+	h.Left = slices.Sorted(maps.Keys(c.left))
+	return within(ctx, timeout, func(ctx context.Context) (Reading, error) { return c.record.Beat(ctx, h) })
 }
 
 // errClient names the client in the errors of package call.
@@ -216,36 +279,37 @@ func within[T any](ctx context.Context, timeout time.Duration, f func(context.Co
 }
 
 // learn reads the rules of groups that it does not know, and forgets those of groups that have gone.
-func (c *Counter) learn(read reading, own group) error {
-	c.lists[own.name], _ = parseRules(own.text)
+func (c *Counter) learn(read Reading, own Group) error {
+	c.lists[own.Name], _ = parseRules(own.Text)
+	c.lists[None] = []string{}
 	var unknown []string
-	for name := range read.counts {
-		if _, ok := c.lists[name]; !ok && name != all {
+	for name := range read.Counts {
+		if _, ok := c.lists[name]; !ok && name != All {
 			unknown = append(unknown, name)
 		}
 	}
-	maps.DeleteFunc(c.lists, func(name string, _ []string) bool { return read.counts[name] == 0 })
+	maps.DeleteFunc(c.lists, func(name string, _ []string) bool { return read.Counts[name] == 0 && name != None })
 	if unknown == nil {
 		return nil
 	}
 	lists, err := within(c.ctx, max(c.config.Timeout, Deadline), func(ctx context.Context) (map[string][]string, error) {
-		return c.record.rules(ctx, unknown)
+		return c.record.RulesOf(ctx, unknown)
 	})
 	maps.Copy(c.lists, lists)
 	return err
 }
 
 // note adds a reading.
-func (c *Counter) note(read reading) {
+func (c *Counter) note(read Reading) {
 	now := counts{byRule: make(map[string]int)}
 	rest := 0 // the processes of groups whose rules are not known
-	for name, n := range read.counts {
+	for name, n := range read.Counts {
 		now.all = min(now.all+n, maxCount)
 		if c.lists[name] == nil {
 			rest = min(rest+n, maxCount)
 		}
 	}
-	if read.counts[all] > 0 {
+	if read.Counts[All] > 0 {
 		rest = now.all
 	}
 	c.mu.Lock()
@@ -253,7 +317,7 @@ func (c *Counter) note(read reading) {
 		now.byRule[rule] = rest
 	}
 	c.mu.Unlock()
-	for name, n := range read.counts {
+	for name, n := range read.Counts {
 		for _, rule := range c.lists[name] {
 			if known, ok := now.byRule[rule]; ok {
 				now.byRule[rule] = min(known+n, now.all)
@@ -303,15 +367,13 @@ func (c *Counter) publish() {
 
 // report logs err once, unless it may be an outage.
 func (c *Counter) report(err error) {
-	const inPlace = "weir: the processes cannot be counted: in an outage, their number is that of resilient.Instances, or the last one"
-	switch {
-	case err == nil:
-	case errors.Is(err, ErrRecord):
+	if errors.Is(err, ErrRecord) {
 		c.warn("weir: a part of the record of processes was ignored", "error", err.Error())
-	case pipe.ConfigurationFault(err) == pipe.NoPermission:
-		c.warn(inPlace, "error", err.Error(), "change", "allow the user the commands and keys in the documentation of package redisstore, under Permissions")
-	case redis.HasErrorPrefix(err, "WRONGTYPE"):
-		c.warn(inPlace, "error", err.Error(), "change", "delete the key "+c.record.keys+" and those that begin with it")
+	} else if err != nil {
+		if change := c.config.Refused(err); change != "" {
+			c.warn("weir: the processes cannot be counted: in an outage, their number is that of resilient.Instances, or the last one",
+				"error", err.Error(), "change", change)
+		}
 	}
 }
 
@@ -331,8 +393,8 @@ func (c *Counter) Close() {
 	c.mu.Unlock()
 	c.running.Wait()
 	c.leave.Do(func() {
-		if c.last.name != "" {
-			_, _ = c.send(context.Background(), c.config.Timeout, group{name: c.last.name})
+		if c.last.Name != "" {
+			_, _ = c.send(context.Background(), c.config.Timeout, Heartbeat{Process: c.process, Group: Group{Name: c.last.Name}})
 		}
 	})
 }

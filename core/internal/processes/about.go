@@ -1,0 +1,176 @@
+package processes
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// An About is what a process says about itself in its heartbeats.
+type About struct {
+	Host    string `json:"host"`
+	PID     int    `json:"pid"`
+	Started int64  `json:"started"` // Unix milliseconds, by its clock
+	Version string `json:"version"` // of the application
+
+	// Of the rules.Set of the process, if it has one: the name of the source and the version of its configuration, whether
+	// it follows the overrides in Redis, and the ID of the last change of them that it has read.
+	Source  string `json:"source,omitempty"`
+	Config  string `json:"config,omitempty"`
+	Follows bool   `json:"follows,omitempty"`
+	Changes string `json:"changes,omitempty"`
+}
+
+// maxAbout is the length of the JSON of an About.
+const maxAbout = 1024
+
+// self is the About of this process, without that of a Set.
+var self = About{PID: os.Getpid(), Started: time.Now().UnixMilli(), Version: version()}
+
+func init() { self.Host, _ = os.Hostname() }
+
+// version returns the version of the main module, or the revision of its repository.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	v := info.Main.Version
+	if v == "" || v == "(devel)" {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				v = s.Value[:min(len(s.Value), 12)]
+			}
+		}
+	}
+	return v
+}
+
+// text returns the JSON of a, whose texts it makes shorter if they are too long.
+func (a About) text() string {
+	for _, text := range []*string{&a.Host, &a.Version, &a.Source, &a.Config, &a.Changes} {
+		if *text = strings.ToValidUTF8(*text, "?"); len(*text) > 128 {
+			*text = strings.ToValidUTF8((*text)[:128], "")
+		}
+	}
+	text, _ := json.Marshal(a)
+	if len(text) > maxAbout { // of characters with long escapes
+		a.Host, a.Source = "", ""
+		text, _ = json.Marshal(a)
+	}
+	return string(text)
+}
+
+// A Process is a process with a heartbeat.
+type Process struct {
+	ID string
+	About
+	Group string
+	Seen  time.Time // its last heartbeat, by the clock of Redis
+}
+
+// Processes returns the processes of the application, with the latest start first, and the rules of their groups, which are
+// nil if they are not known. An About that is not well formed is empty, and the error then an ErrRecord.
+func (r Record) Processes(ctx context.Context) (all []Process, rules map[string][]string, err error) {
+	reply, err := r.Do(ctx, r.Trial(true)...) // removes what has gone
+	if err != nil {
+		return nil, nil, err
+	}
+	elements, _ := reply.([]any)
+	read, damaged := parse(elements)
+	if read.Counts == nil {
+		return nil, nil, damaged
+	}
+	var groups []string
+	for name := range read.Counts {
+		if name != All && name != None {
+			groups = append(groups, name)
+		}
+	}
+	rules = map[string][]string{}
+	if groups != nil {
+		if rules, err = r.RulesOf(ctx, groups); rules == nil {
+			return nil, nil, err
+		}
+		damaged = cmp.Or(damaged, err)
+	}
+	reply, err = r.Do(ctx, "hgetall", r.about())
+	if err != nil {
+		return nil, nil, err
+	}
+	abouts := pairs(reply)
+	now, err := r.now(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for name := range read.Counts {
+		reply, err := r.Do(ctx, "zrangebyscore", r.set(name), now.Add(-Lifetime).UnixMilli(), now.Add(Lifetime).UnixMilli(), "withscores", "limit", 0, maxListed)
+		if err != nil {
+			return nil, nil, err
+		}
+		for id, score := range pairs(reply) {
+			at, _ := strconv.ParseFloat(score, 64)
+			p := Process{ID: id, Group: name, Seen: time.UnixMilli(int64(at))}
+			if text := abouts[id]; len(text) > maxAbout || json.Unmarshal([]byte(text), &p.About) != nil {
+				p.About, damaged = About{}, cmp.Or(damaged, fmt.Errorf("%w: what a process says", ErrRecord))
+			}
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(all, func(a, b Process) int {
+		return cmp.Or(cmp.Compare(b.Started, a.Started), cmp.Compare(a.ID, b.ID))
+	})
+	return all, rules, damaged
+}
+
+// maxListed bounds the processes of a group that Processes returns.
+const maxListed = 20_000
+
+// now returns the time of Redis.
+func (r Record) now(ctx context.Context) (time.Time, error) {
+	reply, err := r.Do(ctx, "time")
+	if err != nil {
+		return time.Time{}, err
+	}
+	parts, _ := reply.([]any)
+	if len(parts) != 2 {
+		return time.Time{}, fmt.Errorf("%w: the reply to TIME", ErrRecord)
+	}
+	seconds, _ := strconv.ParseInt(fmt.Sprint(parts[0]), 10, 64)
+	micros, _ := strconv.ParseInt(fmt.Sprint(parts[1]), 10, 64)
+	return time.Unix(seconds, micros*1000), nil
+}
+
+// pairs returns a reply of fields and values, or of members and scores: as RESP 2 or 3 has it.
+func pairs(reply any) map[string]string {
+	all := map[string]string{}
+	text := func(v any) string {
+		if s, ok := v.(string); ok {
+			return s
+		}
+		return fmt.Sprint(v)
+	}
+	switch reply := reply.(type) {
+	case map[any]any:
+		for name, value := range reply {
+			all[text(name)] = text(value)
+		}
+	case []any:
+		for i := 0; i < len(reply); i++ {
+			if pair, ok := reply[i].([]any); ok && len(pair) == 2 {
+				all[text(pair[0])] = text(pair[1])
+			} else if i+1 < len(reply) {
+				all[text(reply[i])] = text(reply[i+1])
+				i++
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,166 @@
+package processes
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+const (
+	// RuleLifetime is the time for which a rule stays published after a process has said it.
+	RuleLifetime = 24 * time.Hour
+	// again is the time after which a process says its rules again.
+	again = 6 * time.Hour
+	// maxPublished is the number of published rules of an application.
+	maxPublished = 1000
+	// maxPlans and maxLengths are the numbers of plans and of lengths of one published rule.
+	maxPlans, maxLengths = 20, 64
+	// maxRule is the length of the JSON of a published rule.
+	maxRule = 8 << 10
+)
+
+// A Rule is a rule as processes have said it: its limits, and the states that a key may have of it.
+type Rule struct {
+	Base    Limit    `json:"base"`
+	Plans   []Limit  `json:"plans,omitempty"`   // at most 20
+	More    int      `json:"more,omitempty"`    // the number of plans that are left out
+	Lengths []string `json:"lengths,omitempty"` // the names of the states: see driver.Compiled
+
+	At time.Time `json:"-"` // when a process has said it, by the clock of Redis
+}
+
+// A Limit is a driver.Definition without texts.
+type Limit struct {
+	Name       string           `json:"name"`
+	Algorithm  driver.Algorithm `json:"algorithm"`
+	Plan       string           `json:"plan,omitempty"`
+	Events     int              `json:"events,omitempty"`
+	Per        time.Duration    `json:"per,omitempty"`
+	Calendar   driver.Calendar  `json:"calendar,omitempty"`
+	Burst      int              `json:"burst,omitempty"`
+	Always     driver.Result    `json:"always,omitempty"`
+	FromFirst  bool             `json:"from_first,omitempty"`
+	ByCost     bool             `json:"by_cost,omitempty"`
+	SubWindows int              `json:"sub_windows,omitempty"`
+	Soft       float64          `json:"soft,omitempty"`
+	Headroom   float64          `json:"headroom,omitempty"`
+	Shadow     bool             `json:"shadow,omitempty"`
+	UpTo       float64          `json:"up_to,omitempty"`
+	Hold       time.Duration    `json:"hold,omitempty"`
+}
+
+func limitOf(d *driver.Definition) Limit {
+	return Limit{
+		d.Name, d.Algorithm, d.Plan, d.Events, d.Per, d.Calendar, d.Burst, d.Always, d.FromFirst, d.ByCost, d.SubWindows, d.Soft,
+		d.Headroom, d.Shadow, d.UpTo, d.Hold,
+	}
+}
+
+// Definition returns the driver.Definition of l.
+func (l Limit) Definition() driver.Definition {
+	return driver.Definition{
+		Name: l.Name, Algorithm: l.Algorithm, Plan: l.Plan, Events: l.Events, Per: l.Per, Calendar: l.Calendar, Burst: l.Burst, Always: l.Always,
+		FromFirst: l.FromFirst, ByCost: l.ByCost, SubWindows: l.SubWindows, Soft: l.Soft, Headroom: l.Headroom, Shadow: l.Shadow, UpTo: l.UpTo,
+		Hold: l.Hold,
+	}
+}
+
+// publish returns the names and texts of rules for a Heartbeat. The definitions of a rule are those of callers without a
+// plan, first, and of the plans.
+func publish(rules map[string][]driver.Definition) (all [][2]string) {
+	for name, definitions := range rules {
+		slices.SortFunc(definitions, func(a, b driver.Definition) int { return strings.Compare(a.Plan, b.Plan) })
+		r := Rule{Base: limitOf(&definitions[0])}
+		for i := range definitions {
+			d := definitions[i]
+			if d.Plan != "" {
+				if len(r.Plans) == maxPlans {
+					r.More++
+				} else {
+					r.Plans = append(r.Plans, limitOf(&d))
+				}
+			}
+			d.Like = nil
+			if d.Always != 0 || len(r.Lengths) == maxLengths {
+				continue
+			}
+			if c, err := d.Compile(); err == nil && !slices.Contains(r.Lengths, c.StateName) {
+				r.Lengths = append(r.Lengths, c.StateName)
+			}
+		}
+		text, _ := json.Marshal(r)
+		if len(text) > maxRule {
+			r.More, r.Plans = r.More+len(r.Plans), nil
+			text, _ = json.Marshal(r)
+		}
+		sum := sha256.Sum256(text)
+		all = append(all, [2]string{name + " " + base64.RawURLEncoding.EncodeToString(sum[:6]), string(text)})
+	}
+	slices.SortFunc(all, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) })
+	return all[:min(len(all), maxPublished)]
+}
+
+// Published returns the rules that processes of the application have said within a day, in the order of their names, the
+// latest first. A rule that is not well formed is left out, and the error then an ErrRecord.
+func (r Record) Published(ctx context.Context) (all []Rule, err error) {
+	reply, failed := r.Do(ctx, "hgetall", r.published())
+	if failed != nil {
+		return nil, failed
+	}
+	now, failed := r.now(ctx)
+	if failed != nil {
+		return nil, failed
+	}
+	for name, text := range pairs(reply) {
+		rule, ok := parseRule(name, text)
+		switch {
+		case !ok:
+			err = fmt.Errorf("%w: a published rule", ErrRecord)
+		case now.Sub(rule.At) <= RuleLifetime && len(all) < 2*maxPublished:
+			all = append(all, rule)
+		}
+	}
+	slices.SortFunc(all, func(a, b Rule) int {
+		if a.Base.Name != b.Base.Name {
+			return strings.Compare(a.Base.Name, b.Base.Name)
+		}
+		return b.At.Compare(a.At)
+	})
+	return all, err
+}
+
+// parseRule returns the rule in a field of the record: its time, a space and its JSON.
+func parseRule(name, text string) (r Rule, ok bool) {
+	at, text, _ := strings.Cut(text, " ")
+	ms, err := strconv.ParseInt(at, 10, 64)
+	rule, _, _ := cutLast(name)
+	if err != nil || len(text) > maxRule || json.Unmarshal([]byte(text), &r) != nil || r.Base.Name != rule ||
+		len(r.Plans) > maxPlans || len(r.Lengths) > maxLengths {
+		return Rule{}, false
+	}
+	for _, l := range append([]Limit{r.Base}, r.Plans...) {
+		d := l.Definition()
+		if d.Name != rule || d.Check() != nil {
+			return Rule{}, false
+		}
+	}
+	r.At = time.UnixMilli(ms)
+	return r, true
+}
+
+// cutLast cuts text at its last space.
+func cutLast(text string) (before, after string, found bool) {
+	i := strings.LastIndexByte(text, ' ')
+	if i < 0 {
+		return text, "", false
+	}
+	return text[:i], text[i+1:], true
+}
