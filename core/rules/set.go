@@ -157,6 +157,9 @@ func (s *Set) Apply(c *Config) error {
 		return err
 	}
 	s.changes.Add(1)
+	if s.source != nil {
+		s.source.changed()
+	}
 	if s.log == nil && s.onChange == nil {
 		return nil
 	}

@@ -51,11 +51,13 @@ const WatchInterval = time.Second
 // error of the source again after a success, and a rejected text when it has changed. It does not
 // try a rejected text again.
 //
-// Watch also reads the changes of the overrides of the option [Overrides], every WatchInterval.
+// Watch also reads the changes of the overrides of the option [Overrides], every WatchInterval, and tells in the heartbeats
+// of the process which of them are in force (see [RedisSource.Processes]).
 func (s *Set) Watch(ctx context.Context, source Source) error {
 	if s.source != nil {
 		var wg sync.WaitGroup
 		defer wg.Wait()
+		defer s.tell()()
 		wg.Go(func() { s.source.watch(ctx) })
 	}
 	w := watcher{set: s, source: source}

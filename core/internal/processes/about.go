@@ -20,12 +20,13 @@ type About struct {
 	Started int64  `json:"started"` // Unix milliseconds, by its clock
 	Version string `json:"version"` // of the application
 
-	// Of the rules.Set of the process, if it has one: the name of the source and the version of its configuration, whether
-	// it follows the overrides in Redis, and the ID of the last change of them that it has read.
+	// Of the rules.Set of the process, if it watches overrides: the name of the source and the version of its
+	// configuration; the ID of the last change that is in force; and a text that tells whether two key secrets are equal.
 	Source  string `json:"source,omitempty"`
 	Config  string `json:"config,omitempty"`
 	Follows bool   `json:"follows,omitempty"`
 	Changes string `json:"changes,omitempty"`
+	Secret  string `json:"secret,omitempty"`
 }
 
 // maxAbout is the length of the JSON of an About.
@@ -42,20 +43,20 @@ func version() string {
 	if !ok {
 		return ""
 	}
-	v := info.Main.Version
-	if v == "" || v == "(devel)" {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				v = s.Value[:min(len(s.Value), 12)]
-			}
+	if v := info.Main.Version; v != "(devel)" {
+		return v
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value[:min(len(s.Value), 12)]
 		}
 	}
-	return v
+	return ""
 }
 
 // text returns the JSON of a, whose texts it makes shorter if they are too long.
 func (a About) text() string {
-	for _, text := range []*string{&a.Host, &a.Version, &a.Source, &a.Config, &a.Changes} {
+	for _, text := range []*string{&a.Host, &a.Version, &a.Source, &a.Config, &a.Changes, &a.Secret} {
 		if *text = strings.ToValidUTF8(*text, "?"); len(*text) > 128 {
 			*text = strings.ToValidUTF8((*text)[:128], "")
 		}

@@ -1,6 +1,7 @@
 package overrides
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,20 @@ const (
 
 // errSize means that a set has changed without a notice, for example by an eviction.
 var errSize = errors.New("the set of overrides or blocks has changed without a notice: it was evicted, removed or written by another program")
+
+// Changes returns the ID of the latest change that is in force in this process, or an empty text if that is not known.
+func (s *Redis) Changes() string { return *s.known.Load() }
+
+// LastChange returns the ID of the latest change in Redis.
+func (s *Redis) LastChange(ctx context.Context) (string, error) {
+	latest, err := ask(ctx, func(ctx context.Context) ([]redis.XMessage, error) {
+		return s.Client.XRevRangeN(ctx, s.changesKey(), "+", "-", 1).Result()
+	})
+	if err != nil || len(latest) == 0 {
+		return noChange, err
+	}
+	return latest[0].ID, nil
+}
 
 // lock waits until no other goroutine polls.
 func (s *Redis) lock(ctx context.Context) error {
@@ -76,6 +91,7 @@ func (s *Redis) catchUp(ctx context.Context, hash uint64) {
 // lost notes that changes are missing, so that the sets have to be read.
 func (s *Redis) lost() {
 	s.last = ""
+	s.known.Store(new(string))
 	s.allChanged()
 }
 
@@ -114,6 +130,10 @@ func (s *Redis) readChanges(ctx context.Context) error {
 		}
 		x.confirmed, x.counts = now, r.counts
 		s.indexes.Store(&x)
+		if id := s.last; id != s.Changes() {
+			s.known.Store(&id)
+			s.callbacks.Changed()
+		}
 		if len(changes) == 0 {
 			return nil
 		}
@@ -198,9 +218,7 @@ func (s *Redis) forget() {
 
 // readSets reads the indexes. Changes during the read follow the change with the ID s.last.
 func (s *Redis) readSets(ctx context.Context) error {
-	latest, err := ask(ctx, func(ctx context.Context) ([]redis.XMessage, error) {
-		return s.Client.XRevRangeN(ctx, s.changesKey(), "+", "-", 1).Result()
-	})
+	last, err := s.LastChange(ctx)
 	if err != nil {
 		return err
 	}
@@ -217,9 +235,7 @@ func (s *Redis) readSets(ctx context.Context) error {
 	if err := s.CheckSecret(ctx); errors.Is(err, ErrKeySecret) {
 		s.callbacks.Failed(fmt.Errorf("weir: overrides in Redis: %w", err))
 	}
-	if s.last = noChange; len(latest) > 0 {
-		s.last = latest[0].ID
-	}
+	s.last = last
 	return nil
 }
 
@@ -272,4 +288,20 @@ func (s *Redis) scan(ctx context.Context, set Kind, f func(ctx context.Context, 
 			return nil
 		}
 	}
+}
+
+// CompareIDs compares the IDs of two changes, as cmp.Compare does. A text that is no ID is before all IDs.
+func CompareIDs(a, b string) int {
+	parse := func(id string) (ms, n int64) {
+		first, second, ok := strings.Cut(id, "-")
+		ms, err := strconv.ParseInt(first, 10, 64)
+		n, err2 := strconv.ParseInt(second, 10, 64)
+		if !ok || err != nil || err2 != nil {
+			return -1, 0
+		}
+		return ms, n
+	}
+	ms, n := parse(a)
+	ms2, n2 := parse(b)
+	return cmp.Or(cmp.Compare(ms, ms2), cmp.Compare(n, n2))
 }

@@ -146,14 +146,14 @@ func (s *Redis) entries(ctx context.Context, all []member) ([]Entry, error) {
 // ErrKeySecret is the error of [Redis.CheckSecret] after a write with another secret.
 var ErrKeySecret = errors.New("the latest override or block was written with another KeySecret: those of that secret have no effect here")
 
-// secretCheck returns the text at secretKey for the secret of s.
-func (s *Redis) secretCheck() string { return s.Hasher.Tag("the secret of weir") }
+// SecretCheck returns the text at secretKey for the secret of s. It does not tell the secret.
+func (s *Redis) SecretCheck() string { return s.Hasher.Tag("the secret of weir") }
 
 // CheckSecret returns an [ErrKeySecret] if the latest override or block was written with another secret, or with none
 // while s has one.
 func (s *Redis) CheckSecret(ctx context.Context) error {
 	texts, err := ask(ctx, func(ctx context.Context) ([]any, error) { return s.Client.MGet(ctx, s.secretKey()).Result() })
-	if err == nil && len(texts) == 1 && texts[0] != nil && texts[0] != s.secretCheck() {
+	if err == nil && len(texts) == 1 && texts[0] != nil && texts[0] != s.SecretCheck() {
 		err = ErrKeySecret
 	}
 	return err

@@ -18,6 +18,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -33,9 +34,10 @@ type Redis struct {
 	parsed    memo.Map[string, parsedText] // by text
 	contents  memo.Map[string, *Content]   // by ID
 
-	polling chan struct{} // holds an element while changes are polled
-	last    string        // the ID of the latest change in the indexes; empty if they have to be read
-	from    int64         // members that have ended before are not in the indexes
+	polling chan struct{}          // holds an element while changes are polled
+	last    string                 // the ID of the latest change in the indexes; empty if they have to be read
+	known   atomic.Pointer[string] // last, for other goroutines, after all changes until it are in the indexes
+	from    int64                  // members that have ended before are not in the indexes
 }
 
 // Callbacks are functions of the package above.
@@ -43,6 +45,7 @@ type Callbacks struct {
 	Parse   func(text string) (Content, time.Time, error) // parses the text of an override
 	Failed  func(error)                                   // receives the error of an outage, or of the secret
 	Invalid func(error)                                   // receives an error of one override, of which there may be as many as keys
+	Changed func()                                        // is called when Changes returns another ID
 }
 
 // maxContents is the number of texts whose results are remembered.
@@ -57,6 +60,7 @@ func New(app App, o Options, c Callbacks) *Redis {
 	s := &Redis{App: app, callbacks: c, cache: newCache(o, app.Hasher), polling: make(chan struct{}, 1)}
 	s.parsed.Max, s.contents.Max = maxContents, maxContents
 	s.read, s.report = s.readKeys, c.Failed
+	s.known.Store(new(string))
 	return s
 }
 

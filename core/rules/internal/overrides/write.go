@@ -126,7 +126,7 @@ func (s *Redis) change(ctx context.Context, member string, score float64, r Reco
 				}
 				text, _ := json.Marshal(r)
 				tx.SetArgs(ctx, s.recordKey(k, member), text, args)
-				tx.Set(ctx, s.secretKey(), s.secretCheck(), 0)
+				tx.Set(ctx, s.secretKey(), s.SecretCheck(), 0)
 				tx.ZAddArgs(ctx, s.setKey(k), redis.ZAddArgs{
 					GT: !exact, Members: []redis.Z{{Score: score, Member: member}},
 				})

@@ -1,0 +1,138 @@
+package rules_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/core/redisstore/resilient"
+	"github.com/weir-go/weir/core/rules"
+	"github.com/weir-go/weir/internal/testkit"
+)
+
+var fixed = []byte("policies: {api: {rules: [{name: minute, algorithm: token_bucket, limit: 100/m}]}}")
+
+// A text is a source that does not change.
+type text []byte
+
+func (t text) Load(context.Context) ([]byte, error) { return t, nil }
+
+func (text) String() string { return "limits.yaml" }
+
+// watched starts a Set with overrides in source on a store.
+func watched(t *testing.T, store core.Store, source *rules.RedisSource) *rules.Set {
+	t.Helper()
+	config, err := rules.Parse("limits.yaml", fixed)
+	testkit.Must(t, err)
+	set, err := rules.New(store, config, rules.Overrides(source))
+	testkit.Must(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		_ = set.Watch(ctx, text(fixed))
+		close(done)
+	}()
+	t.Cleanup(func() { stop(); <-done })
+	return set
+}
+
+// awaitProcesses waits until check accepts the processes that source sees.
+func awaitProcesses(t *testing.T, source *rules.RedisSource, check func(all []rules.Process) error) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for begun := time.Now(); ; <-tick.C {
+		all, err := source.Processes(t.Context())
+		if err = errors.Join(err, check(all)); err == nil {
+			return
+		}
+		if time.Since(begun) > time.Minute {
+			t.Fatalf("after a minute: %v; the processes are %+v", err, all)
+		}
+	}
+}
+
+// A process tells which rules it has and which changes are in force, over a resilient store and over any other one.
+func TestRedisSource_Processes(t *testing.T) {
+	rdb := redistest.NewServer(t).Client()
+	operator := rules.Redis(rdb, "shop")
+	if all, err := operator.Processes(t.Context()); err != nil || len(all) > 0 {
+		t.Errorf("before the first one: got %v, %v", all, err)
+	}
+	store := resilient.New(rdb, "shop")
+	t.Cleanup(func() { store.Close() })
+	set := watched(t, store, rules.RedisOf(store))
+	watched(t, redisstore.New(rdb, "shop"), rules.Redis(rdb, "shop"))                                                  // without a heartbeat of its store
+	watched(t, redisstore.New(rdb, "shop", redisstore.Prefix("other:")), rules.Redis(rdb, "shop"))                     // the overrides of another application
+	watched(t, redisstore.New(rdb, "shop"), rules.Redis(rdb, "shop", rules.KeySecret([]byte("a secret of 16 bytes")))) // another secret
+	code := resilient.New(rdb, "shop")
+	testkit.Limiter(t, code, core.SlidingLog("login", core.PerHour(5)))
+	t.Cleanup(func() { code.Close() })
+
+	testkit.Must(t, set.Block(t.Context(), "api", "ann", time.Time{}))
+	change, err := operator.LastChange(t.Context())
+	testkit.Must(t, err)
+	awaitProcesses(t, operator, func(all []rules.Process) error {
+		var got []string
+		for _, p := range all {
+			got = append(got, fmt.Sprintf("%v|%s|%v|%v|%v|%v", p.Rules, p.Source, p.Config == set.Version(), p.Follows, p.OtherSecret, p.InForce(change)))
+			if p.PID == 0 || p.Host == "" || time.Since(p.Started) > time.Hour || time.Since(p.Seen) > time.Minute {
+				t.Errorf("got %+v", p)
+			}
+		}
+		slices.Sort(got)
+		if want := "[[]|limits.yaml|true|true|false|true []|limits.yaml|true|true|false|true []|limits.yaml|true|true|true|false [api.minute]|limits.yaml|true|true|false|true [login]||false|false|false|false]"; fmt.Sprint(got) != want {
+			return fmt.Errorf("got %s", got)
+		}
+		return nil
+	})
+
+	testkit.Must(t, code.Close())
+	awaitProcesses(t, operator, func(all []rules.Process) error {
+		if len(all) != 4 {
+			return errors.New("a process has ended")
+		}
+		return nil
+	})
+}
+
+// What a process says is not trusted.
+func TestRedisSource_Processes_Damage(t *testing.T) {
+	rdb := redistest.NewServer(t).Client()
+	operator := rules.Redis(rdb, "shop")
+	store := resilient.New(rdb, "shop")
+	t.Cleanup(func() { store.Close() })
+	watched(t, store, rules.RedisOf(store))
+	var id string
+	awaitProcesses(t, operator, func(all []rules.Process) error {
+		if len(all) != 1 {
+			return errors.New("no process yet")
+		}
+		id = all[0].ID
+		return nil
+	})
+	for _, text := range []string{"", "x", "[]", `{"pid":"x"}`, "\x00", strings.Repeat("{", 1<<20)} {
+		testkit.Must(t, rdb.HSet(t.Context(), "weir:shop:{shop}processes:about", id, text).Err())
+		all, err := operator.Processes(t.Context())
+		if len(all) != 1 || all[0].Follows || err == nil {
+			t.Errorf("%.10q: got %+v, %v", text, all, err)
+		}
+	}
+	testkit.Must(t, rdb.Del(t.Context(), "weir:shop:{shop}processes:about").Err())
+	testkit.Must(t, rdb.Set(t.Context(), "weir:shop:{shop}processes:about", "x", 0).Err())
+	if all, err := operator.Processes(t.Context()); err == nil || len(all) > 0 {
+		t.Errorf("another type: got %v, %v", all, err)
+	}
+	if _, err := rules.Redis(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1}), "shop").Processes(t.Context()); err == nil {
+		t.Error("without Redis: got no error")
+	}
+}
