@@ -51,7 +51,7 @@ func TestDoctor(t *testing.T) {
 			": +evalsha\n",
 		}, ok + "no"},
 		{"no ZADD and INFO", "-timeout 1m " + as("places"), 1, []string{
-			"\nserver                 unknown  INFO: NOPERM ", "\nwill not work: commands, script sliding_log, script in_flight\nnot checked: messages\n  allow the user ", ": +zadd\n", "\nnot checked: server, memory, role\n  allow the user ", ": +info\n",
+			"\nserver                 unknown  INFO: NOPERM ", "\nwill not work: commands, script sliding_log, script in_flight\nworks, with a disadvantage: processes\nnot checked: messages\n  allow the user ", ": +zadd\n", "\nnot checked: server, memory, role\n  allow the user ", ": +info\n",
 		}, ""},
 		{"rules", "-rules -timeout 1m -redis redis://" + server.Addr, 0,
 			[]string{"\nrules                  warning  limits, overrides and blocks can be read; without appendonly, ", "\nworks, with a disadvantage: rules\n  set appendonly to yes\n"}, "will not work"},
@@ -92,8 +92,8 @@ func TestDoctor_JSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout.String()), &findings); err != nil || status != 0 {
 		t.Fatalf("got status %d, %s and %v, want a list", status, &stderr, err)
 	}
-	if want := (diagnose.Finding{Check: "connection", Result: diagnose.ResultOK, Detail: "the server replies"}); len(findings) != 15 || findings[0] != want {
-		t.Errorf("got %+v, want 15 findings and first %+v", findings, want)
+	if want := (diagnose.Finding{Check: "connection", Result: diagnose.ResultOK, Detail: "the server replies"}); len(findings) != 16 || findings[0] != want {
+		t.Errorf("got %+v, want 16 findings and first %+v", findings, want)
 	}
 	if !strings.HasPrefix(stdout.String(), "[\n  {\n    \"check\": \"connection\",\n    \"result\": \"ok\",\n    \"detail\": \"the server replies\"\n  },\n") {
 		t.Errorf("got %s, want a list of objects", &stdout)

@@ -25,10 +25,11 @@ type remote struct {
 	rule, plan     string // flags of the commands about states
 	text           bool   // flags of the commands that write an entry
 	about          string
-	most           int       // flag of list
-	now            time.Time // when the command began
-	writes         bool      // the command changes something
-	removes        bool      // flags of put
+	most           int           // flag of list
+	wait           time.Duration // flag of the commands that write an entry
+	now            time.Time     // when the command began
+	writes         bool          // the command changes something
+	removes        bool          // flags of put
 	version        string
 	source         *rules.RedisSource
 	config         *rules.Config

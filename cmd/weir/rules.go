@@ -34,10 +34,10 @@ func (r *remote) commands() []command {
 		{"rules credit", "POLICY KEY N", "free N events of a key", 3, 3, r.write("config rule plan", r.ofStates(credit))},
 		{"rules list", "", "list the overrides and blocks, newest first", 0, 0, r.run("config n", r.list)},
 		{"rules get", "POLICY KEY", "print the override of a key", 2, 2, r.run("config", r.ofKey(nil))},
-		{"rules override", "POLICY KEY OVERRIDE", "give a key other limits", 3, 3, r.write("config note text", r.ofKey(override))},
-		{"rules block", "POLICY KEY [UNTIL]", "deny the events of a key, also until a time or for 24h or 7d", 2, 3, r.write("config note text", r.ofKey(block))},
-		{"rules unblock", "POLICY KEY", "end the block of a key", 2, 2, r.write("config", r.ofKey(unblock))},
-		{"rules remove", "POLICY KEY", "remove the override and the block of a key", 2, 2, r.write("config", r.ofKey(remove))},
+		{"rules override", "POLICY KEY OVERRIDE", "give a key other limits", 3, 3, r.write("config note text wait", r.ofKey(override))},
+		{"rules block", "POLICY KEY [UNTIL]", "deny the events of a key, also until a time or for 24h or 7d", 2, 3, r.write("config note text wait", r.ofKey(block))},
+		{"rules unblock", "POLICY KEY", "end the block of a key", 2, 2, r.write("config wait", r.ofKey(unblock))},
+		{"rules remove", "POLICY KEY", "remove the override and the block of a key", 2, 2, r.write("config wait", r.ofKey(remove))},
 		{"rules get", "", "print the configuration in Redis", 0, 0, r.run("", r.getConfig)},
 		{"rules put", "FILE", "list the changes that a file makes, and write it", 1, 1, r.write("remove if-version", r.putConfig)},
 	}
@@ -53,6 +53,7 @@ func runRules(args []string, stdout, stderr io.Writer) int {
 	flags.StringVar(&r.plan, "plan", "", "of why, usage and credit: the plan of the key has this `NAME`")
 	flags.StringVar(&r.about, "note", "", "of override and block: a `TEXT` for list and why, such as the reason")
 	flags.BoolVar(&r.text, "text", false, "of override and block: write the key as text, for list, and not its hash alone")
+	flags.DurationVar(&r.wait, "wait", waitTime, "of override, block, unblock and remove: wait for at most this `DURATION` until it is in force in all processes, and fail otherwise; 0 does neither")
 	flags.BoolVar(&r.removes, "remove", false, "of put: remove the policies that the file does not have")
 	flags.Func("if-version", "of put: write only if the configuration in Redis has this `VERSION`, none if there is no configuration", func(v string) error {
 		if r.version = v; v == "" {
@@ -228,7 +229,7 @@ func (r *remote) ofKey(change func(ctx context.Context, r *remote, policy, key s
 		}
 		ctx, cancel := longer(ctx, len(policies))
 		defer cancel()
-		defer r.hint(ctx, key, policies...)()
+		hint := r.hint(ctx, key, policies...)
 		var result error
 		for _, policy := range policies {
 			text, failed, err := r.changed(ctx, change, policy, key, args[2:])
@@ -236,6 +237,7 @@ func (r *remote) ofKey(change func(ctx context.Context, r *remote, policy, key s
 			case name != every && err == nil:
 				fmt.Fprintln(r.stdout, text)
 			case name != every:
+				hint()
 				return err
 			case err == nil:
 				fmt.Fprintf(r.stdout, "%s: %s\n", policy, text)
@@ -243,6 +245,9 @@ func (r *remote) ofKey(change func(ctx context.Context, r *remote, policy, key s
 				report(r.stderr, fmt.Errorf("the policy %q%s: %s", policy, failed, strings.TrimPrefix(err.Error(), "weir: ")))
 				result = errReported
 			}
+		}
+		if hint(); result == nil && change != nil {
+			result = r.await(ctx, policies)
 		}
 		return result
 	}

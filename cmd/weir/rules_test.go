@@ -20,10 +20,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	hintTime = time.Minute
+	hintTime, waitTime = time.Minute, 0
 	_ = os.Setenv("WEIR_APP", "test")
 	redistest.Main(m)
 }
+
+// unseen is the line of why without a process.
+const unseen = "It is not known whether this is in force, because no process that has the policy is known.\n"
 
 // A step is a command line without "weir rules", and its result.
 type step struct {
@@ -96,7 +99,7 @@ func TestRules(t *testing.T) {
 				{"unblock api x", 0, "{limits: {r: 5/h}}\n", ""},
 				{"block api x 9999-01-01T00:00:00Z", 0, "{blocked: true, until: '9999-01-01T00:00:00Z'}\n", ""},
 				{"get api x", 0, "{blocked: true, until: '9999-01-01T00:00:00Z'}\n", ""},
-				{"why api x -plan gold", 0, "Blocked: every event is denied.\nThe block of the key ends at 9999-01-01T00:00:00Z.\nThe block is in Redis, written at ….\nThe override {limits: {r: 5/h}} is in Redis, written at ….\n" +
+				{"why api x -plan gold", 0, "Blocked: every event is denied.\nThe block of the key ends at 9999-01-01T00:00:00Z.\nThe block is in Redis, written at ….\nThe override {limits: {r: 5/h}} is in Redis, written at ….\n" + unseen +
 					"RULE  ALGORITHM     LIMIT    SOURCE               USED  LEFT  NEXT   MODE\nr     token_bucket  blocked  override of the key  -     -     never  enforce\n", ""},
 				{"why api k", 0, "Admitted.\nThe override {plan: gold} is in Redis.\n" +
 					"RULE  ALGORITHM     LIMIT  SOURCE                            USED  LEFT  NEXT  MODE\nr     token_bucket  100/h  plan \"gold\", override of the key  0     100   now   enforce\n", ""},
@@ -109,11 +112,11 @@ func TestRules(t *testing.T) {
 				{`override api x {"plans":"gold"}`, 1, "", "OVERRIDE:1:2: plans: is an unknown field"},
 				{`override api old {"plan":"gold"}`, 0, "{plan: gold}\n", ""},
 				{"put third.yaml", 0, "api key k: plan gold to plan silver\napi.r plan gold: removed (was 100/h)\napi.r plan silver: added (100/h)\n", ""},
-				{"why -plan silver api old", 0, "Admitted.\nNo rule of the policy has the plan \"gold\" of the override.\nThe override {plan: gold} is in Redis, written at ….\n" +
+				{"why -plan silver api old", 0, "Admitted.\nNo rule of the policy has the plan \"gold\" of the override.\nThe override {plan: gold} is in Redis, written at ….\n" + unseen +
 					"RULE  ALGORITHM     LIMIT  SOURCE         USED  LEFT  NEXT  MODE\nr     token_bucket  100/h  plan \"silver\"  0     100   now   enforce\n", ""},
 				{`override api other {"limits":{"r":"9/h\u0020burst\u002012"}}`, 0, "{limits: {r: 9/h burst 12}}\n", ""},
 				{"put fourth.yaml", 0, "api.r algorithm: token_bucket to sliding_log\napi.r: begins unused for every key\n", ""},
-				{"why api other -plan silver", 0, "Admitted.\nThe rule \"r\" cannot have the limit of the override, 9/h burst 12.\nThe override {limits: {r: 9/h burst 12}} is in Redis, written at ….\n" +
+				{"why api other -plan silver", 0, "Admitted.\nThe rule \"r\" cannot have the limit of the override, 9/h burst 12.\nThe override {limits: {r: 9/h burst 12}} is in Redis, written at ….\n" + unseen +
 					"RULE  ALGORITHM    LIMIT  SOURCE         USED  LEFT  NEXT  MODE\nr     sliding_log  100/h  plan \"silver\"  0     100   now   enforce\n", ""},
 				{"put fifth.yaml", 0, "all_routes: added (api)\n", ""},
 				{"why /x y", 0, "No route matches: the request has the limiter of the middleware, and the policy \"api\" of all routes.\n" +
@@ -207,7 +210,7 @@ func TestRules_InvalidValues(t *testing.T) {
 		{"why api x", 1, "", "Redis:1:2: block: is an unknown field"},
 		{"block api x", 0, "{blocked: true}\n", ""},
 		{"get api x", 0, "{blocked: true}\n", ""},
-		{"why -plan gold api x", 0, "Blocked: every event is denied.\nThe block is in Redis, written at ….\nAn invalid override is in Redis, written at ….\n" +
+		{"why -plan gold api x", 0, "Blocked: every event is denied.\nThe block is in Redis, written at ….\nAn invalid override is in Redis, written at ….\n" + unseen +
 			"RULE  ALGORITHM     LIMIT    SOURCE               USED  LEFT  NEXT   MODE\nr     token_bucket  blocked  override of the key  -     -     never  enforce\n", ""},
 		{"unblock * x", 1, "", `weir: the policy "api": an override in Redis is invalid`},
 		{"get * x", 1, "", `weir: the policy "api": an override in Redis is invalid`},
@@ -575,7 +578,7 @@ func TestRules_Quota(t *testing.T) {
 		step{"usage api x", 0, table([]string{"calls", "10/month in Asia/Tokyo headroom 20% (calls)", "8", "0", end, end, "enforce"}, candidate), ""},
 		step{`override api x {"limits":{"calls":"30/month"}}`, 0, "{limits: {calls: 30/month}}\n", ""},
 		step{"usage api x", 0, table([]string{"calls", "30/month in Asia/Tokyo (calls)", "8", "22", "now", end, "enforce"}, candidate), ""},
-		step{"why api x", 0, "Admitted.\nThe override {limits: {calls: 30/month}} is in Redis, written at ….\n" +
+		step{"why api x", 0, "Admitted.\nThe override {limits: {calls: 30/month}} is in Redis, written at ….\n" + unseen +
 			"RULE             ALGORITHM  LIMIT                           SOURCE               USED  LEFT  NEXT  MODE\n" +
 			"calls            quota      30/month in Asia/Tokyo (calls)  override of the key  8     22    now   enforce\n" +
 			"calls.candidate  quota      12/week in UTC                  base                 8     4     now   shadow\n", ""},

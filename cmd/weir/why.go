@@ -68,6 +68,7 @@ func (r *remote) whyIn(ctx context.Context, policy, key string) (known bool, err
 	}
 	fmt.Fprintln(r.stdout, sentence)
 	lines = append(lines, r.origin(s, entries)...)
+	lines = append(lines, r.agreement(ctx, policy, len(entries) > 0)...)
 	if names := s.otherPlans(); len(names) > 0 {
 		lines = append(lines, fmt.Sprintf("The limits are those without a plan; the policy has %s: see -plan.", list(names)))
 		var admitted []string

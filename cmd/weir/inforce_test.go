@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/core/redisstore/resilient"
+	"github.com/weir-go/weir/core/rules"
+	"github.com/weir-go/weir/internal/testkit"
+)
+
+const inForcePolicies = "policies: {api: {rules: [{name: minute, algorithm: token_bucket, limit: 100/m}]}}"
+
+// watching starts a process with the policies of a file; without overrides it does not follow those in Redis.
+func watching(t *testing.T, addr, file string, opts []resilient.Option, source ...rules.RedisOption) *rules.Set {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	store := resilient.New(rdb, "test", opts...)
+	t.Cleanup(func() { store.Close(); rdb.Close() })
+	config, err := rules.Load(t.Context(), rules.File(file))
+	testkit.Must(t, err)
+	if source == nil {
+		set, err := rules.New(store, config)
+		testkit.Must(t, err)
+		return set
+	}
+	overrides := rules.Redis(rdb, "test", source...)
+	set, err := rules.New(store, config, rules.Overrides(overrides))
+	testkit.Must(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = set.Watch(ctx, rules.File(file)) }()
+	t.Cleanup(func() { stop(); <-done })
+	return set
+}
+
+// A command that writes ends when all processes have applied it, and fails if one does not.
+func TestRules_InForce(t *testing.T) {
+	file := t.TempDir() + "/limits.yaml"
+	testkit.Must(t, os.WriteFile(file, []byte(inForcePolicies), 0o600))
+	other := t.TempDir() + "/other.yaml"
+	testkit.Must(t, os.WriteFile(other, []byte(strings.Replace(inForcePolicies, "100", "7", 1)), 0o600))
+	follows := []rules.RedisOption{rules.Timeout(time.Second)}
+	for name, c := range map[string]struct {
+		start  func(t *testing.T, addr string)
+		known  int // processes
+		args   string
+		status int
+		want   string
+	}{
+		"no process": {func(*testing.T, string) {}, 0, "block api ann -wait 5s", 1, `it is written, and no process of the application "test" is known that has "api"`},
+		"two": {func(t *testing.T, addr string) {
+			watching(t, addr, file, nil, follows...)
+			watching(t, addr, file, nil, follows...)
+		}, 2, "block api ann -wait 30s", 0, "in force in 2 of 2 processes\n"},
+		"all policies": {func(t *testing.T, addr string) { watching(t, addr, file, nil, follows...) }, 1, "block * ann -wait 30s", 0, "in force in 1 of 1 processes\n"},
+		"an override":  {func(t *testing.T, addr string) { watching(t, addr, file, nil, follows...) }, 1, "override api ann "+`{"limits":{"minute":"7/m"}}`+" -wait 30s", 0, "in force in 1 of 1 processes\n"},
+		"an unblock":   {func(t *testing.T, addr string) { watching(t, addr, file, nil, follows...) }, 1, "unblock api ann -wait 30s", 0, "in force in 1 of 1 processes\n"},
+		"without overrides": {func(t *testing.T, addr string) {
+			watching(t, addr, file, nil)
+			watching(t, addr, file, nil, follows...)
+		}, 2, "block api ann -wait 3s", 1, "after 3s in force in 1 of 2 processes: process "},
+		"the prefix of the overrides": {func(t *testing.T, addr string) {
+			watching(t, addr, file, []resilient.Option{resilient.Prefix("shop:")}, follows...)
+		}, 1, "-prefix shop: block api ann -wait 3s", 1, "does not watch overrides (rules.Overrides and Set.Watch), or those of another prefix"},
+		"another secret": {func(t *testing.T, addr string) {
+			watching(t, addr, file, nil, rules.KeySecret([]byte("a secret of 16 bytes or more")))
+		}, 1, "block api ann -wait 3s", 1, "has another key secret"},
+		"other policies": {func(t *testing.T, addr string) {
+			rdb := redis.NewClient(&redis.Options{Addr: addr})
+			store := resilient.New(rdb, "test")
+			t.Cleanup(func() { store.Close(); rdb.Close() })
+			testkit.Limiter(t, store, core.SlidingLog("login", core.PerHour(1)))
+		}, 1, "block api ann -wait 3s", 1, "no process of the application"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.NewServer(t)
+			c.start(t, server.Addr)
+			opts := []rules.RedisOption{}
+			if strings.HasPrefix(c.args, "-prefix shop:") {
+				opts = append(opts, rules.Prefix("shop:"))
+			}
+			source, tick := rules.Redis(server.Client(), "test", opts...), time.NewTicker(10*time.Millisecond)
+			defer tick.Stop()
+			for begun := time.Now(); ; <-tick.C { // until the first heartbeats
+				if all, err := source.Processes(t.Context()); err == nil && len(all) == c.known {
+					break
+				} else if time.Since(begun) > time.Minute {
+					t.Fatalf("after a minute: got %v, %v", all, err)
+				}
+			}
+			var stdout, stderr strings.Builder
+			args := append([]string{"rules", "-redis", "redis://" + server.Addr, "-config", file}, strings.Fields(c.args)...)
+			if status := run(args, &stdout, &stderr); status != c.status || !strings.Contains(stderr.String(), c.want) || status == 0 && !strings.HasSuffix(stderr.String(), c.want) {
+				t.Errorf("got status %d, stdout %q and stderr %q, want %d and %q", status, &stdout, &stderr, c.status, c.want)
+			}
+			if name != "two" {
+				return
+			}
+			stdout.Reset()
+			if status := run([]string{"rules", "-redis", "redis://" + server.Addr, "-config", other, "why", "api", "ann"}, &stdout, &stderr); status != 0 ||
+				!strings.Contains(stdout.String(), "\nIn force in 2 of 2 processes.\n2 of 2 processes have another configuration than ") {
+				t.Errorf("why: got status %d and %s", status, &stdout)
+			}
+		})
+	}
+}
