@@ -136,3 +136,57 @@ func TestRedisSource_Processes_Damage(t *testing.T) {
 		t.Error("without Redis: got no error")
 	}
 }
+
+// The rules of limiters in code are published with all lengths of their states, and those of a file, too.
+func TestRedisSource_Published(t *testing.T) {
+	rdb := redistest.NewServer(t).Client()
+	operator := rules.Redis(rdb, "shop")
+	store := resilient.New(rdb, "shop")
+	t.Cleanup(func() { store.Close() })
+	many := core.TokenBucket("many", core.PerMinute(1))
+	for i := range 30 {
+		many = many.Plan(fmt.Sprint("plan", i), core.Per(1, time.Duration(1+i%25)*time.Hour))
+	}
+	testkit.Limiter(t, store,
+		core.SlidingLog("login", core.PerHour(5)).Plan("pro", core.PerHour(50)).Plan("staff", core.Unlimited).Soft(20),
+		core.InFlight("slots", 3).Hold(time.Minute), core.Quota("month", core.Monthly(100)), core.Pause("stop"), many,
+		core.TokenBucket("elastic", core.PerMinute(10)).Elastic(func() float64 { return 1 }, 2))
+	watched(t, store, rules.RedisOf(store))
+	other := resilient.New(rdb, "shop") // another version
+	t.Cleanup(func() { other.Close() })
+	testkit.Limiter(t, other, core.SlidingLog("login", core.PerHour(7)))
+
+	var all map[string]rules.PublishedRule
+	awaitProcesses(t, operator, func([]rules.Process) (err error) {
+		if all, err = operator.Published(t.Context()); err == nil && (len(all) != 7 || len(all["login"].Others) != 1) {
+			err = fmt.Errorf("%d rules are published", len(all))
+		}
+		return err
+	})
+	got := map[string]string{}
+	policies := map[string]rules.Policy{}
+	for name, p := range all {
+		policies[name] = p.Policy
+		r := p.Policy.Rules[0]
+		got[name] = fmt.Sprint(r.Algorithm, " ", r.Limit, " ", len(r.Plans), " ", p.MorePlans, " ", p.Elastic)
+	}
+	delete(got, "login") // the latest one is not known
+	want := map[string]string{
+		"slots": "in_flight 3 0 0 0", "month": "quota 100/month 0 0 0", "stop": "pause 0 0 0 0", "many": "token_bucket 1/m 27 3 0",
+		"elastic": "token_bucket 10/m 0 0 2", "api.minute": "token_bucket 100/m 0 0 0",
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	limits := []int{all["login"].Policy.Rules[0].Limit.Events, all["login"].Others[0].Policy.Rules[0].Limit.Events}
+	if slices.Sort(limits); fmt.Sprint(limits) != "[5 7]" {
+		t.Errorf("got the limits %v of login", limits)
+	}
+	if _, err := rules.New(redisstore.New(rdb, "shop"), &rules.Config{Policies: policies}); err != nil {
+		t.Errorf("the published rules are no configuration: %v", err)
+	}
+	testkit.Must(t, rdb.HSet(t.Context(), "weir:shop:{shop}processes:published", "login x", "y").Err())
+	if damaged, err := operator.Published(t.Context()); err == nil || len(damaged) != len(all) {
+		t.Errorf("a rule that is not well formed: got %d rules, %v", len(damaged), err)
+	}
+}

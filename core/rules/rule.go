@@ -39,8 +39,13 @@ func (r *Rule) planNames() []string {
 	return names
 }
 
-// storeName returns the name of a rule on a store.
-func storeName(policy, rule string) string { return policy + "." + rule }
+// storeName returns the name of a rule on a store. A rule without a name has that of its policy: see PublishedRule.
+func storeName(policy, rule string) string {
+	if rule == "" {
+		return policy
+	}
+	return policy + "." + rule
+}
 
 // candidateName returns the name of the candidate of a rule on a store.
 func candidateName(rule string) string { return rule + ".candidate" }

@@ -21,18 +21,18 @@ const (
 	again = 6 * time.Hour
 	// maxPublished is the number of published rules of an application.
 	maxPublished = 1000
-	// maxPlans and maxLengths are the numbers of plans and of lengths of one published rule.
-	maxPlans, maxLengths = 20, 64
+	// maxPlans is the number of plans of one published rule, and maxOthers that of further lengths.
+	maxPlans, maxOthers = 20, 64
 	// maxRule is the length of the JSON of a published rule.
-	maxRule = 8 << 10
+	maxRule = 16 << 10
 )
 
 // A Rule is a rule as processes have said it: its limits, and the states that a key may have of it.
 type Rule struct {
-	Base    Limit    `json:"base"`
-	Plans   []Limit  `json:"plans,omitempty"`   // at most 20
-	More    int      `json:"more,omitempty"`    // the number of plans that are left out
-	Lengths []string `json:"lengths,omitempty"` // the names of the states: see driver.Compiled
+	Base   Limit   `json:"base"`
+	Plans  []Limit `json:"plans,omitempty"`  // at most 20
+	Others []Limit `json:"others,omitempty"` // of further plans those whose states have another length, at most 64
+	More   int     `json:"more,omitempty"`   // the number of plans that are left out
 
 	At time.Time `json:"-"` // when a process has said it, by the clock of Redis
 }
@@ -79,33 +79,38 @@ func publish(rules map[string][]driver.Definition) (all [][2]string) {
 	for name, definitions := range rules {
 		slices.SortFunc(definitions, func(a, b driver.Definition) int { return strings.Compare(a.Plan, b.Plan) })
 		r := Rule{Base: limitOf(&definitions[0])}
-		for i := range definitions {
-			d := definitions[i]
-			if d.Plan != "" {
-				if len(r.Plans) == maxPlans {
-					r.More++
-				} else {
-					r.Plans = append(r.Plans, limitOf(&d))
-				}
+		lengths := map[string]bool{lengthOf(definitions[0]): true}
+		for _, d := range definitions[1:] {
+			length := lengthOf(d)
+			switch {
+			case len(r.Plans) < maxPlans:
+				r.Plans = append(r.Plans, limitOf(&d))
+			case length != "" && !lengths[length] && len(r.Others) < maxOthers:
+				r.Others = append(r.Others, limitOf(&d))
+			default:
+				r.More++
 			}
-			d.Like = nil
-			if d.Always != 0 || len(r.Lengths) == maxLengths {
-				continue
-			}
-			if c, err := d.Compile(); err == nil && !slices.Contains(r.Lengths, c.StateName) {
-				r.Lengths = append(r.Lengths, c.StateName)
-			}
+			lengths[length] = true
 		}
 		text, _ := json.Marshal(r)
-		if len(text) > maxRule {
-			r.More, r.Plans = r.More+len(r.Plans), nil
-			text, _ = json.Marshal(r)
-		}
 		sum := sha256.Sum256(text)
 		all = append(all, [2]string{name + " " + base64.RawURLEncoding.EncodeToString(sum[:6]), string(text)})
 	}
 	slices.SortFunc(all, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) })
 	return all[:min(len(all), maxPublished)]
+}
+
+// lengthOf returns the name of the states of a definition, or an empty text if it has none.
+func lengthOf(d driver.Definition) string {
+	if d.Always != 0 {
+		return ""
+	}
+	d.Like = nil
+	c, err := d.Compile()
+	if err != nil {
+		return ""
+	}
+	return c.StateName
 }
 
 // Published returns the rules that processes of the application have said within a day, in the order of their names, the
@@ -143,10 +148,10 @@ func parseRule(name, text string) (r Rule, ok bool) {
 	ms, err := strconv.ParseInt(at, 10, 64)
 	rule, _, _ := cutLast(name)
 	if err != nil || len(text) > maxRule || json.Unmarshal([]byte(text), &r) != nil || r.Base.Name != rule ||
-		len(r.Plans) > maxPlans || len(r.Lengths) > maxLengths {
+		len(r.Plans) > maxPlans || len(r.Others) > maxOthers {
 		return Rule{}, false
 	}
-	for _, l := range append([]Limit{r.Base}, r.Plans...) {
+	for _, l := range slices.Concat([]Limit{r.Base}, r.Plans, r.Others) {
 		d := l.Definition()
 		if d.Name != rule || d.Check() != nil {
 			return Rule{}, false
