@@ -161,7 +161,7 @@ var faults = []fault{
 	},
 	{
 		"an undo in an outage has the present number of processes", "core/failover/backup.go",
-		"c.Receipt.Origin, n = originOf(c.Receipt)", "c.Receipt.Origin, _ = originOf(c.Receipt)", "core/failover ^TestProcesses_Undo$",
+		"c.Receipt.Origin, numbers[i] = originOf(c.Receipt)", "c.Receipt.Origin, _ = originOf(c.Receipt)", "core/failover ^TestProcesses_Undo$",
 	},
 	{
 		"a request that http.Transport repeats is not charged", "nethttplimit/client/transport.go",

@@ -83,10 +83,9 @@ type Description struct {
 	// Clock returns the time of a Store that does not decide by the clock of a server or of this process.
 	// Package core chooses the periods of a [Quota] by it. Nil means time.Now.
 	Clock func() time.Time
-	// Processes returns the number of processes that have a rule on the Store, by the name of the rule, if the Store
-	// counts them. A name that is missing has no number yet. The map is not changed any more. Package failover divides
-	// limits by these numbers in an outage. Nil means that the Store does not count.
-	Processes func() map[string]int
+	// Processes returns the number of processes that have the rule of a name on the Store, or 0 if it is not known yet.
+	// Package failover divides limits by it in an outage. Nil means that the Store does not count.
+	Processes func(rule string) int
 	// Behind are the Stores behind, for figures and logs, by their roles: "primary" and "backup", or "" for the
 	// only one. There are none behind most Stores.
 	Behind map[string]Store

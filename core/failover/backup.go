@@ -19,7 +19,7 @@ import (
 type backup struct {
 	store     driver.Store
 	processes func() int            // nil without Processes
-	counted   func() map[string]int // the numbers of the primary, by the name of the rule; nil if it has none
+	counted   func(rule string) int // the numbers of the primary; nil if it does not count
 	answers   map[string]Answer     // by the name of the rule; the store decides about other rules
 	warn      sync.Once
 
@@ -27,7 +27,7 @@ type backup struct {
 	unknown map[string]bool // names in answers that no declared rule has
 }
 
-func (b *backup) init(s driver.Store, counted func() map[string]int, c *config) {
+func (b *backup) init(s driver.Store, counted func(rule string) int, c *config) {
 	b.store, b.processes, b.counted, b.answers = s, c.processes, counted, c.answers
 	b.unknown = make(map[string]bool)
 	for name := range b.answers {
@@ -122,30 +122,26 @@ const (
 	maxParts = 1<<partBits - 1
 )
 
-// parts are the numbers by which a call divides rules.
-type parts struct {
-	each    int            // of all rules; 0 if they are counted
-	counted map[string]int // by the name of the rule
-}
-
-// parts returns the numbers of now.
-func (b *backup) parts() (p parts) {
-	switch {
-	case b.processes != nil:
-		p.each = max(1, b.processes())
-	case b.counted != nil:
-		p.counted = b.counted()
+// parts appends to all the numbers by which the rules of charges are divided now, or 0 for whole ones. Charges of one rule
+// have one number.
+func (b *backup) parts(charges []driver.Charge, all []int) []int {
+	each := 0
+	if b.processes != nil {
+		each = max(1, b.processes())
 	}
-	return p
-}
-
-// of returns the number for a rule, or 0 for a whole one.
-func (p parts) of(rule string) int {
-	n := cmp.Or(p.each, p.counted[rule])
-	if n <= 1 {
-		return 0
+	for i := range charges {
+		n, rule := each, charges[i].Rule
+		if j := slices.IndexFunc(charges[:i], func(c driver.Charge) bool { return c.Rule.Name == rule.Name }); j >= 0 {
+			n = all[j]
+		} else if n == 0 && b.counted != nil {
+			n = b.counted(rule.Name)
+		}
+		if n <= 1 {
+			n = 0
+		}
+		all = append(all, min(n, maxParts))
 	}
-	return min(n, maxParts)
+	return all
 }
 
 // doDivided executes charges on the store, with rules divided by the numbers of processes, of which each rule has one
@@ -153,17 +149,15 @@ func (p parts) of(rule string) int {
 // charged. doDivided restores the rules of the caller before it returns.
 func (b *backup) doDivided(ctx context.Context, do verb, charges []driver.Charge) error {
 	var rooms [8]*driver.Compiled
-	whole, numbers := rooms[:0], b.parts()
+	var room [8]int
+	whole, numbers := rooms[:0], b.parts(charges, room[:0])
 	for i := range charges {
 		c := &charges[i]
-		whole = append(whole, c.Rule)
 		if readsReceipt(c) {
-			var n int
-			c.Receipt.Origin, n = originOf(c.Receipt)
-			c.Rule = c.Rule.Divide(n)
-		} else {
-			c.Rule = c.Rule.Divide(numbers.of(c.Rule.Name))
+			c.Receipt.Origin, numbers[i] = originOf(c.Receipt)
 		}
+		whole = append(whole, c.Rule)
+		c.Rule = c.Rule.Divide(numbers[i])
 	}
 	defer func() {
 		for i := range charges {
@@ -178,7 +172,7 @@ func (b *backup) doDivided(ctx context.Context, do verb, charges []driver.Charge
 		return err
 	}
 	for i := range charges {
-		setOrigin(&charges[i], byBackup, numbers.of(charges[i].Rule.Name))
+		setOrigin(&charges[i], byBackup, numbers[i])
 	}
 	return nil
 }

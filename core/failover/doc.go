@@ -12,7 +12,8 @@
 // # Backups
 //
 //   - A store in this process, such as memstore: each process enforces the limits by itself.
-//     [Processes] and [Instances] divide the limits by the number of processes.
+//     [Processes] and [Instances] divide the limits by the number of processes, and so does a primary that counts
+//     them, as in package resilient.
 //   - [FailOpen] admits every event.
 //   - [FailClosed] returns an error for every event. A gate then responds with 503.
 //
@@ -91,8 +92,8 @@
 // second, these bounds hold in an outage of T seconds:
 //
 //   - n processes admit at most n·(B + R·T) events.
-//   - n processes with Instances(n) admit at most B + R·T events, as if they shared the backup. If
-//     B is less than n, each process admits one event at once.
+//   - n processes with Instances(n), or counted by the primary, admit at most B + R·T events, as if they shared the
+//     backup. If B is less than n, each process admits one event at once.
 //   - FailOpen admits every event, and FailClosed none.
 //
 // For a window or log, B is the limit and R is B divided by the period. A fixed window may admit B

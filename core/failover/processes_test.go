@@ -76,7 +76,7 @@ type counting struct {
 }
 
 func (c counting) Describe() driver.Description {
-	return driver.Description{Processes: func() map[string]int { return c.numbers }}
+	return driver.Description{Processes: func(rule string) int { return c.numbers[rule] }}
 }
 
 // Each rule is divided by its own number of the primary, unless Processes is given.

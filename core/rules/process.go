@@ -34,7 +34,7 @@ type Process struct {
 
 	// Follows says that a Set watches the overrides in Redis, and Changes is the latest of them that is in force in the
 	// process: see LastChange. OtherSecret says that its KeySecret is another one than that of the RedisSource, so it does
-	// not find what this one writes.
+	// not find the entries that this one writes.
 	Follows     bool
 	Changes     string
 	OtherSecret bool
@@ -112,7 +112,7 @@ func heartOf(s driver.Store) heart {
 	return nil
 }
 
-// tell makes the heartbeats of the process tell what s has in force, until the result is called. The heartbeats are those of
+// tell makes the heartbeats of the process describe s, until the result is called. The heartbeats are those of
 // the store, if the overrides are those of its application, and otherwise ones of s, which count for no rule.
 func (s *Set) tell() (end func()) {
 	h, stop := heartOf(s.store), func() {}

@@ -105,7 +105,7 @@ func TestRedisSource_Processes(t *testing.T) {
 	})
 }
 
-// What a process says is not trusted.
+// The description of a process is not trusted.
 func TestRedisSource_Processes_Damage(t *testing.T) {
 	rdb := redistest.NewServer(t).Client()
 	operator := rules.Redis(rdb, "shop")

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// An About is what a process says about itself in its heartbeats.
+// An About describes a process in its heartbeats.
 type About struct {
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
 	Started int64  `json:"started"` // Unix milliseconds, by its clock
 	Version string `json:"version"` // of the application
 
-	// Of the rules.Set of the process, if it watches overrides: the name of the source and the version of its
+	// The rules.Set of the process, if it watches overrides: the name of the source and the version of its
 	// configuration; the ID of the last change that is in force; and a text that tells whether two key secrets are equal.
 	Source  string `json:"source,omitempty"`
 	Config  string `json:"config,omitempty"`
@@ -80,7 +80,7 @@ type Process struct {
 // Processes returns the processes of the application, with the latest start first, and the rules of their groups, which are
 // nil if they are not known. An About that is not well formed is empty, and the error then an ErrRecord.
 func (r Record) Processes(ctx context.Context) (all []Process, rules map[string][]string, err error) {
-	reply, err := r.Do(ctx, r.Trial(true)...) // removes what has gone
+	reply, err := r.Do(ctx, r.Trial(true)...)
 	if err != nil {
 		return nil, nil, err
 	}

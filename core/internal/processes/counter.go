@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,9 +33,9 @@ const (
 	apart = time.Second
 	// Deadline is the shortest deadline of a heartbeat. A server that is too slow for decisions still counts.
 	Deadline = time.Second
-	// kept is the number of readings of which the largest number counts: after Redis has lost the heartbeats, a process
-	// has read kept numbers only when all others have written one again.
-	kept = 3
+	// window is the time of the readings of which the largest number counts. After Redis has lost the heartbeats, all
+	// processes have written one again when the readings of before are out of the window.
+	window = 25 * time.Second
 )
 
 // A Counter writes the heartbeats of a store, and knows how many processes have each of its rules. Use [New]. It is safe
@@ -44,8 +45,8 @@ type Counter struct {
 	record  Record
 	process string
 
-	numbers atomic.Pointer[map[string]int]
-	total   atomic.Int64 // of processes, or 0
+	numbers atomic.Pointer[numbers]
+	hanging atomic.Int64 // commands that have not returned
 	begin   sync.Once
 	running sync.WaitGroup
 	changed chan struct{} // has a value if a heartbeat is to be sent soon
@@ -55,16 +56,17 @@ type Counter struct {
 
 	mu       sync.Mutex // Close ends ctx with mu
 	declared map[string][]declared
-	readings []counts     // the latest, at most kept
 	about    func(*About) // of a Set; nil if there is none
 
 	// The goroutine uses these, and Close after its end.
-	last   Group                // of the last heartbeat
-	said   string               // the rules that were published
-	saidAt time.Time            // zero if they are to be said
-	left   map[string]time.Time // groups that a heartbeat may have been in, and when it was sent
-	lists  map[string][]string  // the rules of groups
-	logged map[string]bool      // texts that are logged once
+	readings []counts             // those of a window before the latest
+	first    time.Time            // of the first reading
+	last     Group                // of the last heartbeat
+	said     string               // the rules that were published
+	saidAt   time.Time            // zero if they are to be said
+	left     map[string]time.Time // groups that a heartbeat may have been in, and when the process left them
+	lists    map[string][]string  // the rules of groups
+	logged   map[string]bool      // texts that are logged once
 }
 
 // declared is a definition of a rule, and the number of limiters that have it.
@@ -75,7 +77,15 @@ type declared struct {
 
 // counts are the numbers of processes in a reading.
 type counts struct {
+	at     time.Time
 	all    int
+	byRule map[string]int // of the rules that the process then had
+}
+
+// numbers are those that are in force.
+type numbers struct {
+	total  int // of all processes, or 0
+	rest   int // for a rule that byRule does not have
 	byRule map[string]int
 }
 
@@ -95,16 +105,22 @@ func New(r Record, config Config) *Counter {
 		declared: make(map[string][]declared), left: make(map[string]time.Time), lists: make(map[string][]string), logged: make(map[string]bool),
 	}
 	c.ctx, c.end = context.WithCancel(context.Background())
-	c.numbers.Store(new(map[string]int))
+	c.numbers.Store(&numbers{rest: config.Instances})
 	return c
 }
 
-// Numbers returns the number of processes that have each rule of the store. Before the first reply, and without Instances,
-// it has no rule. The caller must not change it.
-func (c *Counter) Numbers() map[string]int { return *c.numbers.Load() }
+// Number returns the number of processes that have a rule of the store: that of all processes if no reading has the rule,
+// and 0 before the first reply without Instances.
+func (c *Counter) Number(rule string) int {
+	n := c.numbers.Load()
+	if known, ok := n.byRule[rule]; ok {
+		return known
+	}
+	return n.rest
+}
 
 // Total returns the number of processes of the application, or 0 before the first reply.
-func (c *Counter) Total() int { return int(c.total.Load()) }
+func (c *Counter) Total() int { return c.numbers.Load().total }
 
 // Declare notes rules of the store. The first one begins the heartbeats.
 func (c *Counter) Declare(changes ...driver.Change) {
@@ -119,7 +135,6 @@ func (c *Counter) Declare(changes ...driver.Change) {
 		}
 	}
 	if len(c.declared) > 0 {
-		c.publish()
 		c.soon()
 	}
 }
@@ -139,7 +154,7 @@ func (c *Counter) add(d driver.Definition, n int) {
 	}
 }
 
-// Tell makes about complete what the process says about itself, and begins the heartbeats. The latest function is
+// Tell makes about complete the description of the process, and begins the heartbeats. The latest function is
 // called, by a goroutine.
 func (c *Counter) Tell(about func(*About)) {
 	c.mu.Lock()
@@ -178,10 +193,11 @@ func (c *Counter) run() {
 		case <-c.ctx.Done():
 			return
 		case <-c.changed:
-			if at := sent.Add(apart); at.Before(next) {
-				next = at
+			soon := time.Now().Add(gather)
+			if at := sent.Add(apart); at.After(soon) {
+				soon = at
 			}
-			if soon := time.Now().Add(gather); next.Before(soon) {
+			if soon.Before(next) {
 				next = soon
 			}
 		case <-timer.C:
@@ -231,13 +247,13 @@ func (c *Counter) beat() {
 		}
 		c.last = h.Group
 	}
+	if c.hanging.Load() > 0 { // a client without timeouts would lose a connection for each
+		return
+	}
 	read, err := c.send(c.ctx, max(c.config.Timeout, Deadline), h)
-	c.report(err)
+	reported := c.report(err)
 	if read.Counts == nil {
-		c.mu.Lock()
-		first := len(c.readings) == 0
-		c.mu.Unlock()
-		if first && c.ctx.Err() == nil {
+		if c.first.IsZero() && !reported && c.ctx.Err() == nil {
 			c.config.Unknown()
 		}
 		return
@@ -249,11 +265,14 @@ func (c *Counter) beat() {
 		c.Changed()
 	}
 	if read.Group == All {
-		c.warn("weir: limits are divided by the number of all processes of the application in an outage", "reason",
-			fmt.Sprintf("there are more than %d groups of processes with equal rules, or a process has more than %d rules", MaxGroups, maxRules))
+		reason := fmt.Sprintf("there are more than %d groups of processes with equal rules", MaxGroups)
+		if h.Group.Name == All {
+			reason = fmt.Sprintf("the process has more than %d rules, or their names are longer than %d bytes", maxRules, maxText)
+		}
+		c.warn("weir: limits are divided by the number of all processes of the application in an outage", "reason", reason)
 	}
 	c.report(c.learn(read, h.Group))
-	c.note(read)
+	c.note(read, h.Group)
 }
 
 // send writes h, and removes the process from the groups in which an earlier heartbeat may have been: its reply may be
@@ -265,17 +284,17 @@ func (c *Counter) send(ctx context.Context, timeout time.Duration, h Heartbeat) 
 		}
 	}
 	h.Left = slices.Sorted(maps.Keys(c.left))
-	return within(ctx, timeout, func(ctx context.Context) (Reading, error) { return c.record.Beat(ctx, h) })
+	return within(c, ctx, timeout, func(ctx context.Context) (Reading, error) { return c.record.Beat(ctx, h) })
 }
 
 // errClient names the client in the errors of package call.
 var errClient = errors.New("the client")
 
 // within calls f, which may ignore its context, and returns after the timeout at the latest.
-func within[T any](ctx context.Context, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
+func within[T any](c *Counter, ctx context.Context, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return call.Detached(ctx, errClient, nil, func() (T, error) { return f(ctx) })
+	return call.Detached(ctx, errClient, &c.hanging, func() (T, error) { return f(ctx) })
 }
 
 // learn reads the rules of groups that it does not know, and forgets those of groups that have gone.
@@ -292,16 +311,16 @@ func (c *Counter) learn(read Reading, own Group) error {
 	if unknown == nil {
 		return nil
 	}
-	lists, err := within(c.ctx, max(c.config.Timeout, Deadline), func(ctx context.Context) (map[string][]string, error) {
+	lists, err := within(c, c.ctx, max(c.config.Timeout, Deadline), func(ctx context.Context) (map[string][]string, error) {
 		return c.record.RulesOf(ctx, unknown)
 	})
 	maps.Copy(c.lists, lists)
 	return err
 }
 
-// note adds a reading.
-func (c *Counter) note(read Reading) {
-	now := counts{byRule: make(map[string]int)}
+// note adds a reading of a process that was in the group own.
+func (c *Counter) note(read Reading, own Group) {
+	now := counts{at: time.Now(), byRule: make(map[string]int)}
 	rest := 0 // the processes of groups whose rules are not known
 	for name, n := range read.Counts {
 		now.all = min(now.all+n, maxCount)
@@ -312,11 +331,9 @@ func (c *Counter) note(read Reading) {
 	if read.Counts[All] > 0 {
 		rest = now.all
 	}
-	c.mu.Lock()
-	for rule := range c.declared {
+	for _, rule := range c.lists[own.Name] {
 		now.byRule[rule] = rest
 	}
-	c.mu.Unlock()
 	for name, n := range read.Counts {
 		for _, rule := range c.lists[name] {
 			if known, ok := now.byRule[rule]; ok {
@@ -324,14 +341,14 @@ func (c *Counter) note(read Reading) {
 			}
 		}
 	}
-	c.mu.Lock()
 	before := 0
-	if len(c.readings) > 0 {
-		before = c.readings[len(c.readings)-1].all
+	if n := len(c.readings); n > 0 {
+		before = c.readings[n-1].all
+	} else {
+		c.first = now.at
 	}
-	c.readings = append(c.readings[max(0, len(c.readings)-kept+1):], now)
+	c.readings = append(slices.DeleteFunc(c.readings, func(r counts) bool { return now.at.Sub(r.at) > window }), now)
 	c.publish()
-	c.mu.Unlock()
 	if before > 0 && (now.all > 10*before || before > 10*now.all) || before <= manyProcesses && now.all > manyProcesses {
 		c.config.Log().Warn("weir: the number of processes has changed much", slog.Int("from", before), slog.Int("to", now.all))
 	}
@@ -340,41 +357,43 @@ func (c *Counter) note(read Reading) {
 // manyProcesses is the number of processes that is logged when it is exceeded.
 const manyProcesses = 10_000
 
-// publish calculates the numbers: of each rule the largest one of the last readings, and Instances until there are enough
-// of them, so that a smaller number counts when it has been read three times. A rule that no reading has is divided by the
-// number of all processes. It is called with mu.
+// publish calculates the numbers: of each rule the largest one of the window, so that a smaller number counts when no
+// reading of the window has a larger one, and Instances until the readings fill a window. A reading that does not have a rule
+// counts with the number of all processes, which may all have got the rule since.
 func (c *Counter) publish() {
-	least, total := 0, 0
-	if len(c.readings) < kept {
+	latest := c.readings[len(c.readings)-1]
+	next := &numbers{byRule: make(map[string]int, len(latest.byRule))}
+	for _, r := range c.readings {
+		next.total = max(next.total, r.all)
+	}
+	least := 0
+	if latest.at.Sub(c.first) < window {
 		least = c.config.Instances
 	}
-	for _, r := range c.readings {
-		total = max(total, r.all)
-	}
-	numbers := make(map[string]int, len(c.declared))
-	for rule := range c.declared {
-		n := 0
+	next.rest = max(next.total, least)
+	for rule := range latest.byRule {
+		n := least
 		for _, r := range c.readings {
-			n = max(n, r.byRule[rule])
+			n = max(n, cmp.Or(r.byRule[rule], r.all))
 		}
-		if n = max(cmp.Or(n, total), least); n > 0 {
-			numbers[rule] = n
-		}
+		next.byRule[rule] = n
 	}
-	c.total.Store(int64(total))
-	c.numbers.Store(&numbers)
+	c.numbers.Store(next)
 }
 
-// report logs err once, unless it may be an outage.
-func (c *Counter) report(err error) {
+// report logs err once, unless it may be an outage, and reports whether it is none.
+func (c *Counter) report(err error) (reported bool) {
 	if errors.Is(err, ErrRecord) {
 		c.warn("weir: a part of the record of processes was ignored", "error", err.Error())
+		return true
 	} else if err != nil {
 		if change := c.config.Refused(err); change != "" {
 			c.warn("weir: the processes cannot be counted: in an outage, their number is that of resilient.Instances, or the last one",
 				"error", err.Error(), "change", change)
+			return true
 		}
 	}
+	return false
 }
 
 // warn logs a text once.
@@ -393,8 +412,24 @@ func (c *Counter) Close() {
 	c.mu.Unlock()
 	c.running.Wait()
 	c.leave.Do(func() {
-		if c.last.Name != "" {
-			_, _ = c.send(context.Background(), c.config.Timeout, Heartbeat{Process: c.process, Group: Group{Name: c.last.Name}})
+		if c.last.Name == "" {
+			return
+		}
+		end := Heartbeat{Process: c.process, Group: Group{Name: c.last.Name}}
+		for until := time.Now().Add(c.config.Timeout); ; time.Sleep(retry) {
+			_, err := c.send(context.Background(), time.Until(until), end)
+			if err == nil || !busy(err) || time.Until(until) < 2*retry {
+				return
+			}
 		}
 	})
+}
+
+// retry is the time between the attempts of Close to remove the process from a server that is busy.
+const retry = 5 * time.Millisecond
+
+// busy reports whether err says that the server did not execute a command, and may do so soon.
+func busy(err error) bool {
+	code, _, _ := strings.Cut(err.Error(), " ")
+	return code == "BUSY" || code == "LOADING" || code == "TRYAGAIN"
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -38,70 +38,129 @@ func newCounter(instances int) (*Counter, *testkit.Buffer) {
 	return c, log
 }
 
-func TestCounter_Numbers(t *testing.T) {
+func TestCounter_Number(t *testing.T) {
 	type groups = map[string]int
 	for name, c := range map[string]struct {
 		instances int
-		readings  []groups
-		want      groups // of the rules api and login
+		readings  []groups // 10 s apart
+		want      string   // of the rules api, login, and one that no reading has
 		logged    int
 	}{
-		"nothing":                      {0, nil, groups{}, 0},
-		"Instances":                    {4, nil, groups{"api": 4, "login": 4}, 0},
-		"one group":                    {0, []groups{{"web": 3}}, groups{"api": 3, "login": 3}, 0},
-		"two groups":                   {0, []groups{{"web": 3, "worker": 4}}, groups{"api": 7, "login": 3}, 0},
-		"rules that are not known":     {0, []groups{{"web": 3, "bad": 2}}, groups{"api": 5, "login": 5}, 0},
-		"a group that is not known":    {0, []groups{{"web": 3, "other": 2}}, groups{"api": 5, "login": 5}, 0},
-		"the group of all":             {0, []groups{{"web": 3, "worker": 4, All: 2}}, groups{"api": 9, "login": 9}, 0},
-		"Instances, one reading":       {9, []groups{{"web": 3}}, groups{"api": 9, "login": 9}, 0},
-		"Instances, more are read":     {2, []groups{{"web": 3}}, groups{"api": 3, "login": 3}, 0},
-		"Instances, three readings":    {9, []groups{{"web": 3}, {"web": 3}, {"web": 3}}, groups{"api": 3, "login": 3}, 0},
-		"a larger number":              {0, []groups{{"web": 3}, {"web": 4}}, groups{"api": 4, "login": 4}, 0},
-		"a smaller number":             {0, []groups{{"web": 4}, {"web": 3}, {"web": 3}}, groups{"api": 4, "login": 4}, 0},
-		"a smaller number three times": {0, []groups{{"web": 4}, {"web": 3}, {"web": 2}, {"web": 1}}, groups{"api": 3, "login": 3}, 0},
-		"ten times":                    {0, []groups{{"web": 3}, {"web": 30}}, groups{"api": 30, "login": 30}, 0},
-		"more than ten times":          {0, []groups{{"web": 3}, {"web": 31}}, groups{"api": 31, "login": 31}, 1},
-		"less than a tenth":            {0, []groups{{"web": 31}, {"web": 3}}, groups{"api": 31, "login": 31}, 1},
-		"many, then more":              {0, []groups{{"web": 9_999}, {"web": 10_001}, {"web": 10_002}}, groups{"api": 10_002, "login": 10_002}, 1},
-		"processes without rules":      {0, []groups{{"web": 3, None: 5}}, groups{"api": 3, "login": 3}, 0},
-		"a flood":                      {0, []groups{{"web": maxCount, "worker": maxCount, All: maxCount}}, groups{"api": maxCount, "login": maxCount}, 1},
+		"nothing":                   {0, nil, "0 0 0", 0},
+		"Instances":                 {4, nil, "4 4 4", 0},
+		"one group":                 {0, []groups{{"web": 3}}, "3 3 3", 0},
+		"two groups":                {0, []groups{{"web": 3, "worker": 4}}, "7 3 7", 0},
+		"rules that are not known":  {0, []groups{{"web": 3, "bad": 2}}, "5 5 5", 0},
+		"a group that is not known": {0, []groups{{"web": 3, "other": 2}}, "5 5 5", 0},
+		"the group of all":          {0, []groups{{"web": 3, "worker": 4, All: 2}}, "9 9 9", 0},
+		"processes without rules":   {0, []groups{{"web": 3, None: 5}}, "3 3 8", 0},
+		"Instances, one reading":    {9, []groups{{"web": 3}}, "9 9 9", 0},
+		"Instances, more are read":  {2, []groups{{"web": 3}}, "3 3 3", 0},
+		"Instances, a whole window": {9, []groups{{"web": 3}, {"web": 3}, {"web": 3}, {"web": 3}}, "3 3 3", 0},
+		"a larger number":           {0, []groups{{"web": 3}, {"web": 4}}, "4 4 4", 0},
+		"a smaller number":          {0, []groups{{"web": 4}, {"web": 3}, {"web": 3}}, "4 4 4", 0},
+		"a smaller number, later":   {0, []groups{{"web": 4}, {"web": 3}, {"web": 2}, {"web": 1}}, "3 3 3", 0},
+		"ten times":                 {0, []groups{{"web": 3}, {"web": 30}}, "30 30 30", 0},
+		"more than ten times":       {0, []groups{{"web": 3}, {"web": 31}}, "31 31 31", 1},
+		"less than a tenth":         {0, []groups{{"web": 31}, {"web": 3}}, "31 31 31", 1},
+		"many, then more":           {0, []groups{{"web": 9_999}, {"web": 10_001}, {"web": 10_002}}, "10002 10002 10002", 1},
+		"a flood":                   {0, []groups{{"web": maxCount, "worker": maxCount, All: maxCount}}, fmt.Sprint(maxCount, maxCount, maxCount), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			counter, log := newCounter(c.instances)
-			counter.Declare(declares("api", "login"))
-			for _, counts := range c.readings {
-				counter.note(Reading{Counts: counts})
-			}
-			if got := counter.Numbers(); !maps.Equal(got, c.want) {
-				t.Errorf("got %v, want %v", got, c.want)
-			}
-			if n := strings.Count(log.String(), "\n"); n != c.logged {
-				t.Errorf("got %d lines, want %d: %s", n, c.logged, log)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				counter, log := newCounter(c.instances)
+				for _, counts := range c.readings {
+					counter.note(Reading{Counts: counts}, Group{Name: "web"})
+					time.Sleep(10 * time.Second)
+				}
+				if got := fmt.Sprint(counter.Number("api"), counter.Number("login"), counter.Number("new")); got != c.want {
+					t.Errorf("got %v, want %v", got, c.want)
+				}
+				if n := strings.Count(log.String(), "\n"); n != c.logged {
+					t.Errorf("got %d lines, want %d: %s", n, c.logged, log)
+				}
+			})
 		})
 	}
 }
 
-// Rules that come later have the number of all processes until it is read, and those that go have none.
+// Readings that follow at once, because of new rules, do not make a number smaller, and a rule that a reading does not
+// have counts with all processes in it.
+func TestCounter_Number_NewRules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newCounter(0)
+		c.note(Reading{Counts: map[string]int{"web": 10}}, Group{Name: "web"})
+		for range 20 {
+			time.Sleep(time.Second)
+			c.note(Reading{Counts: map[string]int{"worker": 1}}, Group{Name: "worker"})
+		}
+		if got := fmt.Sprint(c.Number("api"), c.Number("batch"), c.Number("login"), c.Total()); got != "10 10 10 10" {
+			t.Errorf("got %s", got)
+		}
+		time.Sleep(10 * time.Second)
+		c.note(Reading{Counts: map[string]int{"worker": 1}}, Group{Name: "worker"})
+		if got := fmt.Sprint(c.Number("api"), c.Number("batch"), c.Total()); got != "1 1 1" {
+			t.Errorf("after the window: got %s", got)
+		}
+	})
+}
+
+// The group of a heartbeat has the rules that limiters have, and the rules are said when they change.
 func TestCounter_Declare(t *testing.T) {
 	c, _ := newCounter(0)
-	c.Declare(declares("api"))
-	c.Declare(declares("api"))
-	c.note(Reading{Counts: map[string]int{"web": 2, "worker": 5}})
-	c.Declare(declares("login"))
-	if got := fmt.Sprint(c.Numbers()); got != "map[api:7 login:7]" {
-		t.Errorf("got %s", got)
-	}
-	c.note(Reading{Counts: map[string]int{"web": 2, "worker": 5}})
 	one := declares("api")
-	c.Declare(driver.Change{Old: one.New})
-	if got := fmt.Sprint(c.Numbers(), c.Total()); got != "map[api:7 login:2] 7" {
-		t.Errorf("got %s", got)
+	for _, step := range []struct {
+		change driver.Change
+		rules  string
+		said   int
+	}{
+		{one, "api", 1}, {declares("api"), "api", 0}, {declares("login"), "api login", 2}, {driver.Change{Old: one.New}, "api login", 0},
+		{driver.Change{Old: one.New, New: declares("batch").New}, "batch login", 2}, {driver.Change{Old: slices.Concat(declares("batch").New, declares("login").New)}, "", 0},
+	} {
+		c.Declare(step.change)
+		h := c.heartbeat()
+		if h.Group != GroupOf(strings.Fields(step.rules)) || len(h.Rules) != step.said {
+			t.Errorf("%+v: got the group %+v, and %d rules", step, h.Group, len(h.Rules))
+		}
+		c.saidAt = time.Now()
 	}
-	c.Declare(driver.Change{Old: one.New, New: declares("batch").New})
-	if got, want := fmt.Sprint(c.Numbers()), "map[batch:7 login:2]"; got != want || c.heartbeat().Group != GroupOf([]string{"batch", "login"}) {
-		t.Errorf("got %s, want %s", got, want)
-	}
+}
+
+// Rules that change all the time do not delay the heartbeats.
+func TestCounter_Times_Changes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent atomic.Int64
+		c := New(NewRecord(func(context.Context, ...any) (any, error) {
+			sent.Add(1)
+			return []any{int64(0), "web", int64(0)}, nil
+		}, "weir:shop:", "shop"), Config{Timeout: time.Second, Log: slog.Default})
+		for i := range 1000 {
+			c.Declare(declares(fmt.Sprint(i)))
+			time.Sleep(50 * time.Millisecond)
+		}
+		if n := sent.Load(); n < 45 || n > 55 {
+			t.Errorf("got %d heartbeats in 50 s, want one in each", n)
+		}
+		c.Close()
+	})
+}
+
+// A process that ends while the server is busy tries again.
+func TestCounter_Close_Busy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ends atomic.Int64
+		c := New(NewRecord(func(_ context.Context, args ...any) (any, error) {
+			if args[10] == "" && ends.Add(1) < 5 {
+				return nil, errors.New("BUSY Redis is busy running a script.")
+			}
+			return []any{int64(0), "web", int64(0)}, nil
+		}, "weir:shop:", "shop"), Config{Timeout: 100 * time.Millisecond, Log: slog.Default})
+		c.Declare(declares("api"))
+		time.Sleep(time.Second)
+		if c.Close(); ends.Load() != 5 {
+			t.Errorf("got %d attempts, want 5", ends.Load())
+		}
+	})
 }
 
 // The first heartbeat has the rules that are declared together, and later ones come at their times, also without replies.
@@ -125,7 +184,7 @@ func TestCounter_Times(t *testing.T) {
 		}{
 			{"", 0, 0, 0},
 			{"a", 50 * time.Millisecond, 0, 0},
-			{"b", 51 * time.Millisecond, 0, 0},
+			{"b", 51 * time.Millisecond, 1, 1},
 			{"", 50 * time.Millisecond, 1, 1},
 			{"", 1800 * time.Millisecond, 1, 1},
 			{"", 200 * time.Millisecond, 2, 2},

@@ -5,20 +5,20 @@
 -- KEYS[3]   a sorted set: the processes of the caller's group by the time of their last heartbeat
 -- KEYS[4]   the same for GROUP_OF_ALL, the group of processes that find no room for another one, or whose rules are too
 --           many
--- KEYS[5]   a hash: of each process, what it says about itself
+-- KEYS[5]   a hash: of each process, its description
 -- KEYS[6]   a hash: of each published rule, the time when a process has said it, a space, and its description
 -- KEYS[7..] the same as KEYS[3] for groups that the caller has left
 -- ARGV[1]   the process
 -- ARGV[2]   the rules of its group; empty if it ends
 -- ARGV[3]   the name of its group
--- ARGV[4]   what it says about itself
+-- ARGV[4]   its description
 -- ARGV[5]   the number of rules that it publishes, of which ARGV has the names and descriptions
 -- ARGV[..]  the names of the groups of KEYS[7..]
 --
 -- Returns how many fields of KEYS[1] were removed because they were not well formed, the group that has the process
 -- now, 1 if that group was not known or else 0, and the name and the number of processes of each group.
 --
--- Inserted: LIFETIME and RULE_LIFETIME (ms), MAX_GROUPS, MAX_NAME, MAX_PUBLISHED, GROUP_OF_ALL.
+-- Inserted: LIFETIME and RULE_LIFETIME (ms), MAX_GROUPS, MAX_NAME, MAX_PUBLISHED, GROUP_OF_ALL, GROUP_OF_NONE.
 -- Times are milliseconds of the server. A time that is further ahead than LIFETIME is as one that has passed: the clock
 -- has stepped back.
 
@@ -29,7 +29,7 @@ local counts, groups, damaged = {}, 0, 0
 local function lives(at) return at > now - LIFETIME and at < now + LIFETIME end
 
 local fields = redis.call('HGETALL', KEYS[1])
-if #fields > 4 * MAX_GROUPS then
+if #fields > 2 * (MAX_GROUPS + 2) then
   redis.call('DEL', KEYS[1], KEYS[2])
   fields, damaged = {}, 1
 end
@@ -39,10 +39,10 @@ for i = 1, #fields, 2 do
   local formed = n and #n <= 15 and #at <= 15 and #name <= MAX_NAME
   if formed and lives(at + 0) then
     counts[name] = n + 0
-    if name ~= GROUP_OF_ALL then
+    if name ~= GROUP_OF_ALL and name ~= GROUP_OF_NONE then
       groups = groups + 1
     end
-  else
+  elseif ARGV[2] ~= '' then
     redis.call('HDEL', KEYS[1], name)
     redis.call('HDEL', KEYS[2], name)
   end
@@ -67,6 +67,7 @@ local function count(name, key)
   local n = redis.call('ZCARD', key)
   if n > 0 then
     redis.call('HSET', KEYS[1], name, string.format('%d %d', n, now))
+    redis.call('PEXPIRE', KEYS[1], LIFETIME)
     counts[name] = n
   else
     redis.call('HDEL', KEYS[1], name)
@@ -91,7 +92,8 @@ if ARGV[2] == '' then
   leave(GROUP_OF_ALL, KEYS[4])
   redis.call('HDEL', KEYS[5], ARGV[1])
 else
-  if not counts[group] and groups >= MAX_GROUPS then
+  if not counts[group] and groups >= MAX_GROUPS and group ~= GROUP_OF_NONE then
+    leave(group, key)
     group, key = GROUP_OF_ALL, KEYS[4]
   end
   if not counts[group] then
@@ -104,7 +106,7 @@ else
     leave(GROUP_OF_ALL, KEYS[4])
   end
   count(group, key)
-  for _, written in ipairs({ KEYS[1], KEYS[2], key, KEYS[5] }) do
+  for _, written in ipairs({ KEYS[2], key, KEYS[5] }) do
     redis.call('PEXPIRE', written, LIFETIME)
   end
 end

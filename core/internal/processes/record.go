@@ -41,6 +41,7 @@ var (
 		"MAX_NAME", strconv.Itoa(maxName),
 		"MAX_PUBLISHED", strconv.Itoa(maxPublished),
 		"GROUP_OF_ALL", "'"+All+"'",
+		"GROUP_OF_NONE", "'"+None+"'",
 	).Replace(file)
 	SHA = func() string {
 		sum := sha1.Sum([]byte(Source))
@@ -85,7 +86,7 @@ func GroupOf(rules []string) Group {
 	return Group{base64.RawURLEncoding.EncodeToString(sum[:9]), string(text)}
 }
 
-// A Heartbeat is what a process writes.
+// A Heartbeat is a message of a process.
 type Heartbeat struct {
 	Process string
 	Group   Group
@@ -187,10 +188,19 @@ func parse(reply []any) (read Reading, err error) {
 // maxCount bounds a sum of numbers.
 const maxCount = 1 << 30
 
-// RulesOf returns the rules of groups, without those of groups that have gone. A list that is not well formed is nil, and
-// the error then an ErrRecord.
+// RulesSource is the script that reads the rules of groups, without texts that are too long.
+var RulesSource = `local texts = redis.call('HMGET', KEYS[1], unpack(ARGV))
+for i = 1, #ARGV do
+  if texts[i] and #texts[i] > ` + strconv.Itoa(maxText) + ` then
+    texts[i] = ''
+  end
+end
+return texts`
+
+// RulesOf returns the rules of groups, without those of groups that have gone, and of those whose list is not well formed;
+// the error is then an ErrRecord.
 func (r Record) RulesOf(ctx context.Context, groups []string) (lists map[string][]string, err error) {
-	args := []any{"hmget", r.rules()}
+	args := []any{"eval", RulesSource, 1, r.rules()}
 	for _, name := range groups {
 		args = append(args, name)
 	}
@@ -205,7 +215,9 @@ func (r Record) RulesOf(ctx context.Context, groups []string) (lists map[string]
 	lists = make(map[string][]string, len(groups))
 	for i, name := range groups {
 		if text, ok := texts[i].(string); ok {
-			if lists[name], ok = parseRules(text); !ok {
+			if rules, ok := parseRules(text); ok && GroupOf(rules).Name == name {
+				lists[name] = rules
+			} else {
 				err = fmt.Errorf("%w: the rules of a group", ErrRecord)
 			}
 		}

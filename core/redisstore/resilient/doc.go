@@ -33,19 +33,21 @@
 //
 // A Store writes a heartbeat to Redis with its first rule, 2 s later, and then every 9 to 11 seconds, and reads from the reply how many
 // Stores of the application have each of its rules: a rule that only some processes have is not divided by the others. A
-// Store that is closed is not counted any more, and a process that crashes is not counted 30 s after its last heartbeat.
-// For each rule, a larger number counts at once, and a smaller one when three heartbeats in a row have read it, so the
-// numbers hold when Redis has lost the heartbeats or its clock has stepped. While Redis is away, the last numbers
-// stay.
+// Store that is closed is not counted any more, and a process that crashes is not counted 30 to 41 s after its last heartbeat.
+// For each rule, a larger number counts at once, and a smaller one when no heartbeat of 25 s has read a larger one, so the
+// numbers hold when Redis has lost the heartbeats or its clock has stepped. A new rule has the number of all processes for
+// that time. While Redis is away, the last numbers stay.
 //
-// [Instances] sets the number until Redis has told it three times, unless that is larger, and [Processes] in place of it. A
+// [Instances] sets the number until Redis has told it for 25 s, unless that is larger, and [Processes] in place of it. A
 // process that starts in an outage without either limits as if it were alone.
 //
 // All backups together admit one limit. A process that started in the 13 seconds before the outage, or was frozen or cut off
 // for 30 s, adds the n-th part, where n is the number of processes that it has counted.
 //
 // The keys are weir:shop:{shop}processes and those that begin with it: hashes and sorted sets with a TTL of 30 s, in one
-// hash slot. They have the names of rules and random numbers of processes, and no [KeySecret] changes them. The commands
+// hash slot, and those that end with :published of a day. They have the names, limits and plans of rules, and of each
+// process a random number, its host, its number and the version of the program, but nothing about callers; no [KeySecret]
+// changes them, so that processes with different secrets count one another. The commands
 // are those of decisions (see Permissions in the documentation of package redisstore). A heartbeat takes 30 us of Redis, and
 // 70 us if the processes have rules of 64 kinds; further kinds are counted together, for every rule.
 //

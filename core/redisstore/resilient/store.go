@@ -45,7 +45,7 @@ type counted struct {
 // Describe returns the [driver.Description] of the Store, with the numbers.
 func (c counted) Describe() driver.Description {
 	d := c.Store.Describe()
-	d.Processes = c.Numbers
+	d.Processes = c.Number
 	return d
 }
 

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -37,27 +39,30 @@ type fleet struct {
 // A member is a process of a fleet.
 type member struct {
 	*link
-	rules   map[string]*core.Limiter
-	store   *resilient.Store
-	numbers func() map[string]int
-	rdb     *redis.Client
-	alive   atomic.Bool
-	stop    context.CancelFunc
+	rules  map[string]*core.Limiter
+	store  *resilient.Store
+	number func(rule string) int
+	rdb    *redis.Client
+	alive  atomic.Bool
+	stop   context.CancelFunc
 
 	beats []beat // that Redis has executed
 }
 
 // A beat is a heartbeat.
 type beat struct {
-	at   time.Time
-	read bool // the reply has certainly arrived
+	at    time.Time
+	rules string // JSON
+	read  bool   // the reply has certainly arrived
 }
 
 const (
 	fleetLimit = 1000 // an hour
 	// settled is the time after which each process has the right numbers: a process without a heartbeat is forgotten after
-	// 30 s, and three heartbeats take 33 s.
-	settled = 75 * time.Second
+	// 30 s and a heartbeat of its group, and the window of readings is 25 s and a heartbeat.
+	settled = 90 * time.Second
+	// readingWindow is a little less than that of package processes.
+	readingWindow = 24 * time.Second
 )
 
 // fleetRules are the rules of processes of two kinds.
@@ -83,7 +88,7 @@ func (f *fleet) start() {
 		PoolSize: 5, DisableIdentity: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	m.store = resilient.New(m.rdb, "test")
-	m.numbers = numbersOf(m.store)
+	m.number = numberOf(m.store)
 	for _, name := range fleetRules[f.random.IntN(len(fleetRules))] {
 		r := core.SlidingLog(name, core.PerHour(fleetLimit))
 		f.rules.add(testkit.Compiled(r))
@@ -104,11 +109,23 @@ func (f *fleet) start() {
 	f.logf("p%d has begun", m.process)
 }
 
-// numbersOf returns the function with the numbers of the primary of s.
-func numbersOf(s driver.Store) func() map[string]int {
+// declare gives a process a rule more.
+func (m *member) declare(f *fleet, name string) {
+	if m.rules[name] == nil && m.alive.Load() {
+		r := core.SlidingLog(name, core.PerHour(fleetLimit))
+		f.rules.add(testkit.Compiled(r))
+		l := testkit.Limiter(f.t, m.store, r)
+		f.servers[0].mu.Lock()
+		m.rules[name] = l
+		f.servers[0].mu.Unlock()
+	}
+}
+
+// numberOf returns the function with the numbers of the primary of s.
+func numberOf(s driver.Store) func(rule string) int {
 	d := driver.Describe(s)
 	for _, behind := range d.Behind {
-		if f := numbersOf(behind); f != nil {
+		if f := numberOf(behind); f != nil {
 			return f
 		}
 	}
@@ -122,7 +139,7 @@ func (f *fleet) heard(argv []string) {
 		return
 	}
 	now := time.Now()
-	m.beats = append(m.beats, beat{now, !f.servers[0].badUntil.After(now) && !m.badUntil.After(now)})
+	m.beats = append(m.beats, beat{now, argv[1], !f.servers[0].badUntil.After(now) && !m.badUntil.After(now)})
 }
 
 // happen makes something happen.
@@ -130,7 +147,7 @@ func (f *fleet) happen() {
 	s, d := f.servers[0], time.Duration(f.random.Int64N(int64(70*time.Second)))
 	alive := f.alive()
 	m := alive[f.random.IntN(len(alive))]
-	kind := [...]string{"begin", "begin", "three begin", "end", "kill", "cut", "lose replies", "freeze", "crash", "slow", "flush", "step on", "step back", "full", "loading", "read-only"}[f.random.IntN(16)]
+	kind := [...]string{"begin", "begin", "three begin", "end", "kill", "cut", "lose replies", "freeze", "crash", "slow", "flush", "step on", "step back", "full", "loading", "read-only", "declare", "all declare"}[f.random.IntN(18)]
 	f.logf("p%d: %s, %v", m.process, kind, d)
 	until := time.Now().Add(d)
 	cut := func(change func()) {
@@ -206,6 +223,15 @@ func (f *fleet) happen() {
 		s.clock += d
 		f.cleared = append(f.cleared, time.Now())
 		s.mu.Unlock()
+	case "declare":
+		for range 1 + f.random.IntN(3) { // soon after each other
+			m.declare(f, fmt.Sprint("rule ", f.random.IntN(5)))
+			time.Sleep(1200 * time.Millisecond)
+		}
+	case "all declare":
+		for _, m := range alive {
+			m.declare(f, "common")
+		}
 	case "full":
 		fails(func(on bool) { s.noMemory = on })
 	case "loading", "read-only":
@@ -236,16 +262,24 @@ func (f *fleet) alive() (all []*member) {
 	return all
 }
 
-// counted returns the processes with the rule that m has counted: those of the one of its last three readings that shows
+// counted returns the processes with the rule that m has counted: those of the one of its readings of a window that shows
 // most of them.
 func (f *fleet) counted(m *member, rule string) (most []*member) {
-	for _, reading := range m.beats[max(0, len(m.beats)-3):] {
+	for _, reading := range m.beats {
+		if m.beats[len(m.beats)-1].at.Sub(reading.at) > readingWindow {
+			continue
+		}
 		var seen []*member
 		for _, o := range f.alive() {
-			if o.rules[rule] != nil && slices.ContainsFunc(o.beats, func(b beat) bool {
-				lost := slices.ContainsFunc(f.cleared, func(c time.Time) bool { return !c.Before(b.at) && !c.After(reading.at) })
-				return !b.at.After(reading.at) && reading.at.Sub(b.at) < processes.Lifetime-time.Second && !lost
-			}) {
+			i := len(o.beats) - 1
+			for i >= 0 && o.beats[i].at.After(reading.at) {
+				i--
+			}
+			if i < 0 || o.rules[rule] == nil || reading.at.Sub(o.beats[i].at) >= processes.Lifetime-time.Second ||
+				slices.ContainsFunc(f.cleared, func(c time.Time) bool { return !c.Before(o.beats[i].at) && !c.After(reading.at) }) {
+				continue
+			}
+			if name := strconv.Quote(rule); strings.Contains(o.beats[i].rules, name) || !strings.Contains(reading.rules, name) {
 				seen = append(seen, o)
 			}
 		}
@@ -275,7 +309,7 @@ func (f *fleet) check() {
 					with++
 				}
 			}
-			n, counted := m.numbers()[rule], len(f.counted(m, rule))
+			n, counted := m.number(rule), len(f.counted(m, rule))
 			if n < counted && !m.reads() {
 				f.violate(fleetCounted, "p%d divides %s by %d, and has read %d", m.process, rule, n, counted)
 			}
@@ -301,7 +335,7 @@ func (f *fleet) checkOutage() {
 			if m.rules[rule] == nil || m.store.State() != failover.Backup {
 				continue
 			}
-			n := max(1, m.numbers()[rule])
+			n := max(1, m.number(rule))
 			for _, o := range f.alive() { // a process that another one has not counted adds its part
 				if o != m && o.rules[rule] != nil && o.store.State() == failover.Backup && !slices.Contains(f.counted(o, rule), m) {
 					most += float64(fleetLimit / n)

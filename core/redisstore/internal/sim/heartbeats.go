@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"crypto/sha1"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strconv"
@@ -16,22 +18,33 @@ import (
 // isRecord reports whether a key is that of a record of processes.
 func isRecord(key string) bool { return strings.Contains(key, "}processes") }
 
-// heartbeat is the script of package processes. The simulated server executes it as it is, with its own commands.
-var heartbeat = sync.OnceValue(func() *lua.FunctionProto {
-	chunk, err := parse.Parse(strings.NewReader(processes.Source), "heartbeat")
-	if err != nil {
-		panic("sim: " + err.Error())
+// scripts are those of package processes, by their hashes. The simulated server executes them as they are, with its own
+// commands.
+var scripts = sync.OnceValue(func() map[string]*lua.FunctionProto {
+	all := make(map[string]*lua.FunctionProto)
+	for _, source := range []string{processes.Source, processes.RulesSource} {
+		chunk, err := parse.Parse(strings.NewReader(source), "script")
+		if err != nil {
+			panic("sim: " + err.Error())
+		}
+		compiled, err := lua.Compile(chunk, "script")
+		if err != nil {
+			panic("sim: " + err.Error())
+		}
+		all[hashOfScript(source)] = compiled
 	}
-	compiled, err := lua.Compile(chunk, "heartbeat")
-	if err != nil {
-		panic("sim: " + err.Error())
-	}
-	return compiled
+	return all
 })
 
-// beat executes a heartbeat.
-func (s *server) beat(keys, argv []string) any {
-	if s.noMemory {
+func hashOfScript(source string) string {
+	sum := sha1.Sum([]byte(source))
+	return hex.EncodeToString(sum[:])
+}
+
+// interpret executes a script of package processes.
+func (s *server) interpret(sha string, keys, argv []string) any {
+	beats := sha == processes.SHA
+	if beats && s.noMemory {
 		return errorReply(noMemory)
 	}
 	l := lua.NewState()
@@ -48,12 +61,12 @@ func (s *server) beat(keys, argv []string) any {
 	commands := l.NewTable()
 	commands.RawSetString("call", l.NewFunction(s.call))
 	l.SetGlobal("redis", commands)
-	l.Push(l.NewFunctionFromProto(heartbeat()))
+	l.Push(l.NewFunctionFromProto(scripts()[sha]))
 	if err := l.PCall(0, 1, nil); err != nil {
 		panic("sim: " + err.Error())
 	}
 	reply := ofLua(l.Get(-1))
-	if s.heard != nil {
+	if beats && s.heard != nil {
 		s.heard(argv)
 	}
 	return reply
@@ -93,6 +106,9 @@ func toLua(l *lua.LState, reply any) lua.LValue {
 		}
 		return table
 	}
+	if reply == nil {
+		return lua.LFalse
+	}
 	panic(fmt.Sprintf("sim: a script cannot read the reply %v", reply))
 }
 
@@ -102,6 +118,8 @@ func ofLua(v lua.LValue) any {
 		return int64(v)
 	case lua.LString:
 		return string(v)
+	case lua.LBool:
+		return nil
 	case *lua.LTable:
 		all := make([]any, v.Len())
 		for i := range all {

@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"crypto/sha1"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,7 +9,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/processes"
 	"github.com/weir-go/weir/core/redisstore/internal/servertest"
 )
 
@@ -228,10 +225,9 @@ func (s *server) execute(args []string, asking bool) any {
 func (s *server) eval(name, script string, keys, argv []string) any {
 	sha := script
 	if name == "eval" {
-		sum := sha1.Sum([]byte(script))
-		sha = hex.EncodeToString(sum[:])
+		sha = hashOfScript(script)
 		_, known := programs()[sha]
-		known = known || sha == processes.SHA
+		known = known || scripts()[sha] != nil
 		switch {
 		case !known && len(keys) == 1: // the test whether scripts may execute commands
 			return []any{}
@@ -252,8 +248,8 @@ func (s *server) eval(name, script string, keys, argv []string) any {
 	case s.failure != "":
 		return errorReply(s.failure)
 	}
-	if sha == processes.SHA {
-		return s.beat(keys, argv)
+	if scripts()[sha] != nil {
+		return s.interpret(sha, keys, argv)
 	}
 	s.copyStates()
 	p := programs()[sha]
