@@ -170,7 +170,7 @@ const (
 )
 
 // ofWeir matches the keys of overrides, states and configurations. The first group is their prefix.
-var ofWeir = regexp.MustCompile(`^([^{}]{1,31}:)(?:\{(?:rules:[A-Za-z0-9._-]+\}|[A-Za-z0-9_-]{22}\}(?:override|[a-z][0-9]+[^:]*):)|rules$)`)
+var ofWeir = regexp.MustCompile(`^([^{}]{1,31}:)(?:\{(?:rules:[A-Za-z0-9._-]+\}|[A-Za-z0-9._-]{1,26}\}processes|[A-Za-z0-9_-]{22}\}(?:override|[a-z][0-9]+[^:]*):)|rules$)`)
 
 // hintPrefix notes that no key with the prefix was found in Redis. It returns the prefixes that were.
 func (r *remote) hintPrefix(ctx context.Context) []string {

@@ -114,7 +114,10 @@ func (r *remote) agreement(ctx context.Context, policy string, overridden bool) 
 			lines = append(lines, strings.ToUpper(text[:1])+text[1:]+".")
 		}
 	}
-	if set, err := rules.New(memstore.New(), r.config); err == nil {
+	if r.loaded == nil {
+		return lines
+	}
+	if set, err := rules.New(memstore.New(), r.loaded); err == nil {
 		others := slices.DeleteFunc(slices.Clone(all), func(p rules.Process) bool { return p.Config == "" || p.Config == set.Version() })
 		if n := len(others); n > 0 {
 			lines = append(lines, fmt.Sprintf("%d of %d processes have another configuration than %s, version %s: that of %s has the version %s.",

@@ -61,7 +61,7 @@ func TestRules_InForce(t *testing.T) {
 			watching(t, addr, file, nil, follows...)
 		}, 2, "block api ann -wait 30s", 0, "in force in 2 of 2 processes\n"},
 		"all policies": {func(t *testing.T, addr string) { watching(t, addr, file, nil, follows...) }, 1, "block * ann -wait 30s", 0, "in force in 1 of 1 processes\n"},
-		"an override":  {func(t *testing.T, addr string) { watching(t, addr, file, nil, follows...) }, 1, "override api ann "+`{"limits":{"minute":"7/m"}}`+" -wait 30s", 0, "in force in 1 of 1 processes\n"},
+		"an override":  {func(t *testing.T, addr string) { watching(t, addr, file, nil, follows...) }, 1, "override api ann " + `{"limits":{"minute":"7/m"}}` + " -wait 30s", 0, "in force in 1 of 1 processes\n"},
 		"an unblock":   {func(t *testing.T, addr string) { watching(t, addr, file, nil, follows...) }, 1, "unblock api ann -wait 30s", 0, "in force in 1 of 1 processes\n"},
 		"without overrides": {func(t *testing.T, addr string) {
 			watching(t, addr, file, nil)

@@ -208,15 +208,30 @@ type command struct {
 const many = 1 << 30 // arguments
 
 var commands = []command{
+	{"why", "KEY [IN]", "tell why a key is denied or admitted", 1, 2, nil},
+	{"usage", "KEY [IN]", "print how much of its limits a key has used", 1, 2, nil},
+	{"reset", "KEY [IN]", "forget the events of a key", 1, 2, nil},
+	{"block", "KEY [IN] [UNTIL]", "deny the events of a key, also until a time or for 24h or 7d", 1, 3, nil},
+	{"unblock", "KEY [IN]", "end the block of a key", 1, 2, nil},
+	{"list", "", "list the overrides and blocks, newest first", 0, 0, nil},
+	{"key", "KEY", "print the hash of a key", 1, 1, nil},
+	{"doctor", "", "check whether the programs can use a Redis", 0, 0, nil},
 	{"check", "FILE...", "report the errors and warnings of files", 1, many, check},
 	{"diff", "A B [-trace TRACE]", "list the changes from file A to file B", 2, 2, nil},
-	{"doctor", "", "check whether the programs can use a Redis", 0, 0, nil},
 	{"explain", "FILE POLICY|ROUTE KEY [PLAN]", "list the limits of a key", 3, 4, explain},
 	{"init", "", "print an example file", 0, 0, printExample},
 	{"playground", "", "serve a page that compares the algorithms", 0, 0, nil},
 	{"rules", "COMMAND", "read and change limits in Redis", 0, 0, nil},
 	{"simulate", "FILE TRACE...", "apply a file to recorded or generated traffic", 2, many, nil},
 	{"suggest", "TRACE...", "find limits that deny few keys of recorded traffic", 1, many, nil},
+	{"version", "", "print the version of this command", 0, 0, printVersion},
+	{"help", "", "print this list", 0, 0, nil},
+}
+
+func init() {
+	for _, name := range ofKeys {
+		flagged[name] = defineKeys(name)
+	}
 }
 
 // flagged are the functions of the commands with flags of their own: they define the flags, and return the
@@ -261,19 +276,27 @@ func dispatch(flags *flag.FlagSet, all []command, prefix string, args []string, 
 		named := slices.DeleteFunc(slices.Clone(all), func(c command) bool { return c.name != prefix+args[0] })
 		if len(named) > 0 {
 			used = named
-			if args[0] == "rules" && prefix == "" {
+			switch {
+			case prefix != "":
+			case args[0] == "rules":
 				return runRules(args[1:], stdout, stderr)
+			case args[0] == "help":
+				usage(stdout, flags, all...)
+				return 0
 			}
 			if define := flagged[used[0].name]; define != nil {
 				used[0].run = define(flags)
-				args, status, ok = parseAnywhere(flags, args[1:], stderr, used...)
-			} else {
-				args, status, ok = parse(flags, args[1:], stderr, used...)
-				if first := leastArgs(used); ok && prefix != "" && len(args) > first {
-					var rest []string
-					rest, status, ok = parseAnywhere(flags, args[first:], stderr, used...)
-					args = append(args[:first:first], rest...)
+				if slices.Contains(ofKeys, used[0].name) {
+					args, status, ok = parseAfterKey(flags, args[1:], stderr, used...)
+				} else {
+					args, status, ok = parseAnywhere(flags, args[1:], stderr, used...)
 				}
+			} else {
+				parseArgs := parse
+				if prefix != "" {
+					parseArgs = parseAfterKey
+				}
+				args, status, ok = parseArgs(flags, args[1:], stderr, used...)
 			}
 			if !ok {
 				return status
@@ -286,8 +309,22 @@ func dispatch(flags *flag.FlagSet, all []command, prefix string, args []string, 
 			}
 		}
 	}
+	if len(args) > 0 && len(used) == len(all) {
+		unknownCommand(stderr, all, prefix, args[0])
+	}
 	usage(stderr, flags, used...)
 	return exitUsage
+}
+
+// parseAfterKey is parse for flags before the first arguments, which may be a key that looks like a flag, and anywhere
+// behind them.
+func parseAfterKey(flags *flag.FlagSet, args []string, stderr io.Writer, used ...command) (rest []string, status int, ok bool) {
+	args, status, ok = parse(flags, args, stderr, used...)
+	if first := leastArgs(used); ok && len(args) > first {
+		rest, status, ok = parseAnywhere(flags, args[first:], stderr, used...)
+		args = append(args[:first:first], rest...)
+	}
+	return args, status, ok
 }
 
 // leastArgs returns the number of arguments that are no flags in any of the commands: a client can have chosen a key
@@ -354,6 +391,9 @@ func usage(w io.Writer, flags *flag.FlagSet, used ...command) {
 	}
 	if slices.ContainsFunc(used, func(c command) bool { return strings.Contains(c.args, "TRACE") }) {
 		fmt.Fprintln(w, "A TRACE is a file, - for the standard input, or a generator such as poisson:rate=100/s,clients=20,for=10m: "+strings.Join(simulate.Kinds, ", ")+".")
+	}
+	if slices.ContainsFunc(used, func(c command) bool { return strings.Contains(c.args, "[IN]") }) {
+		fmt.Fprintln(w, "IN is a policy, a route such as \"POST /login\", or a rule in code; without it, or as '*', it is all of them.")
 	}
 	flags.PrintDefaults()
 }

@@ -62,7 +62,8 @@ const columns = "RULE              ALGORITHM     LIMIT  SOURCE  MODE\n"
 // The usage of all commands, or of one with its flags, is printed after a wrong call.
 func TestRun_Usage(t *testing.T) {
 	all := []string{
-		"usage:\n  weir check FILE...                         report the errors and warnings of files\n",
+		"usage:\n  weir why KEY [IN]                          tell why a key is denied or admitted\n",
+		"\n  weir check FILE...                         report the errors and warnings of files\n",
 		"\n  weir diff A B [-trace TRACE]               list the changes from file A to file B\n",
 		"\n  weir doctor                                check whether the programs can use a Redis\n",
 		"\n  weir explain FILE POLICY|ROUTE KEY [PLAN]  list the limits of a key\n",
@@ -85,7 +86,7 @@ func TestRun_Usage(t *testing.T) {
 		parts  []string
 	}{
 		{"", 2, "", all},
-		{"chek a.yaml", 2, "", all},
+		{"chek a.yaml", 2, "weir: there is no command \"chek\"; did you mean \"check\"?\nusage:\n", all},
 		{"-h", 0, "", all},
 		{"-x", 2, "flag provided but not defined: -x\n", all},
 		{"-json simulate", 2, "flag provided but not defined: -json\n", all},

@@ -23,6 +23,7 @@ type remote struct {
 	flags          *flag.FlagSet
 	file           string // flags
 	rule, plan     string // flags of the commands about states
+	brief          bool   // of all policies, those without the key are left out
 	text           bool   // flags of the commands that write an entry
 	about          string
 	most           int           // flag of list
@@ -32,7 +33,9 @@ type remote struct {
 	removes        bool          // flags of put
 	version        string
 	source         *rules.RedisSource
-	config         *rules.Config
+	config         *rules.Config // with the rules in code
+	loaded         *rules.Config // without them; nil if there is none
+	code           map[string]rules.PublishedRule
 	set            *rules.Set // of config, with the overrides in Redis; no policy is off
 	hints          *rules.Set // the same for notes, whose errors do not change set
 	invalid        error      // of a value in Redis
@@ -101,18 +104,30 @@ func (r *remote) load(ctx context.Context) error {
 func (r *remote) configure(ctx context.Context) (err error) {
 	if r.file != "" {
 		r.config, err = load(r.file)
+	} else {
+		r.config, err = rules.Load(ctx, r.source)
+	}
+	r.loaded = r.config
+	absent := errors.Is(err, rules.ErrNoConfig)
+	if err != nil && !absent {
 		return err
 	}
-	r.config, err = rules.Load(ctx, r.source)
-	if errors.Is(err, rules.ErrNoConfig) {
-		r.hintPrefix(ctx)
-		err = fmt.Errorf("%w; if the policies are in a file, the flag -config names it", err)
+	if absent {
+		r.config, r.loaded = new(rules.Config), nil
 	}
-	return err
+	if failed := r.addCode(ctx); failed != nil {
+		r.note("limits in code are not known: %v", failed)
+	}
+	if absent && len(r.code) == 0 {
+		r.hintPrefix(ctx)
+		return fmt.Errorf("%w; if the policies are in a file, the flag -config names it; limits in code are known while a process with the store of resilient.New runs, and for a day after it", err)
+	}
+	return nil
 }
 
 // start makes the Sets of policies.
 func (r *remote) start(policies map[string]rules.Policy) (err error) {
+	r.source = r.newSource() // one belongs to one Set
 	if r.hints, err = newSet(r.connection, policies, rules.Overrides(r.newSource())); err != nil {
 		return err
 	}
@@ -141,7 +156,12 @@ func (r *remote) limiter(policy, plan string) (*core.Limiter, error) {
 }
 
 // name returns the name of the source of the policies.
-func (r *remote) name() string { return cmp.Or(r.file, r.source.String()) }
+func (r *remote) name() string {
+	if r.loaded == nil && r.code != nil {
+		return "the application"
+	}
+	return cmp.Or(r.file, r.source.String())
+}
 
 // subject returns the subject for a key of a policy, without its override.
 func (r *remote) subject(policy, key string) (*subject, error) {

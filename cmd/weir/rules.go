@@ -46,7 +46,14 @@ func (r *remote) commands() []command {
 // runRules runs weir rules with args, and returns the exit status.
 func runRules(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("weir", flag.ContinueOnError)
-	r := remote{stdout: stdout, stderr: stderr, flags: flags}
+	r := &remote{stdout: stdout, stderr: stderr, flags: flags}
+	r.defineFlags()
+	return dispatch(flags, r.commands(), "rules ", args, stdout, stderr)
+}
+
+// defineFlags defines the flags of all commands about limits in Redis: each accepts some of them.
+func (r *remote) defineFlags() {
+	flags := r.flags
 	r.define(flags)
 	flags.StringVar(&r.file, "config", "", "a `FILE` with the policies, instead of the configuration in Redis")
 	flags.StringVar(&r.rule, "rule", "", "of usage, reset and credit: only the rule with this `NAME`")
@@ -62,7 +69,6 @@ func runRules(args []string, stdout, stderr io.Writer) int {
 		return nil
 	})
 	flags.IntVar(&r.most, "n", 100, "of list: at most this `NUMBER` of entries")
-	return dispatch(flags, r.commands(), "rules ", args, stdout, stderr)
 }
 
 // run returns a command that runs f. It accepts the flags that have names in accepted, and those about Redis.
@@ -221,11 +227,33 @@ func (r *remote) ofKey(change func(ctx context.Context, r *remote, policy, key s
 		if err := r.load(ctx); err != nil {
 			return err
 		}
-		policies := policiesOf(r.config, name)
+		policies, err := r.selected(name)
+		if err != nil {
+			return err
+		}
+		var code []string
+		if name == every { // those that have overrides
+			policies = slices.DeleteFunc(policies, func(policy string) bool {
+				_, ok := r.code[policy]
+				if ok {
+					code = append(code, policy)
+				}
+				return ok
+			})
+		}
 		for _, policy := range policies {
 			if _, err := r.subject(policy, key); err != nil {
 				return err
 			}
+			if _, ok := r.code[policy]; ok && change == nil {
+				return fmt.Errorf("the rule %q %w", policy, errInCode)
+			}
+		}
+		if len(policies) == 0 {
+			return fmt.Errorf("there is no policy: %s %w", quotedAll(code), errInCode)
+		}
+		if len(code) > 0 && change != nil {
+			r.note("not in %s, which are rules in code", list(code))
 		}
 		ctx, cancel := longer(ctx, len(policies))
 		defer cancel()
@@ -246,7 +274,9 @@ func (r *remote) ofKey(change func(ctx context.Context, r *remote, policy, key s
 				result = errReported
 			}
 		}
-		if hint(); result == nil && change != nil {
+		hint()
+		policies = slices.DeleteFunc(policies, func(policy string) bool { _, ok := r.code[policy]; return ok })
+		if result == nil && change != nil && len(policies) > 0 {
 			result = r.await(ctx, policies)
 		}
 		return result
@@ -258,6 +288,9 @@ func (r *remote) ofKey(change func(ctx context.Context, r *remote, policy, key s
 func (r *remote) changed(ctx context.Context, change func(ctx context.Context, r *remote, policy, key string, args []string) error, policy, key string, args []string) (text, failed string, err error) {
 	if change != nil {
 		err = change(ctx, r, policy, key, args)
+	}
+	if of, ok := r.code[policy]; ok && err == nil {
+		return fmt.Sprintf("{pause: %s}", of.Name), "", nil
 	}
 	switch {
 	case errors.Is(err, errDenied):
@@ -334,6 +367,9 @@ func override(ctx context.Context, r *remote, policy, key string, args []string)
 	if err != nil {
 		return err
 	}
+	if _, ok := r.code[policy]; ok {
+		return fmt.Errorf("the rule %q %w", policy, errInCode)
+	}
 	return r.set.Override(ctx, policy, key, o, r.information()...)
 }
 
@@ -344,6 +380,12 @@ func block(ctx context.Context, r *remote, policy, key string, args []string) er
 		if until, err = parseUntil(strings.TrimSpace(args[0]), r.now); err != nil {
 			return err
 		}
+	}
+	if _, ok := r.code[policy]; ok {
+		if until.IsZero() {
+			until = r.now.Add(longestPause - time.Minute)
+		}
+		return r.pauseInCode(ctx, policy, key, until)
 	}
 	return r.set.Block(ctx, policy, key, until, r.information()...)
 }
@@ -374,6 +416,9 @@ func parseDuration(s string) (time.Duration, error) {
 }
 
 func unblock(ctx context.Context, r *remote, policy, key string, _ []string) error {
+	if _, ok := r.code[policy]; ok {
+		return r.pauseInCode(ctx, policy, key, time.Time{})
+	}
 	if err := r.set.Unblock(ctx, policy, key); err != nil {
 		return err
 	}
@@ -386,6 +431,9 @@ func unblock(ctx context.Context, r *remote, policy, key string, _ []string) err
 // errDenied is an error after a change.
 var errDenied = errors.New("the block has ended, but an override of the key denies its events, too")
 
-func remove(ctx context.Context, r *remote, policy, key string, _ []string) error {
+func remove(ctx context.Context, r *remote, policy, key string, args []string) error {
+	if _, ok := r.code[policy]; ok {
+		return unblock(ctx, r, policy, key, args)
+	}
 	return r.set.Remove(ctx, policy, key)
 }

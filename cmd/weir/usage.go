@@ -18,45 +18,69 @@ import (
 // prints the states that it then has.
 func (r *remote) ofStates(change func(ctx context.Context, l *core.Limiter, key string, args []string) error) func(context.Context, []string) error {
 	return func(ctx context.Context, args []string) error {
-		policy, key := args[0], args[1]
 		if err := r.configure(ctx); err != nil {
 			return err
 		}
-		s, err := r.subject(policy, key)
-		if err == nil {
-			err = checkPlan(s.policy, r.plan)
+		if args[0] == every {
+			if err := r.start(r.config.Policies); err != nil {
+				return err
+			}
+			return r.ofEvery(ctx, args[1], false, func(ctx context.Context, policy string) error {
+				return r.ofStatesIn(ctx, policy, args[1], args[2:], change)
+			})
 		}
+		policies, err := r.selected(args[0])
 		if err != nil {
 			return err
 		}
-		if r.rule != "" {
-			if s.policy, err = onlyRule(s.policy, r.rule, key); err != nil {
+		for _, policy := range policies {
+			if len(policies) > 1 {
+				fmt.Fprintf(r.stdout, "%s:\n", r.title(policy))
+			}
+			if err := r.ofStatesIn(ctx, policy, args[1], args[2:], change); err != nil {
 				return err
 			}
 		}
-		if err := r.start(map[string]rules.Policy{policy: s.policy}); err != nil {
-			return err
-		}
-		defer r.hint(ctx, key, policy)()
-		l, err := r.limiter(policy, r.plan)
-		if err == nil && change != nil {
-			err = change(ctx, l, key, args[2:])
-		}
-		if err != nil {
-			return err
-		}
-		d, err := l.Peek(ctx, key)
-		if err != nil {
-			return err
-		}
-		// An error is about an override that is not in force.
-		if s.override, err = r.set.OverrideOf(ctx, policy, key); err == nil && change == nil {
-			if names := s.otherPlans(); len(names) > 0 {
-				r.note("the limits are those without a plan; the policy has %s: see -plan", list(names))
-			}
-		}
-		return s.table(r.stdout, "RULE LIMIT USED LEFT NEXT UNUSED MODE", d)
+		return nil
 	}
+}
+
+// ofStatesIn is ofStates for one policy.
+func (r *remote) ofStatesIn(ctx context.Context, policy, key string, args []string, change func(ctx context.Context, l *core.Limiter, key string, args []string) error) error {
+	s, err := r.subject(policy, key)
+	if err == nil {
+		err = checkPlan(s.policy, r.plan)
+	}
+	if err != nil {
+		return err
+	}
+	if r.rule != "" {
+		if s.policy, err = onlyRule(s.policy, r.rule, key); err != nil {
+			return err
+		}
+	}
+	if err := r.start(map[string]rules.Policy{policy: s.policy}); err != nil {
+		return err
+	}
+	defer r.hint(ctx, key, policy)()
+	l, err := r.limiter(policy, r.plan)
+	if err == nil && change != nil {
+		err = change(ctx, l, key, args)
+	}
+	if err != nil {
+		return err
+	}
+	d, err := l.Peek(ctx, key)
+	if err != nil {
+		return err
+	}
+	// An error is about an override that is not in force.
+	if s.override, err = r.set.OverrideOf(ctx, policy, key); err == nil && change == nil {
+		if names := s.otherPlans(); len(names) > 0 {
+			r.note("the limits are those without a plan; the policy has %s: see -plan", list(names))
+		}
+	}
+	return s.table(r.stdout, "RULE LIMIT USED LEFT NEXT UNUSED MODE", d)
 }
 
 // list returns names in order.

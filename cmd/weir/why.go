@@ -21,6 +21,12 @@ func (r *remote) why(ctx context.Context, args []string) error {
 			return err
 		}
 	}
+	if args[0] == every {
+		return r.ofEvery(ctx, args[1], !r.brief, func(ctx context.Context, policy string) error {
+			_, err := r.whyIn(ctx, policy, args[1])
+			return err
+		})
+	}
 	ctx, cancel := longer(ctx, len(policiesOf(r.config, args[0])))
 	defer cancel()
 	key, asked, known := args[1], []string(nil), false
@@ -50,7 +56,7 @@ func (r *remote) whyIn(ctx context.Context, policy, key string) (known bool, err
 		return false, err
 	}
 	known = textOf(s.override) != none
-	lines := s.lines()
+	lines := append(s.lines(), r.aboutCode(policy)...)
 	l, err := r.limiter(policy, s.plan)
 	if err != nil {
 		return known, err

@@ -10,6 +10,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/rules/internal/document"
+	"github.com/weir-go/weir/internal/similar"
 )
 
 // The fields of the mappings of a file. weir.schema.json contains them, too.
@@ -143,7 +144,7 @@ func (d decoder) override(v document.Value, known knownNames) (o Override) {
 			d.ruleName(kv.Key, kv.Name)
 		case !exists:
 			names := slices.Sorted(maps.Keys(known.rules))
-			d.Fail(kv.Key, "the policy has no rule %q%s", kv.Name, document.Nearest(kv.Name, names, ""))
+			d.Fail(kv.Key, "the policy has no rule %q%s", kv.Name, similar.Nearest(kv.Name, names, ""))
 		}
 		var l core.Limit
 		if !d.limit(kv.Value, &l) {

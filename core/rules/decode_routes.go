@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-go/weir/core/internal/routes"
 	"github.com/weir-go/weir/core/rules/internal/document"
+	"github.com/weir-go/weir/internal/similar"
 )
 
 // These limits bound the time in which a ServeMux compares patterns. It is 1.5 s at worst.
@@ -57,7 +58,7 @@ func (d decoder) routes(v document.Value, policies map[string]Policy) map[string
 func (d decoder) policyName(v document.Value, names []string) bool {
 	name := v.Node.Value
 	if _, ok := slices.BinarySearch(names, name); !ok {
-		d.Fail(v, "there is no policy %q%s", name, document.Nearest(name, names, ""))
+		d.Fail(v, "there is no policy %q%s", name, similar.Nearest(name, names, ""))
 		return false
 	}
 	return true
@@ -105,7 +106,7 @@ func (d decoder) warn(kv document.Pair) {
 	if method, _, ok := strings.Cut(kv.Name, " "); ok {
 		if upper := strings.ToUpper(method); upper != method {
 			d.Warn(kv.Key, fmt.Sprintf("no request has the method %q: write %s", method, upper))
-		} else if hint := document.Nearest(method, methods, ""); hint != "" && !slices.Contains(methods, method) {
+		} else if hint := similar.Nearest(method, methods, ""); hint != "" && !slices.Contains(methods, method) {
 			d.Warn(kv.Key, fmt.Sprintf("the method %q is unusual%s", method, hint))
 		}
 	}

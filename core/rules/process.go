@@ -71,6 +71,9 @@ func (s *RedisSource) Processes(ctx context.Context) ([]Process, error) {
 	return all, err
 }
 
+// Tag returns the hash of a key, as in [Entry.Tag] and in the keys of Redis.
+func (s *RedisSource) Tag(key string) string { return s.overrides.Hasher.Tag(key) }
+
 // LastChange returns the ID of the latest change of overrides and blocks in Redis. See [Process.InForce].
 func (s *RedisSource) LastChange(ctx context.Context) (string, error) {
 	id, err := s.overrides.LastChange(ctx)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-go/weir/internal/similar"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -125,7 +126,7 @@ func (d *Decoder) Object(v Value, known []string) map[string]Value {
 			fields[kv.Name] = kv.Value
 			continue
 		}
-		d.Fail(kv.Key, "is an unknown field%s", Nearest(kv.Name, known, "; known are "+strings.Join(known, ", ")))
+		d.Fail(kv.Key, "is an unknown field%s", similar.Nearest(kv.Name, known, "; known are "+strings.Join(known, ", ")))
 	}
 	return fields
 }
@@ -159,7 +160,7 @@ func Choose[T any](d *Decoder, v Value, name string, choices map[string]T, to *T
 	var ok bool
 	if *to, ok = choices[v.Node.Value]; !ok {
 		names := slices.Sorted(maps.Keys(choices))
-		d.Fail(v, "%q is no %s%s", v.Node.Value, name, Nearest(v.Node.Value, names, ": use "+strings.Join(names, ", ")))
+		d.Fail(v, "%q is no %s%s", v.Node.Value, name, similar.Nearest(v.Node.Value, names, ": use "+strings.Join(names, ", ")))
 	}
 }
 

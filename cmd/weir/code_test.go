@@ -1,0 +1,72 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/core/redisstore/resilient"
+	"github.com/weir-go/weir/core/rules"
+	"github.com/weir-go/weir/internal/testkit"
+)
+
+// The commands know limits in code, which a program has published.
+func TestCode(t *testing.T) {
+	server := redistest.NewServer(t)
+	store := resilient.New(server.Client(), "test")
+	t.Cleanup(func() { store.Close() })
+	login := testkit.Limiter(t, store, core.SlidingLog("login", core.PerHour(5)).Plan("pro", core.PerMinute(50)))
+	testkit.Limiter(t, store, core.Pause("stop"), core.TokenBucket("elastic", core.PerHour(10)).Elastic(func() float64 { return 1 }, 2),
+		core.Quota("month", core.Monthly(100)))
+	testkit.Admit(t, login, "user:ann", 5)
+	testkit.Admit(t, login.Plan("pro"), "user:ann", 2)
+	source, tick := rules.Redis(server.Client(), "test"), time.NewTicker(10*time.Millisecond)
+	defer tick.Stop()
+	for begun := time.Now(); ; <-tick.C { // until the heartbeat that publishes all rules
+		if all, err := source.Published(t.Context()); err == nil && len(all) == 4 {
+			break
+		} else if time.Since(begun) > time.Minute {
+			t.Fatalf("after a minute: %v, %v", all, err)
+		}
+	}
+	times := regexp.MustCompile(`[0-9]+m[0-9.]+s|in 1h\b|20[0-9T:-]+Z`)
+	for _, step := range []struct {
+		args   string
+		status int
+		stdout string // with … for times
+		stderr string // a part
+	}{
+		{"why user:ann", 0, "The rule \"login\" in code:\nDenied by login: admitted again ….\nThe limits are those without a plan; the policy has pro: see -plan.\nA caller with the plan pro is admitted.\n" +
+			"RULE   ALGORITHM    LIMIT  SOURCE  USED  LEFT  NEXT  MODE\nlogin  sliding_log  5/h    base    5     0     in …  enforce\n", ""},
+		{"why user:ann login -plan pro", 0, "Admitted.\nRULE   ALGORITHM    LIMIT  SOURCE      USED  LEFT  NEXT  MODE\nlogin  sliding_log  50/m   plan \"pro\"  2     48    now   enforce\n", ""},
+		{"usage user:ann", 0, "The rule \"login\" in code:\nRULE   LIMIT  USED  LEFT  NEXT        UNUSED      MODE\nlogin  5/h    5     0     in …  in …  enforce\n", "the policy has pro"},
+		{"why ann", 0, "No event and no override of the key is in Redis. The limits are elastic, login, month, stop.\n", `there is the key "user:ann"`},
+		{"why user:ann elastic", 0, "Admitted: no event and no override of the key is in Redis.\nThe rule is elastic, up to 2: its present limit is unknown, and the table has its base.\n" +
+			"RULE     ALGORITHM     LIMIT  SOURCE  USED  LEFT  NEXT  MODE\nelastic  token_bucket  10/h   base    0     10    now   enforce\n", ""},
+		{"why user:ann absent", 1, "", `the application has no policy "absent"; it has elastic, login, month, stop`},
+		{"block user:ann login 1h", 1, "", `the rule "login" is in code, and has no overrides`},
+		{"block user:ann 1h", 1, "", `there is no policy: "elastic"`},
+		{"rules override login user:ann {\"plan\":\"pro\"}", 1, "", `is in code, and has no overrides`},
+		{"block user:ann stop 1h", 0, "{pause: stop}\n", ""},
+		{"why user:ann stop", 0, "Paused by stop until …: admitted again ….\nRULE  ALGORITHM  LIMIT   SOURCE  USED  LEFT  NEXT        MODE\nstop  pause      paused  base    -     -     in …  enforce\n", ""},
+		{"unblock user:ann stop", 0, "{pause: stop}\n", ""},
+		{"reset user:ann", 0, "The rule \"login\" in code:\nRULE   LIMIT  USED  LEFT  NEXT  UNUSED  MODE\nlogin  5/h    0     5     now   now     enforce\n", ""},
+		{"why user:ann login -plan pro", 0, "Admitted: no event and no override of the key is in Redis.\nRULE   ALGORITHM    LIMIT  SOURCE      USED  LEFT  NEXT  MODE\nlogin  sliding_log  50/m   plan \"pro\"  0     50    now   enforce\n", ""},
+		{"list", 0, "WRITTEN  POLICY  KEY  OVERRIDE  NOTE\n", ""},
+		{"key user:ann", 0, "#" + source.Tag("user:ann") + "\n", "each process has other hashes in its log"},
+		{"rules why login user:ann", 0, "Admitted: no event and no override of the key is in Redis.\nThe limits are those without a plan; the policy has pro: see -plan.\n" +
+			"RULE   ALGORITHM    LIMIT  SOURCE  USED  LEFT  NEXT  MODE\nlogin  sliding_log  5/h    base    0     5     now   enforce\n", ""},
+	} {
+		var stdout, stderr strings.Builder
+		name, rest, _ := strings.Cut(step.args, " ")
+		args := append([]string{name, "-redis", "redis://" + server.Addr}, strings.Fields(rest)...)
+		status := run(args, &stdout, &stderr)
+		got := times.ReplaceAllString(stdout.String(), "…")
+		if spaces := regexp.MustCompile(`  +`); status != step.status || spaces.ReplaceAllString(got, "  ") != spaces.ReplaceAllString(step.stdout, "  ") || !strings.Contains(stderr.String(), step.stderr) {
+			t.Errorf("%s: got status %d, stdout\n%s\nand stderr %q, want %d,\n%s\nand %q", step.args, status, got, &stderr, step.status, step.stdout, step.stderr)
+		}
+	}
+}
