@@ -56,14 +56,16 @@ type Counter struct {
 
 	mu       sync.Mutex // Close ends ctx with mu
 	declared map[string][]declared
+	renewed  bool         // declared has changed since the last heartbeat
 	about    func(*About) // of a Set; nil if there is none
 
 	// The goroutine uses these, and Close after its end.
 	readings []counts             // those of a window before the latest
 	first    time.Time            // of the first reading
 	last     Group                // of the last heartbeat
-	said     string               // the rules that were published
-	saidAt   time.Time            // zero if they are to be said
+	group    Group                // of the next one
+	rules    [][2]string          // that it publishes
+	saidAt   time.Time            // when the rules were published; zero if they are to be published
 	left     map[string]time.Time // groups that a heartbeat may have been in, and when the process left them
 	lists    map[string][]string  // the rules of groups
 	logged   map[string]bool      // texts that are logged once
@@ -101,7 +103,7 @@ type Config struct {
 // New returns a Counter of the application of a Record.
 func New(r Record, config Config) *Counter {
 	c := &Counter{
-		config: config, record: r, process: fmt.Sprintf("%016x", rand.Uint64()), changed: make(chan struct{}, 1),
+		config: config, record: r, group: GroupOf(nil), process: fmt.Sprintf("%016x", rand.Uint64()), changed: make(chan struct{}, 1),
 		declared: make(map[string][]declared), left: make(map[string]time.Time), lists: make(map[string][]string), logged: make(map[string]bool),
 	}
 	c.ctx, c.end = context.WithCancel(context.Background())
@@ -141,6 +143,7 @@ func (c *Counter) Declare(changes ...driver.Change) {
 
 // add adds to the number of limiters that have a definition. It is called with mu.
 func (c *Counter) add(d driver.Definition, n int) {
+	c.renewed = true
 	all := c.declared[d.Name]
 	i := slices.IndexFunc(all, func(known declared) bool { return known.definition.Equal(d) })
 	if i < 0 {
@@ -216,23 +219,30 @@ func (c *Counter) run() {
 // heartbeat returns that of now, with the rules if they are to be said.
 func (c *Counter) heartbeat() Heartbeat {
 	c.mu.Lock()
-	rules := make(map[string][]driver.Definition, len(c.declared))
-	for name, all := range c.declared {
-		for _, d := range all {
-			rules[name] = append(rules[name], d.definition)
+	about, renewed := c.about, c.renewed
+	var rules map[string][]driver.Definition
+	if c.renewed = false; renewed {
+		rules = make(map[string][]driver.Definition, len(c.declared))
+		for name, all := range c.declared {
+			for _, d := range all {
+				rules[name] = append(rules[name], d.definition)
+			}
 		}
 	}
-	about := c.about
 	c.mu.Unlock()
+	if renewed {
+		before := c.rules
+		if c.group, c.rules = GroupOf(slices.Sorted(maps.Keys(rules))), publish(rules); !slices.Equal(before, c.rules) {
+			c.saidAt = time.Time{}
+		}
+	}
 	a := self
 	if about != nil {
 		about(&a)
 	}
-	h := Heartbeat{Process: c.process, Group: GroupOf(slices.Sorted(maps.Keys(rules))), About: a.text(), Rules: publish(rules)}
-	if said := fmt.Sprint(h.Rules); said != c.said {
-		c.said, c.saidAt = said, time.Time{}
-	} else if time.Since(c.saidAt) < again {
-		h.Rules = nil
+	h := Heartbeat{Process: c.process, Group: c.group, About: a.text()}
+	if time.Since(c.saidAt) > again {
+		h.Rules = c.rules
 	}
 	return h
 }

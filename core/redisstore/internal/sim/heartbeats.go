@@ -47,8 +47,11 @@ func (s *server) interpret(sha string, keys, argv []string) any {
 	if beats && s.noMemory {
 		return errorReply(noMemory)
 	}
-	l := lua.NewState()
-	defer l.Close()
+	if s.lua == nil { // one for all scripts: a simulation frees no memory
+		s.lua = lua.NewState(lua.Options{RegistrySize: 1024, CallStackSize: 32})
+	}
+	l := s.lua
+	defer l.SetTop(0)
 	list := func(name string, all []string) {
 		table := l.NewTable()
 		for _, text := range all {

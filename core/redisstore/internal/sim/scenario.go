@@ -70,7 +70,7 @@ func with(faults []string, more ...string) []string {
 
 var scenarios = []scenario{
 	{
-		name: "slow", servers: 1, processes: 3, stores: withBackup, pool: 10, length: 100 * time.Hour, idle: time.Hour, hold: time.Hour,
+		name: "slow", servers: 1, processes: 3, stores: withBackup, pool: 10, length: 30 * time.Hour, idle: time.Hour, hold: time.Hour,
 		load: load{places: 4, rates: 1}, every: 3 * time.Hour, faults: with(network, "partition", "loading", "readonly", "stopped"),
 	},
 	{

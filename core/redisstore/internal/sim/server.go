@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	lua "github.com/yuin/gopher-lua"
+
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/redisstore/internal/servertest"
 )
@@ -45,6 +47,7 @@ type server struct {
 	slots       *slots
 	undone      func(s *server, c *charge, before, after int64) // is told about each Undo, unless it is nil
 	granted     func(s *server, c *charge)                      // is told about each admitted Spend, unless it is nil
+	lua         *lua.LState                                     // executes the scripts of package processes; nil before the first one
 	heard       func(argv []string)                             // is told about each heartbeat, unless it is nil
 	paused      *pauses                                         // is told about all charges of pauses, unless it is nil
 	crowd       *crowd                                          // is told about all places that are taken, unless it is nil
