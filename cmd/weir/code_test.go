@@ -53,6 +53,7 @@ func TestCode(t *testing.T) {
 		{"block user:ann stop 1h", 0, "{pause: stop}\n", ""},
 		{"why user:ann stop", 0, "Paused by stop until …: admitted again ….\nRULE  ALGORITHM  LIMIT   SOURCE  USED  LEFT  NEXT        MODE\nstop  pause      paused  base    -     -     in …  enforce\n", ""},
 		{"unblock user:ann stop", 0, "{pause: stop}\n", ""},
+		{"why #" + source.Tag("user:ann") + " login -plan pro", 0, "Admitted.\nRULE  ALGORITHM    LIMIT  SOURCE      USED  LEFT  NEXT  MODE\nlogin  sliding_log  50/m  plan \"pro\"  2  48  now  enforce\n", ""},
 		{"reset user:ann", 0, "The rule \"login\" in code:\nRULE   LIMIT  USED  LEFT  NEXT  UNUSED  MODE\nlogin  5/h    0     5     now   now     enforce\n", ""},
 		{"why user:ann login -plan pro", 0, "Admitted: no event and no override of the key is in Redis.\nRULE   ALGORITHM    LIMIT  SOURCE      USED  LEFT  NEXT  MODE\nlogin  sliding_log  50/m   plan \"pro\"  0     50    now   enforce\n", ""},
 		{"list", 0, "WRITTEN  POLICY  KEY  OVERRIDE  NOTE\n", ""},

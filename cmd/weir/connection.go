@@ -66,7 +66,7 @@ func (c *connection) keyPrefix() string { return c.prefix + c.app + ":" }
 
 // storeOptions returns the options of a store whose keys are those of the programs.
 func (c *connection) storeOptions() []redisstore.Option {
-	opts := []redisstore.Option{redisstore.Prefix(c.prefix)}
+	opts := []redisstore.Option{redisstore.Prefix(c.prefix), redisstore.OrHash()}
 	if c.secret != nil {
 		opts = append(opts, redisstore.KeySecret(c.secret))
 	}

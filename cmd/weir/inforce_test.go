@@ -66,19 +66,19 @@ func TestRules_InForce(t *testing.T) {
 		"without overrides": {func(t *testing.T, addr string) {
 			watching(t, addr, file, nil)
 			watching(t, addr, file, nil, follows...)
-		}, 2, "block api ann -wait 3s", 1, "after 3s in force in 1 of 2 processes: process "},
+		}, 2, "block api ann -wait 1s", 1, "after 1s in force in 1 of 2 processes: process "},
 		"the prefix of the overrides": {func(t *testing.T, addr string) {
 			watching(t, addr, file, []resilient.Option{resilient.Prefix("shop:")}, follows...)
-		}, 1, "-prefix shop: block api ann -wait 3s", 1, "does not watch overrides (rules.Overrides and Set.Watch), or those of another prefix"},
+		}, 1, "-prefix shop: block api ann -wait 1s", 1, "does not watch overrides (rules.Overrides and Set.Watch), or those of another prefix"},
 		"another secret": {func(t *testing.T, addr string) {
 			watching(t, addr, file, nil, rules.KeySecret([]byte("a secret of 16 bytes or more")))
-		}, 1, "block api ann -wait 3s", 1, "has another key secret"},
+		}, 1, "block api ann -wait 1s", 1, "has another key secret"},
 		"other policies": {func(t *testing.T, addr string) {
 			rdb := redis.NewClient(&redis.Options{Addr: addr})
 			store := resilient.New(rdb, "test")
 			t.Cleanup(func() { store.Close(); rdb.Close() })
 			testkit.Limiter(t, store, core.SlidingLog("login", core.PerHour(1)))
-		}, 1, "block api ann -wait 3s", 1, "no process of the application"},
+		}, 1, "block api ann -wait 1s", 1, "no process of the application"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -104,6 +104,22 @@ func TestRules_InForce(t *testing.T) {
 			}
 			if name != "two" {
 				return
+			}
+			hash := "#" + source.Tag("ann") // as list prints it
+			for _, step := range []string{"list", "why -config § api " + hash, "unblock -config § api " + hash + " -wait 30s", "why -config § api ann", "block -config § api " + hash + " -text -wait 0"} {
+				var out, errs strings.Builder
+				status := run(append([]string{"rules", "-redis", "redis://" + server.Addr}, strings.Fields(strings.ReplaceAll(step, "§", file))...), &out, &errs)
+				command, _, _ := strings.Cut(step, " ")
+				want := map[string]string{"list": hash, "why": "Blocked: every event is denied.", "unblock": "{}\n", "block": ""}[command]
+				if strings.HasSuffix(step, " ann") {
+					want = "Admitted"
+				}
+				if status != 0 && command != "block" || !strings.Contains(out.String(), want) || command == "block" && !strings.Contains(errs.String(), "the key is a hash, whose text is not known") {
+					t.Errorf("%s: got status %d, %q and %q", step, status, &out, &errs)
+				}
+			}
+			if status := run(args, &stdout, &stderr); status != 0 {
+				t.Fatalf("got status %d and %s", status, &stderr)
 			}
 			stdout.Reset()
 			if status := run([]string{"rules", "-redis", "redis://" + server.Addr, "-config", other, "why", "api", "ann"}, &stdout, &stderr); status != 0 ||

@@ -1,6 +1,13 @@
 // Command weir checks, compares and explains configuration files of rate limits, tries them on recorded
 // traffic, and changes limits in Redis. Package github.com/weir-go/weir/core/rules describes the format.
 //
+//	weir why KEY [IN]                          tell why a key is denied or admitted
+//	weir usage KEY [IN]                        print how much of its limits a key has used
+//	weir reset KEY [IN]                        forget the events of a key
+//	weir block KEY [IN] [UNTIL]                deny the events of a key
+//	weir unblock KEY [IN]                      end the block of a key
+//	weir list                                  list the overrides and blocks, newest first
+//	weir key KEY                               print the hash of a key
 //	weir check FILE...                         report the errors and warnings of files
 //	weir diff A B                              list the changes from file A to file B
 //	weir doctor                                check whether the programs can use a Redis
@@ -22,6 +29,14 @@
 //	weir rules remove POLICY KEY               remove the override and the block of a key
 //	weir rules get                             print the configuration in Redis
 //	weir rules put FILE                        list the changes that a file makes, and write it
+//	weir version                               print the version of this command
+//	weir help                                  print this list
+//
+// The first seven commands know limits in code and in files. IN is a policy, a ROUTE, or the name of a rule in code; without
+// it, or as '*', it is all of them, of which those that have no event and no override of the key are left out. Limits in
+// code are known from the processes whose store is that of resilient.New, and for a day after the last of them. Limits of
+// Choose, Variant and elastic rules, and the time zone of a quota in code, are not known. Only policies of a rules.Set have
+// overrides and blocks; a rule in code that is a core.Pause can be blocked for up to 366 days.
 //
 // A ROUTE is a request such as "POST /login". The commands weir explain and weir rules why accept
 // it in place of a policy, and print which policy applies to it, and that of all routes.
@@ -36,6 +51,15 @@
 // The commands that change a key print the override that is then in force, which is the block if
 // there is one, or {} if there is none. A running program applies the change if its rules.Set has
 // the option rules.Overrides, and a configuration if Set.Watch watches a rules.RedisSource.
+//
+// The commands override, block, unblock and remove then wait until the change is in force in all processes that have the
+// policy, and end with a note such as "in force in 3 of 3 processes". If one of them has not applied it after the time of
+// the flag -wait, or no process is known, the exit status is 1, and the error has the processes and the reasons. A process
+// is known if its store is that of resilient.New, or if its rules.Set watches overrides. The command why tells the same, and
+// whether processes have another configuration than the command.
+//
+// A KEY that is # and a hash, as the command list prints it, stands for the key with that hash. A shell needs quotes around
+// it. The hashes in logs are the same only if the programs have a key secret.
 //
 // The command why begins with a sentence that says whether the next event is admitted, and otherwise when it is. Then
 // come the reasons: overrides, blocks and their notes, plans, and a table of the rules.
@@ -144,6 +168,7 @@
 //	-plan NAME      why, usage and credit: the plan of the key; without it, that of its override or none
 //	-note TEXT      override and block: at most 200 bytes for list and why, such as the reason
 //	-text           override and block: write the key as text for list, which otherwise shows its hash
+//	-wait DURATION  override, block, unblock and remove: see above; default: 15s; 0 does not wait
 //	-n NUMBER       list: at most so many entries; default: 100
 //	-remove         put: remove the policies that the file does not have
 //	-if-version V   put: write only if the configuration has this version, which get and put print; none if there is none

@@ -85,7 +85,7 @@ func (r *remote) chooseApp(ctx context.Context) error {
 }
 
 func (r *remote) newSource() *rules.RedisSource {
-	opts := []rules.RedisOption{rules.Prefix(r.prefix), rules.Timeout(timeout), rules.FailClosed()}
+	opts := []rules.RedisOption{rules.Prefix(r.prefix), rules.Timeout(timeout), rules.FailClosed(), rules.OrHash()}
 	if r.secret != nil {
 		opts = append(opts, rules.KeySecret(r.secret))
 	}

@@ -17,6 +17,7 @@ type option = argument.OptionFunc[config]
 type config struct {
 	prefix    string // of all keys; as an option, its beginning before app
 	secret    []byte
+	hashes    bool // OrHash
 	timeout   time.Duration
 	unbatched bool
 	clock     func() string // see Store
@@ -68,6 +69,20 @@ func Timeout(d time.Duration) Option {
 func KeySecret(secret []byte) Option {
 	secret = keyhash.CopySecret("redisstore: KeySecret", secret)
 	return option(func(c *config) { c.secret = secret })
+}
+
+// OrHash makes a key that is # and a hash, as in the keys of Redis and in the lists of overrides, stand for the key with
+// this hash. It is for programs of operators, such as the command weir: with keys that clients choose, a client could use
+// the states of another one.
+func OrHash() Option { return option(func(c *config) { c.hashes = true }) }
+
+// hasher returns the Hasher of identities.
+func (c *config) hasher() keyhash.Hasher {
+	h := keyhash.New(c.secret)
+	if c.hashes {
+		h = h.OrHash()
+	}
+	return h
 }
 
 // Unbatched makes the Store send each decision in a script and a round trip of its own, over as many

@@ -67,7 +67,7 @@ func New(rdb redis.UniversalClient, app string, opts ...Option) *Store {
 	return &Store{
 		timeout:   c.timeout,
 		clock:     c.clock,
-		encoder:   wire.NewEncoder(c.prefix, keyhash.New(c.secret)),
+		encoder:   wire.NewEncoder(c.prefix, c.hasher()),
 		pipe:      pipe.New(rdb, pipe.Config{Prefix: c.prefix, Timeout: c.timeout, Unbatched: c.unbatched, Faults: faults}),
 		faults:    faults,
 		listeners: newListeners(rdb, c.prefix, faults),

@@ -70,7 +70,7 @@ func (s *Set) Override(ctx context.Context, policy, key string, o Override, opts
 	if err := p.check(policy, o.content()); err != nil {
 		return fmt.Errorf("weir: policy %q: %w", policy, err)
 	}
-	r, err := newRecord(key, opts)
+	r, err := s.newRecord(key, opts)
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,8 @@ const (
 )
 
 // newRecord returns the Record of an entry for a key.
-func newRecord(key string, opts []WriteOption) (overrides.Record, error) {
+func (s *Set) newRecord(key string, opts []WriteOption) (overrides.Record, error) {
+	hashed := s.source.overrides.Hasher.IsHash(key)
 	r := record{Record: overrides.Record{At: time.Now().UnixMilli()}}
 	argument.Apply("rules: Override", &r, opts)
 	hidden := func(c rune) bool { return c == utf8.RuneError || !unicode.IsPrint(c) }
@@ -194,6 +195,8 @@ func newRecord(key string, opts []WriteOption) (overrides.Record, error) {
 		return r.Record, fmt.Errorf("weir: the note has %d bytes, more than %d", len(r.Note), maxNote)
 	case strings.ContainsFunc(r.Note, hidden):
 		return r.Record, errors.New("weir: the note contains a character that is not printable")
+	case r.withKey && hashed:
+		return r.Record, errors.New("weir: the key is a hash, whose text is not known")
 	case r.withKey && len(key) > maxKeyText:
 		return r.Record, fmt.Errorf("weir: the key has %d bytes, more than %d: it cannot be written as text", len(key), maxKeyText)
 	case r.withKey:

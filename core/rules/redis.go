@@ -40,8 +40,8 @@ func RedisOf(store core.Store, opts ...RedisOption) *RedisSource {
 		panic(fmt.Sprintf("rules: RedisOf: a %T has no states in Redis", store))
 	}
 	c := newRedisConfig("rules: RedisOf", opts)
-	if c.prefix != nil || c.secret != nil {
-		panic("rules: RedisOf: Prefix and KeySecret are those of the store")
+	if c.prefix != nil || c.secret != nil || c.hashes {
+		panic("rules: RedisOf: Prefix, KeySecret and OrHash are those of the store")
 	}
 	rdb, prefix, app, h := of.Redis()
 	return newRedisSource(overrides.App{Client: rdb, Prefix: prefix, Name: app, Hasher: h}, c.lookup)
@@ -78,8 +78,11 @@ func Redis(rdb redis.UniversalClient, app string, opts ...RedisOption) *RedisSou
 	if c.prefix != nil {
 		beginning = *c.prefix
 	}
-	prefix := keyhash.Prefix("rules: Redis", beginning, app)
-	return newRedisSource(overrides.App{Client: rdb, Prefix: prefix, Name: app, Hasher: keyhash.New(c.secret)}, c.lookup)
+	prefix, hasher := keyhash.Prefix("rules: Redis", beginning, app), keyhash.New(c.secret)
+	if c.hashes {
+		hasher = hasher.OrHash()
+	}
+	return newRedisSource(overrides.App{Client: rdb, Prefix: prefix, Name: app, Hasher: hasher}, c.lookup)
 }
 
 func newRedisConfig(caller string, opts []RedisOption) redisConfig {

@@ -16,6 +16,7 @@ type redisOption = argument.OptionFunc[redisConfig]
 type redisConfig struct {
 	prefix *string // nil if it is not given
 	secret []byte
+	hashes bool // OrHash
 	lookup overrides.Options
 }
 
@@ -38,6 +39,10 @@ func KeySecret(secret []byte) RedisOption {
 	secret = keyhash.CopySecret("rules: KeySecret", secret)
 	return redisOption(func(c *redisConfig) { c.secret = secret })
 }
+
+// OrHash makes a key that is # and a hash, as in [Entry.Tag], stand for the key with this hash. It is for [Redis] in
+// programs of operators, as redisstore.OrHash is.
+func OrHash() RedisOption { return redisOption(func(c *redisConfig) { c.hashes = true }) }
 
 // DefaultMaxKeys is the size of the cache when [MaxKeys] is not given.
 const DefaultMaxKeys = 100_000

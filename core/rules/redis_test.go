@@ -238,7 +238,7 @@ func TestRedisOf(t *testing.T) {
 	}
 	for want, call := range map[string]func(){
 		"rules: RedisOf: a *memstore.Store has no states in Redis":                                                func() { rules.RedisOf(memstore.New()) },
-		"rules: RedisOf: Prefix and KeySecret are those of the store":                                             func() { rules.RedisOf(redisstore.New(rdb, "shop"), rules.Prefix("")) },
+		"rules: RedisOf: Prefix, KeySecret and OrHash are those of the store":                                     func() { rules.RedisOf(redisstore.New(rdb, "shop"), rules.Prefix("")) },
 		`rules: Redis: the name of the application is "": it has letters, digits, '-', '_' and '.', at least one`: func() { rules.Redis(rdb, "") },
 	} {
 		testkit.Panics(t, want, call)

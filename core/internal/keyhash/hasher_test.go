@@ -25,6 +25,20 @@ func TestHasher_Tag(t *testing.T) {
 	}
 }
 
+func TestHasher_OrHash(t *testing.T) {
+	for _, h := range []Hasher{New(nil), New([]byte("a secret of sixteen or more"))} {
+		tag := h.Tag("user:1")
+		if got := h.OrHash().Tag("#" + tag); got != tag || h.Tag("#"+tag) == tag || h.OrHash().Tag("user:1") != tag {
+			t.Errorf("got %q for #%s", got, tag)
+		}
+		for _, key := range []string{"#", "##" + tag[1:], "#" + tag + "x", tag, "#" + tag[1:] + "+"} {
+			if h.OrHash().Tag(key) != h.Tag(key) {
+				t.Errorf("%q is a hash", key)
+			}
+		}
+	}
+}
+
 func TestCheckPrefix(t *testing.T) {
 	CheckPrefix("f", "")
 	CheckPrefix("f", strings.Repeat("p", 32))
