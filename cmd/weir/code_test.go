@@ -1,7 +1,9 @@
 package main
 
 import (
+	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,5 +71,48 @@ func TestCode(t *testing.T) {
 		if spaces := regexp.MustCompile(`  +`); status != step.status || spaces.ReplaceAllString(got, "  ") != spaces.ReplaceAllString(step.stdout, "  ") || !strings.Contains(stderr.String(), step.stderr) {
 			t.Errorf("%s: got status %d, stdout\n%s\nand stderr %q, want %d,\n%s\nand %q", step.args, status, got, &stderr, step.status, step.stdout, step.stderr)
 		}
+	}
+}
+
+// The doctor names rules and configurations in which processes do not agree.
+func TestDoctor_Application(t *testing.T) {
+	server := redistest.NewServer(t)
+	file, other := t.TempDir()+"/a.yaml", t.TempDir()+"/b.yaml"
+	testkit.Must(t, os.WriteFile(file, []byte(inForcePolicies), 0o600))
+	testkit.Must(t, os.WriteFile(other, []byte(strings.Replace(inForcePolicies, "100", "7", 1)), 0o600))
+	doctor := func() string {
+		var stdout, stderr strings.Builder
+		if status := run([]string{"doctor", "-redis", "redis://" + server.Addr, "-timeout", "1m"}, &stdout, &stderr); status != 0 {
+			t.Errorf("got status %d, %s%s", status, &stdout, &stderr)
+		}
+		_, row, _ := strings.Cut(stdout.String(), "\napplication")
+		row, _, _ = strings.Cut(row, "\n")
+		return strings.Join(strings.Fields(row), " ")
+	}
+	if got := doctor(); got != "ok 0 processes" {
+		t.Errorf("without a process: got %q", got)
+	}
+	source, tick := rules.Redis(server.Client(), "test"), time.NewTicker(10*time.Millisecond)
+	defer tick.Stop()
+	await := func(n int) {
+		for begun := time.Now(); ; <-tick.C {
+			all, err := source.Processes(t.Context())
+			if err == nil && len(all) == n && !slices.ContainsFunc(all, func(p rules.Process) bool { return p.Config == "" }) {
+				return
+			} else if time.Since(begun) > time.Minute {
+				t.Fatalf("after a minute: %v, %v", all, err)
+			}
+		}
+	}
+	watching(t, server.Addr, file, nil, rules.Timeout(time.Second))
+	await(1)
+	if got := doctor(); got != "ok 1 processes" {
+		t.Errorf("one process: got %q", got)
+	}
+	watching(t, server.Addr, other, nil, rules.Timeout(time.Second))
+	await(2)
+	if got := doctor(); !strings.HasPrefix(got, `warning 2 processes; the rule "api.minute" differs: `) || !strings.Contains(got, "100/m") || !strings.Contains(got, "7/m") ||
+		!strings.Contains(got, "configurations of several versions: ") {
+		t.Errorf("two versions: got %q", got)
 	}
 }

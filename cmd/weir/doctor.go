@@ -51,6 +51,9 @@ func (d *doctor) run(_ []string, stdout, _ io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*timeout) // for a hundred round trips to a distant Redis
 	defer cancel()
 	findings := diagnose.Diagnose(ctx, d.rdb, d.app, append(d.storeOptions(), redisstore.Timeout(d.timeout))...)
+	if slices.ContainsFunc(findings, func(f diagnose.Finding) bool { return f.Check == "processes" && f.Result == diagnose.ResultOK }) {
+		findings = append(findings, d.checkApplication(ctx))
+	}
 	if d.rules && findings[0].Result == diagnose.ResultOK {
 		findings = append(findings, d.checkRules(ctx))
 	}

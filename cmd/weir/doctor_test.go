@@ -92,8 +92,8 @@ func TestDoctor_JSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout.String()), &findings); err != nil || status != 0 {
 		t.Fatalf("got status %d, %s and %v, want a list", status, &stderr, err)
 	}
-	if want := (diagnose.Finding{Check: "connection", Result: diagnose.ResultOK, Detail: "the server replies"}); len(findings) != 16 || findings[0] != want {
-		t.Errorf("got %+v, want 16 findings and first %+v", findings, want)
+	if want := (diagnose.Finding{Check: "connection", Result: diagnose.ResultOK, Detail: "the server replies"}); len(findings) != 17 || findings[0] != want {
+		t.Errorf("got %+v, want 17 findings and first %+v", findings, want)
 	}
 	if !strings.HasPrefix(stdout.String(), "[\n  {\n    \"check\": \"connection\",\n    \"result\": \"ok\",\n    \"detail\": \"the server replies\"\n  },\n") {
 		t.Errorf("got %s, want a list of objects", &stdout)

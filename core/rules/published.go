@@ -25,7 +25,8 @@ type PublishedRule struct {
 	MorePlans int
 	// Elastic is the factor of an elastic rule, whose present limit is not known, or zero.
 	Elastic float64
-	// Others are the descriptions of the rule by processes with other limits, the latest first.
+	// Others are other descriptions of the rule by processes that run or have ended within the last eleven minutes, such as
+	// those of another version of the program; the latest first.
 	Others []PublishedRule
 }
 
@@ -39,11 +40,14 @@ func (s *RedisSource) Published(ctx context.Context) (map[string]PublishedRule, 
 	rules := make(map[string]PublishedRule)
 	for _, r := range all {
 		p := published(r)
-		if latest, ok := rules[p.Name]; ok {
+		latest, ok := rules[p.Name]
+		switch {
+		case !ok:
+			rules[p.Name] = p
+		case latest.At.Sub(p.At) <= processes.Current:
 			latest.Others = append(latest.Others, p)
-			p = latest
+			rules[p.Name] = latest
 		}
-		rules[p.Name] = p
 	}
 	return rules, err
 }

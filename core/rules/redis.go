@@ -24,11 +24,11 @@ import (
 // force for a Set with the option [Overrides]. A RedisSource is safe for concurrent use, and belongs to one Set.
 type RedisSource struct {
 	overrides *overrides.Redis
-	report    atomic.Pointer[func(error)]  // of the Set
-	errors    *sampler.Sampler             // of overrides
-	loaded    atomic.Pointer[loadedConfig] // the result of the last Load; nil if there is none
-	interval  time.Duration                // between two polls of changes
-	heart     atomic.Pointer[heart]        // of the Set while it is watched
+	report    atomic.Pointer[func(message string, err error)] // of the Set
+	errors    *sampler.Sampler                                // of overrides
+	loaded    atomic.Pointer[loadedConfig]                    // the result of the last Load; nil if there is none
+	interval  time.Duration                                   // between two polls of changes
+	heart     atomic.Pointer[heart]                           // of the Set while it is watched
 }
 
 // RedisOf returns the RedisSource of the application whose limits are in store, a Store of package redisstore or a store
@@ -100,6 +100,7 @@ func newRedisSource(app overrides.App, o overrides.Options) *RedisSource {
 		},
 		Failed:  s.failed,
 		Invalid: func(err error) { s.invalid(err, s.failed) },
+		Lost:    func(err error) { s.tell(lost, err) },
 		Changed: s.changed,
 	})
 	return s
@@ -251,9 +252,11 @@ type RedisStats struct {
 func (s *RedisSource) Stats() RedisStats { return RedisStats(s.overrides.Stats()) }
 
 // failed passes an error to the Set.
-func (s *RedisSource) failed(err error) {
+func (s *RedisSource) failed(err error) { s.tell(cannotRead, err) }
+
+func (s *RedisSource) tell(message string, err error) {
 	if f := s.report.Load(); f != nil {
-		(*f)(err)
+		(*f)(message, err)
 	}
 }
 

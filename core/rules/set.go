@@ -71,7 +71,7 @@ func New(store core.Store, c *Config, opts ...Option) (*Set, error) {
 		return nil, err
 	}
 	if s.source != nil {
-		report := func(err error) { s.report(cannotRead, err) }
+		report := s.report
 		s.source.report.Store(&report)
 	}
 	return s, nil
@@ -93,6 +93,7 @@ func OnChange(f func(Change)) Option {
 //   - a text that cannot be applied: once
 //   - an outage of the overrides, which Watch or a decision notices: once
 //   - an [ErrKeySecret]: when Watch reads all overrides
+//   - the loss of all overrides and blocks in Redis, as by a restart without its data: once
 //   - an invalid override: each time that it is read, at most ten times in a second
 //
 // Without OnError, the errors are logged through [log/slog.Default] at level Error.
@@ -250,6 +251,7 @@ const (
 	notApplied    = "weir: the configuration is not applied; the last good one stays in force"
 	cannotRead    = "weir: overrides of keys cannot be read; those in the cache stay in force"
 	cannotEnforce = "weir: a part of an override is not in force"
+	lost          = "weir: overrides and blocks are lost; those in the configuration stay in force"
 )
 
 // report reports an error as OnError describes.

@@ -17,8 +17,11 @@ import (
 const (
 	// RuleLifetime is the time for which a rule stays published after a process has said it.
 	RuleLifetime = 24 * time.Hour
-	// again is the time after which a process says its rules again.
-	again = 6 * time.Hour
+	// again is the time after which a process says its rules again, so that an older description is one of processes that
+	// have ended.
+	again = 10 * time.Minute
+	// Current is the age of the oldest description that a process may still say.
+	Current = again + time.Minute
 	// maxPublished is the number of published rules of an application.
 	maxPublished = 1000
 	// maxPlans is the number of plans of one published rule, and maxOthers that of further lengths.

@@ -43,6 +43,9 @@ func (s *Redis) LastChange(ctx context.Context) (string, error) {
 	return latest[0].ID, nil
 }
 
+// errLost is the error of a Redis that has lost its data.
+var errLost = errors.New("weir: Redis has lost all overrides and blocks, as after a restart without appendonly or a FLUSHALL: write them again")
+
 // lock waits until no other goroutine polls.
 func (s *Redis) lock(ctx context.Context) error {
 	select {
@@ -130,6 +133,9 @@ func (s *Redis) readChanges(ctx context.Context) error {
 		}
 		x.confirmed, x.counts = now, r.counts
 		s.indexes.Store(&x)
+		if s.last != noChange {
+			s.latest = s.last
+		}
 		if id := s.last; id != s.Changes() {
 			s.known.Store(&id)
 			s.callbacks.Changed()
@@ -235,7 +241,10 @@ func (s *Redis) readSets(ctx context.Context) error {
 	if err := s.CheckSecret(ctx); errors.Is(err, ErrKeySecret) {
 		s.callbacks.Failed(fmt.Errorf("weir: overrides in Redis: %w", err))
 	}
-	s.last = last
+	if s.last = last; last == noChange && s.latest != "" {
+		s.callbacks.Lost(errLost)
+		s.latest = ""
+	}
 	return nil
 }
 

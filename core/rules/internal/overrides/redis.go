@@ -36,6 +36,7 @@ type Redis struct {
 
 	polling chan struct{}          // holds an element while changes are polled
 	last    string                 // the ID of the latest change in the indexes; empty if they have to be read
+	latest  string                 // the last one that was not noChange, to notice that Redis has lost all
 	known   atomic.Pointer[string] // last, for other goroutines, after all changes until it are in the indexes
 	from    int64                  // members that have ended before are not in the indexes
 }
@@ -45,6 +46,7 @@ type Callbacks struct {
 	Parse   func(text string) (Content, time.Time, error) // parses the text of an override
 	Failed  func(error)                                   // receives the error of an outage, or of the secret
 	Invalid func(error)                                   // receives an error of one override, of which there may be as many as keys
+	Lost    func(error)                                   // receives the error of a Redis that has lost all overrides and blocks
 	Changed func()                                        // is called when Changes returns another ID
 }
 

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore/diagnose"
+	"github.com/weir-go/weir/core/rules"
+)
+
+// checkApplication says which processes of the application are known, and where they do not agree: rules with several
+// limits, several configurations, and other key secrets.
+func (d *doctor) checkApplication(ctx context.Context) diagnose.Finding {
+	f := diagnose.Finding{Check: "application", Result: diagnose.ResultOK}
+	opts := []rules.RedisOption{rules.Prefix(d.prefix), rules.Timeout(timeout)}
+	if d.secret != nil {
+		opts = append(opts, rules.KeySecret(d.secret))
+	}
+	source := rules.Redis(d.rdb, d.app, opts...)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	all, err := source.Processes(ctx)
+	published, err2 := source.Published(ctx)
+	if err == nil {
+		err = err2
+	}
+	if err != nil {
+		f.Result, f.Detail, f.Change = diagnose.ResultUnknown, err.Error(), "repeat the check"
+		return f
+	}
+	f.Detail = fmt.Sprintf("%d processes", len(all))
+	if versions := distinct(all, func(p rules.Process) string { return p.Version }); len(versions) > 0 {
+		f.Detail += ", versions of the program: " + strings.Join(versions, ", ")
+	}
+	differ := func(format string, args ...any) {
+		f.Result, f.Change = diagnose.ResultWarning, "end the rollout, or give all processes the same limits, configuration and secret"
+		f.Detail += "; " + fmt.Sprintf(format, args...)
+	}
+	for _, name := range slices.Sorted(maps.Keys(published)) {
+		var limits []string
+		for _, p := range append([]rules.PublishedRule{published[name]}, published[name].Others...) {
+			rule := p.Policy.Rules[0].Spec
+			rule.Name = name
+			limits = append(limits, core.NewRule(rule).String())
+		}
+		if len(limits) > 1 {
+			differ("the rule %q differs: %s", name, strings.Join(limits, "; "))
+		}
+	}
+	if versions := distinct(all, func(p rules.Process) string { return p.Config }); len(versions) > 1 {
+		differ("configurations of several versions: %s", strings.Join(versions, ", "))
+	}
+	for _, p := range all {
+		if p.OtherSecret {
+			differ("%s has another key secret", nameOf(p))
+			break
+		}
+	}
+	return f
+}
+
+// distinct returns the different texts of f, in order.
+func distinct(all []rules.Process, f func(rules.Process) string) (texts []string) {
+	for _, p := range all {
+		if text := escaped(f(p)); text != "" && !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	slices.Sort(texts)
+	return texts
+}
