@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,6 +17,7 @@ import (
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/observe"
 	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/core/redisstore/resilient"
 	"github.com/weir-go/weir/core/rules"
 	"github.com/weir-go/weir/internal/testkit"
 )
@@ -243,5 +245,34 @@ func TestHandler_Origin(t *testing.T) {
 	// With "no-referrer", browsers send the form of the page with the Origin null.
 	if got := ask(h, "GET", "/", nil).Header().Get("Referrer-Policy"); got != "same-origin" {
 		t.Errorf("got the Referrer-Policy %q", got)
+	}
+}
+
+// The page shows the processes of the application, and waits for a moment only if Redis is away.
+func TestHandler_Processes(t *testing.T) {
+	server := redistest.NewServer(t)
+	store := resilient.New(server.Client(), "test")
+	t.Cleanup(func() { store.Close() })
+	l := testkit.Limiter(t, store, core.SlidingLog("api", core.PerHour(5)))
+	h := newHandler(t, everybody, store.Observer(), Limiters(l))
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for begun := time.Now(); ; <-tick.C {
+		body := ask(h, "GET", "/", nil).Body.String()
+		if strings.Contains(body, "<h2>Processes of the application</h2>") && strings.Contains(body, fmt.Sprintf(`<td class="n">%d</td>`, os.Getpid())) {
+			break
+		}
+		if time.Since(begun) > time.Minute {
+			t.Fatalf("after a minute: the page is %s", body)
+		}
+	}
+	if all := reportOf(t, h, nil).Processes; len(all) != 1 || all[0].PID != os.Getpid() || all[0].Follows {
+		t.Errorf("got %+v", all)
+	}
+	testkit.Must(t, server.Pause())
+	begun := time.Now()
+	body := ask(h, "GET", "/", nil).Body.String()
+	if took := time.Since(begun); !strings.Contains(body, "They cannot be read: ") || took > 10*time.Second {
+		t.Errorf("after %v: got the page %s", took, body)
 	}
 }

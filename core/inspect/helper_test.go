@@ -43,9 +43,10 @@ func reportOf(t *testing.T, h http.Handler, form url.Values) (document struct {
 		Rule, Plan          string
 		Decisions, Requests struct{ Total, Hour map[string]uint64 }
 	}
-	Minutes []struct{ Requests map[string]uint64 }
-	Rules   []rule
-	Key     *answer
+	Minutes   []struct{ Requests map[string]uint64 }
+	Rules     []rule
+	Processes []process
+	Key       *answer
 }) {
 	t.Helper()
 	method := "POST"

@@ -19,6 +19,8 @@ type report struct {
 	Process  string         `json:"process"`
 	Begun    time.Time      `json:"begun"`
 	Now      time.Time      `json:"now"`
+	Others   []process      `json:"processes,omitempty"` // of the application, with this one
+	Unseen   string         `json:"processes_error,omitempty"`
 	Requests counts         `json:"requests"`
 	Series   []series       `json:"series"`
 	Minutes  []minute       `json:"minutes"`
@@ -80,6 +82,36 @@ type rule struct {
 	Origin    string   `json:"origin"`
 }
 
+// A process is a rules.Process.
+type process struct {
+	Host    string    `json:"host"`
+	PID     int       `json:"pid"`
+	Version string    `json:"version,omitempty"`
+	Started time.Time `json:"started"`
+	Config  string    `json:"configuration,omitempty"`
+	Follows bool      `json:"follows_overrides"`
+	Changes string    `json:"changes,omitempty"` // the latest change of overrides that is in force
+}
+
+const (
+	maxProcesses  = 200                    // in a report
+	processesTime = 300 * time.Millisecond // to read them: in an outage, the page waits for no longer
+)
+
+// processes returns the processes of the application, and the error of Redis.
+func (h *Handler) processes(ctx context.Context) (all []process, failed string) {
+	ctx, cancel := context.WithTimeout(ctx, processesTime)
+	defer cancel()
+	found, err := rules.ProcessesOf(ctx, h.store)
+	if err != nil {
+		failed = err.Error()
+	}
+	for _, p := range found[:min(len(found), maxProcesses)] {
+		all = append(all, process{p.Host, p.PID, p.Version, p.Started, p.Config, p.Follows, p.Changes})
+	}
+	return all, failed
+}
+
 // A configuration is that of a rules.Set.
 type configuration struct {
 	Name      string `json:"name,omitempty"`
@@ -134,6 +166,7 @@ func (h *Handler) report(ctx context.Context, asked question) *report {
 	for _, m := range now.Measures {
 		r.Measures = append(r.Measures, measured{m.Name, m.Role, m.Value, m.Unit, m.Help})
 	}
+	r.Others, r.Unseen = h.processes(ctx)
 	r.addSeries(now.Series)
 	for i := range r.intervals {
 		m := &r.intervals[i]

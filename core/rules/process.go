@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/processes"
 	"github.com/weir-go/weir/core/rules/internal/overrides"
@@ -48,13 +49,28 @@ func (p *Process) InForce(change string) bool {
 // Processes returns the processes of the application, the latest first. The error is one of Redis, or says that a part of
 // the record in Redis is not well formed; the result then has the rest.
 func (s *RedisSource) Processes(ctx context.Context) ([]Process, error) {
+	return processesOf(ctx, &s.overrides.App)
+}
+
+// ProcessesOf is [RedisSource.Processes] for the application whose limits are in store, as in [RedisOf]. It returns none if
+// store has no states in Redis.
+func ProcessesOf(ctx context.Context, store core.Store) ([]Process, error) {
+	of := inRedis(store)
+	if of == nil {
+		return nil, nil
+	}
+	rdb, prefix, app, h := of.Redis()
+	return processesOf(ctx, &overrides.App{Client: rdb, Prefix: prefix, Name: app, Hasher: h})
+}
+
+func processesOf(ctx context.Context, app *overrides.App) ([]Process, error) {
 	type result struct {
 		all   []processes.Process
 		rules map[string][]string
 		err   error
 	}
 	r, err := overrides.Await(ctx, func() (r result, _ error) {
-		r.all, r.rules, r.err = s.record().Processes(ctx)
+		r.all, r.rules, r.err = recordOf(app).Processes(ctx)
 		return r, nil
 	})
 	if err = errors.Join(err, r.err); err != nil {
@@ -65,7 +81,7 @@ func (s *RedisSource) Processes(ctx context.Context) ([]Process, error) {
 		all[i] = Process{
 			ID: p.ID, Host: p.Host, PID: p.PID, Version: p.Version, Started: time.UnixMilli(p.Started), Seen: p.Seen,
 			Rules: slices.Clone(r.rules[p.Group]), AllRules: p.Group == processes.All,
-			Source: p.Source, Config: p.Config, Follows: p.Follows, Changes: p.Changes, OtherSecret: p.Follows && p.Secret != s.overrides.SecretCheck(),
+			Source: p.Source, Config: p.Config, Follows: p.Follows, Changes: p.Changes, OtherSecret: p.Follows && p.Secret != app.SecretCheck(),
 		}
 	}
 	return all, err
@@ -84,15 +100,16 @@ func (s *RedisSource) LastChange(ctx context.Context) (string, error) {
 }
 
 // record returns the record of the processes of the application.
-func (s *RedisSource) record() processes.Record {
-	rdb := s.overrides.Client
+func (s *RedisSource) record() processes.Record { return recordOf(&s.overrides.App) }
+
+func recordOf(app *overrides.App) processes.Record {
 	return processes.NewRecord(func(ctx context.Context, args ...any) (any, error) {
-		reply, err := rdb.Do(ctx, args...).Result()
+		reply, err := app.Client.Do(ctx, args...).Result()
 		if errors.Is(err, redis.Nil) {
 			err = nil
 		}
 		return reply, err
-	}, s.overrides.Prefix, s.overrides.Name)
+	}, app.Prefix, app.Name)
 }
 
 // A heart makes heartbeats of a process: that of its store, or one of a Set.

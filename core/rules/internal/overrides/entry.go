@@ -147,7 +147,7 @@ func (s *Redis) entries(ctx context.Context, all []member) ([]Entry, error) {
 var ErrKeySecret = errors.New("the latest override or block was written with another KeySecret: those of that secret have no effect here")
 
 // SecretCheck returns the text at secretKey for the secret of s. It does not tell the secret.
-func (s *Redis) SecretCheck() string { return s.Hasher.Tag("the secret of weir") }
+func (s *App) SecretCheck() string { return s.Hasher.Tag("the secret of weir") }
 
 // CheckSecret returns an [ErrKeySecret] if the latest override or block was written with another secret, or with none
 // while s has one.
