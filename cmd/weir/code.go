@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/rules"
+	"github.com/weir-go/weir/internal/similar"
 )
 
 // addCode adds the rules of limiters in code to the policies, each as a policy of its own, as the processes of the
@@ -128,33 +129,67 @@ func (r *remote) pauseInCode(ctx context.Context, rule, key string, until time.T
 const longestPause = 366 * 24 * time.Hour
 
 // ofEvery runs f for every policy, and prints its name before. Those in which the key has no event and no override are left
-// out, unless all is true.
-func (r *remote) ofEvery(ctx context.Context, key string, all bool, f func(ctx context.Context, policy string) error) error {
+// out, unless all is true. If reads is true and the key is in none, similar keys that are in use take its place.
+func (r *remote) ofEvery(ctx context.Context, key string, all, reads bool, f func(ctx context.Context, policy, key string) error) error {
 	policies, hints := policiesOf(r.config, every), r.hints
 	ctx, cancel := longer(ctx, len(policies))
 	defer cancel()
-	first := true
-	for _, policy := range policies {
-		known, err := all, error(nil)
-		if !known {
-			known, err = r.knows(ctx, hints, key, []string{policy})
-		}
-		if err == nil && known {
-			if !first {
-				fmt.Fprintln(r.stdout)
+	shown := 0
+	show := func(key string) error {
+		for _, policy := range policies {
+			known, err := all, error(nil)
+			if !known {
+				known, err = r.knows(ctx, hints, key, []string{policy})
 			}
-			first = false
-			fmt.Fprintf(r.stdout, "%s:\n", r.title(policy))
-			err = f(ctx, policy)
+			if err == nil && known {
+				if shown > 0 {
+					fmt.Fprintln(r.stdout)
+				}
+				shown++
+				fmt.Fprintf(r.stdout, "%s:\n", r.title(policy))
+				err = f(ctx, policy, key)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return err
+		return nil
+	}
+	if err := show(key); err != nil || shown > 0 {
+		return err
+	}
+	if reads {
+		for _, other := range similar.Keys(key) {
+			if known, err := r.knows(ctx, hints, other, policies); err != nil || !known {
+				continue
+			}
+			fmt.Fprintf(r.stdout, "%sThe key %q:\n", strings.Repeat("\n", min(shown, 1)), other)
+			if err := show(other); err != nil {
+				return err
+			}
 		}
 	}
-	if first {
+	if shown == 0 {
 		fmt.Fprintf(r.stdout, "No event and no override of the key is in Redis. The limits are %s.\n", list(policies))
 		r.hints = hints
 		r.hintUnknown(ctx, key, policies)
+	}
+	return nil
+}
+
+// mistaken returns the error of a command that would write an entry for a key that is not in use, while the key that an
+// address or a name can mean is.
+func (r *remote) mistaken(ctx context.Context, key string) error {
+	policies := policiesOf(r.config, every)
+	ctx, cancel := context.WithTimeout(ctx, hintTime/2)
+	defer cancel()
+	if known, err := r.knows(ctx, r.hints, key, policies); known || err != nil {
+		return nil
+	}
+	for _, other := range similar.Keys(key) {
+		if known, err := r.knows(ctx, r.hints, other, policies); known && err == nil {
+			return fmt.Errorf("nothing is written: no event of the key %q is known, and there are some of %q; if it is the right one, use the hash that weir key prints", key, other)
+		}
 	}
 	return nil
 }

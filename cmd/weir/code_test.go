@@ -34,7 +34,7 @@ func TestCode(t *testing.T) {
 			t.Fatalf("after a minute: %v, %v", all, err)
 		}
 	}
-	times := regexp.MustCompile(`[0-9]+m[0-9.]+s|in 1h\b|20[0-9T:-]+Z`)
+	times := regexp.MustCompile(`[0-9]+m[0-9.]+s|in 1h\b|in ([0-9.]+s)|20[0-9T:-]+Z`)
 	for _, step := range []struct {
 		args   string
 		status int
@@ -45,7 +45,9 @@ func TestCode(t *testing.T) {
 			"RULE   ALGORITHM    LIMIT  SOURCE  USED  LEFT  NEXT  MODE\nlogin  sliding_log  5/h    base    5     0     in …  enforce\n", ""},
 		{"why user:ann login -plan pro", 0, "Admitted.\nRULE   ALGORITHM    LIMIT  SOURCE      USED  LEFT  NEXT  MODE\nlogin  sliding_log  50/m   plan \"pro\"  2     48    now   enforce\n", ""},
 		{"usage user:ann", 0, "The rule \"login\" in code:\nRULE   LIMIT  USED  LEFT  NEXT        UNUSED      MODE\nlogin  5/h    5     0     in …  in …  enforce\n", "the policy has pro"},
-		{"why ann", 0, "No event and no override of the key is in Redis. The limits are elastic, login, month, stop.\n", `there is the key "user:ann"`},
+		{"usage ann -plan pro", 0, "The key \"user:ann\":\nThe rule \"login\" in code:\nRULE  LIMIT  USED  LEFT  NEXT  UNUSED  MODE\nlogin  50/m  2  48  now  …  enforce\n", ""},
+		{"why bob", 0, "No event and no override of the key is in Redis. The limits are elastic, login, month, stop.\n", `the key is the text that the key function`},
+		{"block ann stop 1h", 1, "", `nothing is written: no event of the key "ann" is known, and there are some of "user:ann"`},
 		{"why user:ann elastic", 0, "Admitted: no event and no override of the key is in Redis.\nThe rule is elastic, up to 2: its present limit is unknown, and the table has its base.\n" +
 			"RULE     ALGORITHM     LIMIT  SOURCE  USED  LEFT  NEXT  MODE\nelastic  token_bucket  10/h   base    0     10    now   enforce\n", ""},
 		{"why user:ann absent", 1, "", `the application has no policy "absent"; it has elastic, login, month, stop`},

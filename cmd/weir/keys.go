@@ -52,6 +52,7 @@ func (r *remote) in(f func(ctx context.Context, args []string) error) func(conte
 // blockIn is the command block with the arguments KEY [IN] [UNTIL].
 func (r *remote) blockIn(ctx context.Context, args []string) error {
 	where, rest := every, args[1:]
+	r.brief = true
 	if len(rest) > 0 {
 		if _, err := parseUntil(strings.TrimSpace(rest[0]), time.Unix(0, 0)); err != nil || len(rest) == 2 {
 			where, rest = rest[0], rest[1:]

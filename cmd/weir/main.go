@@ -58,6 +58,10 @@
 // is known if its store is that of resilient.New, or if its rules.Set watches overrides. The command why tells the same, and
 // whether processes have another configuration than the command.
 //
+// If no event of a KEY is known, why and usage print the keys that it can mean and that are in use, such as user:ann for
+// ann and the /64 of an IPv6 address; block and unblock then write nothing. If the latest override was written with a key
+// secret, and WEIR_KEY_SECRET is not set, a command about a key is an error.
+//
 // A KEY that is # and a hash, as the command list prints it, stands for the key with that hash. A shell needs quotes around
 // it. The hashes in logs are the same only if the programs have a key secret.
 //

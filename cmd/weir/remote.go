@@ -115,6 +115,9 @@ func (r *remote) configure(ctx context.Context) (err error) {
 	if absent {
 		r.config, r.loaded = new(rules.Config), nil
 	}
+	if r.secret == nil && errors.Is(r.source.CheckSecret(ctx), rules.ErrKeySecret) {
+		return errors.New("WEIR_KEY_SECRET is not set, and the latest override or block was written with a secret, without which no key is found")
+	}
 	if failed := r.addCode(ctx); failed != nil {
 		r.note("limits in code are not known: %v", failed)
 	}

@@ -257,6 +257,11 @@ func (r *remote) ofKey(change func(ctx context.Context, r *remote, policy, key s
 		}
 		ctx, cancel := longer(ctx, len(policies))
 		defer cancel()
+		if r.brief {
+			if err := r.mistaken(ctx, key); err != nil {
+				return err
+			}
+		}
 		hint := r.hint(ctx, key, policies...)
 		var result error
 		for _, policy := range policies {

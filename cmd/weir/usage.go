@@ -25,8 +25,8 @@ func (r *remote) ofStates(change func(ctx context.Context, l *core.Limiter, key 
 			if err := r.start(r.config.Policies); err != nil {
 				return err
 			}
-			return r.ofEvery(ctx, args[1], false, func(ctx context.Context, policy string) error {
-				return r.ofStatesIn(ctx, policy, args[1], args[2:], change)
+			return r.ofEvery(ctx, args[1], false, change == nil, func(ctx context.Context, policy, key string) error {
+				return r.ofStatesIn(ctx, policy, key, args[2:], change)
 			})
 		}
 		policies, err := r.selected(args[0])

@@ -22,8 +22,8 @@ func (r *remote) why(ctx context.Context, args []string) error {
 		}
 	}
 	if args[0] == every {
-		return r.ofEvery(ctx, args[1], !r.brief, func(ctx context.Context, policy string) error {
-			_, err := r.whyIn(ctx, policy, args[1])
+		return r.ofEvery(ctx, args[1], !r.brief, r.brief, func(ctx context.Context, policy, key string) error {
+			_, err := r.whyIn(ctx, policy, key)
 			return err
 		})
 	}

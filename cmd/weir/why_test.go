@@ -149,8 +149,6 @@ func TestRules_Why(t *testing.T) {
 		"an unknown key":         {"", "shop:", "api user:x", []string{nothing, plan, columns, unused, idle, stop, no("user:x", "api") + text}},
 		"a wrong prefix": {"", "weir:", "api user:ann", []string{nothing, plan, columns, unused, idle, stop, no("user:ann", "api") + text,
 			`weir: note: no key in Redis has the prefix "weir:test:"; there is "hidden:test:" and "shop:test:"`, elsewhere}},
-		"a missing secret": {"", "hidden:", "api user:ann", []string{nothing, plan, columns, unused, idle, stop, no("user:ann", "api") + text,
-			"weir: note: WEIR_KEY_SECRET is not set, and the latest override or block was written with a secret", elsewhere}},
 		"a wrong secret": {"another secret of sixteen", "hidden:", "api user:ann", []string{nothing, plan, columns, unused, idle, stop, no("user:ann", "api") + text,
 			"weir: note: the latest override or block was written without WEIR_KEY_SECRET, or with another one"}},
 		"a secret of no program": {string(secret), "shop:", "api user:ann", []string{nothing, plan, columns, unused, idle, stop, no("user:ann", "api") + text,
