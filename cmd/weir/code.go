@@ -106,12 +106,12 @@ func (r *remote) selected(text string) ([]string, error) {
 }
 
 // errInCode is the error of a command about overrides for a rule in code.
-var errInCode = errors.New("is in code, and has no overrides: only a policy of a rules.Set has them, or a rule that is a core.Pause can close for the key")
+var errInCode = errors.New("limits in code have no overrides: only policies of a rules.Set have them, and a rule that is a core.Pause can close for a key")
 
 // pauseInCode sets or ends the pause of a key by a rule in code, which must be a core.Pause.
 func (r *remote) pauseInCode(ctx context.Context, rule, key string, until time.Time) error {
 	if of := r.code[rule].Policy.Rules[0]; !core.NewRule(of.Spec).Kind().Closes {
-		return fmt.Errorf("the rule %q %w", rule, errInCode)
+		return fmt.Errorf("the rule %q is in code, and %w", rule, errInCode)
 	}
 	l, err := r.limiter(rule, "")
 	if err != nil {

@@ -51,9 +51,9 @@ func TestCode(t *testing.T) {
 		{"why user:ann elastic", 0, "Admitted: no event and no override of the key is in Redis.\nThe rule is elastic, up to 2: its present limit is unknown, and the table has its base.\n" +
 			"RULE     ALGORITHM     LIMIT  SOURCE  USED  LEFT  NEXT  MODE\nelastic  token_bucket  10/h   base    0     10    now   enforce\n", ""},
 		{"why user:ann absent", 1, "", `the application has no policy "absent"; it has elastic, login, month, stop`},
-		{"block user:ann login 1h", 1, "", `the rule "login" is in code, and has no overrides`},
-		{"block user:ann 1h", 1, "", `there is no policy: "elastic"`},
-		{"rules override login user:ann {\"plan\":\"pro\"}", 1, "", `is in code, and has no overrides`},
+		{"block user:ann login 1h", 1, "", `the rule "login" is in code, and limits in code have no overrides`},
+		{"block user:ann 1h", 1, "", `nothing is written: "elastic"`},
+		{"rules override login user:ann {\"plan\":\"pro\"}", 1, "", `is in code, and limits in code have no overrides`},
 		{"block user:ann stop 1h", 0, "{pause: stop}\n", ""},
 		{"why user:ann stop", 0, "Paused by stop until …: admitted again ….\nRULE  ALGORITHM  LIMIT   SOURCE  USED  LEFT  NEXT        MODE\nstop  pause      paused  base    -     -     in …  enforce\n", ""},
 		{"unblock user:ann stop", 0, "{pause: stop}\n", ""},

@@ -246,11 +246,11 @@ func (r *remote) ofKey(change func(ctx context.Context, r *remote, policy, key s
 				return err
 			}
 			if _, ok := r.code[policy]; ok && change == nil {
-				return fmt.Errorf("the rule %q %w", policy, errInCode)
+				return fmt.Errorf("the rule %q is in code, and %w", policy, errInCode)
 			}
 		}
 		if len(policies) == 0 {
-			return fmt.Errorf("there is no policy: %s %w", quotedAll(code), errInCode)
+			return fmt.Errorf("nothing is written: %s are in code, and %w", quotedAll(code), errInCode)
 		}
 		if len(code) > 0 && change != nil {
 			r.note("not in %s, which are rules in code", list(code))
@@ -373,7 +373,7 @@ func override(ctx context.Context, r *remote, policy, key string, args []string)
 		return err
 	}
 	if _, ok := r.code[policy]; ok {
-		return fmt.Errorf("the rule %q %w", policy, errInCode)
+		return fmt.Errorf("the rule %q is in code, and %w", policy, errInCode)
 	}
 	return r.set.Override(ctx, policy, key, o, r.information()...)
 }
