@@ -270,6 +270,11 @@ func (s *simulation) end(t *testing.T) {
 	s.events.check(fresh)
 	s.events.checkDenials()
 	s.stopWatching()
+	for _, p := range s.processes {
+		if p.failover != nil {
+			_ = p.failover.Close() // a day of heartbeats takes a second; the Store still decides
+		}
+	}
 	time.Sleep(day) // quotas begin again
 	s.events.checkLeft(fresh, quotaRate)
 	if s.scenario.stores == withBackup && !s.scenario.cluster {
