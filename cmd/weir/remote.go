@@ -115,11 +115,14 @@ func (r *remote) configure(ctx context.Context) (err error) {
 	if absent {
 		r.config, r.loaded = new(rules.Config), nil
 	}
-	if r.secret == nil && errors.Is(r.source.CheckSecret(ctx), rules.ErrKeySecret) {
+	switch err := r.source.CheckSecret(ctx); {
+	case errors.Is(err, rules.ErrKeySecret) && r.secret == nil:
 		return errors.New("WEIR_KEY_SECRET is not set, and the latest override or block was written with a secret, without which no key is found")
-	}
-	if failed := r.addCode(ctx); failed != nil {
-		r.note("limits in code are not known: %v", failed)
+	case err != nil && !errors.Is(err, rules.ErrKeySecret): // the command itself reports that of Redis
+	default:
+		if err := r.addCode(ctx); err != nil {
+			r.note("limits in code are not known: %v", err)
+		}
 	}
 	if absent && len(r.code) == 0 {
 		r.hintPrefix(ctx)
@@ -130,7 +133,9 @@ func (r *remote) configure(ctx context.Context) (err error) {
 
 // start makes the Sets of policies.
 func (r *remote) start(policies map[string]rules.Policy) (err error) {
-	r.source = r.newSource() // one belongs to one Set
+	if r.set != nil {
+		r.source = r.newSource() // one belongs to one Set
+	}
 	if r.hints, err = newSet(r.connection, policies, rules.Overrides(r.newSource())); err != nil {
 		return err
 	}
