@@ -10,7 +10,7 @@ var simulated = []fault{
 		"all = append(all, min(n, maxParts))",
 		"all = append(all, 0)", simulation},
 	{"one heartbeat makes the number of processes smaller", "core/internal/processes/counter.go",
-		"window = 25 * time.Second",
+		"window = 15 * time.Second",
 		"window = time.Second", simulationOfFleet},
 	{"processes that have crashed are counted", "core/internal/processes/heartbeat.lua",
 		"  if before > 0 then",

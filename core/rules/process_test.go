@@ -120,15 +120,19 @@ func TestRedisSource_Processes_Damage(t *testing.T) {
 		id = all[0].ID
 		return nil
 	})
+	abouts := rdb.Keys(t.Context(), "weir:shop:{shop}processes:about:*").Val()
+	if len(abouts) != 1 {
+		t.Fatalf("got the keys %q", abouts)
+	}
 	for _, text := range []string{"", "x", "[]", `{"pid":"x"}`, "\x00", strings.Repeat("{", 1<<20)} {
-		testkit.Must(t, rdb.HSet(t.Context(), "weir:shop:{shop}processes:about", id, text).Err())
+		testkit.Must(t, rdb.HSet(t.Context(), abouts[0], id, text).Err())
 		all, err := operator.Processes(t.Context())
 		if len(all) != 1 || all[0].Follows || err == nil {
 			t.Errorf("%.10q: got %+v, %v", text, all, err)
 		}
 	}
-	testkit.Must(t, rdb.Del(t.Context(), "weir:shop:{shop}processes:about").Err())
-	testkit.Must(t, rdb.Set(t.Context(), "weir:shop:{shop}processes:about", "x", 0).Err())
+	testkit.Must(t, rdb.Del(t.Context(), abouts[0]).Err())
+	testkit.Must(t, rdb.Set(t.Context(), abouts[0], "x", 0).Err())
 	if all, err := operator.Processes(t.Context()); err == nil || len(all) > 0 {
 		t.Errorf("another type: got %v, %v", all, err)
 	}

@@ -102,16 +102,15 @@ func (r Record) Processes(ctx context.Context) (all []Process, rules map[string]
 		}
 		damaged = cmp.Or(damaged, err)
 	}
-	reply, err = r.Do(ctx, "hgetall", r.about())
-	if err != nil {
-		return nil, nil, err
-	}
-	abouts := pairs(reply)
 	now, err := r.now(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	for name := range read.Counts {
+		abouts, err := r.fields(ctx, r.about(name), maxAbout+maxName, maxListed)
+		if err != nil {
+			return nil, nil, err
+		}
 		reply, err := r.Do(ctx, "zrangebyscore", r.set(name), now.Add(-Lifetime).UnixMilli(), now.Add(Lifetime).UnixMilli(), "withscores", "limit", 0, maxListed)
 		if err != nil {
 			return nil, nil, err

@@ -33,9 +33,10 @@ const (
 	apart = time.Second
 	// Deadline is the shortest deadline of a heartbeat. A server that is too slow for decisions still counts.
 	Deadline = time.Second
-	// window is the time of the readings of which the largest number counts. After Redis has lost the heartbeats, all
-	// processes have written one again when the readings of before are out of the window.
-	window = 25 * time.Second
+	// window is the time for which a reading counts after the next one, also after an outage: of all that count, the largest
+	// number is in force. After Redis has lost the heartbeats, all processes have written one again when the last reading of
+	// before does not count any more.
+	window = 15 * time.Second
 )
 
 // A Counter writes the heartbeats of a store, and knows how many processes have each of its rules. Use [New]. It is safe
@@ -54,10 +55,10 @@ type Counter struct {
 	end     context.CancelFunc
 	leave   sync.Once
 
-	mu       sync.Mutex // Close ends ctx with mu
-	declared map[string][]declared
-	renewed  bool         // declared has changed since the last heartbeat
-	about    func(*About) // of a Set; nil if there is none
+	mu       sync.Mutex                     // Close ends ctx with mu
+	declared map[string]map[string]declared // by the names of the rule and of the plan
+	renewed  bool                           // declared has changed since the last heartbeat
+	about    func(*About)                   // of a Set; nil if there is none
 
 	// The goroutine uses these, and Close after its end.
 	readings []counts             // those of a window before the latest
@@ -66,6 +67,7 @@ type Counter struct {
 	group    Group                // of the next one
 	rules    [][2]string          // that it publishes
 	saidAt   time.Time            // when the rules were published; zero if they are to be published
+	removed  map[string]bool      // rules that were published and are gone
 	left     map[string]time.Time // groups that a heartbeat may have been in, and when the process left them
 	lists    map[string][]string  // the rules of groups
 	logged   map[string]bool      // texts that are logged once
@@ -104,7 +106,7 @@ type Config struct {
 func New(r Record, config Config) *Counter {
 	c := &Counter{
 		config: config, record: r, group: GroupOf(nil), process: fmt.Sprintf("%016x", rand.Uint64()), changed: make(chan struct{}, 1),
-		declared: make(map[string][]declared), left: make(map[string]time.Time), lists: make(map[string][]string), logged: make(map[string]bool),
+		declared: make(map[string]map[string]declared), left: make(map[string]time.Time), lists: make(map[string][]string), logged: make(map[string]bool), removed: make(map[string]bool),
 	}
 	c.ctx, c.end = context.WithCancel(context.Background())
 	c.numbers.Store(&numbers{rest: config.Instances})
@@ -129,11 +131,13 @@ func (c *Counter) Declare(changes ...driver.Change) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, change := range changes {
-		for _, d := range change.New {
-			c.add(d, 1)
-		}
 		for _, d := range change.Old {
 			c.add(d, -1)
+		}
+	}
+	for _, change := range changes {
+		for _, d := range change.New {
+			c.add(d, 1)
 		}
 	}
 	if len(c.declared) > 0 {
@@ -144,15 +148,14 @@ func (c *Counter) Declare(changes ...driver.Change) {
 // add adds to the number of limiters that have a definition. It is called with mu.
 func (c *Counter) add(d driver.Definition, n int) {
 	c.renewed = true
-	all := c.declared[d.Name]
-	i := slices.IndexFunc(all, func(known declared) bool { return known.definition.Equal(d) })
-	if i < 0 {
-		i, all = len(all), append(all, declared{definition: d})
+	plans := c.declared[d.Name]
+	if plans == nil {
+		plans = make(map[string]declared)
+		c.declared[d.Name] = plans
 	}
-	if all[i].limiters += n; all[i].limiters == 0 {
-		all = slices.Delete(all, i, i+1)
-	}
-	if c.declared[d.Name] = all; len(all) == 0 {
+	if n += plans[d.Plan].limiters; n > 0 {
+		plans[d.Plan] = declared{d, n}
+	} else if delete(plans, d.Plan); len(plans) == 0 {
 		delete(c.declared, d.Name)
 	}
 }
@@ -223,8 +226,8 @@ func (c *Counter) heartbeat() Heartbeat {
 	var rules map[string][]driver.Definition
 	if c.renewed = false; renewed {
 		rules = make(map[string][]driver.Definition, len(c.declared))
-		for name, all := range c.declared {
-			for _, d := range all {
+		for name, plans := range c.declared {
+			for _, d := range plans {
 				rules[name] = append(rules[name], d.definition)
 			}
 		}
@@ -234,13 +237,19 @@ func (c *Counter) heartbeat() Heartbeat {
 		before := c.rules
 		if c.group, c.rules = GroupOf(slices.Sorted(maps.Keys(rules))), publish(rules); !slices.Equal(before, c.rules) {
 			c.saidAt = time.Time{}
+			for _, rule := range before[:min(len(before), max(0, maxPublished-len(c.removed)))] {
+				c.removed[rule[0]] = true
+			}
+			for _, rule := range c.rules {
+				delete(c.removed, rule[0])
+			}
 		}
 	}
 	a := self
 	if about != nil {
 		about(&a)
 	}
-	h := Heartbeat{Process: c.process, Group: c.group, About: a.text()}
+	h := Heartbeat{Process: c.process, Group: c.group, About: a.text(), Removed: slices.Sorted(maps.Keys(c.removed))}
 	if time.Since(c.saidAt) > again {
 		h.Rules = c.rules
 	}
@@ -267,6 +276,9 @@ func (c *Counter) beat() {
 			c.config.Unknown()
 		}
 		return
+	}
+	for _, name := range h.Removed {
+		delete(c.removed, name)
 	}
 	if h.Rules != nil {
 		c.saidAt = time.Now()
@@ -357,7 +369,10 @@ func (c *Counter) note(read Reading, own Group) {
 	} else {
 		c.first = now.at
 	}
-	c.readings = append(slices.DeleteFunc(c.readings, func(r counts) bool { return now.at.Sub(r.at) > window }), now)
+	c.readings = append(c.readings, now)
+	for len(c.readings) > 1 && now.at.Sub(c.readings[1].at) > window {
+		c.readings = c.readings[1:]
+	}
 	c.publish()
 	if before > 0 && (now.all > 10*before || before > 10*now.all) || before <= manyProcesses && now.all > manyProcesses {
 		c.config.Log().Warn("weir: the number of processes has changed much", slog.Int("from", before), slog.Int("to", now.all))
@@ -367,8 +382,8 @@ func (c *Counter) note(read Reading, own Group) {
 // manyProcesses is the number of processes that is logged when it is exceeded.
 const manyProcesses = 10_000
 
-// publish calculates the numbers: of each rule the largest one of the window, so that a smaller number counts when no
-// reading of the window has a larger one, and Instances until the readings fill a window. A reading that does not have a rule
+// publish calculates the numbers: of each rule the largest one of the readings that count, and Instances until they fill a
+// window. A reading that does not have a rule
 // counts with the number of all processes, which may all have got the rule since.
 func (c *Counter) publish() {
 	latest := c.readings[len(c.readings)-1]

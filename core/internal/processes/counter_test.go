@@ -90,7 +90,7 @@ func TestCounter_Number_NewRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := newCounter(0)
 		c.note(Reading{Counts: map[string]int{"web": 10}}, Group{Name: "web"})
-		for range 20 {
+		for range 15 {
 			time.Sleep(time.Second)
 			c.note(Reading{Counts: map[string]int{"worker": 1}}, Group{Name: "worker"})
 		}
@@ -101,6 +101,25 @@ func TestCounter_Number_NewRules(t *testing.T) {
 		c.note(Reading{Counts: map[string]int{"worker": 1}}, Group{Name: "worker"})
 		if got := fmt.Sprint(c.Number("api"), c.Number("batch"), c.Total()); got != "1 1 1" {
 			t.Errorf("after the window: got %s", got)
+		}
+	})
+}
+
+// After an outage, a Redis without its data does not make a number smaller at once.
+func TestCounter_Number_AfterOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newCounter(0)
+		for range 3 {
+			c.note(Reading{Counts: map[string]int{"web": 8}}, Group{Name: "web"})
+			time.Sleep(10 * time.Second)
+		}
+		time.Sleep(time.Hour)
+		for i, want := range []int{8, 8, 8, 7} {
+			c.note(Reading{Counts: map[string]int{"web": 1 + 2*i}}, Group{Name: "web"})
+			if got := c.Number("api"); got != want {
+				t.Errorf("reading %d after the outage: got %d, want %d", i, got, want)
+			}
+			time.Sleep(6 * time.Second)
 		}
 	})
 }
@@ -150,7 +169,7 @@ func TestCounter_Close_Busy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ends atomic.Int64
 		c := New(NewRecord(func(_ context.Context, args ...any) (any, error) {
-			if args[10] == "" && ends.Add(1) < 5 {
+			if args[11] == "" && ends.Add(1) < 5 {
 				return nil, errors.New("BUSY Redis is busy running a script.")
 			}
 			return []any{int64(0), "web", int64(0)}, nil

@@ -62,10 +62,10 @@ func NewRecord(do func(ctx context.Context, args ...any) (any, error), prefix, a
 }
 
 // The keys of a Record: see heartbeat.lua.
-func (r Record) rules() string           { return r.Keys + ":rules" }
-func (r Record) about() string           { return r.Keys + ":about" }
-func (r Record) published() string       { return r.Keys + ":published" }
-func (r Record) set(group string) string { return r.Keys + ":" + group }
+func (r Record) rules() string             { return r.Keys + ":rules" }
+func (r Record) about(group string) string { return r.Keys + ":about:" + group }
+func (r Record) published() string         { return r.Keys + ":published" }
+func (r Record) set(group string) string   { return r.Keys + ":" + group }
 
 // A Group is a set of rules that processes have.
 type Group struct {
@@ -91,25 +91,26 @@ type Heartbeat struct {
 	Process string
 	Group   Group
 	About   string      // JSON of an About
-	Rules   [][2]string // published: see Publish; names and JSON of each
+	Rules   [][2]string // published: names and JSON of each
+	Removed []string    // names of rules that were published and are not those of the process any more
 	Left    []string    // groups in which an earlier heartbeat may have put the process
 }
 
 // command returns the arguments of the script of h.
 func (r Record) command(h Heartbeat) []any {
-	keys := []string{r.Keys, r.rules(), r.set(h.Group.Name), r.set(All), r.about(), r.published()}
+	keys := []string{r.Keys, r.rules(), r.set(h.Group.Name), r.set(All), r.about(h.Group.Name), r.about(All), r.published()}
 	for _, name := range h.Left {
-		keys = append(keys, r.set(name))
+		keys = append(keys, r.set(name), r.about(name))
 	}
 	args := []any{"evalsha", SHA, len(keys)}
 	for _, key := range keys {
 		args = append(args, key)
 	}
-	args = append(args, h.Process, h.Group.Text, h.Group.Name, h.About, len(h.Rules))
+	args = append(args, h.Process, h.Group.Text, h.Group.Name, h.About, len(h.Rules), len(h.Removed))
 	for _, rule := range h.Rules {
 		args = append(args, rule[0], rule[1])
 	}
-	for _, name := range h.Left {
+	for _, name := range append(slices.Clone(h.Removed), h.Left...) {
 		args = append(args, name)
 	}
 	return args
@@ -196,6 +197,25 @@ for i = 1, #ARGV do
   end
 end
 return texts`
+
+// boundedSource is the script that reads the fields of a hash, at most ARGV[2], that have at most ARGV[1] bytes.
+const boundedSource = `local all, fields = redis.call('HGETALL', KEYS[1]), {}
+for i = 1, #all, 2 do
+  if #all[i] + #all[i + 1] <= tonumber(ARGV[1]) and #fields < 2 * tonumber(ARGV[2]) then
+    fields[#fields + 1] = all[i]
+    fields[#fields + 1] = all[i + 1]
+  end
+end
+return fields`
+
+// fields returns the fields of a hash, at most most, that have at most size bytes.
+func (r Record) fields(ctx context.Context, key string, size, most int) (map[string]string, error) {
+	reply, err := r.Do(ctx, "eval", boundedSource, 1, key, size, most)
+	if err != nil {
+		return nil, err
+	}
+	return pairs(reply), nil
+}
 
 // RulesOf returns the rules of groups, without those of groups that have gone, and of those whose list is not well formed;
 // the error is then an ErrRecord.

@@ -27,7 +27,7 @@ const (
 	// maxPlans is the number of plans of one published rule, and maxOthers that of further lengths.
 	maxPlans, maxOthers = 20, 64
 	// maxRule is the length of the JSON of a published rule.
-	maxRule = 16 << 10
+	maxRule = 32 << 10
 )
 
 // A Rule is a rule as processes have said it: its limits, and the states that a key may have of it.
@@ -119,7 +119,7 @@ func lengthOf(d driver.Definition) string {
 // Published returns the rules that processes of the application have said within a day, in the order of their names, the
 // latest first. A rule that is not well formed is left out, and the error then an ErrRecord.
 func (r Record) Published(ctx context.Context) (all []Rule, err error) {
-	reply, failed := r.Do(ctx, "hgetall", r.published())
+	fields, failed := r.fields(ctx, r.published(), maxRule, 2*maxPublished)
 	if failed != nil {
 		return nil, failed
 	}
@@ -127,12 +127,12 @@ func (r Record) Published(ctx context.Context) (all []Rule, err error) {
 	if failed != nil {
 		return nil, failed
 	}
-	for name, text := range pairs(reply) {
+	for name, text := range fields {
 		rule, ok := parseRule(name, text)
 		switch {
 		case !ok:
 			err = fmt.Errorf("%w: a published rule", ErrRecord)
-		case now.Sub(rule.At) <= RuleLifetime && len(all) < 2*maxPublished:
+		case now.Sub(rule.At) <= RuleLifetime:
 			all = append(all, rule)
 		}
 	}

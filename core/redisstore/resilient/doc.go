@@ -34,11 +34,11 @@
 // A Store writes a heartbeat to Redis with its first rule, 2 s later, and then every 9 to 11 seconds, and reads from the reply how many
 // Stores of the application have each of its rules: a rule that only some processes have is not divided by the others. A
 // Store that is closed is not counted any more, and a process that crashes is not counted 30 to 41 s after its last heartbeat.
-// For each rule, a larger number counts at once, and a smaller one when no heartbeat of 25 s has read a larger one, so the
-// numbers hold when Redis has lost the heartbeats or its clock has stepped. A new rule has the number of all processes for
-// that time. While Redis is away, the last numbers stay.
+// For each rule, a larger number counts at once, and a smaller one up to 37 s later, so the numbers hold when Redis has lost
+// the heartbeats, in an outage or otherwise, or its clock has stepped. A new rule has the number of all processes for that
+// time. While Redis is away, the last numbers stay.
 //
-// [Instances] sets the number until Redis has told it for 25 s, unless that is larger, and [Processes] in place of it. A
+// [Instances] sets the number until Redis has told it for 15 s, unless that is larger, and [Processes] in place of it. A
 // process that starts in an outage without either limits as if it were alone.
 //
 // All backups together admit one limit. A process that started in the 13 seconds before the outage, or was frozen or cut off

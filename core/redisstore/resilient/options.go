@@ -76,7 +76,7 @@ func Processes(f func() int) Option {
 }
 
 // Instances sets the number of processes until Redis has told it: for a process that starts in an outage, and for a Redis
-// whose user may not write heartbeats. Until heartbeats have had replies for 25 s, the larger number counts. It panics if n
+// whose user may not write heartbeats. Until heartbeats have had replies for 15 s, the larger number counts. It panics if n
 // is less than 1.
 func Instances(n int) Option {
 	if n < 1 {

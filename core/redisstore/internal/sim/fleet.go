@@ -59,10 +59,10 @@ type beat struct {
 const (
 	fleetLimit = 1000 // an hour
 	// settled is the time after which each process has the right numbers: a process without a heartbeat is forgotten after
-	// 30 s and a heartbeat of its group, and the window of readings is 25 s and a heartbeat.
+	// 30 s and a heartbeat of its group, and a reading counts for two heartbeats and a window of 15 s.
 	settled = 90 * time.Second
 	// readingWindow is a little less than that of package processes.
-	readingWindow = 24 * time.Second
+	readingWindow = 14 * time.Second
 )
 
 // fleetRules are the rules of processes of two kinds.
@@ -265,8 +265,8 @@ func (f *fleet) alive() (all []*member) {
 // counted returns the processes with the rule that m has counted: those of the one of its readings of a window that shows
 // most of them.
 func (f *fleet) counted(m *member, rule string) (most []*member) {
-	for _, reading := range m.beats {
-		if m.beats[len(m.beats)-1].at.Sub(reading.at) > readingWindow {
+	for i, reading := range m.beats {
+		if i+1 < len(m.beats) && m.beats[len(m.beats)-1].at.Sub(m.beats[i+1].at) > readingWindow {
 			continue
 		}
 		var seen []*member

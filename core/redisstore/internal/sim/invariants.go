@@ -66,7 +66,7 @@ var (
 	pauseInOutage = &invariant{"a pause in an outage", "algorithm.go",
 		"A pause that begins in an outage is known in this process only, and ends with the outage at the latest."}
 	fleetCounted = &invariant{"processes are counted", "redisstore/resilient/doc.go",
-		"a larger number counts at once, and a smaller one when no heartbeat of 25 s has read a larger one"}
+		"a larger number counts at once, and a smaller one up to 37 s later"}
 	fleetSettled = &invariant{"the number of processes is found", "redisstore/resilient/doc.go",
 		"a process that crashes is not counted 30 to 41 s after its last heartbeat"}
 	fleetBound = &invariant{"what an outage admits", "redisstore/resilient/doc.go",

@@ -139,18 +139,19 @@ func (k *keyspace) set(name string, args []string) any {
 		return before - len(set)
 	case "zcard":
 		return len(set)
-	case "zrange":
-		return ranked(set)[integer(args[1]) : integer(args[2])+1]
-	case "zremrangebyrank":
+	case "zrange", "zremrangebyrank":
 		all := ranked(set)
 		from, to := integer(args[1]), integer(args[2])
 		if from < 0 {
 			from, to = from+int64(len(all)), to+int64(len(all))
 		}
-		for _, member := range all[from : to+1] {
+		if all = all[from : to+1]; name == "zrange" {
+			return all
+		}
+		for _, member := range all {
 			delete(set, member)
 		}
-		return int(to + 1 - from)
+		return len(all)
 	case "zcount":
 		n := 0
 		for _, score := range set {
