@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/processes"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/redisstore/resilient"
@@ -204,5 +205,86 @@ func TestRecord_Damage(t *testing.T) {
 		if lists, err := b.RulesOf(t.Context(), []string{"x"}); !errors.Is(err, processes.ErrRecord) || len(lists) != 0 {
 			t.Errorf("%.20q: got %v, %v", text, lists, err)
 		}
+	}
+}
+
+// The descriptions of processes end with them, also if no process of their group is left.
+func TestRecord_About(t *testing.T) {
+	b := newBook(t)
+	for i := range 20 {
+		b.beats(fmt.Sprint(i), worker)
+	}
+	b.beats("web", web)
+	if n := b.rdb.HLen(t.Context(), b.Keys+":about:"+worker.Name).Val(); n != 20 {
+		t.Errorf("got %d descriptions, want 20", n)
+	}
+	ttl := b.rdb.PTTL(t.Context(), b.Keys+":about:"+worker.Name).Val()
+	if ttl <= 0 || ttl > processes.Lifetime {
+		t.Errorf("they expire in %v", ttl)
+	}
+	b.shift(31 * time.Second)
+	b.beats("20", worker)
+	if n := b.rdb.HLen(t.Context(), b.Keys+":about:"+worker.Name).Val(); n != 1 {
+		t.Errorf("got %d descriptions, want that of the new process", n)
+	}
+	b.beats("20", web, worker)
+	if n := b.rdb.Exists(t.Context(), b.Keys+":about:"+worker.Name).Val(); n != 0 {
+		t.Error("a group without processes has a description")
+	}
+}
+
+// Published rules go when they are removed, and the oldest ones when there are too many.
+func TestRecord_Published(t *testing.T) {
+	b := newBook(t)
+	publish := func(version, n int, removed ...string) {
+		h := processes.Heartbeat{Process: "1", Group: web, Removed: removed}
+		for i := range n {
+			name := fmt.Sprintf("rule %d", i)
+			h.Rules = append(h.Rules, [2]string{fmt.Sprint(name, " ", version), fmt.Sprintf(`{"base":{"name":%q,"algorithm":%d,"events":%d,"per":1000000000}}`, name, core.AlgorithmSlidingLog, version)})
+		}
+		_, err := b.Beat(t.Context(), h)
+		testkit.Must(t, err)
+		time.Sleep(2 * time.Millisecond) // times are milliseconds
+	}
+	latest := func(want int) {
+		t.Helper()
+		all, err := b.Published(t.Context())
+		testkit.Must(t, err)
+		seen := map[string]bool{}
+		for _, r := range all {
+			if !seen[r.Base.Name] && r.Base.Events != want {
+				t.Errorf("the latest description of %s is that of version %d, want %d", r.Base.Name, r.Base.Events, want)
+			}
+			seen[r.Base.Name] = true
+		}
+	}
+	publish(1, 600)
+	publish(2, 600)
+	latest(2)
+	if n := b.rdb.HLen(t.Context(), b.Keys+":published").Val(); n != 1000 {
+		t.Errorf("got %d rules, want 1000", n)
+	}
+	publish(3, 1, "rule 0 2", "rule 0 1")
+	if b.rdb.HExists(t.Context(), b.Keys+":published", "rule 0 2").Val() || !b.rdb.HExists(t.Context(), b.Keys+":published", "rule 0 3").Val() {
+		t.Error("a removed rule is published")
+	}
+}
+
+// A reader of a damaged record deletes nothing.
+func TestRecord_Read(t *testing.T) {
+	b := newBook(t)
+	b.beats("1", web)
+	for i := range 200 {
+		testkit.Must(t, b.rdb.HSet(t.Context(), b.Keys, fmt.Sprint(i), "x").Err())
+	}
+	if _, _, err := b.Processes(t.Context()); !errors.Is(err, processes.ErrRecord) {
+		t.Errorf("got the error %v", err)
+	}
+	if n := b.rdb.HLen(t.Context(), b.Keys).Val(); n != 201 {
+		t.Errorf("got %d fields after a reader, want 201", n)
+	}
+	testkit.Must(t, b.rdb.HSet(t.Context(), b.Keys+":published", "huge", strings.Repeat("x", 1<<20)).Err())
+	if all, err := b.Published(t.Context()); err != nil || len(all) > 0 {
+		t.Errorf("a huge rule: got %v, %v", all, err)
 	}
 }
