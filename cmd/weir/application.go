@@ -51,13 +51,20 @@ func (d *doctor) checkApplication(ctx context.Context) diagnose.Finding {
 			differ("the rule %q differs: %s", name, strings.Join(limits, "; "))
 		}
 	}
-	if versions := distinct(all, func(p rules.Process) string { return p.Config }); len(versions) > 1 {
-		differ("configurations of several versions: %s", strings.Join(versions, ", "))
-	}
+	configs := make(map[string][]string) // the versions of each source
 	for _, p := range all {
-		if p.OtherSecret {
-			differ("%s has another key secret", nameOf(p))
-			break
+		for _, s := range p.Sets {
+			if v := escaped(s.Config); !slices.Contains(configs[s.Source], v) {
+				configs[s.Source] = append(configs[s.Source], v)
+			}
+			if s.OtherSecret && !strings.Contains(f.Detail, "another key secret") {
+				differ("%s has another key secret", nameOf(p))
+			}
+		}
+	}
+	for _, source := range slices.Sorted(maps.Keys(configs)) {
+		if versions := configs[source]; len(versions) > 1 {
+			differ("%s has several versions: %s", escaped(source), strings.Join(versions, ", "))
 		}
 	}
 	return f

@@ -99,7 +99,7 @@ func TestDoctor_Application(t *testing.T) {
 	await := func(n int) {
 		for begun := time.Now(); ; <-tick.C {
 			all, err := source.Processes(t.Context())
-			if err == nil && len(all) == n && !slices.ContainsFunc(all, func(p rules.Process) bool { return p.Config == "" }) {
+			if err == nil && len(all) == n && !slices.ContainsFunc(all, func(p rules.Process) bool { return len(p.Sets) == 0 }) {
 				return
 			} else if time.Since(begun) > time.Minute {
 				t.Fatalf("after a minute: %v, %v", all, err)
@@ -114,7 +114,7 @@ func TestDoctor_Application(t *testing.T) {
 	watching(t, server.Addr, other, nil, rules.Timeout(time.Second))
 	await(2)
 	if got := doctor(); !strings.HasPrefix(got, `warning 2 processes; the rule "api.minute" differs: `) || !strings.Contains(got, "100/m") || !strings.Contains(got, "7/m") ||
-		!strings.Contains(got, "configurations of several versions: ") {
+		!strings.Contains(got, " 2 processes") {
 		t.Errorf("two versions: got %q", got)
 	}
 }

@@ -37,9 +37,12 @@ func (r *remote) await(ctx context.Context, policies []string) error {
 		if err != nil {
 			return err
 		}
-		text, done := inForceIn(all, change)
+		text, done := inForceIn(all, policies, change)
 		switch {
 		case done:
+			if differ := r.otherConfigs(all, policies); differ != "" && r.limits {
+				return fmt.Errorf("it is written, and may not be in force: %s", differ)
+			}
 			r.note("%s", text)
 			return nil
 		case len(all) == 0:
@@ -51,39 +54,37 @@ func (r *remote) await(ctx context.Context, policies []string) error {
 	}
 }
 
-// withPolicies returns the processes that have a rule of one of the policies, or too many rules to be listed, or that
-// follow the overrides without telling their rules.
+// withPolicies returns the processes that have a rule of one of the policies, or too many rules to be listed, or a Set with
+// one of them.
 func (r *remote) withPolicies(ctx context.Context, policies []string) ([]rules.Process, error) {
 	all, err := r.source.Processes(ctx)
 	if all == nil && err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(all, func(p rules.Process) bool {
-		return !p.AllRules && !(p.Follows && len(p.Rules) == 0) && !slices.ContainsFunc(p.Rules, func(rule string) bool {
-			return slices.ContainsFunc(policies, func(policy string) bool { return strings.HasPrefix(rule, policy+".") })
-		})
-	}), nil
+	return slices.DeleteFunc(all, func(p rules.Process) bool { return len(policiesIn(&p, policies)) == 0 }), nil
 }
 
-// inForceIn says in how many processes a change is in force, and why not in the others. done says that it is in all of
-// them, and there is one.
-func inForceIn(all []rules.Process, change string) (text string, done bool) {
-	var others []string
-	for _, p := range all {
-		reason := ""
-		switch {
-		case p.InForce(change):
-			continue
-		case !p.Follows:
-			reason = "does not watch overrides (rules.Overrides and Set.Watch), or those of another prefix"
-		case p.OtherSecret:
-			reason = "has another key secret"
-		case p.Changes == "":
-			reason = "has not read the overrides"
-		default:
-			reason = "has not read the change yet"
+// policiesIn returns those of policies that p has.
+func policiesIn(p *rules.Process, policies []string) (all []string) {
+	for _, policy := range policies {
+		if p.AllRules || p.Set(policy) != nil || slices.ContainsFunc(p.Rules, func(rule string) bool { return strings.HasPrefix(rule, policy+".") }) {
+			all = append(all, policy)
 		}
-		others = append(others, fmt.Sprintf("%s %s", nameOf(p), reason))
+	}
+	return all
+}
+
+// inForceIn says in how many processes a change of policies is in force, and why not in the others. done says that it is in
+// all of them, and there is one.
+func inForceIn(all []rules.Process, policies []string, change string) (text string, done bool) {
+	var others []string
+	for i := range all {
+		for _, policy := range policiesIn(&all[i], policies) {
+			if reason := reasonIn(&all[i], policy, change); reason != "" {
+				others = append(others, nameOf(all[i])+" "+reason)
+				break
+			}
+		}
 	}
 	text = fmt.Sprintf("in force in %d of %d processes", len(all)-len(others), len(all))
 	if n := len(others); n > 0 {
@@ -92,6 +93,24 @@ func inForceIn(all []rules.Process, change string) (text string, done bool) {
 		}
 	}
 	return text, len(others) == 0 && len(all) > 0
+}
+
+// reasonIn returns the reason why a change of a policy is not in force in p, or an empty text.
+func reasonIn(p *rules.Process, policy, change string) string {
+	s := p.Set(policy)
+	switch {
+	case s == nil || !s.Follows:
+		return "does not watch overrides (rules.Overrides and Set.Watch), or those of another Redis or prefix"
+	case s.OtherSecret:
+		return "has another key secret"
+	case slices.Contains(s.Disabled, policy):
+		return fmt.Sprintf("has disabled the policy %q", policy)
+	case s.Changes == "":
+		return "has not read the overrides"
+	case !s.InForce(change):
+		return "has not read the change yet"
+	}
+	return ""
 }
 
 // nameOf returns the name of a process for messages.
@@ -107,22 +126,39 @@ func (r *remote) agreement(ctx context.Context, policy string, overridden bool) 
 	}
 	if overridden {
 		if change, err := r.source.LastChange(ctx); err == nil {
-			text, _ := inForceIn(all, change)
+			text, _ := inForceIn(all, []string{policy}, change)
 			if len(all) == 0 {
 				text = "it is not known whether this is in force, because no process that has the policy is known"
 			}
 			lines = append(lines, strings.ToUpper(text[:1])+text[1:]+".")
 		}
 	}
-	if r.loaded == nil {
-		return lines
-	}
-	if set, err := rules.New(memstore.New(), r.loaded); err == nil {
-		others := slices.DeleteFunc(slices.Clone(all), func(p rules.Process) bool { return p.Config == "" || p.Config == set.Version() })
-		if n := len(others); n > 0 {
-			lines = append(lines, fmt.Sprintf("%d of %d processes have another configuration than %s, version %s: that of %s has the version %s.",
-				n, len(all), r.name(), set.Version(), nameOf(others[0]), escaped(others[0].Config)))
-		}
+	if differ := r.otherConfigs(all, []string{policy}); differ != "" {
+		lines = append(lines, differ+".")
 	}
 	return lines
+}
+
+// otherConfigs says how many processes have policies in another configuration than that of the command.
+func (r *remote) otherConfigs(all []rules.Process, policies []string) string {
+	if r.loaded == nil {
+		return ""
+	}
+	set, err := rules.New(memstore.New(), r.loaded)
+	if err != nil {
+		return ""
+	}
+	var others []string
+	for i := range all {
+		for _, policy := range policiesIn(&all[i], policies) {
+			if s := all[i].Set(policy); s != nil && s.Config != set.Version() {
+				others = append(others, fmt.Sprintf("that of %s has the version %s", nameOf(all[i]), escaped(s.Config)))
+				break
+			}
+		}
+	}
+	if len(others) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d processes have another configuration than %s, version %s: %s", len(others), len(all), r.name(), set.Version(), others[0])
 }

@@ -69,7 +69,7 @@ func TestRules_InForce(t *testing.T) {
 		}, 2, "block api ann -wait 1s", 1, "after 1s in force in 1 of 2 processes: process "},
 		"the prefix of the overrides": {func(t *testing.T, addr string) {
 			watching(t, addr, file, []resilient.Option{resilient.Prefix("shop:")}, follows...)
-		}, 1, "-prefix shop: block api ann -wait 1s", 1, "does not watch overrides (rules.Overrides and Set.Watch), or those of another prefix"},
+		}, 1, "-prefix shop: block api ann -wait 1s", 1, "does not watch overrides (rules.Overrides and Set.Watch), or those of another Redis or prefix"},
 		"another secret": {func(t *testing.T, addr string) {
 			watching(t, addr, file, nil, rules.KeySecret([]byte("a secret of 16 bytes or more")))
 		}, 1, "block api ann -wait 1s", 1, "has another key secret"},

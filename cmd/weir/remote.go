@@ -27,6 +27,7 @@ type remote struct {
 	text           bool   // flags of the commands that write an entry
 	about          string
 	most           int           // flag of list
+	limits         bool          // the command gives a key other limits, which need the configuration
 	wait           time.Duration // flag of the commands that write an entry
 	now            time.Time     // when the command began
 	writes         bool          // the command changes something

@@ -368,6 +368,7 @@ func (r *remote) list(ctx context.Context, _ []string) error {
 }
 
 func override(ctx context.Context, r *remote, policy, key string, args []string) error {
+	r.limits = true
 	o, err := rules.ParseOverride("OVERRIDE", []byte(args[0]))
 	if err != nil {
 		return err

@@ -88,9 +88,15 @@ type process struct {
 	PID     int       `json:"pid"`
 	Version string    `json:"version,omitempty"`
 	Started time.Time `json:"started"`
-	Config  string    `json:"configuration,omitempty"`
-	Follows bool      `json:"follows_overrides"`
-	Changes string    `json:"changes,omitempty"` // the latest change of overrides that is in force
+	Sets    []set     `json:"sets,omitempty"`
+}
+
+// A set is a rules.ProcessSet.
+type set struct {
+	Source  string `json:"source"`
+	Config  string `json:"configuration"`
+	Follows bool   `json:"follows_overrides"`
+	Changes string `json:"changes,omitempty"` // the latest change of overrides that is in force
 }
 
 const (
@@ -107,7 +113,14 @@ func (h *Handler) processes(ctx context.Context) (all []process, failed string) 
 		failed = err.Error()
 	}
 	for _, p := range found[:min(len(found), maxProcesses)] {
-		all = append(all, process{p.Host, p.PID, p.Version, p.Started, p.Config, p.Follows, p.Changes})
+		next := process{p.Host, p.PID, p.Version, p.Started, nil}
+		for _, s := range p.Sets {
+			next.Sets = append(next.Sets, set{s.Source, s.Config, s.Follows, s.Changes})
+		}
+		all = append(all, next)
+	}
+	if n := len(found) - maxProcesses; n > 0 && failed == "" {
+		failed = fmt.Sprintf("%d more processes are left out", n)
 	}
 	return all, failed
 }

@@ -30,7 +30,7 @@ func TestSet_Lost(t *testing.T) {
 		defer tick.Stop()
 		for begun := time.Now(); ; <-tick.C { // until both have read it
 			all, err := one.source.Processes(t.Context())
-			if err == nil && len(all) == 2 && all[0].InForce(change) && all[1].InForce(change) {
+			if err == nil && len(all) == 2 && all[0].Sets[0].InForce(change) && all[1].Sets[0].InForce(change) {
 				break
 			}
 			if time.Since(begun) > time.Minute {

@@ -30,20 +30,37 @@ type Process struct {
 	Rules    []string // the names of the rules of its limiters on the store, in order; nil if they are not known
 	AllRules bool     // there are too many rules to be listed
 
-	Source string // that of the configuration of its Set, such as the name of a file; empty without a Set that watches overrides
-	Config string // the version of that: see Set.Version
+	Sets []ProcessSet // with the store, or over any other one and watching overrides of the application
+}
 
-	// Follows says that a Set watches the overrides in Redis, and Changes is the latest of them that is in force in the
-	// process: see LastChange. OtherSecret says that its KeySecret is another one than that of the RedisSource, so it does
-	// not find the entries that this one writes.
+// A ProcessSet is a [Set] of a [Process].
+type ProcessSet struct {
+	Source, Config string   // the name of its configuration, such as that of a file, and its version: see Set.Version
+	Policies       []string // in order
+	Disabled       []string // those of them that are disabled
+	MorePolicies   bool     // there are too many to be listed: Policies and Disabled are empty
+
+	// Follows says that the Set watches the overrides in Redis, and Changes is the latest of them that is in force: see
+	// LastChange. OtherSecret says that its KeySecret is another one than that of the reader, whose entries it does not find.
 	Follows     bool
 	Changes     string
 	OtherSecret bool
 }
 
-// InForce reports whether the overrides and blocks until change are in force in p: see [RedisSource.LastChange].
-func (p *Process) InForce(change string) bool {
-	return p.Follows && !p.OtherSecret && p.Changes != "" && overrides.CompareIDs(p.Changes, change) >= 0
+// InForce reports whether the overrides and blocks until change are in force in s: see [RedisSource.LastChange]. A
+// disabled policy has none, and an override has only the parts that the policy can have in the configuration of s.
+func (s *ProcessSet) InForce(change string) bool {
+	return s.Follows && !s.OtherSecret && s.Changes != "" && overrides.CompareIDs(s.Changes, change) >= 0
+}
+
+// Set returns the Set of p that has a policy, or may have it, or nil.
+func (p *Process) Set(policy string) *ProcessSet {
+	for i := range p.Sets {
+		if s := &p.Sets[i]; s.MorePolicies || slices.Contains(s.Policies, policy) {
+			return s
+		}
+	}
+	return nil
 }
 
 // Processes returns the processes of the application, the latest first. The error is one of Redis, or says that a part of
@@ -81,7 +98,9 @@ func processesOf(ctx context.Context, app *overrides.App) ([]Process, error) {
 		all[i] = Process{
 			ID: p.ID, Host: p.Host, PID: p.PID, Version: p.Version, Started: time.UnixMilli(p.Started), Seen: p.Seen,
 			Rules: slices.Clone(r.rules[p.Group]), AllRules: p.Group == processes.All,
-			Source: p.Source, Config: p.Config, Follows: p.Follows, Changes: p.Changes, OtherSecret: p.Follows && p.Secret != app.SecretCheck(),
+		}
+		for _, s := range p.Sets {
+			all[i].Sets = append(all[i].Sets, ProcessSet{s.Source, s.Config, s.Policies, s.Disabled, s.More, s.Follows, s.Changes, s.Follows && s.Secret != app.SecretCheck()})
 		}
 	}
 	return all, err
@@ -114,7 +133,7 @@ func recordOf(app *overrides.App) processes.Record {
 
 // A heart makes heartbeats of a process: that of its store, or one of a Set.
 type heart interface {
-	Tell(about func(*processes.About))
+	Tell(about func(*processes.About)) (end func())
 	Changed()
 }
 
@@ -132,39 +151,84 @@ func heartOf(s driver.Store) heart {
 	return nil
 }
 
-// tell makes the heartbeats of the process describe s, until the result is called. The heartbeats are those of
-// the store, if the overrides are those of its application, and otherwise ones of s, which count for no rule.
-func (s *Set) tell() (end func()) {
-	h, stop := heartOf(s.store), func() {}
-	of := inRedis(s.store)
-	if h == nil || of == nil || !s.source.isOf(of) {
-		c := processes.New(s.source.record(), processes.Config{
-			Timeout: time.Second, Log: slog.Default, Unknown: func() {}, Refused: func(error) string { return "" },
-		})
-		h, stop = c, c.Close
+// describe describes s. follows says that it watches the overrides of the application that reads the description.
+func (s *Set) describe(a *processes.About, follows bool) {
+	now := s.applied.Load()
+	d := processes.Set{Source: now.config.Name, Config: now.version, Follows: follows, Policies: slices.Sorted(maps.Keys(now.config.Policies))}
+	for _, name := range d.Policies {
+		if now.config.Disabled || now.config.Policies[name].Disabled {
+			d.Disabled = append(d.Disabled, name)
+		}
 	}
-	s.source.heart.Store(&h)
-	h.Tell(func(a *processes.About) {
-		now := s.applied.Load()
-		a.Source, a.Config, a.Follows = now.config.Name, now.version, true
-		a.Changes, a.Secret = s.source.overrides.Changes(), s.source.overrides.SecretCheck()
-	})
-	return func() {
-		s.source.heart.Store(nil)
-		h.Tell(nil)
-		stop()
+	if follows {
+		d.Changes, d.Secret = s.source.overrides.Changes(), s.source.overrides.SecretCheck()
+	}
+	a.Sets = append(a.Sets, d)
+}
+
+// tellStore makes the heartbeats of the store describe s for ever, if it has any.
+func (s *Set) tellStore() {
+	s.heart = heartOf(s.store)
+	if s.heart != nil {
+		s.heart.Tell(func(a *processes.About) { s.describe(a, s.watching.Load() > 0 && s.followsStore()) })
 	}
 }
 
-// isOf reports whether the overrides of s belong to the application of a store.
-func (s *RedisSource) isOf(of redisStore) bool {
-	_, prefix, app, _ := of.Redis()
-	return prefix == s.overrides.Prefix && app == s.overrides.Name
+// followsStore reports whether the overrides of s are those of the application of its store.
+func (s *Set) followsStore() bool {
+	of := inRedis(s.store)
+	return s.source != nil && of != nil && s.source.isOf(of)
+}
+
+// begin makes heartbeats tell that s watches overrides, until the result is called. If they are not those of the application
+// of the store, or the store has no heartbeats, s has ones of its own, which count for no rule.
+func (s *Set) begin() (end func()) {
+	s.watching.Add(1)
+	stopped := func() { s.watching.Add(-1); s.changed() }
+	if s.heart != nil && s.followsStore() {
+		s.changed()
+		return stopped
+	}
+	c := processes.New(s.source.record(), processes.Config{
+		Timeout: time.Second, Log: slog.Default, Unknown: func() {}, Refused: func(error) string { return "" },
+	})
+	c.Tell(func(a *processes.About) { s.describe(a, true) })
+	own := heart(c)
+	s.own.Store(&own)
+	return func() {
+		s.own.Store(nil)
+		stopped()
+		c.Close()
+	}
 }
 
 // changed makes a heartbeat soon.
-func (s *RedisSource) changed() {
-	if h := s.heart.Load(); h != nil {
+func (s *Set) changed() {
+	if s.heart != nil {
+		s.heart.Changed()
+	}
+	if h := s.own.Load(); h != nil {
 		(*h).Changed()
 	}
+}
+
+// isOf reports whether the overrides of s belong to the application of a store, in the same Redis.
+func (s *RedisSource) isOf(of redisStore) bool {
+	rdb, prefix, app, _ := of.Redis()
+	return prefix == s.overrides.Prefix && app == s.overrides.Name && sameServer(rdb, s.overrides.Client)
+}
+
+// sameServer reports whether two clients are of one server or Cluster.
+func sameServer(a, b redis.UniversalClient) bool {
+	switch a := a.(type) {
+	case *redis.Client:
+		if b, ok := b.(*redis.Client); ok {
+			return a == b || a.Options().Addr == b.Options().Addr && a.Options().DB == b.Options().DB && a.Options().Addr != "FailoverClient"
+		}
+	case *redis.ClusterClient:
+		if b, ok := b.(*redis.ClusterClient); ok {
+			return a == b || slices.ContainsFunc(a.Options().Addrs, func(addr string) bool { return slices.Contains(b.Options().Addrs, addr) })
+		}
+	}
+	return a == b
 }

@@ -84,13 +84,17 @@ func TestRedisSource_Processes(t *testing.T) {
 	awaitProcesses(t, operator, func(all []rules.Process) error {
 		var got []string
 		for _, p := range all {
-			got = append(got, fmt.Sprintf("%v|%s|%v|%v|%v|%v", p.Rules, p.Source, p.Config == set.Version(), p.Follows, p.OtherSecret, p.InForce(change)))
+			text := fmt.Sprint(p.Rules)
+			for _, s := range p.Sets {
+				text += fmt.Sprintf("|%s|%v|%v|%v|%v|%v", s.Source, s.Config == set.Version(), s.Policies, s.Follows, s.OtherSecret, s.InForce(change))
+			}
+			got = append(got, text)
 			if p.PID == 0 || p.Host == "" || time.Since(p.Started) > time.Hour || time.Since(p.Seen) > time.Minute {
 				t.Errorf("got %+v", p)
 			}
 		}
 		slices.Sort(got)
-		if want := "[[]|limits.yaml|true|true|false|true []|limits.yaml|true|true|false|true []|limits.yaml|true|true|true|false [api.minute]|limits.yaml|true|true|false|true [login]||false|false|false|false]"; fmt.Sprint(got) != want {
+		if want := "[[]|limits.yaml|true|[api]|true|false|true []|limits.yaml|true|[api]|true|false|true []|limits.yaml|true|[api]|true|true|false [api.minute]|limits.yaml|true|[api]|true|false|true [login]]"; fmt.Sprint(got) != want {
 			return fmt.Errorf("got %s", got)
 		}
 		return nil
@@ -127,7 +131,7 @@ func TestRedisSource_Processes_Damage(t *testing.T) {
 	for _, text := range []string{"", "x", "[]", `{"pid":"x"}`, "\x00", strings.Repeat("{", 1<<20)} {
 		testkit.Must(t, rdb.HSet(t.Context(), abouts[0], id, text).Err())
 		all, err := operator.Processes(t.Context())
-		if len(all) != 1 || all[0].Follows || err == nil {
+		if len(all) != 1 || len(all[0].Sets) > 0 || err == nil {
 			t.Errorf("%.10q: got %+v, %v", text, all, err)
 		}
 	}

@@ -28,7 +28,7 @@ type RedisSource struct {
 	errors    *sampler.Sampler                                // of overrides
 	loaded    atomic.Pointer[loadedConfig]                    // the result of the last Load; nil if there is none
 	interval  time.Duration                                   // between two polls of changes
-	heart     atomic.Pointer[heart]                           // of the Set while it is watched
+	onChange  atomic.Pointer[func()]                          // of the Set, after changes that are in force
 }
 
 // RedisOf returns the RedisSource of the application whose limits are in store, a Store of package redisstore or a store
@@ -101,7 +101,11 @@ func newRedisSource(app overrides.App, o overrides.Options) *RedisSource {
 		Failed:  s.failed,
 		Invalid: func(err error) { s.invalid(err, s.failed) },
 		Lost:    func(err error) { s.tell(lost, err) },
-		Changed: s.changed,
+		Changed: func() {
+			if f := s.onChange.Load(); f != nil {
+				(*f)()
+			}
+		},
 	})
 	return s
 }

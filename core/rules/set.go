@@ -34,6 +34,10 @@ type Set struct {
 
 	changes, errors atomic.Uint64 // see Measures
 
+	heart    heart                 // of the store, or nil
+	own      atomic.Pointer[heart] // of the Set while it watches overrides that are not those of the store
+	watching atomic.Int64          // calls of Watch
+
 	mu      sync.Mutex         // of Apply
 	unused  map[string]*policy // policies of configurations whose Apply failed: they are on the store
 	applied atomic.Pointer[applied]
@@ -71,9 +75,11 @@ func New(store core.Store, c *Config, opts ...Option) (*Set, error) {
 		return nil, err
 	}
 	if s.source != nil {
-		report := s.report
+		report, changed := s.report, s.changed
 		s.source.report.Store(&report)
+		s.source.onChange.Store(&changed)
 	}
+	s.tellStore()
 	return s, nil
 }
 
@@ -158,9 +164,7 @@ func (s *Set) Apply(c *Config) error {
 		return err
 	}
 	s.changes.Add(1)
-	if s.source != nil {
-		s.source.changed()
-	}
+	s.changed()
 	if s.log == nil && s.onChange == nil {
 		return nil
 	}

@@ -57,7 +57,7 @@ func (s *Set) Watch(ctx context.Context, source Source) error {
 	if s.source != nil {
 		var wg sync.WaitGroup
 		defer wg.Wait()
-		defer s.tell()()
+		defer s.begin()()
 		wg.Go(func() { s.source.watch(ctx) })
 	}
 	w := watcher{set: s, source: source}

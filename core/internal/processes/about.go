@@ -20,17 +20,27 @@ type About struct {
 	Started int64  `json:"started"` // Unix milliseconds, by its clock
 	Version string `json:"version"` // of the application
 
-	// The rules.Set of the process, if it watches overrides: the name of the source and the version of its
-	// configuration; the ID of the last change that is in force; and a text that tells whether two key secrets are equal.
-	Source  string `json:"source,omitempty"`
-	Config  string `json:"config,omitempty"`
-	Follows bool   `json:"follows,omitempty"`
-	Changes string `json:"changes,omitempty"`
-	Secret  string `json:"secret,omitempty"`
+	Sets []Set `json:"sets,omitempty"`
 }
 
-// maxAbout is the length of the JSON of an About.
-const maxAbout = 1024
+// A Set describes a rules.Set of a process.
+type Set struct {
+	Source   string   `json:"source"` // the name of its configuration, and its version
+	Config   string   `json:"config"`
+	Policies []string `json:"policies"`
+	Disabled []string `json:"disabled,omitempty"`
+	More     bool     `json:"more,omitempty"`    // policies are left out
+	Follows  bool     `json:"follows,omitempty"` // it watches the overrides of this application
+	Changes  string   `json:"changes,omitempty"` // the ID of the last change of them that is in force
+	Secret   string   `json:"secret,omitempty"`  // tells whether two key secrets are equal
+}
+
+const (
+	// maxAbout is the length of the JSON of an About.
+	maxAbout = 8 << 10
+	// maxSets is the number of Sets of a process, and maxPolicies that of the names of policies in an About.
+	maxSets, maxPolicies = 8, 64
+)
 
 // self is the About of this process, without that of a Set.
 var self = About{PID: os.Getpid(), Started: time.Now().UnixMilli(), Version: version()}
@@ -54,16 +64,30 @@ func version() string {
 	return ""
 }
 
-// text returns the JSON of a, whose texts it makes shorter if they are too long.
+// text returns the JSON of a, whose texts and lists it makes shorter if they are too long.
 func (a About) text() string {
-	for _, text := range []*string{&a.Host, &a.Version, &a.Source, &a.Config, &a.Changes, &a.Secret} {
-		if *text = strings.ToValidUTF8(*text, "?"); len(*text) > 128 {
-			*text = strings.ToValidUTF8((*text)[:128], "")
+	const long = 128
+	shorten := func(texts ...*string) {
+		for _, text := range texts {
+			if *text = strings.ToValidUTF8(*text, "?"); len(*text) > long {
+				*text = strings.ToValidUTF8((*text)[:long], "")
+			}
 		}
 	}
+	shorten(&a.Host, &a.Version)
+	a.Sets = slices.Clone(a.Sets[:min(len(a.Sets), maxSets)])
+	left := maxPolicies
+	for i := range a.Sets {
+		s := &a.Sets[i]
+		shorten(&s.Source, &s.Config, &s.Changes, &s.Secret)
+		if len(s.Policies) > left || len(s.Disabled) > left || slices.ContainsFunc(s.Policies, func(name string) bool { return len(name) > 64 }) {
+			s.Policies, s.Disabled, s.More = nil, nil, true
+		}
+		left -= len(s.Policies)
+	}
 	text, _ := json.Marshal(a)
-	if len(text) > maxAbout { // of characters with long escapes
-		a.Host, a.Source = "", ""
+	if len(text) > maxAbout {
+		a.Host, a.Sets = "", nil
 		text, _ = json.Marshal(a)
 	}
 	return string(text)

@@ -58,7 +58,7 @@ type Counter struct {
 	mu       sync.Mutex                     // Close ends ctx with mu
 	declared map[string]map[string]declared // by the names of the rule and of the plan
 	renewed  bool                           // declared has changed since the last heartbeat
-	about    func(*About)                   // of a Set; nil if there is none
+	tellers  []*func(*About)                // complete the description of the process
 
 	// The goroutine uses these, and Close after its end.
 	readings []counts             // those of a window before the latest
@@ -160,13 +160,19 @@ func (c *Counter) add(d driver.Definition, n int) {
 	}
 }
 
-// Tell makes about complete the description of the process, and begins the heartbeats. The latest function is
-// called, by a goroutine.
-func (c *Counter) Tell(about func(*About)) {
+// Tell makes about complete the description of the process until the result is called, and begins the heartbeats. A
+// goroutine calls about.
+func (c *Counter) Tell(about func(*About)) (end func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.about = about
+	c.tellers = append(slices.Clone(c.tellers), &about)
 	c.soon()
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.tellers = slices.DeleteFunc(slices.Clone(c.tellers), func(f *func(*About)) bool { return f == &about })
+		c.soon()
+	}
 }
 
 // Changed makes a heartbeat soon, because the process has something new to say.
@@ -222,7 +228,7 @@ func (c *Counter) run() {
 // heartbeat returns that of now, with the rules if they are to be said.
 func (c *Counter) heartbeat() Heartbeat {
 	c.mu.Lock()
-	about, renewed := c.about, c.renewed
+	tellers, renewed := c.tellers, c.renewed
 	var rules map[string][]driver.Definition
 	if c.renewed = false; renewed {
 		rules = make(map[string][]driver.Definition, len(c.declared))
@@ -246,8 +252,8 @@ func (c *Counter) heartbeat() Heartbeat {
 		}
 	}
 	a := self
-	if about != nil {
-		about(&a)
+	for _, about := range tellers {
+		(*about)(&a)
 	}
 	h := Heartbeat{Process: c.process, Group: c.group, About: a.text(), Removed: slices.Sorted(maps.Keys(c.removed))}
 	if time.Since(c.saidAt) > again {
