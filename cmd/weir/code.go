@@ -25,12 +25,28 @@ func (r *remote) addCode(ctx context.Context) error {
 		r.note("%v", err)
 	}
 	r.code = published
+	all, err := r.source.Processes(ctx)
+	if err != nil {
+		r.note("%v", err)
+	}
+	of := make(map[string]string) // the policies of Sets, with the sources
+	for _, p := range all {
+		for _, s := range p.Sets {
+			for _, policy := range s.Policies {
+				of[policy] = s.Source
+			}
+		}
+	}
 	maps.DeleteFunc(r.code, func(name string, _ rules.PublishedRule) bool {
 		if _, ok := r.config.Policies[name]; ok {
 			return true
 		}
 		policy, rule, _ := strings.Cut(name, ".")
 		rule = strings.TrimSuffix(rule, ".candidate")
+		if source, ok := of[policy]; ok && len(r.config.Policies[policy].Rules) == 0 {
+			r.elsewhere = fmt.Sprintf("the policy %q is in %s of the processes: the flag -config names a file with it", policy, escaped(source))
+			return true
+		}
 		return slices.ContainsFunc(r.config.Policies[policy].Rules, func(of rules.Rule) bool { return of.Name == rule })
 	})
 	merged := *r.config
@@ -65,9 +81,9 @@ func (r *remote) aboutCode(policy string) (lines []string) {
 	}
 	for _, o := range p.Others {
 		if other := o.Policy.Rules[0]; other.Limit != rule.Limit || other.Algorithm != rule.Algorithm {
-			add("Other processes have had another limit of the rule since %s: %s %v.", o.At.UTC().Format(time.RFC3339), other.Algorithm, other.Limit)
+			add("A process has another limit of the rule, or had it until %s: %s %v.", o.At.UTC().Format(time.RFC3339), other.Algorithm, other.Limit)
 		} else {
-			add("Other processes have had the rule with other plans or properties since %s.", o.At.UTC().Format(time.RFC3339))
+			add("A process has other plans or properties of the rule, or had them until %s.", o.At.UTC().Format(time.RFC3339))
 		}
 	}
 	return lines
@@ -126,12 +142,31 @@ func (r *remote) pauseInCode(ctx context.Context, rule, key string, until time.T
 	return l.Pause(ctx, key, d)
 }
 
+// pauseOf returns the text of the pause of a key that is in force.
+func (r *remote) pauseOf(ctx context.Context, rule, key string) (text, failed string, err error) {
+	l, err := r.limiter(rule, "")
+	if err != nil {
+		return "", "", err
+	}
+	d, err := l.Peek(ctx, key)
+	if err != nil || d.Allowed {
+		return none, "", err
+	}
+	return fmt.Sprintf("{paused: true, until: '%s'}", time.Now().Add(d.RetryAfter).UTC().Format(time.RFC3339)), "", nil
+}
+
 const longestPause = 366 * 24 * time.Hour
 
 // ofEvery runs f for every policy, and prints its name before. Those in which the key has no event and no override are left
 // out, unless all is true. If reads is true and the key is in none, similar keys that are in use take its place.
 func (r *remote) ofEvery(ctx context.Context, key string, all, reads bool, f func(ctx context.Context, policy, key string) error) error {
 	policies, hints := policiesOf(r.config, every), r.hints
+	if r.rule != "" {
+		policies = slices.DeleteFunc(policies, func(policy string) bool {
+			_, ok := r.code[policy]
+			return ok && policy != r.rule || !ok && !slices.ContainsFunc(r.config.Policies[policy].Rules, func(of rules.Rule) bool { return of.Name == r.rule })
+		})
+	}
 	ctx, cancel := longer(ctx, len(policies))
 	defer cancel()
 	shown := 0

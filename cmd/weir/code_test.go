@@ -54,9 +54,13 @@ func TestCode(t *testing.T) {
 		{"block user:ann login 1h", 1, "", `the rule "login" is in code, and limits in code have no overrides`},
 		{"block user:ann 1h", 1, "", `nothing is written: "elastic"`},
 		{"rules override login user:ann {\"plan\":\"pro\"}", 1, "", `is in code, and limits in code have no overrides`},
-		{"block user:ann stop 1h", 0, "{pause: stop}\n", ""},
+		{"block user:ann stop 1h -note x", 1, "", "a pause has no note"},
+		{"block user:ann stop 1h", 0, "{paused: true, until: '…'}\n", ""},
 		{"why user:ann stop", 0, "Paused by stop until …: admitted again ….\nRULE  ALGORITHM  LIMIT   SOURCE  USED  LEFT  NEXT        MODE\nstop  pause      paused  base    -     -     in …  enforce\n", ""},
-		{"unblock user:ann stop", 0, "{pause: stop}\n", ""},
+		{"unblock user:ann stop", 0, "{}\n", ""},
+		{"usage user:ann -rule login", 0, "The rule \"login\" in code:\nRULE  LIMIT  USED  LEFT  NEXT  UNUSED  MODE\nlogin  5/h  5  0  in …  in …  enforce\n", ""},
+		{"usage user:ann login -rule other", 1, "", `the rule "login" is in code`},
+		{"block §", 1, "", "empty key"},
 		{"why #" + source.Tag("user:ann") + " login -plan pro", 0, "Admitted.\nRULE  ALGORITHM    LIMIT  SOURCE      USED  LEFT  NEXT  MODE\nlogin  sliding_log  50/m  plan \"pro\"  2  48  now  enforce\n", ""},
 		{"reset user:ann", 0, "The rule \"login\" in code:\nRULE   LIMIT  USED  LEFT  NEXT  UNUSED  MODE\nlogin  5/h    0     5     now   now     enforce\n", ""},
 		{"why user:ann login -plan pro", 0, "Admitted: no event and no override of the key is in Redis.\nRULE   ALGORITHM    LIMIT  SOURCE      USED  LEFT  NEXT  MODE\nlogin  sliding_log  50/m   plan \"pro\"  0     50    now   enforce\n", ""},
@@ -68,6 +72,9 @@ func TestCode(t *testing.T) {
 		var stdout, stderr strings.Builder
 		name, rest, _ := strings.Cut(step.args, " ")
 		args := append([]string{name, "-redis", "redis://" + server.Addr}, strings.Fields(rest)...)
+		if rest == "§" {
+			args[len(args)-1] = ""
+		}
 		status := run(args, &stdout, &stderr)
 		got := times.ReplaceAllString(stdout.String(), "…")
 		if spaces := regexp.MustCompile(`  +`); status != step.status || spaces.ReplaceAllString(got, "  ") != spaces.ReplaceAllString(step.stdout, "  ") || !strings.Contains(stderr.String(), step.stderr) {

@@ -47,6 +47,9 @@ func TestRules_InForce(t *testing.T) {
 	testkit.Must(t, os.WriteFile(file, []byte(inForcePolicies), 0o600))
 	other := t.TempDir() + "/other.yaml"
 	testkit.Must(t, os.WriteFile(other, []byte(strings.Replace(inForcePolicies, "100", "7", 1)), 0o600))
+	off, elsewhere := t.TempDir()+"/off.yaml", t.TempDir()+"/elsewhere.yaml"
+	testkit.Must(t, os.WriteFile(off, []byte(strings.Replace(inForcePolicies, "{api: {", "{api: {disabled: true, ", 1)), 0o600))
+	testkit.Must(t, os.WriteFile(elsewhere, []byte(strings.Replace(inForcePolicies, "api", "jobs", 1)), 0o600))
 	follows := []rules.RedisOption{rules.Timeout(time.Second)}
 	for name, c := range map[string]struct {
 		start  func(t *testing.T, addr string)
@@ -73,6 +76,25 @@ func TestRules_InForce(t *testing.T) {
 		"another secret": {func(t *testing.T, addr string) {
 			watching(t, addr, file, nil, rules.KeySecret([]byte("a secret of 16 bytes or more")))
 		}, 1, "block api ann -wait 1s", 1, "has another key secret"},
+		"a disabled policy": {func(t *testing.T, addr string) { watching(t, addr, off, nil, follows...) }, 1, "block api ann -wait 1s", 1, `has disabled the policy "api"`},
+		"another Set of the process": {func(t *testing.T, addr string) {
+			rdb := redis.NewClient(&redis.Options{Addr: addr})
+			store := resilient.New(rdb, "test")
+			t.Cleanup(func() { store.Close(); rdb.Close() })
+			for path, opts := range map[string][]rules.Option{file: nil, elsewhere: {rules.Overrides(rules.Redis(rdb, "test"))}} {
+				config, err := rules.Load(t.Context(), rules.File(path))
+				testkit.Must(t, err)
+				set, err := rules.New(store, config, opts...)
+				testkit.Must(t, err)
+				if opts != nil {
+					ctx, stop := context.WithCancel(context.Background())
+					done := make(chan struct{})
+					go func() { defer close(done); _ = set.Watch(ctx, rules.File(path)) }()
+					t.Cleanup(func() { stop(); <-done })
+				}
+			}
+		}, 1, "block api ann -wait 1s", 1, "does not watch overrides"},
+		"another configuration": {func(t *testing.T, addr string) { watching(t, addr, other, nil, follows...) }, 1, "override api ann " + `{"limits":{"minute":"7/m"}}` + " -wait 30s", 1, "it is written, and may not be in force: 1 of 1 processes have another configuration"},
 		"other policies": {func(t *testing.T, addr string) {
 			rdb := redis.NewClient(&redis.Options{Addr: addr})
 			store := resilient.New(rdb, "test")
@@ -114,12 +136,20 @@ func TestRules_InForce(t *testing.T) {
 				if strings.HasSuffix(step, " ann") {
 					want = "Admitted"
 				}
+				if command != "list" && !strings.HasSuffix(step, " ann") && !strings.Contains(errs.String(), "is taken as the hash of a key") {
+					t.Errorf("%s: got stderr %q, want a note", step, &errs)
+				}
 				if status != 0 && command != "block" || !strings.Contains(out.String(), want) || command == "block" && !strings.Contains(errs.String(), "the key is a hash, whose text is not known") {
 					t.Errorf("%s: got status %d, %q and %q", step, status, &out, &errs)
 				}
 			}
 			if status := run(args, &stdout, &stderr); status != 0 {
 				t.Fatalf("got status %d and %s", status, &stderr)
+			}
+			stdout.Reset()
+			if status := run([]string{"why", "-redis", "redis://" + server.Addr, "ann"}, &stdout, &stderr); status != 1 ||
+				!strings.Contains(stderr.String(), `the policy "api" is in `+file+` of the processes: the flag -config names a file with it`) {
+				t.Errorf("why without -config: got status %d, %s and %s", status, &stdout, &stderr)
 			}
 			stdout.Reset()
 			if status := run([]string{"rules", "-redis", "redis://" + server.Addr, "-config", other, "why", "api", "ann"}, &stdout, &stderr); status != 0 ||

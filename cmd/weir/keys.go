@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-go/weir/core/rules"
 	"github.com/weir-go/weir/internal/similar"
 )
 
@@ -53,12 +54,56 @@ func (r *remote) in(f func(ctx context.Context, args []string) error) func(conte
 func (r *remote) blockIn(ctx context.Context, args []string) error {
 	where, rest := every, args[1:]
 	r.brief = true
+	if len(rest) == 1 {
+		if err := r.configure(ctx); err != nil {
+			return err
+		}
+	}
 	if len(rest) > 0 {
-		if _, err := parseUntil(strings.TrimSpace(rest[0]), time.Unix(0, 0)); err != nil || len(rest) == 2 {
+		_, isPolicy := r.policyOf(rest[0])
+		if _, err := parseUntil(strings.TrimSpace(rest[0]), time.Unix(0, 0)); err != nil || len(rest) == 2 || isPolicy {
 			where, rest = rest[0], rest[1:]
 		}
 	}
 	return r.ofKey(block)(ctx, append([]string{where, args[0]}, rest...))
+}
+
+// policyOf returns the policy of a name, if the configuration is read.
+func (r *remote) policyOf(name string) (p rules.Policy, ok bool) {
+	if r.config != nil {
+		p, ok = r.config.Policies[name]
+	}
+	return p, ok
+}
+
+// literalTag returns the hash of a key, also of one that begins with #.
+func (r *remote) literalTag(key string) string {
+	opts := []rules.RedisOption{rules.Prefix(r.prefix)}
+	if r.secret != nil {
+		opts = append(opts, rules.KeySecret(r.secret))
+	}
+	return rules.Redis(r.rdb, r.app, opts...).Tag(key)
+}
+
+// resolve returns the key that the configuration has for a key that is a hash, or key. It notes that key is taken as a
+// hash, because a client can have chosen it as a text.
+func (r *remote) resolve(key string) string {
+	if !strings.HasPrefix(key, "#") || r.source.Tag(key) == r.literalTag(key) {
+		return key
+	}
+	r.note("%q is taken as the hash of a key; '#%s' stands for a key with this text", key, r.literalTag(key))
+	for _, p := range r.config.Policies {
+		for text := range p.Keys {
+			if "#"+r.source.Tag(text) == key {
+				r.note("the configuration has the key %q", text)
+				return text
+			}
+		}
+		if p.Enforce < 100 {
+			r.note("whether the key is among those for which a policy is enforced in part is not known from its hash")
+		}
+	}
+	return key
 }
 
 // hashes prints the hashes of a key: in the names of keys in Redis and in lists, and in logs.
@@ -66,7 +111,7 @@ func (r *remote) hashes(_ context.Context, args []string) error {
 	if args[0] == "" {
 		return errors.New("the key is empty")
 	}
-	fmt.Fprintf(r.stdout, "#%s\n", r.source.Tag(args[0]))
+	fmt.Fprintf(r.stdout, "#%s\n", r.literalTag(args[0]))
 	if r.secret == nil {
 		r.note("this is the hash in Redis. Without a key secret, each process has other hashes in its log: the page of that process finds them")
 	} else {

@@ -37,6 +37,7 @@ type remote struct {
 	config         *rules.Config // with the rules in code
 	loaded         *rules.Config // without them; nil if there is none
 	code           map[string]rules.PublishedRule
+	elsewhere      string     // names a policy of the processes that config does not have; empty if there is none
 	set            *rules.Set // of config, with the overrides in Redis; no policy is off
 	hints          *rules.Set // the same for notes, whose errors do not change set
 	invalid        error      // of a value in Redis
@@ -125,7 +126,13 @@ func (r *remote) configure(ctx context.Context) (err error) {
 			r.note("limits in code are not known: %v", err)
 		}
 	}
+	if r.elsewhere != "" && len(r.config.Policies) > 0 {
+		r.note("%s", r.elsewhere)
+	}
 	if absent && len(r.code) == 0 {
+		if r.elsewhere != "" {
+			return errors.New(r.elsewhere)
+		}
 		r.hintPrefix(ctx)
 		return fmt.Errorf("%w; if the policies are in a file, the flag -config names it; limits in code are known while a process with the store of resilient.New runs, and for a day after it", err)
 	}
@@ -174,7 +181,11 @@ func (r *remote) name() string {
 
 // subject returns the subject for a key of a policy, without its override.
 func (r *remote) subject(policy, key string) (*subject, error) {
-	return newSubject(r.config, r.name(), policy, key, r.plan)
+	s, err := newSubject(r.config, r.name(), policy, key, r.plan)
+	if err != nil && key != "" && r.elsewhere != "" {
+		err = fmt.Errorf("%w; %s", err, r.elsewhere)
+	}
+	return s, err
 }
 
 // overrideOf returns the override of a key. A value in Redis that is no override is an error, unless

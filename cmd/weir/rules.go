@@ -19,6 +19,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/rules"
 )
 
@@ -227,7 +228,11 @@ func (r *remote) ofKey(change func(ctx context.Context, r *remote, policy, key s
 		if err := r.load(ctx); err != nil {
 			return err
 		}
+		key = r.resolve(key)
 		policies, err := r.selected(name)
+		if key == "" {
+			err = core.ErrEmptyKey
+		}
 		if err != nil {
 			return err
 		}
@@ -294,8 +299,8 @@ func (r *remote) changed(ctx context.Context, change func(ctx context.Context, r
 	if change != nil {
 		err = change(ctx, r, policy, key, args)
 	}
-	if of, ok := r.code[policy]; ok && err == nil {
-		return fmt.Sprintf("{pause: %s}", of.Name), "", nil
+	if _, ok := r.code[policy]; ok && err == nil {
+		return r.pauseOf(ctx, policy, key)
 	}
 	switch {
 	case errors.Is(err, errDenied):
@@ -388,6 +393,9 @@ func block(ctx context.Context, r *remote, policy, key string, args []string) er
 		}
 	}
 	if _, ok := r.code[policy]; ok {
+		if r.about != "" || r.text {
+			return errors.New("a pause has no note and no text: the flags -note and -text are for blocks")
+		}
 		if until.IsZero() {
 			until = r.now.Add(longestPause - time.Minute)
 		}

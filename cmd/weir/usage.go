@@ -21,6 +21,7 @@ func (r *remote) ofStates(change func(ctx context.Context, l *core.Limiter, key 
 		if err := r.configure(ctx); err != nil {
 			return err
 		}
+		args = append([]string{args[0], r.resolve(args[1])}, args[2:]...)
 		if args[0] == every {
 			if err := r.start(r.config.Policies); err != nil {
 				return err
@@ -54,7 +55,11 @@ func (r *remote) ofStatesIn(ctx context.Context, policy, key string, args []stri
 	if err != nil {
 		return err
 	}
-	if r.rule != "" {
+	if _, ok := r.code[policy]; ok && r.rule != "" {
+		if r.rule != policy {
+			return fmt.Errorf("the rule %q is in code, and alone in its place: it is not %q", policy, r.rule)
+		}
+	} else if r.rule != "" {
 		if s.policy, err = onlyRule(s.policy, r.rule, key); err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ func (r *remote) why(ctx context.Context, args []string) error {
 	if err := r.load(ctx); err != nil {
 		return err
 	}
+	args = []string{args[0], r.resolve(args[1])}
 	if p, ok := r.config.Policies[args[0]]; ok {
 		if err := checkPlan(p, r.plan); err != nil {
 			return err
@@ -29,6 +30,13 @@ func (r *remote) why(ctx context.Context, args []string) error {
 	}
 	ctx, cancel := longer(ctx, len(policiesOf(r.config, args[0])))
 	defer cancel()
+	if _, ok := r.config.Policies[args[0]]; ok { // also one with a slash in its name
+		known, err := r.whyIn(ctx, args[0], args[1])
+		if err == nil && !known {
+			r.hintUnknown(ctx, args[1], args[:1])
+		}
+		return err
+	}
 	key, asked, known := args[1], []string(nil), false
 	err := eachPolicy(r.config, r.name(), args[0], r.stdout, func(policy string) error {
 		asked = append(asked, policy)
