@@ -13,7 +13,7 @@ import (
 )
 
 // checkApplication says which processes of the application are known, and where they do not agree: rules with several
-// limits, several configurations, and other key secrets.
+// limits, rules that one has in code and another in a file, several configurations, and other key secrets.
 func (d *doctor) checkApplication(ctx context.Context) diagnose.Finding {
 	f := diagnose.Finding{Check: "application", Result: diagnose.ResultOK}
 	opts := []rules.RedisOption{rules.Prefix(d.prefix), rules.Timeout(timeout)}
@@ -33,7 +33,7 @@ func (d *doctor) checkApplication(ctx context.Context) diagnose.Finding {
 		return f
 	}
 	f.Detail = fmt.Sprintf("%d processes", len(all))
-	if versions := distinct(all, func(p rules.Process) string { return p.Version }); len(versions) > 0 {
+	if versions := distinct(all, func(p rules.Process) []string { return []string{escaped(p.Version)} }); len(versions) > 0 {
 		f.Detail += ", versions of the program: " + strings.Join(versions, ", ")
 	}
 	differ := func(format string, args ...any) {
@@ -49,6 +49,21 @@ func (d *doctor) checkApplication(ctx context.Context) diagnose.Finding {
 		}
 		if len(limits) > 1 {
 			differ("the rule %q differs: %s", name, strings.Join(limits, "; "))
+		}
+	}
+	for _, name := range distinct(all, func(p rules.Process) []string { return p.Rules }) {
+		var code, file *rules.Process
+		for i := range all {
+			switch p := &all[i]; {
+			case !slices.Contains(p.Rules, name):
+			case inFile(p, name):
+				file = p
+			default:
+				code = p
+			}
+		}
+		if code != nil && file != nil {
+			differ("the rule %q is in code in %s, and in a configuration in %s", name, nameOf(*code), nameOf(*file))
 		}
 	}
 	configs := make(map[string][]string) // the versions of each source
@@ -70,13 +85,22 @@ func (d *doctor) checkApplication(ctx context.Context) diagnose.Finding {
 	return f
 }
 
-// distinct returns the different texts of f, in order.
-func distinct(all []rules.Process, f func(rules.Process) string) (texts []string) {
-	for _, p := range all {
-		if text := escaped(f(p)); text != "" && !slices.Contains(texts, text) {
-			texts = append(texts, text)
+// inFile reports whether a rule of p is that of a policy in the configuration of a Set of p, or may be it. The name of the
+// rule on the store is that of the policy, or begins with it and a dot.
+func inFile(p *rules.Process, rule string) bool {
+	for end := len(rule); end > 0; end = strings.LastIndexByte(rule[:end], '.') {
+		if p.Set(rule[:end]) != nil {
+			return true
 		}
 	}
+	return false
+}
+
+// distinct returns the different texts of f, in order, without the empty one.
+func distinct(all []rules.Process, f func(rules.Process) []string) (texts []string) {
+	for _, p := range all {
+		texts = append(texts, f(p)...)
+	}
 	slices.Sort(texts)
-	return texts
+	return slices.DeleteFunc(slices.Compact(texts), func(text string) bool { return text == "" })
 }

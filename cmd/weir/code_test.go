@@ -83,6 +83,33 @@ func TestCode(t *testing.T) {
 	}
 }
 
+// A rule of a Set has the name of its policy, or that and its own.
+func TestInFile(t *testing.T) {
+	set := func(policies ...string) rules.ProcessSet { return rules.ProcessSet{Policies: policies} }
+	for name, c := range map[string]struct {
+		sets []rules.ProcessSet
+		rule string
+		want bool
+	}{
+		"no Set":                    {nil, "api", false},
+		"the policy":                {[]rules.ProcessSet{set("jobs", "api")}, "api", true},
+		"a rule of the policy":      {[]rules.ProcessSet{set("api")}, "api.minute", true},
+		"a policy with a dot":       {[]rules.ProcessSet{set("api.v2")}, "api.v2.minute", true},
+		"a candidate":               {[]rules.ProcessSet{set("api")}, "api.minute.candidate", true},
+		"another policy":            {[]rules.ProcessSet{set("api2", "ap", "minute")}, "api.minute", false},
+		"a part of the rule's name": {[]rules.ProcessSet{set("api.v2")}, "api", false},
+		"the second Set":            {[]rules.ProcessSet{set("jobs"), set("api")}, "api", true},
+		"too many policies":         {[]rules.ProcessSet{{MorePolicies: true}}, "api", true},
+		"a dot at the start":        {[]rules.ProcessSet{set("api")}, ".api", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := inFile(&rules.Process{Sets: c.sets}, c.rule); got != c.want {
+				t.Errorf("got %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
 // The doctor names rules and configurations in which processes do not agree.
 func TestDoctor_Application(t *testing.T) {
 	server := redistest.NewServer(t)
@@ -123,5 +150,22 @@ func TestDoctor_Application(t *testing.T) {
 	if got := doctor(); !strings.HasPrefix(got, `warning 2 processes; the rule "api.minute" differs: `) || !strings.Contains(got, "100/m") || !strings.Contains(got, "7/m") ||
 		!strings.Contains(got, " 2 processes") {
 		t.Errorf("two versions: got %q", got)
+	}
+	rdb := server.Client()
+	store := resilient.New(rdb, "test")
+	t.Cleanup(func() { store.Close() })
+	testkit.Limiter(t, store, core.TokenBucket("api.minute", core.PerMinute(100)))
+	testkit.Limiter(t, store, core.TokenBucket("api.hour", core.PerHour(100))) // of no file
+	for begun := time.Now(); ; <-tick.C {
+		all, err := source.Processes(t.Context())
+		if err == nil && slices.ContainsFunc(all, func(p rules.Process) bool { return len(p.Sets) == 0 && len(p.Rules) == 2 }) {
+			break
+		} else if time.Since(begun) > time.Minute {
+			t.Fatalf("after a minute: %v, %v", all, err)
+		}
+	}
+	if got := doctor(); !strings.Contains(got, `; the rule "api.minute" is in code in process `) || !strings.Contains(got, ", and in a configuration in process ") ||
+		strings.Contains(got, "api.hour") {
+		t.Errorf("code and file: got %q", got)
 	}
 }

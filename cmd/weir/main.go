@@ -91,10 +91,10 @@
 //
 // The command doctor runs each script of one algorithm, and the commands that scripts need, on keys of its own, and
 // compares versions, memory, clocks and round trips with the needs of the store (diagnose.Diagnose). It also names rules and
-// configurations in which the running processes of the application differ. It prints a table,
-// and each change that is necessary or useful. Run it as the user, with the prefix and from the network of the programs. The
-// exit status is 1 if something will not work; a warning or an unknown result does not change it. Its flags
-// -app, -redis, -cluster and -prefix are those of weir rules.
+// configurations in which the running processes of the application differ, and rules that one has in code and another in a
+// configuration. It prints a table, and each change that is necessary or useful. Run it as the user, with the prefix and
+// from the network of the programs. The exit status is 1 if something will not work; a warning or an unknown result does not
+// change it. Its flags -app, -redis, -cluster and -prefix are those of weir rules.
 //
 //	-timeout DURATION  as of the option resilient.Timeout; default: 100ms
 //	-rules             also check the commands of programs that read limits, overrides and blocks from Redis, and
