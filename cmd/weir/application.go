@@ -33,7 +33,7 @@ func (d *doctor) checkApplication(ctx context.Context) diagnose.Finding {
 		return f
 	}
 	f.Detail = fmt.Sprintf("%d processes", len(all))
-	if versions := distinct(all, func(p rules.Process) []string { return []string{escaped(p.Version)} }); len(versions) > 0 {
+	if versions := distinct(all, func(p rules.Process) string { return p.Version }); len(versions) > 0 {
 		f.Detail += ", versions of the program: " + strings.Join(versions, ", ")
 	}
 	differ := func(format string, args ...any) {
@@ -51,19 +51,19 @@ func (d *doctor) checkApplication(ctx context.Context) diagnose.Finding {
 			differ("the rule %q differs: %s", name, strings.Join(limits, "; "))
 		}
 	}
-	for _, name := range distinct(all, func(p rules.Process) []string { return p.Rules }) {
-		var code, file *rules.Process
-		for i := range all {
-			switch p := &all[i]; {
-			case !slices.Contains(p.Rules, name):
-			case inFile(p, name):
-				file = p
-			default:
-				code = p
+	code, file := make(map[string]string), make(map[string]string) // a process with each rule
+	for i := range all {
+		for _, rule := range all[i].Rules {
+			of := code
+			if inFile(&all[i], rule) {
+				of = file
 			}
+			of[rule] = nameOf(all[i])
 		}
-		if code != nil && file != nil {
-			differ("the rule %q is in code in %s, and in a configuration in %s", name, nameOf(*code), nameOf(*file))
+	}
+	for _, rule := range slices.Sorted(maps.Keys(code)) {
+		if in, ok := file[rule]; ok {
+			differ("the rule %q is in code in %s, and in a configuration in %s", rule, code[rule], in)
 		}
 	}
 	configs := make(map[string][]string) // the versions of each source
@@ -96,11 +96,13 @@ func inFile(p *rules.Process, rule string) bool {
 	return false
 }
 
-// distinct returns the different texts of f, in order, without the empty one.
-func distinct(all []rules.Process, f func(rules.Process) []string) (texts []string) {
+// distinct returns the different texts of f, in order.
+func distinct(all []rules.Process, f func(rules.Process) string) (texts []string) {
 	for _, p := range all {
-		texts = append(texts, f(p)...)
+		if text := escaped(f(p)); text != "" && !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
 	}
 	slices.Sort(texts)
-	return slices.DeleteFunc(slices.Compact(texts), func(text string) bool { return text == "" })
+	return texts
 }
