@@ -389,8 +389,7 @@ func (c *Counter) note(read Reading, own Group) {
 const manyProcesses = 10_000
 
 // publish calculates the numbers: of each rule the largest one of the readings that count, and Instances until they fill a
-// window. A reading that does not have a rule
-// counts with the number of all processes, which may all have got the rule since.
+// window. A reading that does not have a rule counts with the number of all processes, which may all have got the rule since.
 func (c *Counter) publish() {
 	latest := c.readings[len(c.readings)-1]
 	next := &numbers{byRule: make(map[string]int, len(latest.byRule))}

@@ -145,11 +145,15 @@ func (r Record) Published(ctx context.Context) (all []Rule, err error) {
 	return all, err
 }
 
-// parseRule returns the rule in a field of the record: its time, a space and its JSON.
+// parseRule returns the rule in a field of the record: its time, a space and its JSON. The name of the field is that of the
+// rule, a space and a hash.
 func parseRule(name, text string) (r Rule, ok bool) {
 	at, text, _ := strings.Cut(text, " ")
 	ms, err := strconv.ParseInt(at, 10, 64)
-	rule, _, _ := cutLast(name)
+	rule := name
+	if i := strings.LastIndexByte(name, ' '); i >= 0 {
+		rule = name[:i]
+	}
 	if err != nil || len(text) > maxRule || json.Unmarshal([]byte(text), &r) != nil || r.Base.Name != rule ||
 		len(r.Plans) > maxPlans || len(r.Others) > maxOthers {
 		return Rule{}, false
@@ -162,13 +166,4 @@ func parseRule(name, text string) (r Rule, ok bool) {
 	}
 	r.At = time.UnixMilli(ms)
 	return r, true
-}
-
-// cutLast cuts text at its last space.
-func cutLast(text string) (before, after string, found bool) {
-	i := strings.LastIndexByte(text, ' ')
-	if i < 0 {
-		return text, "", false
-	}
-	return text[:i], text[i+1:], true
 }
