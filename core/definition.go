@@ -32,6 +32,7 @@ type definition struct {
 	// The objects that the definition needed last, and will probably need next. A Store may apply a
 	// fraction of the rule (see Divide): all decisions with that fraction share one Rule.
 	divided atomic.Pointer[definition]
+	free    atomic.Pointer[definition] // see Rule.withoutLimit
 	present atomic.Pointer[presentPeriods]
 	counted atomic.Pointer[counterOf]
 }

@@ -276,6 +276,9 @@ func (e *event) fill(ctx context.Context, l *line, c *driver.Charge, a *Ask, rul
 	if a.Peek {
 		op, l.cost = driver.Peek, 0
 	}
+	if op != driver.Reset && op != driver.Credit { // what operators do stays possible
+		rule = a.Limiter.inForce(rule)
+	}
 	l.rule = rule
 	if rule.d.compiled == nil {
 		l.charge, l.ends = noCharge, a.blockEnds(rule, ends)

@@ -38,10 +38,11 @@ type Limiter struct {
 // shared is the part of a Limiter that it shares with its views.
 type shared struct {
 	store    Store
-	observer driver.Observer  // store, if it is one
-	local    bool             // see driver.Description
-	steady   bool             // likewise
-	now      func() time.Time // the clock for the calendar of quotas
+	observer driver.Observer        // store, if it is one
+	local    bool                   // see driver.Description
+	steady   bool                   // likewise
+	now      func() time.Time       // the clock for the calendar of quotas
+	off      func(rule string) bool // see driver.Description
 	current  atomic.Pointer[ruleSet]
 	formers  atomic.Pointer[[]*former] // of the latest calls of ReplaceAll, or nil
 	waiters  waiters.List[view]
@@ -77,13 +78,21 @@ func New(s Store, rules ...Rule) (*Limiter, error) {
 		return nil, err
 	}
 	of := driver.Describe(s)
-	l := &Limiter{view: view{shared: &shared{store: s, local: of.Local, steady: of.Steady, now: of.Clock}}}
+	l := &Limiter{view: view{shared: &shared{store: s, local: of.Local, steady: of.Steady, now: of.Clock, off: of.Off}}}
 	if l.now == nil {
 		l.now = time.Now
 	}
 	l.observer, _ = s.(driver.Observer)
 	l.current.Store(set)
 	return l, nil
+}
+
+// inForce returns r, or r without its limit if that is turned off. Blocks and pauses stay.
+func (s *shared) inForce(r Rule) Rule {
+	if s.off == nil || r.d.compiled == nil || r.Kind().Closes || !s.off(r.d.spec.Name) {
+		return r
+	}
+	return r.withoutLimit()
 }
 
 // Must returns l, and panics if err is not nil. It is for limiters that are made before the first

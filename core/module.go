@@ -45,11 +45,7 @@ func (functions) ReplaceAll(rules map[*Limiter][]Rule, then func()) error {
 
 // Off returns r without its limits and other properties: every event is admitted, without a charge. The limit Unlimited
 // does not suffice, because a Pause has it, too.
-func (functions) Off(r Rule) Rule {
-	d := newDefinition(Spec{Name: r.Name(), Algorithm: r.Algorithm(), Limit: Unlimited})
-	d.once.Do(func() {}) // it is never compiled
-	return Rule{d}
-}
+func (functions) Off(r Rule) Rule { return r.withoutLimit() }
 
 // Key returns the key of the charges of l, or of the limiter that l is a view of, and the number of such
 // keys, where 2 means several, and -1 that all its limits are Unlimited.

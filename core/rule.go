@@ -89,6 +89,17 @@ func (r Rule) ruleOf(c *driver.Compiled) Rule {
 	return Rule{known}
 }
 
+// withoutLimit returns r as a rule whose limit is Unlimited, without its other properties.
+func (r Rule) withoutLimit() Rule {
+	known := r.d.free.Load()
+	if known == nil {
+		known = newDefinition(Spec{Name: r.Name(), Algorithm: r.Algorithm(), Limit: Unlimited})
+		known.once.Do(func() {}) // it is never compiled
+		r.d.free.Store(known)
+	}
+	return Rule{known}
+}
+
 // closed returns r, a Pause, as the State of a paused key has it.
 func (r Rule) closed() Rule {
 	known := r.d.divided.Load()

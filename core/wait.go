@@ -99,6 +99,7 @@ type acquisition struct {
 	caller *waiters.Waiter[view] // in that list; one that waits for no other caller if it has not joined
 	queues bool                  // the Store keeps the queue of the key if places are missing
 	known  bool                  // the Store knows caller as the first one of the queue
+	off    func() bool           // reports whether one of rules is turned off; nil if the Store turns none off
 
 	due    time.Time     // by the first denial
 	poll   time.Duration // see minPoll
@@ -119,6 +120,9 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 	waits, estimates, err := a.waits(rules, chosen.ends, held)
 	if err != nil {
 		return nil, err
+	}
+	if l.off != nil {
+		a.off = func() bool { return slices.ContainsFunc(rules, func(r Rule) bool { return l.inForce(r) != r }) }
 	}
 	if a.rules = rules; waits {
 		if a.caller = l.waiters.Join(key, n, chosen.view, maxWaiters); a.caller == nil {
@@ -148,7 +152,7 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 		}
 		wait, err := a.retryAfter(ctx, d)
 		if err == nil {
-			err = sleep(ctx, wait, replaced, a.caller.Freed())
+			err = sleep(ctx, wait, replaced, a.caller.Freed(), a.off)
 		}
 		if err != nil {
 			return nil, err
@@ -169,7 +173,7 @@ func (a *acquisition) becomeFirst(ctx context.Context, estimates bool) error {
 		return ctx.Err()
 	}
 	if a.known = a.caller.Known; a.known && a.hears() {
-		return sleep(ctx, pollTime(maxPoll/10), a.Limiter.current.Load().replaced, a.caller.Freed())
+		return sleep(ctx, pollTime(maxPoll/10), a.Limiter.current.Load().replaced, a.caller.Freed(), nil)
 	}
 	return nil
 }
@@ -230,7 +234,7 @@ func (a *acquisition) delay(ctx context.Context, r *Reservation, d time.Duration
 	if d > 0 && d >= left(ctx) {
 		err = fmt.Errorf("%w: %v to wait", ErrDeadlineTooNear, d)
 	} else {
-		err = sleep(ctx, d, nil, nil)
+		err = sleep(ctx, d, nil, nil, a.off)
 	}
 	if err == nil && (d == 0 || !a.pausedNow(ctx)) {
 		return true, nil
@@ -284,6 +288,7 @@ func (a *acquisition) leave(ctx context.Context, admitted bool) {
 // of rules, and held says whether the caller frees the places that it takes.
 func (a *Ask) waits(rules []Rule, ends time.Duration, held bool) (waits, estimates bool, err error) {
 	for _, r := range rules {
+		r = a.Limiter.inForce(r)
 		estimates = estimates || !r.Kind().Holds
 		switch c := r.d.compiled; {
 		case r.Kind().Holds && !held:
@@ -416,7 +421,10 @@ func tooLate(ctx context.Context, d Decision, ahead, n int) error {
 // another reason.
 func (d *Decision) fillsUp(n int) (longest time.Duration) {
 	for _, s := range d.States() {
-		l, capacity := s.Rule.Limit(), s.Rule.d.compiled.Constants.Capacity
+		l, capacity := s.Rule.Limit(), int64(0)
+		if c := s.Rule.d.compiled; c != nil {
+			capacity = c.Constants.Capacity
+		}
 		switch {
 		case s.Allowed || s.Rule.IsShadow():
 		case s.Rule.Kind().Holds || s.Rule.Kind().Closes || l == Blocked || int64(n) > capacity:
@@ -479,17 +487,30 @@ func after(d time.Duration, events int64, l Limit) time.Duration {
 	return d + time.Duration(q)
 }
 
-// sleep waits for d, or until one of the channels wakes it. If ctx ends first, it returns the error of ctx.
-func sleep(ctx context.Context, d time.Duration, replaced, freed <-chan struct{}) error {
+// sleep waits for d, until one of the channels wakes it, or until off, if it is not nil, becomes true, which it notices
+// within maxPoll. If ctx ends first, it returns the error of ctx.
+func sleep(ctx context.Context, d time.Duration, replaced, freed <-chan struct{}, off func() bool) error {
 	if d <= 0 {
 		return nil
 	}
 	end, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	select {
-	case <-end.Done():
-	case <-replaced:
-	case <-freed:
+	var ticks <-chan time.Time
+	if off != nil && !off() {
+		ticker := time.NewTicker(maxPoll)
+		defer ticker.Stop()
+		ticks = ticker.C
 	}
-	return ctx.Err()
+	for {
+		select {
+		case <-end.Done():
+		case <-replaced:
+		case <-freed:
+		case <-ticks:
+			if !off() {
+				continue
+			}
+		}
+		return ctx.Err()
+	}
 }

@@ -216,6 +216,10 @@ func TestLimiter_WaitN_amongAllow(t *testing.T) {
 			"beside longer rules that do not deny", core.TokenBucket("r", core.PerSecond(10)), 50 * time.Millisecond, 10, core.ErrTooManyWaiters, 62 * time.Second,
 			[]core.Rule{core.FixedWindow("day", core.PerDay(1_000_000)), core.FixedWindow("trial", core.PerDay(10)).Shadow()},
 		},
+		{
+			"beside an unlimited rule", core.TokenBucket("r", core.PerSecond(10)), 50 * time.Millisecond, 10, core.ErrTooManyWaiters, 62 * time.Second,
+			[]core.Rule{core.FixedWindow("day", core.Unlimited)},
+		},
 		{"sliding log", core.SlidingLog("r", core.PerMinute(10)), 50 * time.Millisecond, 10, core.ErrTooManyWaiters, 12 * time.Minute, nil},
 		{"sliding window", core.SlidingWindow("r", core.PerMinute(10)), 50 * time.Millisecond, 10, core.ErrTooManyWaiters, 12 * time.Minute, nil},
 		{"one unit", core.TokenBucket("r", core.PerSecond(10)), 97 * time.Millisecond, 1, nil, time.Minute, nil},

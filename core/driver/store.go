@@ -86,6 +86,10 @@ type Description struct {
 	// Processes returns the number of processes that have the rule of a name on the Store, or 0 if it is not known yet.
 	// Package failover divides limits by it in an outage. Nil means that the Store does not count.
 	Processes func(rule string) int
+	// Off reports whether the limits of the rule of a name are turned off now. Package core then admits events without a
+	// call of the Store, as if the limit were core.Unlimited, unless it is Blocked or the rule is a pause. It asks for each
+	// rule of each decision. Nil means that none is ever off.
+	Off func(rule string) bool
 	// Behind are the Stores behind, for figures and logs, by their roles: "primary" and "backup", or "" for the
 	// only one. There are none behind most Stores.
 	Behind map[string]Store

@@ -6,10 +6,12 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// Describe returns a [driver.Description] with the Clock of the primary, and the primary and the backup behind.
+// Describe returns a [driver.Description] with the Clock and Off of the primary, and the primary and the backup behind.
 func (s *Store) Describe() driver.Description {
+	d := driver.Describe(s.primary.store)
 	return driver.Description{
-		Clock:  driver.Describe(s.primary.store).Clock,
+		Clock:  d.Clock,
+		Off:    d.Off,
 		Behind: map[string]driver.Store{"primary": s.primary.store, "backup": s.backup.store},
 	}
 }

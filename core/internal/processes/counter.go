@@ -46,14 +46,15 @@ type Counter struct {
 	record  Record
 	process string
 
-	numbers atomic.Pointer[numbers]
-	hanging atomic.Int64 // commands that have not returned
-	begin   sync.Once
-	running sync.WaitGroup
-	changed chan struct{} // has a value if a heartbeat is to be sent soon
-	ctx     context.Context
-	end     context.CancelFunc
-	leave   sync.Once
+	numbers  atomic.Pointer[numbers]
+	follower follower
+	hanging  atomic.Int64 // commands that have not returned
+	begin    sync.Once
+	running  sync.WaitGroup
+	changed  chan struct{} // has a value if a heartbeat is to be sent soon
+	ctx      context.Context
+	end      context.CancelFunc
+	leave    sync.Once
 
 	mu       sync.Mutex                     // Close ends ctx with mu
 	declared map[string]map[string]declared // by the names of the rule and of the plan
@@ -97,6 +98,7 @@ type numbers struct {
 type Config struct {
 	Timeout   time.Duration // of a decision
 	Instances int           // the number of processes that the application states, or 0
+	Follows   bool          // it looks at the switches
 	Log       func() *slog.Logger
 	Unknown   func()             // is called when a heartbeat fails before the first reply
 	Refused   func(error) string // returns the change that makes heartbeats possible, or an empty text if err may be an outage
@@ -198,12 +200,20 @@ func (c *Counter) soon() {
 func (c *Counter) run() {
 	var sent time.Time
 	next := time.Now().Add(gather)
-	timer := time.NewTimer(gather)
+	timer, looks := time.NewTimer(gather), time.NewTimer(0)
 	defer timer.Stop()
+	defer looks.Stop()
+	if !c.config.Follows {
+		looks.Stop()
+	}
 	for {
 		select {
 		case <-c.ctx.Done():
 			return
+		case <-looks.C:
+			c.look()
+			looks.Reset(lookTime*9/10 + rand.N(lookTime/5))
+			continue
 		case <-c.changed:
 			soon := time.Now().Add(gather)
 			if at := sent.Add(apart); at.After(soon) {
@@ -252,6 +262,7 @@ func (c *Counter) heartbeat() Heartbeat {
 		}
 	}
 	a := self
+	a.Switches = c.follower.change
 	for _, about := range tellers {
 		(*about)(&a)
 	}

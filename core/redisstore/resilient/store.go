@@ -42,10 +42,10 @@ type counted struct {
 	*processes.Counter
 }
 
-// Describe returns the [driver.Description] of the Store, with the numbers.
+// Describe returns the [driver.Description] of the Store, with the numbers and the switches.
 func (c counted) Describe() driver.Description {
 	d := c.Store.Describe()
-	d.Processes = c.Number
+	d.Processes, d.Off = c.Number, c.Off
 	return d
 }
 
@@ -58,11 +58,13 @@ func (c counted) Declare(changes ...driver.Change) error {
 	return err
 }
 
-// Measures returns the figures of the Store, and the number of processes, for package observe.
+// Measures returns the figures of the Store, and the numbers of processes and of switches, for package observe.
 func (c counted) Measures() []driver.Measure {
 	return append(c.Store.Measures(), driver.Measure{
 		Name: "weir.processes", Help: "Processes of the application, as their heartbeats in Redis have told; 0 if they are not known.",
 		Unit: "{process}", Value: float64(c.Total()),
+	}, driver.Measure{
+		Name: "weir.off", Help: "Switches of weir off that are in force: limits are off.", Unit: "{switch}", Value: float64(c.Switches()),
 	})
 }
 
@@ -89,7 +91,7 @@ func New(rdb redis.UniversalClient, app string, opts ...Option) *Store {
 	s := &Store{primary: redisstore.New(rdb, app, c.primary...), backup: memstore.New(c.backup...)}
 	_, prefix, _, _ := s.primary.Redis()
 	s.counter = processes.New(processes.NewRecord(do(rdb), prefix, app), processes.Config{
-		Timeout: s.primary.Describe().Deadline, Instances: c.instances, Log: s.Logger, Refused: change,
+		Timeout: s.primary.Describe().Deadline, Instances: c.instances, Follows: true, Log: s.Logger, Refused: change,
 		Unknown: sync.OnceFunc(func() {
 			if !c.fixed && c.instances == 0 {
 				s.Logger().Warn("weir: the number of processes is not known: while Redis is away, each process enforces the whole limit. " +

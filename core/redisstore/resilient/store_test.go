@@ -42,7 +42,8 @@ func TestNew_Warning(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log := captureLog(t)
-				s := resilient.New(absent(t), "test", c.opts...)
+				rdb := absent(t)
+				s := resilient.New(rdb, "test", c.opts...)
 				time.Sleep(time.Minute)
 				if log.Len() > 0 {
 					t.Errorf("the log without a rule:\n%s", log)
@@ -50,6 +51,8 @@ func TestNew_Warning(t *testing.T) {
 				testkit.Limiter(t, s, wide)
 				time.Sleep(time.Minute)
 				testkit.Must(t, s.Close())
+				testkit.Must(t, rdb.Close())
+				time.Sleep(2 * time.Second) // the client ends its attempts to connect
 				if got := strings.Count(log.String(), "the number of processes is not known"); got != c.want {
 					t.Errorf("got %d warnings, want %d; the log:\n%s", got, c.want, log)
 				}
@@ -399,7 +402,7 @@ func TestStore_Behind(t *testing.T) {
 	for _, m := range observe.New(s).Snapshot().Measures {
 		kinds[strings.Split(m.Name, ".")[1]] = true
 	}
-	if want := "map[attempts:true denycache:true failover:true memstore:true peeks:true processes:true redis:true store:true]"; fmt.Sprint(kinds) != want {
+	if want := "map[attempts:true denycache:true failover:true memstore:true off:true peeks:true processes:true redis:true store:true]"; fmt.Sprint(kinds) != want {
 		t.Errorf("got %v, want %v", kinds, want)
 	}
 }

@@ -1,0 +1,182 @@
+package processes
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// lookTime is the time between two looks at the switches, on average.
+	lookTime = time.Second
+	// MaxSwitches is the number of switches of an application, and MaxReason the length of their texts.
+	MaxSwitches, MaxReason = 64, 200
+	// maxSwitches is the length of their JSON.
+	maxSwitches = 64 << 10
+	// Every is the rule of a switch for all limits.
+	Every = "*"
+)
+
+// A Switch turns limits off.
+type Switch struct {
+	Rule   string `json:"rule"` // its name, or the part of it before a dot, or Every
+	By     string `json:"by,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	Since  int64  `json:"since"` // Unix milliseconds, by the clock of the operator
+}
+
+// Switches are the limits that are off, and the number of changes so far.
+type Switches struct {
+	Change int      `json:"change"`
+	Off    []Switch `json:"off,omitempty"`
+}
+
+// isOff reports whether a rule is off.
+func (s *Switches) isOff(rule string) bool {
+	policy, _, _ := strings.Cut(rule, ".")
+	return slices.ContainsFunc(s.Off, func(o Switch) bool { return o.Rule == Every || o.Rule == rule || o.Rule == policy })
+}
+
+// names returns the rules of s.
+func (s *Switches) names() (all []string) {
+	for _, o := range s.Off {
+		all = append(all, o.Rule)
+	}
+	return all
+}
+
+// switches is a hash with one field. A script may write only a key of the documented permissions.
+func (r Record) switches() string { return r.Keys + ":switches" }
+
+const switchField = "all"
+
+// changeSource is the script that writes the switches unless another operator has changed them since they were read.
+const changeSource = `if (redis.call('HMGET', KEYS[1], ARGV[1])[1] or '') ~= ARGV[2] then
+  return 0
+end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+return 1`
+
+// Switches returns the switches of the application. The error is an ErrRecord if they are not well formed.
+func (r Record) Switches(ctx context.Context) (s Switches, err error) {
+	_, s, err = r.readSwitches(ctx)
+	return s, err
+}
+
+// readSwitches returns the switches and their text, which is empty if there are none.
+func (r Record) readSwitches(ctx context.Context) (text string, s Switches, err error) {
+	reply, err := r.Do(ctx, "hmget", r.switches(), switchField)
+	if err != nil {
+		return "", s, err
+	}
+	if fields, _ := reply.([]any); len(fields) == 1 {
+		text, _ = fields[0].(string)
+	}
+	if text == "" {
+		return "", s, nil
+	}
+	s, err = parseSwitches(text)
+	return text, s, err
+}
+
+func parseSwitches(text string) (s Switches, err error) {
+	if len(text) > maxSwitches || json.Unmarshal([]byte(text), &s) != nil || s.Change < 1 || len(s.Off) > MaxSwitches ||
+		slices.ContainsFunc(s.Off, func(o Switch) bool { return o.Rule == "" }) {
+		return Switches{}, fmt.Errorf("%w: the switches", ErrRecord)
+	}
+	return s, nil
+}
+
+// ErrSwitches is the error of more than MaxSwitches switches.
+var ErrSwitches = fmt.Errorf("more than %d switches", MaxSwitches)
+
+// Change changes the switches by f, which may be called more than once, and returns them. Switches that are not well formed
+// are replaced.
+func (r Record) Change(ctx context.Context, f func([]Switch) []Switch) (s Switches, err error) {
+	for {
+		before, s, err := r.readSwitches(ctx)
+		if err != nil && !errors.Is(err, ErrRecord) {
+			return s, err
+		}
+		s.Off = f(slices.Clone(s.Off))
+		if s.Change++; len(s.Off) > MaxSwitches {
+			return s, ErrSwitches
+		}
+		after, _ := json.Marshal(s) // of texts and numbers
+		reply, err := r.Do(ctx, "eval", changeSource, 1, r.switches(), switchField, before, string(after))
+		if err != nil || reply == any(int64(1)) {
+			return s, err
+		}
+		if err := ctx.Err(); err != nil {
+			return s, err
+		}
+	}
+}
+
+// A follower has the switches that are in force.
+type follower struct {
+	off atomic.Pointer[Switches] // nil if nothing is off
+
+	// The goroutine of the Counter uses these.
+	text   string   // of the last look
+	last   Switches // likewise
+	change int      // of last, and 1; 0 before the first look
+}
+
+// Off reports whether the limits of a rule are turned off.
+func (c *Counter) Off(rule string) bool {
+	s := c.follower.off.Load()
+	return s != nil && s.isOff(rule)
+}
+
+// Switches returns the number of switches that are in force.
+func (c *Counter) Switches() int {
+	if s := c.follower.off.Load(); s != nil {
+		return len(s.Off)
+	}
+	return 0
+}
+
+// look reads the switches. After an error, those of before stay.
+func (c *Counter) look() {
+	if c.hanging.Load() > 0 {
+		return
+	}
+	type reading struct {
+		text string
+		Switches
+	}
+	read, err := within(c, c.ctx, max(c.config.Timeout, Deadline), func(ctx context.Context) (r reading, err error) {
+		r.text, r.Switches, err = c.record.readSwitches(ctx)
+		return r, err
+	})
+	f := &c.follower
+	if c.report(err); err != nil || f.change > 0 && read.text == f.text {
+		return
+	}
+	before, next := f.last, read.Switches
+	f.text, f.last, f.change = read.text, next, next.Change+1
+	if len(next.Off) == 0 {
+		f.off.Store(nil)
+	} else {
+		f.off.Store(&next)
+	}
+	switch log := c.config.Log(); {
+	case next.Change < before.Change && len(before.Off) > 0:
+		log.Error("weir: Redis has lost the switches, so limits that were off are in force; weir off turns them off again",
+			slog.Any("off_before", before.names()), slog.Any("off", next.names()))
+	case len(next.Off) > 0:
+		last := slices.MaxFunc(next.Off, func(a, b Switch) int { return cmp.Compare(a.Since, b.Since) })
+		log.Warn("weir: limits are off", slog.Any("off", next.names()), slog.String("by", last.By), slog.String("reason", last.Reason))
+	case len(before.Off) > 0:
+		log.Info("weir: limits that were off are in force", slog.Any("off_before", before.names()))
+	}
+	c.Changed()
+}
