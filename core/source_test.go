@@ -24,7 +24,7 @@ const module = "github.com/weir-go/weir/"
 var allowed = map[string][]string{
 	"core":                      {"core/internal/bounds", "core/internal/memo", "core/driver", "internal/argument", "core/internal/calendar", "core/internal/call", "core/internal/hold", "core/internal/period", "core/internal/seqlock", "core/internal/unexported", "core/internal/waiters"},
 	"core/driver":               {"core/internal/waiters"},
-	"core/rules":                {"core/internal/bounds", "core", "core/driver", "internal/argument", "core/internal/keyhash", "core/internal/memo", "core/internal/period", "core/internal/processes", "core/internal/routes", "internal/sampler", "internal/similar", "core/internal/unexported", "core/rules/internal/document", "core/rules/internal/file", "core/rules/internal/overrides", "github.com/redis/go-redis/v9", "go.yaml.in/yaml/v4"},
+	"core/rules":                {"core/internal/bounds", "core", "core/driver", "internal/argument", "core/observe", "core/internal/keyhash", "core/internal/memo", "core/internal/period", "core/internal/processes", "core/internal/routes", "internal/sampler", "internal/similar", "core/internal/unexported", "core/rules/internal/document", "core/rules/internal/file", "core/rules/internal/overrides", "github.com/redis/go-redis/v9", "go.yaml.in/yaml/v4"},
 	"internal/argument":         {},
 	"internal/requestbody":      {},
 	"core/internal/atmost":      {"core/driver"},
@@ -52,7 +52,7 @@ var allowed = map[string][]string{
 	"core/failover":             {"core/driver", "internal/argument", "core/internal/atmost", "core/internal/call"},
 	"core/redisstore/resilient": {"core/denycache", "core/driver", "core/failover", "internal/argument", "core/internal/keyhash", "core/internal/processes", "core/memstore", "core/observe", "core/redisstore", "core/redisstore/diagnose", "core/redisstore/internal/pipe", "github.com/redis/go-redis/v9"},
 	"core/lease":                {"core/driver", "internal/argument"},
-	"core/observe":              {"core/driver", "internal/argument", "core/internal/keyhash", "internal/sampler"},
+	"core/observe":              {"core/driver", "internal/argument", "core/internal/keyhash", "core/internal/processes", "internal/sampler"},
 	"core/inspect":              {"core", "core/driver", "internal/argument", "internal/similar", "core/observe", "core/rules"},
 	"core/observe/otel":         {"core/driver", "core/observe", "go.opentelemetry.io/otel"},
 	"core/observe/prometheus":   {"core/driver", "core/observe", "github.com/prometheus/client_golang"},

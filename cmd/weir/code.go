@@ -17,7 +17,7 @@ import (
 // addCode adds the rules of limiters in code to the policies, each as a policy of its own, as the processes of the
 // application have published them. Rules of the policies and names of policies are left out.
 func (r *remote) addCode(ctx context.Context) error {
-	published, err := r.source.Published(ctx)
+	published, err := r.source.Fleet().Rules(ctx)
 	if len(published) == 0 {
 		return err
 	}
@@ -25,7 +25,7 @@ func (r *remote) addCode(ctx context.Context) error {
 		r.note("%v", err)
 	}
 	r.code = published
-	all, err := r.source.Processes(ctx)
+	all, err := r.source.Fleet().Processes(ctx)
 	if err != nil {
 		r.note("%v", err)
 	}

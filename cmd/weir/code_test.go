@@ -28,7 +28,7 @@ func TestCode(t *testing.T) {
 	source, tick := rules.Redis(server.Client(), "test"), time.NewTicker(10*time.Millisecond)
 	defer tick.Stop()
 	for begun := time.Now(); ; <-tick.C { // until the heartbeat that publishes all rules
-		if all, err := source.Published(t.Context()); err == nil && len(all) == 4 {
+		if all, err := source.Fleet().Rules(t.Context()); err == nil && len(all) == 4 {
 			break
 		} else if time.Since(begun) > time.Minute {
 			t.Fatalf("after a minute: %v, %v", all, err)
@@ -61,11 +61,11 @@ func TestCode(t *testing.T) {
 		{"usage user:ann -rule login", 0, "The rule \"login\" in code:\nRULE  LIMIT  USED  LEFT  NEXT  UNUSED  MODE\nlogin  5/h  5  0  in …  in …  enforce\n", ""},
 		{"usage user:ann login -rule other", 1, "", `the rule "login" is in code`},
 		{"block §", 1, "", "empty key"},
-		{"why #" + source.Tag("user:ann") + " login -plan pro", 0, "Admitted.\nRULE  ALGORITHM    LIMIT  SOURCE      USED  LEFT  NEXT  MODE\nlogin  sliding_log  50/m  plan \"pro\"  2  48  now  enforce\n", ""},
+		{"why #" + source.Fleet().Tag("user:ann") + " login -plan pro", 0, "Admitted.\nRULE  ALGORITHM    LIMIT  SOURCE      USED  LEFT  NEXT  MODE\nlogin  sliding_log  50/m  plan \"pro\"  2  48  now  enforce\n", ""},
 		{"reset user:ann", 0, "The rule \"login\" in code:\nRULE   LIMIT  USED  LEFT  NEXT  UNUSED  MODE\nlogin  5/h    0     5     now   now     enforce\n", ""},
 		{"why user:ann login -plan pro", 0, "Admitted: no event and no override of the key is in Redis.\nRULE   ALGORITHM    LIMIT  SOURCE      USED  LEFT  NEXT  MODE\nlogin  sliding_log  50/m   plan \"pro\"  0     50    now   enforce\n", ""},
 		{"list", 0, "WRITTEN  POLICY  KEY  OVERRIDE  NOTE\n", ""},
-		{"key user:ann", 0, "#" + source.Tag("user:ann") + "\n", "each process has other hashes in its log"},
+		{"key user:ann", 0, "#" + source.Fleet().Tag("user:ann") + "\n", "each process has other hashes in its log"},
 		{"rules why login user:ann", 0, "Admitted: no event and no override of the key is in Redis.\nThe limits are those without a plan; the policy has pro: see -plan.\n" +
 			"RULE   ALGORITHM    LIMIT  SOURCE  USED  LEFT  NEXT  MODE\nlogin  sliding_log  5/h    base    0     5     now   enforce\n", ""},
 	} {
@@ -80,33 +80,6 @@ func TestCode(t *testing.T) {
 		if spaces := regexp.MustCompile(`  +`); status != step.status || spaces.ReplaceAllString(got, "  ") != spaces.ReplaceAllString(step.stdout, "  ") || !strings.Contains(stderr.String(), step.stderr) {
 			t.Errorf("%s: got status %d, stdout\n%s\nand stderr %q, want %d,\n%s\nand %q", step.args, status, got, &stderr, step.status, step.stdout, step.stderr)
 		}
-	}
-}
-
-// A rule of a Set has the name of its policy, or that and its own.
-func TestInFile(t *testing.T) {
-	set := func(policies ...string) rules.ProcessSet { return rules.ProcessSet{Policies: policies} }
-	for name, c := range map[string]struct {
-		sets []rules.ProcessSet
-		rule string
-		want bool
-	}{
-		"no Set":                    {nil, "api", false},
-		"the policy":                {[]rules.ProcessSet{set("jobs", "api")}, "api", true},
-		"a rule of the policy":      {[]rules.ProcessSet{set("api")}, "api.minute", true},
-		"a policy with a dot":       {[]rules.ProcessSet{set("api.v2")}, "api.v2.minute", true},
-		"a candidate":               {[]rules.ProcessSet{set("api")}, "api.minute.candidate", true},
-		"another policy":            {[]rules.ProcessSet{set("api2", "ap", "minute")}, "api.minute", false},
-		"a part of the rule's name": {[]rules.ProcessSet{set("api.v2")}, "api", false},
-		"the second Set":            {[]rules.ProcessSet{set("jobs"), set("api")}, "api", true},
-		"too many policies":         {[]rules.ProcessSet{{MorePolicies: true}}, "api", true},
-		"a dot at the start":        {[]rules.ProcessSet{set("api")}, ".api", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := inFile(&rules.Process{Sets: c.sets}, c.rule); got != c.want {
-				t.Errorf("got %t, want %t", got, c.want)
-			}
-		})
 	}
 }
 
@@ -132,7 +105,7 @@ func TestDoctor_Application(t *testing.T) {
 	defer tick.Stop()
 	await := func(n int) {
 		for begun := time.Now(); ; <-tick.C {
-			all, err := source.Processes(t.Context())
+			all, err := source.Fleet().Processes(t.Context())
 			if err == nil && len(all) == n && !slices.ContainsFunc(all, func(p rules.Process) bool { return len(p.Sets) == 0 }) {
 				return
 			} else if time.Since(begun) > time.Minute {
@@ -157,14 +130,14 @@ func TestDoctor_Application(t *testing.T) {
 	testkit.Limiter(t, store, core.TokenBucket("api.minute", core.PerMinute(100)))
 	testkit.Limiter(t, store, core.TokenBucket("api.hour", core.PerHour(100))) // of no file
 	for begun := time.Now(); ; <-tick.C {
-		all, err := source.Processes(t.Context())
+		all, err := source.Fleet().Processes(t.Context())
 		if err == nil && slices.ContainsFunc(all, func(p rules.Process) bool { return len(p.Sets) == 0 && len(p.Rules) == 2 }) {
 			break
 		} else if time.Since(begun) > time.Minute {
 			t.Fatalf("after a minute: %v, %v", all, err)
 		}
 	}
-	if got := doctor(); !strings.Contains(got, `; the rule "api.minute" is in code in process `) || !strings.Contains(got, ", and in a configuration in process ") ||
+	if got := doctor(); !strings.Contains(got, `; the rule "api.minute" differs: `) || !strings.Contains(got, ", in a configuration; ") || !strings.Contains(got, ", in code") ||
 		strings.Contains(got, "api.hour") {
 		t.Errorf("code and file: got %q", got)
 	}

@@ -98,7 +98,7 @@ func (r *remote) split(prefix string) (beginning, app string) {
 
 // knownBy reports whether a key has events of programs with another prefix or secret.
 func (r *remote) knownBy(ctx context.Context, other connection, key string, policies []string) bool {
-	set, err := newSet(other, r.config.Policies)
+	set, err := newSet(other, r.config.Policies, nil)
 	if err != nil {
 		return false
 	}

@@ -26,27 +26,38 @@ func (r *remote) await(ctx context.Context, policies []string) error {
 	if r.wait <= 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.wait+timeout)
-	defer cancel()
 	change, err := r.source.LastChange(ctx)
 	if err != nil {
 		return err
 	}
+	return r.awaitProcesses(ctx, policies, invisible, func(p *rules.Process) string { return reasonOf(p, policies, change) }, func(all []rules.Process) error {
+		if differ := r.otherConfigs(all, policies); differ != "" && r.limits {
+			return fmt.Errorf("it is written, and may not be in force: %s", differ)
+		}
+		return nil
+	})
+}
+
+// awaitProcesses waits until reason is empty for each process that has one of policies, notes it, and returns the result of
+// then. visible says which processes are known.
+func (r *remote) awaitProcesses(ctx context.Context, policies []string, visible string, reason func(*rules.Process) string, then func([]rules.Process) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.wait+timeout)
+	defer cancel()
 	for until := time.Now().Add(r.wait); ; {
 		all, err := r.withPolicies(ctx, policies)
 		if err != nil {
 			return err
 		}
-		text, done := inForceIn(all, policies, change)
+		text, done := inForceIn(all, reason)
 		switch {
 		case done:
-			if differ := r.otherConfigs(all, policies); differ != "" && r.limits {
-				return fmt.Errorf("it is written, and may not be in force: %s", differ)
+			if err := then(all); err != nil {
+				return err
 			}
 			r.note("%s", text)
 			return nil
 		case len(all) == 0:
-			return fmt.Errorf("it is written, and no process of the application %q is known that has %s: %s", r.app, quotedAll(policies), invisible)
+			return fmt.Errorf("it is written, and no process of the application %q is known that has %s: %s", r.app, quotedAll(policies), visible)
 		case !time.Now().Before(until):
 			return fmt.Errorf("it is written, and after %v %s", r.wait, text)
 		}
@@ -57,7 +68,7 @@ func (r *remote) await(ctx context.Context, policies []string) error {
 // withPolicies returns the processes that have a rule of one of the policies, or too many rules to be listed, or a Set with
 // one of them.
 func (r *remote) withPolicies(ctx context.Context, policies []string) ([]rules.Process, error) {
-	all, err := r.source.Processes(ctx)
+	all, err := r.source.Fleet().Processes(ctx)
 	if all == nil && err != nil {
 		return nil, err
 	}
@@ -67,23 +78,20 @@ func (r *remote) withPolicies(ctx context.Context, policies []string) ([]rules.P
 // policiesIn returns those of policies that p has.
 func policiesIn(p *rules.Process, policies []string) (all []string) {
 	for _, policy := range policies {
-		if p.AllRules || p.Set(policy) != nil || slices.ContainsFunc(p.Rules, func(rule string) bool { return strings.HasPrefix(rule, policy+".") }) {
+		if p.AllRules || p.Set(policy) != nil || slices.ContainsFunc(p.Rules, rules.Switch{Rule: policy}.Has) {
 			all = append(all, policy)
 		}
 	}
 	return all
 }
 
-// inForceIn says in how many processes a change of policies is in force, and why not in the others. done says that it is in
-// all of them, and there is one.
-func inForceIn(all []rules.Process, policies []string, change string) (text string, done bool) {
+// inForceIn says in how many processes a change is in force, and why not in the others: reason is then not empty. done says
+// that it is in all of them, and there is one.
+func inForceIn(all []rules.Process, reason func(*rules.Process) string) (text string, done bool) {
 	var others []string
 	for i := range all {
-		for _, policy := range policiesIn(&all[i], policies) {
-			if reason := reasonIn(&all[i], policy, change); reason != "" {
-				others = append(others, nameOf(all[i])+" "+reason)
-				break
-			}
+		if text := reason(&all[i]); text != "" {
+			others = append(others, nameOf(all[i])+" "+text)
 		}
 	}
 	text = fmt.Sprintf("in force in %d of %d processes", len(all)-len(others), len(all))
@@ -93,6 +101,16 @@ func inForceIn(all []rules.Process, policies []string, change string) (text stri
 		}
 	}
 	return text, len(others) == 0 && len(all) > 0
+}
+
+// reasonOf returns the reason why a change of policies is not in force in p, or an empty text.
+func reasonOf(p *rules.Process, policies []string, change string) string {
+	for _, policy := range policiesIn(p, policies) {
+		if reason := reasonIn(p, policy, change); reason != "" {
+			return reason
+		}
+	}
+	return ""
 }
 
 // reasonIn returns the reason why a change of a policy is not in force in p, or an empty text.
@@ -126,11 +144,11 @@ func (r *remote) agreement(ctx context.Context, policy string, overridden bool) 
 	}
 	if overridden {
 		if change, err := r.source.LastChange(ctx); err == nil {
-			text, _ := inForceIn(all, []string{policy}, change)
+			text, _ := inForceIn(all, func(p *rules.Process) string { return reasonIn(p, policy, change) })
 			if len(all) == 0 {
 				text = "it is not known whether this is in force, because no process that has the policy is known"
 			}
-			lines = append(lines, strings.ToUpper(text[:1])+text[1:]+".")
+			lines = append(lines, asSentence(text))
 		}
 	}
 	if differ := r.otherConfigs(all, []string{policy}); differ != "" {

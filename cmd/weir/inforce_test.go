@@ -113,7 +113,7 @@ func TestRules_InForce(t *testing.T) {
 			source, tick := rules.Redis(server.Client(), "test", opts...), time.NewTicker(10*time.Millisecond)
 			defer tick.Stop()
 			for begun := time.Now(); ; <-tick.C { // until the first heartbeats
-				if all, err := source.Processes(t.Context()); err == nil && len(all) == c.known {
+				if all, err := source.Fleet().Processes(t.Context()); err == nil && len(all) == c.known {
 					break
 				} else if time.Since(begun) > time.Minute {
 					t.Fatalf("after a minute: got %v, %v", all, err)
@@ -127,7 +127,7 @@ func TestRules_InForce(t *testing.T) {
 			if name != "two" {
 				return
 			}
-			hash := "#" + source.Tag("ann") // as list prints it
+			hash := "#" + source.Fleet().Tag("ann") // as list prints it
 			for _, step := range []string{"list", "why -config § api " + hash, "unblock -config § api " + hash + " -wait 30s", "why -config § api ann", "block -config § api " + hash + " -text -wait 0"} {
 				var out, errs strings.Builder
 				status := run(append([]string{"rules", "-redis", "redis://" + server.Addr}, strings.Fields(strings.ReplaceAll(step, "§", file))...), &out, &errs)

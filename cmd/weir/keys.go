@@ -82,19 +82,19 @@ func (r *remote) literalTag(key string) string {
 	if r.secret != nil {
 		opts = append(opts, rules.KeySecret(r.secret))
 	}
-	return rules.Redis(r.rdb, r.app, opts...).Tag(key)
+	return rules.Redis(r.rdb, r.app, opts...).Fleet().Tag(key)
 }
 
 // resolve returns the key that the configuration has for a key that is a hash, or key. It notes that key is taken as a
 // hash, because a client can have chosen it as a text.
 func (r *remote) resolve(key string) string {
-	if !strings.HasPrefix(key, "#") || r.source.Tag(key) == r.literalTag(key) {
+	if !strings.HasPrefix(key, "#") || r.source.Fleet().Tag(key) == r.literalTag(key) {
 		return key
 	}
 	r.note("%q is taken as the hash of a key; '#%s' stands for a key with this text", key, r.literalTag(key))
 	for _, p := range r.config.Policies {
 		for text := range p.Keys {
-			if "#"+r.source.Tag(text) == key {
+			if "#"+r.source.Fleet().Tag(text) == key {
 				r.note("the configuration has the key %q", text)
 				return text
 			}

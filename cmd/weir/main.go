@@ -245,6 +245,9 @@ var commands = []command{
 	{"unblock", "KEY [IN]", "end the block of a key", 1, 2, nil},
 	{"list", "", "list the overrides and blocks, newest first", 0, 0, nil},
 	{"key", "KEY", "print the hash of a key", 1, 1, nil},
+	{"top", "", "print the decisions of all processes, and the most denied keys", 0, 0, nil},
+	{"off", "[IN]", "turn limits off in all processes, or print what is off", 0, 1, nil},
+	{"on", "IN", "turn limits on again", 1, 1, nil},
 	{"doctor", "", "check whether the programs can use a Redis", 0, 0, nil},
 	{"check", "FILE...", "report the errors and warnings of files", 1, many, check},
 	{"diff", "A B [-trace TRACE]", "list the changes from file A to file B", 2, 2, nil},
@@ -261,6 +264,9 @@ var commands = []command{
 func init() {
 	for _, name := range ofKeys {
 		flagged[name] = defineKeys(name)
+	}
+	for _, name := range []string{"top", "off", "on"} {
+		flagged[name] = defineFleet(name)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/rules"
 )
@@ -37,7 +38,9 @@ type remote struct {
 	config         *rules.Config // with the rules in code
 	loaded         *rules.Config // without them; nil if there is none
 	code           map[string]rules.PublishedRule
-	elsewhere      string     // names a policy of the processes that config does not have; empty if there is none
+	elsewhere      string // names a policy of the processes that config does not have; empty if there is none
+	off            []rules.Switch
+	following      bool       // off is in force for set, as for the programs
 	set            *rules.Set // of config, with the overrides in Redis; no policy is off
 	hints          *rules.Set // the same for notes, whose errors do not change set
 	invalid        error      // of a value in Redis
@@ -126,6 +129,11 @@ func (r *remote) configure(ctx context.Context) (err error) {
 			r.note("limits in code are not known: %v", err)
 		}
 	}
+	if off, _, err := r.source.Fleet().Switches(ctx); err != nil {
+		r.note("whether limits are off is not known: %v", err)
+	} else {
+		r.off = off
+	}
 	if r.elsewhere != "" && len(r.config.Policies) > 0 {
 		r.note("%s", r.elsewhere)
 	}
@@ -144,22 +152,40 @@ func (r *remote) start(policies map[string]rules.Policy) (err error) {
 	if r.set != nil {
 		r.source = r.newSource() // one belongs to one Set
 	}
-	if r.hints, err = newSet(r.connection, policies, rules.Overrides(r.newSource())); err != nil {
+	if r.hints, err = newSet(r.connection, policies, nil, rules.Overrides(r.newSource())); err != nil {
 		return err
 	}
-	r.set, err = newSet(r.connection, policies, rules.Overrides(r.source), rules.OnError(func(err error) { r.invalid = err }))
+	r.set, err = newSet(r.connection, policies, r.isOff, rules.Overrides(r.source), rules.OnError(func(err error) { r.invalid = err }))
 	return err
 }
 
-// newSet returns a Set on Redis that shows the limits of policies that are off, too.
-func newSet(c connection, policies map[string]rules.Policy, opts ...rules.Option) (*rules.Set, error) {
+// A switched is a store whose limits are off while off says so, or never if it is nil.
+type switched struct {
+	*redisstore.Store
+	off func(rule string) bool
+}
+
+// Describe returns the [driver.Description] of the Store, with off.
+func (s *switched) Describe() driver.Description {
+	d := s.Store.Describe()
+	d.Off = s.off
+	return d
+}
+
+// isOff reports whether a rule is off, while the command asks as the programs do.
+func (r *remote) isOff(rule string) bool {
+	return r.following && slices.ContainsFunc(r.off, func(s rules.Switch) bool { return s.Has(rule) })
+}
+
+// newSet returns a Set on Redis that shows the limits of disabled policies, too. off says which rules are off.
+func newSet(c connection, policies map[string]rules.Policy, off func(rule string) bool, opts ...rules.Option) (*rules.Set, error) {
 	on := make(map[string]rules.Policy)
 	for name, p := range policies {
 		p.Disabled = false
 		on[name] = p
 	}
 	store := redisstore.New(c.rdb, c.app, append(c.storeOptions(), redisstore.Timeout(timeout))...)
-	return rules.New(store, &rules.Config{Policies: on}, opts...)
+	return rules.New(&switched{store, off}, &rules.Config{Policies: on}, opts...)
 }
 
 // limiter returns the limiter of a policy on Redis, for a plan.

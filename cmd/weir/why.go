@@ -76,7 +76,10 @@ func (r *remote) whyIn(ctx context.Context, policy, key string) (known bool, err
 	if err != nil {
 		return known, err
 	}
-	sentence := s.sentence(d)
+	sentence, err := r.sentence(ctx, s, l, key, d)
+	if err != nil {
+		return known, err
+	}
 	if sentence == "Admitted." && !s.off() && !known {
 		sentence = "Admitted: no event and no override of the key is in Redis."
 	}
@@ -102,6 +105,37 @@ func (r *remote) whyIn(ctx context.Context, policy, key string) (known bool, err
 		fmt.Fprintln(r.stdout, line)
 	}
 	return known, s.table(r.stdout, "RULE ALGORITHM LIMIT SOURCE USED LEFT NEXT MODE", d)
+}
+
+// sentence says whether the next event of l is admitted, and otherwise when it is. d is the decision with the limits that
+// are off.
+func (r *remote) sentence(ctx context.Context, s *subject, l *core.Limiter, key string, d core.Decision) (string, error) {
+	var off []string
+	r.following = true
+	for _, rule := range l.Rules() {
+		if r.isOff(rule.Name()) {
+			off = append(off, rule.Name())
+		}
+	}
+	inForce, err := d, error(nil)
+	if off != nil {
+		inForce, err = l.Peek(ctx, key)
+	}
+	r.following = false
+	if err != nil || off == nil {
+		return s.sentence(d), err
+	}
+	sentence := s.sentence(inForce)
+	if sentence == "Admitted." {
+		sentence = "Admitted:"
+	}
+	for _, of := range r.off {
+		if slices.ContainsFunc(off, of.Has) {
+			sentence += " " + offText(of) + "."
+			break
+		}
+	}
+	return sentence + " The table has the states that count again when they are on.", nil
 }
 
 // sentence says whether the next event is admitted, and otherwise when it is.

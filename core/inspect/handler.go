@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/observe"
 	"github.com/weir-go/weir/core/rules"
 	"github.com/weir-go/weir/internal/argument"
@@ -24,6 +25,8 @@ type Handler struct {
 	process   string
 	begun     time.Time
 	history   history
+	off       func(rule string) bool // see driver.Description
+	fleet     *rules.Fleet           // nil if the store has no states in Redis
 	config
 
 	closing sync.Once
@@ -70,6 +73,7 @@ func New(authorize func(*http.Request) bool, store *observe.Store, opts ...Optio
 	argument.NotNil("inspect: New", "store", store)
 	h := &Handler{authorize: authorize, store: store, begun: time.Now(), closed: make(chan struct{}), ended: make(chan struct{})}
 	argument.Apply("inspect: New", &h.config, opts)
+	h.off, h.fleet = driver.Describe(store).Off, rules.FleetOf(store)
 	host, _ := os.Hostname()
 	h.process = fmt.Sprintf("%s, process %d", host, os.Getpid())
 	h.history.start(store.Snapshot())

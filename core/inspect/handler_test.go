@@ -259,20 +259,20 @@ func TestHandler_Processes(t *testing.T) {
 	defer tick.Stop()
 	for begun := time.Now(); ; <-tick.C {
 		body := ask(h, "GET", "/", nil).Body.String()
-		if strings.Contains(body, "<h2>Processes of the application</h2>") && strings.Contains(body, fmt.Sprintf(`<td class="n">%d</td>`, os.Getpid())) {
+		if strings.Contains(body, "<h2>Application</h2>") && strings.Contains(body, fmt.Sprintf(`<td class="n">%d</td>`, os.Getpid())) {
 			break
 		}
 		if time.Since(begun) > time.Minute {
 			t.Fatalf("after a minute: the page is %s", body)
 		}
 	}
-	if all := reportOf(t, h, nil).Processes; len(all) != 1 || all[0].PID != os.Getpid() || len(all[0].Sets) > 0 {
+	if all := reportOf(t, h, nil).Application.Processes; len(all) != 1 || all[0].PID != os.Getpid() || len(all[0].Sets) > 0 {
 		t.Errorf("got %+v", all)
 	}
 	testkit.Must(t, server.Pause())
 	begun := time.Now()
 	body := ask(h, "GET", "/", nil).Body.String()
-	if took := time.Since(begun); !strings.Contains(body, "Not all are shown: ") || took > 10*time.Second {
+	if took := time.Since(begun); !strings.Contains(body, "Not all is shown: ") || took > 10*time.Second {
 		t.Errorf("after %v: got the page %s", took, body)
 	}
 }

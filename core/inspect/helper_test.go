@@ -43,10 +43,21 @@ func reportOf(t *testing.T, h http.Handler, form url.Values) (document struct {
 		Rule, Plan          string
 		Decisions, Requests struct{ Total, Hour map[string]uint64 }
 	}
-	Minutes   []struct{ Requests map[string]uint64 }
-	Rules     []rule
-	Processes []process
-	Key       *answer
+	Minutes     []struct{ Requests map[string]uint64 }
+	Rules       []rule
+	Application *struct {
+		Error       string
+		Off         []turnedOff
+		Differences []string
+		Processes   []process
+		Hour        map[string]uint64
+		Rules       []struct {
+			Rule string
+			Hour map[string]uint64
+		}
+		Denied []deniedKey
+	}
+	Key *answer
 }) {
 	t.Helper()
 	method := "POST"

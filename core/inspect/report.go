@@ -19,8 +19,7 @@ type report struct {
 	Process  string         `json:"process"`
 	Begun    time.Time      `json:"begun"`
 	Now      time.Time      `json:"now"`
-	Others   []process      `json:"processes,omitempty"` // of the application, with this one
-	Unseen   string         `json:"processes_error,omitempty"`
+	App      *application   `json:"application,omitempty"` // nil if the store has no states in Redis
 	Requests counts         `json:"requests"`
 	Series   []series       `json:"series"`
 	Minutes  []minute       `json:"minutes"`
@@ -82,49 +81,6 @@ type rule struct {
 	Origin    string   `json:"origin"`
 }
 
-// A process is a rules.Process.
-type process struct {
-	Host    string    `json:"host"`
-	PID     int       `json:"pid"`
-	Version string    `json:"version,omitempty"`
-	Started time.Time `json:"started"`
-	Sets    []set     `json:"sets,omitempty"`
-}
-
-// A set is a rules.ProcessSet.
-type set struct {
-	Source  string `json:"source"`
-	Config  string `json:"configuration"`
-	Follows bool   `json:"follows_overrides"`
-	Changes string `json:"changes,omitempty"` // the latest change of overrides that is in force
-}
-
-const (
-	maxProcesses  = 200                    // in a report
-	processesTime = 300 * time.Millisecond // to read them: in an outage, the page waits for no longer
-)
-
-// processes returns the processes of the application, and the error of Redis.
-func (h *Handler) processes(ctx context.Context) (all []process, failed string) {
-	ctx, cancel := context.WithTimeout(ctx, processesTime)
-	defer cancel()
-	found, err := rules.ProcessesOf(ctx, h.store)
-	if err != nil {
-		failed = err.Error()
-	}
-	for _, p := range found[:min(len(found), maxProcesses)] {
-		next := process{p.Host, p.PID, p.Version, p.Started, nil}
-		for _, s := range p.Sets {
-			next.Sets = append(next.Sets, set{s.Source, s.Config, s.Follows, s.Changes})
-		}
-		all = append(all, next)
-	}
-	if n := len(found) - maxProcesses; n > 0 && failed == "" {
-		failed = fmt.Sprintf("%d more processes are left out", n)
-	}
-	return all, failed
-}
-
 // A configuration is that of a rules.Set.
 type configuration struct {
 	Name      string `json:"name,omitempty"`
@@ -179,7 +135,6 @@ func (h *Handler) report(ctx context.Context, asked question) *report {
 	for _, m := range now.Measures {
 		r.Measures = append(r.Measures, measured{m.Name, m.Role, m.Value, m.Unit, m.Help})
 	}
-	r.Others, r.Unseen = h.processes(ctx)
 	r.addSeries(now.Series)
 	for i := range r.intervals {
 		m := &r.intervals[i]
@@ -188,8 +143,9 @@ func (h *Handler) report(ctx context.Context, asked question) *report {
 	r.Calls = calls{Count: now.Calls.Count, Hour: timesOf(r.intervals), Minute: timesOf(r.intervals[max(0, len(r.intervals)-2):])}
 	groups := h.groups()
 	for _, g := range groups {
-		r.addRules(&g)
+		r.addRules(&g, h.off)
 	}
+	r.App = h.application(ctx, r, asked.key)
 	if h.set != nil {
 		c := h.set.Config()
 		r.Config = &configuration{c.Name, h.set.Version(), c.AllRoutes}
@@ -285,10 +241,13 @@ func (g *group) mode(shadow bool) string {
 	return "enforced"
 }
 
-// addRules adds the rules of g.
-func (r *report) addRules(g *group) {
+// addRules adds the rules of g. isOff, unless it is nil, reports whether a rule is turned off.
+func (r *report) addRules(g *group, isOff func(rule string) bool) {
 	for _, of := range g.limiter.Rules() {
 		next := rule{Name: of.Name(), Algorithm: of.Algorithm().String(), Limit: limitOf(of), Mode: g.mode(of.IsShadow()), Origin: g.origin}
+		if isOff != nil && isOff(of.Name()) {
+			next.Mode = "off, by weir off"
+		}
 		s := of.Spec()
 		for _, p := range s.Plans {
 			next.Plans = append(next.Plans, p.Name+" "+limitOfPlan(s, p))

@@ -19,12 +19,17 @@ type row struct {
 	Most                                           uint64 // in a minute
 }
 
-func newRow(s *series) row {
-	n, determined := observe.Counts(s.Decisions.Hour), observe.Counts(s.Requests.Hour)
-	r := row{
-		Rule: s.Rule, Plan: s.Plan, Allowed: n[driver.Allowed], Soft: n[driver.Soft], Denied: n[driver.Denied] + n[driver.NeverAllowed], Blocked: n[driver.Blocked], Shadow: n[driver.ShadowDenied],
-		Failed: n[driver.Failed] + n[driver.Canceled], Unknown: n.Unknown(), Determined: determined.Denied(), Most: slices.Max(s.denials),
+// rowOf returns the row of a rule with these decisions.
+func rowOf(rule string, n observe.Counts) row {
+	return row{
+		Rule: rule, Allowed: n[driver.Allowed], Soft: n[driver.Soft], Denied: n[driver.Denied] + n[driver.NeverAllowed], Blocked: n[driver.Blocked], Shadow: n[driver.ShadowDenied],
+		Failed: n[driver.Failed] + n[driver.Canceled], Unknown: n.Unknown(),
 	}
+}
+
+func newRow(s *series) row {
+	r := rowOf(s.Rule, observe.Counts(s.Decisions.Hour))
+	r.Plan, r.Determined, r.Most = s.Plan, observe.Counts(s.Requests.Hour).Denied(), slices.Max(s.denials)
 	var path []byte
 	for i, d := range s.denials {
 		if d > 0 {

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/processes"
 )
 
 // Counts are numbers of decisions, at the index of their result: c[driver.Denied]. Those at the index 0 are Unknown.
@@ -64,4 +65,35 @@ func (s *Store) Snapshot() *Snapshot {
 		n.Denied, n.Active = s.keys.denied.top(s.topKeys, s.Tag), s.keys.active.top(s.topKeys, s.Tag)
 	}
 	return n
+}
+
+// tell returns a function that tells the application the decisions of s, and the keys that it has denied in the complete
+// minutes since the last call.
+func (s *Store) tell() func(*processes.Figures, func(string) string) {
+	from := int64(-1)
+	return func(f *processes.Figures, tag func(string) string) {
+		for _, of := range s.series.snapshot() {
+			rule, all := f.Rules[of.Rule], f.Rules[""]
+			for i := range of.Decisions {
+				rule[i] += of.Decisions[i]
+				all[i] += of.Requests[i]
+			}
+			f.Rules[of.Rule], f.Rules[""] = rule, all
+		}
+		if s.keys == nil {
+			return
+		}
+		var denied []Key
+		denied, from = s.keys.denied.between(from, s.topKeys, false, func(key string) string {
+			if len(key) == maxKey { // the rest of a longer key is not known
+				return ""
+			}
+			return tag(key)
+		})
+		for _, k := range denied {
+			if n := k.Count - k.Error; n > 0 && k.Key != "" {
+				f.Denied[processes.DeniedKey{Tag: k.Key, Rule: k.Rule}] += n
+			}
+		}
+	}
 }

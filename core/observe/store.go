@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/keyhash"
+	"github.com/weir-go/weir/core/internal/processes"
 	"github.com/weir-go/weir/internal/argument"
 )
 
@@ -49,6 +50,9 @@ func New(next driver.Store, opts ...Option) *Store {
 	s.series.store = s
 	s.parts.add("", &s.figures, nil)
 	s.visit("", next)
+	if h := processes.HeartOf(next); h != nil {
+		h.Count(s.tell())
+	}
 	return s
 }
 

@@ -79,13 +79,20 @@ func (r *ranking) turn(now time.Duration) {
 
 // top returns the n keys with the highest counts of all windows.
 func (r *ranking) top(n int, tag func(string) string) []Key {
+	keys, _ := r.between(-1, n, true, tag)
+	return keys
+}
+
+// between returns the n keys with the highest counts of the windows after a minute, with that of the present one or without
+// it, and the last complete minute.
+func (r *ranking) between(after int64, n int, present bool, tag func(string) string) (keys []Key, complete int64) {
 	now := r.clock.read()
 	r.mu.Lock()
 	r.turn(now)
 	sums := make(map[uint64]Key)
 	for i := range r.windows {
 		w := &r.windows[i]
-		if w.minute <= r.minute-minutes {
+		if w.minute <= max(after, r.minute-minutes) || w.minute == r.minute && !present {
 			continue
 		}
 		for _, k := range w.counts.keys {
@@ -94,8 +101,9 @@ func (r *ranking) top(n int, tag func(string) string) []Key {
 			sums[k.hash] = sum
 		}
 	}
+	complete = r.minute - 1
 	r.mu.Unlock()
-	keys := make([]Key, 0, len(sums))
+	keys = make([]Key, 0, len(sums))
 	for _, k := range sums {
 		keys = append(keys, k)
 	}
@@ -106,5 +114,5 @@ func (r *ranking) top(n int, tag func(string) string) []Key {
 	for i := range keys {
 		keys[i].Key = tag(keys[i].Key)
 	}
-	return keys
+	return keys, complete
 }

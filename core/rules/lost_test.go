@@ -29,7 +29,7 @@ func TestSet_Lost(t *testing.T) {
 		tick := time.NewTicker(5 * time.Millisecond)
 		defer tick.Stop()
 		for begun := time.Now(); ; <-tick.C { // until both have read it
-			all, err := one.source.Processes(t.Context())
+			all, err := one.source.Fleet().Processes(t.Context())
 			if err == nil && len(all) == 2 && all[0].Sets[0].InForce(change) && all[1].Sets[0].InForce(change) {
 				break
 			}

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -11,8 +10,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/processes"
 	"github.com/weir-go/weir/core/rules/internal/overrides"
 )
@@ -29,6 +26,10 @@ type Process struct {
 
 	Rules    []string // the names of the rules of its limiters on the store, in order; nil if they are not known
 	AllRules bool     // there are too many rules to be listed
+
+	// Switches is the number of the last change of switches that is in force, see [Fleet.Switches]; -1 if it follows none,
+	// because its store is not that of package resilient, or has not read them yet.
+	Switches int
 
 	Sets []ProcessSet // with the store, or over any other one and watching overrides of the application
 }
@@ -63,52 +64,6 @@ func (p *Process) Set(policy string) *ProcessSet {
 	return nil
 }
 
-// Processes returns the processes of the application, the latest first. The error is one of Redis, or says that a part of
-// the record in Redis is not well formed; the result then has the rest.
-func (s *RedisSource) Processes(ctx context.Context) ([]Process, error) {
-	return processesOf(ctx, &s.overrides.App)
-}
-
-// ProcessesOf is [RedisSource.Processes] for the application whose limits are in store, as in [RedisOf]. It returns none if
-// store has no states in Redis.
-func ProcessesOf(ctx context.Context, store core.Store) ([]Process, error) {
-	of := inRedis(store)
-	if of == nil {
-		return nil, nil
-	}
-	rdb, prefix, app, h := of.Redis()
-	return processesOf(ctx, &overrides.App{Client: rdb, Prefix: prefix, Name: app, Hasher: h})
-}
-
-func processesOf(ctx context.Context, app *overrides.App) ([]Process, error) {
-	type result struct {
-		all   []processes.Process
-		rules map[string][]string
-		err   error
-	}
-	r, err := overrides.Await(ctx, func() (r result, _ error) {
-		r.all, r.rules, r.err = recordOf(app).Processes(ctx)
-		return r, nil
-	})
-	if err = errors.Join(err, r.err); err != nil {
-		err = fmt.Errorf("weir: processes in Redis: %w", err)
-	}
-	all := make([]Process, len(r.all))
-	for i, p := range r.all {
-		all[i] = Process{
-			ID: p.ID, Host: p.Host, PID: p.PID, Version: p.Version, Started: time.UnixMilli(p.Started), Seen: p.Seen,
-			Rules: slices.Clone(r.rules[p.Group]), AllRules: p.Group == processes.All,
-		}
-		for _, s := range p.Sets {
-			all[i].Sets = append(all[i].Sets, ProcessSet{s.Source, s.Config, s.Policies, s.Disabled, s.More, s.Follows, s.Changes, s.Follows && s.Secret != app.SecretCheck()})
-		}
-	}
-	return all, err
-}
-
-// Tag returns the hash of a key, as in [Entry.Tag] and in the keys of Redis.
-func (s *RedisSource) Tag(key string) string { return s.overrides.Hasher.Tag(key) }
-
 // LastChange returns the ID of the latest change of overrides and blocks in Redis. See [Process.InForce].
 func (s *RedisSource) LastChange(ctx context.Context) (string, error) {
 	id, err := s.overrides.LastChange(ctx)
@@ -116,39 +71,6 @@ func (s *RedisSource) LastChange(ctx context.Context) (string, error) {
 		err = fmt.Errorf("weir: changes of overrides in Redis: %w", err)
 	}
 	return id, err
-}
-
-// record returns the record of the processes of the application.
-func (s *RedisSource) record() processes.Record { return recordOf(&s.overrides.App) }
-
-func recordOf(app *overrides.App) processes.Record {
-	return processes.NewRecord(func(ctx context.Context, args ...any) (any, error) {
-		reply, err := app.Client.Do(ctx, args...).Result()
-		if errors.Is(err, redis.Nil) {
-			err = nil
-		}
-		return reply, err
-	}, app.Prefix, app.Name)
-}
-
-// A heart makes heartbeats of a process: that of its store, or one of a Set.
-type heart interface {
-	Tell(about func(*processes.About)) (end func())
-	Changed()
-}
-
-// heartOf returns the heart of s or of a store behind it, the primary first, or nil.
-func heartOf(s driver.Store) heart {
-	if h, ok := s.(heart); ok {
-		return h
-	}
-	behind := driver.Describe(s).Behind
-	for _, role := range slices.Backward(slices.Sorted(maps.Keys(behind))) {
-		if h := heartOf(behind[role]); h != nil {
-			return h
-		}
-	}
-	return nil
 }
 
 // describe describes s. follows says that it watches the overrides of the application that reads the description.
@@ -168,7 +90,7 @@ func (s *Set) describe(a *processes.About, follows bool) {
 
 // tellStore makes the heartbeats of the store describe s for ever, if it has any.
 func (s *Set) tellStore() {
-	s.heart = heartOf(s.store)
+	s.heart = processes.HeartOf(s.store)
 	if s.heart != nil {
 		s.heart.Tell(func(a *processes.About) { s.describe(a, s.watching.Load() > 0 && s.followsStore()) })
 	}
@@ -189,11 +111,11 @@ func (s *Set) begin() (end func()) {
 		s.changed()
 		return stopped
 	}
-	c := processes.New(s.source.record(), processes.Config{
+	c := processes.New(recordOf(&s.source.overrides.App), processes.Config{
 		Timeout: time.Second, Log: slog.Default, Unknown: func() {}, Refused: func(error) string { return "" },
 	})
 	c.Tell(func(a *processes.About) { s.describe(a, true) })
-	own := heart(c)
+	own := processes.Heart(c)
 	s.own.Store(&own)
 	return func() {
 		s.own.Store(nil)

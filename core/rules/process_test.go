@@ -51,7 +51,7 @@ func awaitProcesses(t *testing.T, source *rules.RedisSource, check func(all []ru
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for begun := time.Now(); ; <-tick.C {
-		all, err := source.Processes(t.Context())
+		all, err := source.Fleet().Processes(t.Context())
 		if err = errors.Join(err, check(all)); err == nil {
 			return
 		}
@@ -62,10 +62,10 @@ func awaitProcesses(t *testing.T, source *rules.RedisSource, check func(all []ru
 }
 
 // A process tells which rules it has and which changes are in force, over a resilient store and over any other one.
-func TestRedisSource_Processes(t *testing.T) {
+func TestFleet_Processes(t *testing.T) {
 	rdb := redistest.NewServer(t).Client()
 	operator := rules.Redis(rdb, "shop")
-	if all, err := operator.Processes(t.Context()); err != nil || len(all) > 0 {
+	if all, err := operator.Fleet().Processes(t.Context()); err != nil || len(all) > 0 {
 		t.Errorf("before the first one: got %v, %v", all, err)
 	}
 	store := resilient.New(rdb, "shop")
@@ -110,7 +110,7 @@ func TestRedisSource_Processes(t *testing.T) {
 }
 
 // The description of a process is not trusted.
-func TestRedisSource_Processes_Damage(t *testing.T) {
+func TestFleet_Processes_Damage(t *testing.T) {
 	rdb := redistest.NewServer(t).Client()
 	operator := rules.Redis(rdb, "shop")
 	store := resilient.New(rdb, "shop")
@@ -130,23 +130,23 @@ func TestRedisSource_Processes_Damage(t *testing.T) {
 	}
 	for _, text := range []string{"", "x", "[]", `{"pid":"x"}`, "\x00", strings.Repeat("{", 1<<20)} {
 		testkit.Must(t, rdb.HSet(t.Context(), abouts[0], id, text).Err())
-		all, err := operator.Processes(t.Context())
+		all, err := operator.Fleet().Processes(t.Context())
 		if len(all) != 1 || len(all[0].Sets) > 0 || err == nil {
 			t.Errorf("%.10q: got %+v, %v", text, all, err)
 		}
 	}
 	testkit.Must(t, rdb.Del(t.Context(), abouts[0]).Err())
 	testkit.Must(t, rdb.Set(t.Context(), abouts[0], "x", 0).Err())
-	if all, err := operator.Processes(t.Context()); err == nil || len(all) > 0 {
+	if all, err := operator.Fleet().Processes(t.Context()); err == nil || len(all) > 0 {
 		t.Errorf("another type: got %v, %v", all, err)
 	}
-	if _, err := rules.Redis(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1}), "shop").Processes(t.Context()); err == nil {
+	if _, err := rules.Redis(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1}), "shop").Fleet().Processes(t.Context()); err == nil {
 		t.Error("without Redis: got no error")
 	}
 }
 
 // The rules of limiters in code are published with all lengths of their states, and those of a file, too.
-func TestRedisSource_Published(t *testing.T) {
+func TestFleet_Rules(t *testing.T) {
 	rdb := redistest.NewServer(t).Client()
 	operator := rules.Redis(rdb, "shop")
 	store := resilient.New(rdb, "shop")
@@ -166,7 +166,7 @@ func TestRedisSource_Published(t *testing.T) {
 
 	var all map[string]rules.PublishedRule
 	awaitProcesses(t, operator, func([]rules.Process) (err error) {
-		if all, err = operator.Published(t.Context()); err == nil && (len(all) != 7 || len(all["login"].Others) != 1) {
+		if all, err = operator.Fleet().Rules(t.Context()); err == nil && (len(all) != 7 || len(all["login"].Others) != 1) {
 			err = fmt.Errorf("%d rules are published", len(all))
 		}
 		return err
@@ -194,7 +194,7 @@ func TestRedisSource_Published(t *testing.T) {
 		t.Errorf("the published rules are no configuration: %v", err)
 	}
 	testkit.Must(t, rdb.HSet(t.Context(), "weir:shop:{shop}processes:published", "login x", "y").Err())
-	if damaged, err := operator.Published(t.Context()); err == nil || len(damaged) != len(all) {
+	if damaged, err := operator.Fleet().Rules(t.Context()); err == nil || len(damaged) != len(all) {
 		t.Errorf("a rule that is not well formed: got %d rules, %v", len(damaged), err)
 	}
 }

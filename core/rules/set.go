@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/processes"
 	"github.com/weir-go/weir/core/internal/routes"
 	"github.com/weir-go/weir/internal/argument"
 )
@@ -34,9 +35,9 @@ type Set struct {
 
 	changes, errors atomic.Uint64 // see Measures
 
-	heart    heart                 // of the store, or nil
-	own      atomic.Pointer[heart] // of the Set while it watches overrides that are not those of the store
-	watching atomic.Int64          // calls of Watch
+	heart    processes.Heart                 // of the store, or nil
+	own      atomic.Pointer[processes.Heart] // of the Set while it watches overrides that are not those of the store
+	watching atomic.Int64                    // calls of Watch
 
 	mu      sync.Mutex         // of Apply
 	unused  map[string]*policy // policies of configurations whose Apply failed: they are on the store

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -128,23 +129,30 @@ func (r Record) Processes(ctx context.Context) (all []Process, rules map[string]
 		}
 		damaged = cmp.Or(damaged, err)
 	}
-	now, err := r.now(ctx)
+	var keys []string
+	names := slices.Sorted(maps.Keys(read.Counts))
+	for _, name := range names {
+		keys = append(keys, r.set(name), r.about(name))
+	}
+	reply, err = r.run(ctx, members, keys, maxAbout, maxListed)
 	if err != nil {
 		return nil, nil, err
 	}
-	for name := range read.Counts {
-		abouts, err := r.fields(ctx, r.about(name), maxAbout+maxName, maxListed)
-		if err != nil {
-			return nil, nil, err
-		}
-		reply, err := r.Do(ctx, "zrangebyscore", r.set(name), now.Add(-Lifetime).UnixMilli(), now.Add(Lifetime).UnixMilli(), "withscores", "limit", 0, maxListed)
-		if err != nil {
-			return nil, nil, err
-		}
-		for id, score := range pairs(reply) {
-			at, _ := strconv.ParseFloat(score, 64)
-			p := Process{ID: id, Group: name, Seen: time.UnixMilli(int64(at))}
-			if text := abouts[id]; len(text) > maxAbout || json.Unmarshal([]byte(text), &p.About) != nil {
+	found, _ := reply.([]any)
+	if len(found) != len(names) {
+		return nil, nil, fmt.Errorf("%w: %d groups of %d", ErrRecord, len(found), len(names))
+	}
+	for i, group := range found {
+		list, _ := group.([]any)
+		for m := range slices.Chunk(list, 3) {
+			if len(m) < 3 {
+				break
+			}
+			id, _ := m[0].(string)
+			at, _ := strconv.ParseFloat(fmt.Sprint(m[1]), 64)
+			text, _ := m[2].(string)
+			p := Process{ID: id, Group: names[i], Seen: time.UnixMilli(int64(at))}
+			if json.Unmarshal([]byte(text), &p.About) != nil {
 				p.About, damaged = About{}, cmp.Or(damaged, fmt.Errorf("%w: what a process says", ErrRecord))
 			}
 			all = append(all, p)
@@ -158,6 +166,29 @@ func (r Record) Processes(ctx context.Context) (all []Process, rules map[string]
 
 // maxListed bounds the processes of a group that Processes returns.
 const maxListed = 20_000
+
+// members is the script that returns the processes of groups, at most ARGV[2] of each: their names, the times of their
+// heartbeats and their descriptions, which are empty if they have more than ARGV[1] bytes. KEYS has the set and the
+// descriptions of each group.
+var members = newScript(`local time = redis.call('TIME')
+local now = time[1] * 1000
+local found = {}
+for k = 1, #KEYS, 2 do
+  local from, to = string.format('%d', now - LIFETIME), string.format('%d', now + LIFETIME)
+  local living = redis.call('ZRANGEBYSCORE', KEYS[k], from, to, 'WITHSCORES', 'LIMIT', 0, ARGV[2])
+  local list = {}
+  for i = 1, #living, 2 do
+    local text = redis.call('HMGET', KEYS[k + 1], living[i])[1] or ''
+    if #text > tonumber(ARGV[1]) then
+      text = ''
+    end
+    list[#list + 1] = living[i]
+    list[#list + 1] = living[i + 1]
+    list[#list + 1] = text
+  end
+  found[#found + 1] = list
+end
+return found`)
 
 // now returns the time of Redis.
 func (r Record) now(ctx context.Context) (time.Time, error) {

@@ -60,6 +60,7 @@ type Counter struct {
 	declared map[string]map[string]declared // by the names of the rule and of the plan
 	renewed  bool                           // declared has changed since the last heartbeat
 	tellers  []*func(*About)                // complete the description of the process
+	adders   []func(*Figures, func(string) string)
 
 	// The goroutine uses these, and Close after its end.
 	readings []counts             // those of a window before the latest
@@ -72,6 +73,10 @@ type Counter struct {
 	left     map[string]time.Time // groups that a heartbeat may have been in, and when the process left them
 	lists    map[string][]string  // the rules of groups
 	logged   map[string]bool      // texts that are logged once
+	counted  map[string]Counts    // the decisions that were sent, or lost
+	addedAt  time.Time            // when that was, or the first heartbeat
+
+	differing map[string]bool // rules that other processes describe otherwise; they are logged once
 }
 
 // declared is a definition of a rule, and the number of limiters that have it.
@@ -96,19 +101,22 @@ type numbers struct {
 
 // A Config has the settings of a Counter.
 type Config struct {
-	Timeout   time.Duration // of a decision
-	Instances int           // the number of processes that the application states, or 0
-	Follows   bool          // it looks at the switches
-	Log       func() *slog.Logger
-	Unknown   func()             // is called when a heartbeat fails before the first reply
-	Refused   func(error) string // returns the change that makes heartbeats possible, or an empty text if err may be an outage
+	Timeout   time.Duration           // of a decision
+	Instances int                     // the number of processes that the application states, or 0
+	Follows   bool                    // it looks at the switches
+	Tag       func(key string) string // the hash of a key in Redis
+	// Once is Do of the Record without a repetition of a command that may have been executed.
+	Once    func(ctx context.Context, args ...any) (any, error)
+	Log     func() *slog.Logger
+	Unknown func()             // is called when a heartbeat fails before the first reply
+	Refused func(error) string // returns the change that makes heartbeats possible, or an empty text if err may be an outage
 }
 
 // New returns a Counter of the application of a Record.
 func New(r Record, config Config) *Counter {
 	c := &Counter{
 		config: config, record: r, group: GroupOf(nil), process: fmt.Sprintf("%016x", rand.Uint64()), changed: make(chan struct{}, 1),
-		declared: make(map[string]map[string]declared), left: make(map[string]time.Time), lists: make(map[string][]string), logged: make(map[string]bool), removed: make(map[string]bool),
+		declared: make(map[string]map[string]declared), left: make(map[string]time.Time), lists: make(map[string][]string), logged: make(map[string]bool), removed: make(map[string]bool), differing: make(map[string]bool),
 	}
 	c.ctx, c.end = context.WithCancel(context.Background())
 	c.numbers.Store(&numbers{rest: config.Instances})
@@ -167,7 +175,7 @@ func (c *Counter) add(d driver.Definition, n int) {
 func (c *Counter) Tell(about func(*About)) (end func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tellers = append(slices.Clone(c.tellers), &about)
+	c.tellers, c.renewed = append(slices.Clone(c.tellers), &about), true
 	c.soon()
 	return func() {
 		c.mu.Lock()
@@ -175,6 +183,14 @@ func (c *Counter) Tell(about func(*About)) (end func()) {
 		c.tellers = slices.DeleteFunc(slices.Clone(c.tellers), func(f *func(*About)) bool { return f == &about })
 		c.soon()
 	}
+}
+
+// Count makes the process tell the decisions that add, which a goroutine calls, adds to figures: those of rules since the
+// beginning, and denials since the last call.
+func (c *Counter) Count(add func(f *Figures, tag func(key string) string)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.adders = append(slices.Clone(c.adders), add)
 }
 
 // Changed makes a heartbeat soon, because the process has something new to say.
@@ -249,9 +265,14 @@ func (c *Counter) heartbeat() Heartbeat {
 		}
 	}
 	c.mu.Unlock()
+	a := self
+	a.Switches = c.follower.change
+	for _, about := range tellers {
+		(*about)(&a)
+	}
 	if renewed {
 		before := c.rules
-		if c.group, c.rules = GroupOf(slices.Sorted(maps.Keys(rules))), publish(rules); !slices.Equal(before, c.rules) {
+		if c.group, c.rules = GroupOf(slices.Sorted(maps.Keys(rules))), publish(rules, a.Sets); !slices.Equal(before, c.rules) {
 			c.saidAt = time.Time{}
 			for _, rule := range before[:min(len(before), max(0, maxPublished-len(c.removed)))] {
 				c.removed[rule[0]] = true
@@ -260,11 +281,6 @@ func (c *Counter) heartbeat() Heartbeat {
 				delete(c.removed, rule[0])
 			}
 		}
-	}
-	a := self
-	a.Switches = c.follower.change
-	for _, about := range tellers {
-		(*about)(&a)
 	}
 	h := Heartbeat{Process: c.process, Group: c.group, About: a.text(), Removed: slices.Sorted(maps.Keys(c.removed))}
 	if time.Since(c.saidAt) > again {
@@ -303,6 +319,12 @@ func (c *Counter) beat() {
 		c.saidAt = time.Time{}
 		c.Changed()
 	}
+	if differ := slices.DeleteFunc(read.Differ, func(rule string) bool { return c.differing[rule] }); len(differ) > 0 {
+		for _, rule := range differ {
+			c.differing[rule] = true
+		}
+		c.config.Log().Warn("weir: other processes of the application have other limits for rules of this one; weir doctor prints both", slog.Any("rules", differ))
+	}
 	if read.Group == All {
 		reason := fmt.Sprintf("there are more than %d groups of processes with equal rules", MaxGroups)
 		if h.Group.Name == All {
@@ -312,6 +334,39 @@ func (c *Counter) beat() {
 	}
 	c.report(c.learn(read, h.Group))
 	c.note(read, h.Group)
+	c.report(c.addFigures(read.Now))
+}
+
+// Figures returns the decisions that are counted so far, and the denials since the last call.
+func (c *Counter) Figures() Figures {
+	c.mu.Lock()
+	adders := c.adders
+	c.mu.Unlock()
+	f := Figures{make(map[string]Counts), make(map[DeniedKey]uint64)}
+	for _, add := range adders {
+		add(&f, c.config.Tag)
+	}
+	return f
+}
+
+// addFigures tells what was decided since the last time. now is the time of Redis.
+func (c *Counter) addFigures(now time.Time) error {
+	if c.addedAt.IsZero() {
+		c.addedAt = time.Now()
+	}
+	if time.Since(c.addedAt) < FiguresTime {
+		return nil
+	}
+	c.addedAt = time.Now()
+	f := c.Figures()
+	gained := f.since(c.counted)
+	c.counted = f.Rules
+	once := c.record
+	once.Do = c.config.Once
+	_, err := within(c, c.ctx, max(c.config.Timeout, Deadline), func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, once.Add(ctx, now, gained, f.Denied)
+	})
+	return err
 }
 
 // send writes h, and removes the process from the groups in which an earlier heartbeat may have been: its reply may be

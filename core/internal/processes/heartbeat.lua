@@ -18,9 +18,10 @@
 -- ARGV[7..] the names and descriptions of the former, the names of the latter, and the names of the groups of KEYS[8..]
 --
 -- Returns how many fields of KEYS[1] were removed because they were not well formed, the group that has the process
--- now, 1 if that group was not known or else 0, and the name and the number of processes of each group.
+-- now, 1 if that group was not known or else 0, the time, the names of published rules that other processes have described
+-- otherwise within CURRENT, and the name and the number of processes of each group.
 --
--- Inserted: LIFETIME and RULE_LIFETIME (ms), MAX_GROUPS, MAX_NAME, MAX_PUBLISHED, GROUP_OF_ALL, GROUP_OF_NONE.
+-- Inserted: LIFETIME, RULE_LIFETIME and CURRENT (ms), MAX_GROUPS, MAX_NAME, MAX_PUBLISHED, GROUP_OF_ALL, GROUP_OF_NONE.
 -- Times are milliseconds of the server. A time that is further ahead than LIFETIME is as one that has passed: the clock
 -- has stepped back.
 
@@ -91,6 +92,7 @@ local function leave(name, key, about)
 end
 
 local group, key, about, fresh = ARGV[3], KEYS[3], KEYS[5], 0
+local differing = {}
 local published, removed = tonumber(ARGV[5]), tonumber(ARGV[6])
 local left = 6 + 2 * published + removed
 for i = 8, #KEYS, 2 do
@@ -124,9 +126,10 @@ for i = 7 + 2 * published, 6 + 2 * published + removed do
   redis.call('HDEL', KEYS[7], ARGV[i])
 end
 if published > 0 then
-  local own, others = {}, {}
+  local own, rules, others = {}, {}, {}
   for i = 7, 5 + 2 * published, 2 do
     own[ARGV[i]] = true
+    rules[string.match(ARGV[i], '^(.*) ')] = true
   end
   local all = redis.call('HGETALL', KEYS[7])
   for i = 1, #all, 2 do
@@ -135,6 +138,11 @@ if published > 0 then
       redis.call('HDEL', KEYS[7], all[i])
     elseif not own[all[i]] then
       others[#others + 1] = { at, all[i] }
+      local rule = string.match(all[i], '^(.*) ')
+      if rule and rules[rule] and at > now - CURRENT then
+        differing[#differing + 1] = rule
+        rules[rule] = nil
+      end
     end
   end
   if published + #others > MAX_PUBLISHED then
@@ -149,7 +157,7 @@ if published > 0 then
   redis.call('PEXPIRE', KEYS[7], RULE_LIFETIME)
 end
 
-local reply = { damaged, group, fresh }
+local reply = { damaged, group, fresh, now, differing }
 for name, n in pairs(counts) do
   reply[#reply + 1] = name
   reply[#reply + 1] = n

@@ -2,17 +2,13 @@ package processes
 
 import (
 	"context"
-	"crypto/sha1"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -30,23 +26,13 @@ const (
 )
 
 //go:embed heartbeat.lua
-var file string
+var heartbeatFile string
 
-// Source is the script of a heartbeat, and SHA its hash in Redis.
+// The scripts of heartbeats and of the names of rules. Those of package sim are all.
 var (
-	Source = strings.NewReplacer(
-		"LIFETIME", strconv.FormatInt(Lifetime.Milliseconds(), 10),
-		"RULE_LIFETIME", strconv.FormatInt(RuleLifetime.Milliseconds(), 10),
-		"MAX_GROUPS", strconv.Itoa(MaxGroups),
-		"MAX_NAME", strconv.Itoa(maxName),
-		"MAX_PUBLISHED", strconv.Itoa(maxPublished),
-		"GROUP_OF_ALL", "'"+All+"'",
-		"GROUP_OF_NONE", "'"+None+"'",
-	).Replace(file)
-	SHA = func() string {
-		sum := sha1.Sum([]byte(Source))
-		return hex.EncodeToString(sum[:])
-	}()
+	Heartbeats = newScript(heartbeatFile)
+	GroupRules = newScript(rulesFile)
+	Scripts    = []*Script{Heartbeats, GroupRules, figures}
 )
 
 // A Record is the heartbeats of an application in Redis. Its keys are in one hash slot.
@@ -96,24 +82,20 @@ type Heartbeat struct {
 	Left    []string    // groups in which an earlier heartbeat may have put the process
 }
 
-// command returns the arguments of the script of h.
-func (r Record) command(h Heartbeat) []any {
-	keys := []string{r.Keys, r.rules(), r.set(h.Group.Name), r.set(All), r.about(h.Group.Name), r.about(All), r.published()}
+// arguments returns the keys and the arguments of the script of h.
+func (r Record) arguments(h Heartbeat) (keys []string, args []any) {
+	keys = []string{r.Keys, r.rules(), r.set(h.Group.Name), r.set(All), r.about(h.Group.Name), r.about(All), r.published()}
 	for _, name := range h.Left {
 		keys = append(keys, r.set(name), r.about(name))
 	}
-	args := []any{"evalsha", SHA, len(keys)}
-	for _, key := range keys {
-		args = append(args, key)
-	}
-	args = append(args, h.Process, h.Group.Text, h.Group.Name, h.About, len(h.Rules), len(h.Removed))
+	args = []any{h.Process, h.Group.Text, h.Group.Name, h.About, len(h.Rules), len(h.Removed)}
 	for _, rule := range h.Rules {
 		args = append(args, rule[0], rule[1])
 	}
 	for _, name := range append(slices.Clone(h.Removed), h.Left...) {
 		args = append(args, name)
 	}
-	return args
+	return keys, args
 }
 
 // ErrRecord is the error of a record that is not well formed.
@@ -123,17 +105,15 @@ var ErrRecord = errors.New("the record of the processes is not well formed")
 type Reading struct {
 	Group  string         // of the process
 	Fresh  bool           // the group was not known
+	Now    time.Time      // by the clock of Redis
+	Differ []string       // rules of the Heartbeat that other processes describe otherwise
 	Counts map[string]int // the number of processes of each group; nil if the reply has none
 }
 
 // Beat writes h. It returns a Reading and an ErrRecord if a part of the record was not well formed.
 func (r Record) Beat(ctx context.Context, h Heartbeat) (Reading, error) {
-	args := r.command(h)
-	reply, err := r.Do(ctx, args...)
-	if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
-		args[0], args[1] = "eval", Source
-		reply, err = r.Do(ctx, args...)
-	}
+	keys, args := r.arguments(h)
+	reply, err := r.run(ctx, Heartbeats, keys, args...)
 	if err != nil {
 		return Reading{}, err
 	}
@@ -148,9 +128,8 @@ func (r Record) Trial(end bool) []any {
 	if end {
 		h.Group.Text = ""
 	}
-	args := r.command(h)
-	args[0], args[1] = "eval", Source
-	return args
+	keys, args := r.arguments(h)
+	return Heartbeats.command("eval", Heartbeats.Source, keys, args)
 }
 
 // Count returns the number of processes in the reply to a heartbeat.
@@ -164,7 +143,7 @@ func Count(reply any) (n int, err error) {
 }
 
 func parse(reply []any) (read Reading, err error) {
-	const head = 3
+	const head = 5
 	if len(reply) < head || len(reply)%2 != head%2 || len(reply) > 4*MaxGroups {
 		return Reading{}, fmt.Errorf("%w: the reply has %d elements", ErrRecord, len(reply))
 	}
@@ -174,6 +153,15 @@ func parse(reply []any) (read Reading, err error) {
 	read.Counts = make(map[string]int, len(reply)/2)
 	read.Group, _ = reply[1].(string)
 	read.Fresh = reply[2] == any(int64(1))
+	if now, ok := reply[3].(int64); ok {
+		read.Now = time.UnixMilli(now)
+	}
+	differ, _ := reply[4].([]any)
+	for _, rule := range differ[:min(len(differ), maxPublished)] {
+		if name, ok := rule.(string); ok {
+			read.Differ = append(read.Differ, name)
+		}
+	}
 	for pair := range slices.Chunk(reply[head:], 2) {
 		name, _ := pair[0].(string)
 		n, ok := pair[1].(int64)
@@ -189,42 +177,53 @@ func parse(reply []any) (read Reading, err error) {
 // maxCount bounds a sum of numbers.
 const maxCount = 1 << 30
 
-// RulesSource is the script that reads the rules of groups, without texts that are too long.
-var RulesSource = `local texts = redis.call('HMGET', KEYS[1], unpack(ARGV))
+// rulesFile is the script that reads the rules of groups, without texts that are too long.
+const rulesFile = `local texts = redis.call('HMGET', KEYS[1], unpack(ARGV))
 for i = 1, #ARGV do
-  if texts[i] and #texts[i] > ` + strconv.Itoa(maxText) + ` then
+  if texts[i] and #texts[i] > MAX_TEXT then
     texts[i] = ''
   end
 end
 return texts`
 
-// boundedSource is the script that reads the fields of a hash, at most ARGV[2], that have at most ARGV[1] bytes.
-const boundedSource = `local all, fields = redis.call('HGETALL', KEYS[1]), {}
-for i = 1, #all, 2 do
-  if #all[i] + #all[i + 1] <= tonumber(ARGV[1]) and #fields < 2 * tonumber(ARGV[2]) then
-    fields[#fields + 1] = all[i]
-    fields[#fields + 1] = all[i + 1]
+// hashes is the script that reads the fields of hashes that have at most ARGV[1] bytes, at most ARGV[2] of each.
+var hashes = newScript(`local found = {}
+for k = 1, #KEYS do
+  local all, fields = redis.call('HGETALL', KEYS[k]), {}
+  for i = 1, #all, 2 do
+    if #all[i] + #all[i + 1] <= tonumber(ARGV[1]) and #fields < 2 * tonumber(ARGV[2]) then
+      fields[#fields + 1] = all[i]
+      fields[#fields + 1] = all[i + 1]
+    end
   end
+  found[k] = fields
 end
-return fields`
+return found`)
 
-// fields returns the fields of a hash, at most most, that have at most size bytes.
-func (r Record) fields(ctx context.Context, key string, size, most int) (map[string]string, error) {
-	reply, err := r.Do(ctx, "eval", boundedSource, 1, key, size, most)
+// fields returns the fields of hashes that have at most size bytes, at most most of each.
+func (r Record) fields(ctx context.Context, keys []string, size, most int) (all []map[string]string, err error) {
+	reply, err := r.run(ctx, hashes, keys, size, most)
 	if err != nil {
 		return nil, err
 	}
-	return pairs(reply), nil
+	found, _ := reply.([]any)
+	if len(found) != len(keys) {
+		return nil, fmt.Errorf("%w: %d hashes of %d", ErrRecord, len(found), len(keys))
+	}
+	for _, fields := range found {
+		all = append(all, pairs(fields))
+	}
+	return all, nil
 }
 
 // RulesOf returns the rules of groups, without those of groups that have gone, and of those whose list is not well formed;
 // the error is then an ErrRecord.
 func (r Record) RulesOf(ctx context.Context, groups []string) (lists map[string][]string, err error) {
-	args := []any{"eval", RulesSource, 1, r.rules()}
+	var args []any
 	for _, name := range groups {
 		args = append(args, name)
 	}
-	reply, failed := r.Do(ctx, args...)
+	reply, failed := r.run(ctx, GroupRules, []string{r.rules()}, args...)
 	texts, _ := reply.([]any)
 	if failed == nil && len(texts) != len(groups) {
 		failed = fmt.Errorf("%w: %d lists of rules for %d groups", ErrRecord, len(texts), len(groups))

@@ -36,6 +36,7 @@ type Rule struct {
 	Plans  []Limit `json:"plans,omitempty"`  // at most 20
 	Others []Limit `json:"others,omitempty"` // of further plans those whose states have another length, at most 64
 	More   int     `json:"more,omitempty"`   // the number of plans that are left out
+	InSet  bool    `json:"in_set,omitempty"` // it is that of a policy in the configuration of a Set
 
 	At time.Time `json:"-"` // when a process has said it, by the clock of Redis
 }
@@ -76,12 +77,16 @@ func (l Limit) Definition() driver.Definition {
 	}
 }
 
-// publish returns the names and texts of rules for a Heartbeat. The definitions of a rule are those of callers without a
-// plan, first, and of the plans.
-func publish(rules map[string][]driver.Definition) (all [][2]string) {
+// publish returns the names and texts of rules for a Heartbeat of a process with these Sets. The definitions of a rule are
+// those of callers without a plan, first, and of the plans.
+func publish(rules map[string][]driver.Definition, sets []Set) (all [][2]string) {
 	for name, definitions := range rules {
 		slices.SortFunc(definitions, func(a, b driver.Definition) int { return strings.Compare(a.Plan, b.Plan) })
-		r := Rule{Base: limitOf(&definitions[0])}
+		policy, _, _ := strings.Cut(name, ".")
+		r := Rule{
+			Base:  limitOf(&definitions[0]),
+			InSet: slices.ContainsFunc(sets, func(s Set) bool { return slices.Contains(s.Policies, policy) }),
+		}
 		lengths := map[string]bool{lengthOf(definitions[0]): true}
 		for _, d := range definitions[1:] {
 			length := lengthOf(d)
@@ -119,7 +124,7 @@ func lengthOf(d driver.Definition) string {
 // Published returns the rules that processes of the application have said within a day, in the order of their names, the
 // latest first. A rule that is not well formed is left out, and the error then an ErrRecord.
 func (r Record) Published(ctx context.Context) (all []Rule, err error) {
-	fields, failed := r.fields(ctx, r.published(), maxRule, 2*maxPublished)
+	found, failed := r.fields(ctx, []string{r.published()}, maxRule, 2*maxPublished)
 	if failed != nil {
 		return nil, failed
 	}
@@ -127,7 +132,7 @@ func (r Record) Published(ctx context.Context) (all []Rule, err error) {
 	if failed != nil {
 		return nil, failed
 	}
-	for name, text := range fields {
+	for name, text := range found[0] {
 		rule, ok := parseRule(name, text)
 		switch {
 		case !ok:

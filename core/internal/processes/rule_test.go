@@ -52,7 +52,7 @@ func definitions() map[string][]driver.Definition {
 // Published rules can be read again, whatever the number of their plans, and have a limit of each length.
 func TestPublish(t *testing.T) {
 	rules := definitions()
-	for _, said := range publish(rules) {
+	for _, said := range publish(rules, nil) {
 		r, ok := parseRule(said[0], "1700000000000 "+said[1])
 		if !ok || len(said[1]) > maxRule {
 			t.Errorf("%s cannot be read: %d bytes, %.200s", said[0], len(said[1]), said[1])
@@ -85,7 +85,7 @@ func TestPublish(t *testing.T) {
 }
 
 func FuzzParseRule(f *testing.F) {
-	for _, said := range publish(definitions()) {
+	for _, said := range publish(definitions(), nil) {
 		f.Add(said[0], "1700000000000 "+said[1])
 	}
 	f.Fuzz(func(t *testing.T, name, text string) {

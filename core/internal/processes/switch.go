@@ -26,7 +26,7 @@ const (
 
 // A Switch turns limits off.
 type Switch struct {
-	Rule   string `json:"rule"` // its name, or the part of it before a dot, or Every
+	Rule   string `json:"rule"` // its name, or the beginning of it before a dot, or Every
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	Since  int64  `json:"since"` // Unix milliseconds, by the clock of the operator
@@ -38,10 +38,15 @@ type Switches struct {
 	Off    []Switch `json:"off,omitempty"`
 }
 
+// Has reports whether s turns a rule off.
+func (s Switch) Has(rule string) bool {
+	beginning, ok := strings.CutPrefix(rule, s.Rule)
+	return s.Rule == Every || ok && (beginning == "" || beginning[0] == '.')
+}
+
 // isOff reports whether a rule is off.
 func (s *Switches) isOff(rule string) bool {
-	policy, _, _ := strings.Cut(rule, ".")
-	return slices.ContainsFunc(s.Off, func(o Switch) bool { return o.Rule == Every || o.Rule == rule || o.Rule == policy })
+	return slices.ContainsFunc(s.Off, func(o Switch) bool { return o.Has(rule) })
 }
 
 // names returns the rules of s.

@@ -45,11 +45,31 @@
 // for 30 s, adds the n-th part, where n is the number of processes that it has counted.
 //
 // The keys are weir:shop:{shop}processes and those that begin with it: hashes and sorted sets with a TTL of 30 s, in one
-// hash slot, and those that end with :published of a day. They have the names, limits and plans of rules, and of each
-// process a random number, its host, its number and the version of the program, but nothing about callers; no [KeySecret]
+// hash slot; with :published of a day, with :figures: and :denied: of two hours, and with :switches without a TTL. They have
+// the names, limits and plans of rules, and of each
+// process a random number, its host, its number and the version of the program; no [KeySecret]
 // changes them, so that processes with different secrets count one another. The commands
 // are those of decisions (see Permissions in the documentation of package redisstore). A heartbeat takes 30 us of Redis, and
 // 70 us if the processes have rules of 64 kinds; further kinds are counted together, for every rule.
+//
+// # Figures
+//
+// Once a minute, a Store adds to Redis how many decisions of each rule it has counted, by result, for the command weir top and
+// the page of package inspect. No decision is counted twice, and those of a message that is lost are missing, as are those of the
+// last minute of a process. With observe.TopKeys ([Observe]), it adds the hashes of its most denied keys, as they are in the keys
+// of Redis; an application has at most 1000 of them an hour.
+//
+// # Switches
+//
+// The command weir off turns the limits of a rule, of a policy or of the application off, and weir on turns them on again: in an incident, and
+// while a wrong limit is mended. A Store looks once a second, and each process follows a change within two seconds while
+// Redis replies. Events are then admitted as if the limits were core.Unlimited: without a call of Redis and without fields in
+// the response, and nothing is stored. Blocks of operators, plans that are core.Blocked and pauses stay in force. A place or
+// a [core.Reservation] from before ends as ever, and one that began while the limit was off settles to nothing. Callers that
+// wait are admitted within a second more.
+//
+// While Redis is away, the last switches count. If Redis has lost them, all limits are on, and each Store that had read them
+// logs an error. Each change is logged, and the measure weir.off is the number of switches in force.
 //
 // # Shutting down
 //

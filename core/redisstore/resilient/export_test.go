@@ -31,3 +31,11 @@ func (s *Store) AwaitCheck() { s.checks.Wait() }
 func Do(rdb redis.UniversalClient) func(ctx context.Context, args ...any) (any, error) {
 	return do(rdb)
 }
+
+// Once is the function once.
+func Once(rdb redis.UniversalClient) func(ctx context.Context, args ...any) (any, error) {
+	return once(rdb)
+}
+
+// Figures returns the decisions that a heartbeat would tell.
+func (s *Store) Figures() processes.Figures { return s.counter.Figures() }

@@ -89,9 +89,9 @@ func New(rdb redis.UniversalClient, app string, opts ...Option) *Store {
 	var c config
 	argument.Apply("resilient: New", &c, opts)
 	s := &Store{primary: redisstore.New(rdb, app, c.primary...), backup: memstore.New(c.backup...)}
-	_, prefix, _, _ := s.primary.Redis()
+	_, prefix, _, hasher := s.primary.Redis()
 	s.counter = processes.New(processes.NewRecord(do(rdb), prefix, app), processes.Config{
-		Timeout: s.primary.Describe().Deadline, Instances: c.instances, Follows: true, Log: s.Logger, Refused: change,
+		Timeout: s.primary.Describe().Deadline, Instances: c.instances, Follows: true, Tag: hasher.Tag, Once: once(rdb), Log: s.Logger, Refused: change,
 		Unknown: sync.OnceFunc(func() {
 			if !c.fixed && c.instances == 0 {
 				s.Logger().Warn("weir: the number of processes is not known: while Redis is away, each process enforces the whole limit. " +
@@ -116,6 +116,15 @@ func do(rdb redis.UniversalClient) func(ctx context.Context, args ...any) (any, 
 			err = nil
 		}
 		return reply, err
+	}
+}
+
+// once returns a function that executes commands on rdb, each at most once.
+func once(rdb redis.UniversalClient) func(ctx context.Context, args ...any) (any, error) {
+	return func(ctx context.Context, args ...any) (any, error) {
+		cmd := pipe.Command{Cmd: redis.NewCmd(ctx, args...)}
+		_ = rdb.Process(ctx, cmd)
+		return cmd.Result()
 	}
 }
 

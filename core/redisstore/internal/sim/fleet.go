@@ -34,6 +34,10 @@ type fleet struct {
 	cleared []time.Time // when Redis has lost the heartbeats, or its clock has stepped
 	changed time.Time   // when something happened for the last time, or its end
 	checked int         // outages
+	changes int         // of switches
+	off     bool        // the limits of api are off in Redis
+	offAt   time.Time   // since when off has its value
+	told    uint64      // decisions in Redis
 }
 
 // A member is a process of a fleet.
@@ -147,7 +151,7 @@ func (f *fleet) happen() {
 	s, d := f.servers[0], time.Duration(f.random.Int64N(int64(70*time.Second)))
 	alive := f.alive()
 	m := alive[f.random.IntN(len(alive))]
-	kind := [...]string{"begin", "begin", "three begin", "end", "kill", "cut", "lose replies", "freeze", "crash", "slow", "flush", "step on", "step back", "full", "loading", "read-only", "declare", "all declare"}[f.random.IntN(18)]
+	kind := [...]string{"begin", "begin", "three begin", "end", "kill", "cut", "lose replies", "freeze", "crash", "slow", "flush", "step on", "step back", "full", "loading", "read-only", "declare", "all declare", "off", "off", "on"}[f.random.IntN(21)]
 	f.logf("p%d: %s, %v", m.process, kind, d)
 	until := time.Now().Add(d)
 	cut := func(change func()) {
@@ -215,6 +219,7 @@ func (f *fleet) happen() {
 		s.flush()
 		f.cleared = append(f.cleared, time.Now())
 		s.mu.Unlock()
+		until = time.Now()
 	case "step on", "step back":
 		s.mu.Lock()
 		if d *= time.Duration(1 + f.random.IntN(100)); kind == "step back" {
@@ -223,6 +228,15 @@ func (f *fleet) happen() {
 		s.clock += d
 		f.cleared = append(f.cleared, time.Now())
 		s.mu.Unlock()
+	case "off", "on":
+		text := ""
+		if f.changes++; kind == "off" {
+			text = `,"off":[{"rule":"api"}]`
+		}
+		s.mu.Lock()
+		s.keyspace.execute("hset", []string{switches, "all", fmt.Sprintf(`{"change":%d%s}`, f.changes, text)}, s.now())
+		s.mu.Unlock()
+		until = time.Time{}
 	case "declare":
 		for range 1 + f.random.IntN(3) { // soon after each other
 			m.declare(f, fmt.Sprint("rule ", f.random.IntN(5)))
@@ -301,7 +315,13 @@ func (f *fleet) check() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	alive := f.alive()
+	if off := strings.Contains(s.keyspace.hashes[switches]["all"], "api"); off != f.off {
+		f.off, f.offAt = off, time.Now()
+	}
 	for _, m := range alive {
+		if d := driver.Describe(m.store); d.Off("api") != f.off && time.Since(f.offAt) > 3*time.Second && time.Since(f.changed) > afterFailure {
+			f.violate(fleetOff, "p%d: api is off: %t, %v after %t, and %v after the last failure", m.process, !f.off, time.Since(f.offAt), f.off, time.Since(f.changed))
+		}
 		for rule := range m.rules {
 			with := 0
 			for _, o := range alive {
@@ -320,6 +340,42 @@ func (f *fleet) check() {
 	}
 }
 
+// switches is the key of the switches, and afterFailure the time after which a client without timeouts has noticed the end
+// of a failure.
+const (
+	switches     = "weir:test:{test}processes:switches"
+	afterFailure = 10 * time.Second
+)
+
+// checkFigures checks the decisions in Redis.
+func (f *fleet) checkFigures() {
+	told, made := map[string]uint64{}, map[string]uint64{}
+	s := f.servers[0]
+	s.mu.Lock()
+	for key, fields := range s.keyspace.hashes {
+		if strings.Contains(key, ":figures:") {
+			for rule, text := range fields {
+				for n := range strings.FieldsSeq(text) {
+					told[rule] += uint64(integer(n))
+				}
+			}
+		}
+	}
+	s.mu.Unlock()
+	for _, m := range f.members {
+		for _, of := range m.store.Observer().Snapshot().Series {
+			made[of.Rule] += of.Decisions.Total()
+			made[""] += of.Requests.Total()
+		}
+	}
+	for rule, n := range told {
+		if n > made[rule] {
+			f.violate(fleetFigures, "%d decisions of %q are in Redis, and %d were made", n, rule, made[rule])
+		}
+		f.told = max(f.told, n)
+	}
+}
+
 // checkOutage makes events in all processes whose memory decides, until it denies them.
 func (f *fleet) checkOutage() {
 	if slices.ContainsFunc(f.alive(), (*member).reads) {
@@ -332,7 +388,7 @@ func (f *fleet) checkOutage() {
 		admitted, most := 0, float64(fleetLimit)
 		var all sync.WaitGroup
 		for _, m := range f.alive() {
-			if m.rules[rule] == nil || m.store.State() != failover.Backup {
+			if m.rules[rule] == nil || m.store.State() != failover.Backup || driver.Describe(m.store).Off(rule) {
 				continue
 			}
 			n := max(1, m.number(rule))
@@ -377,6 +433,7 @@ func (f *fleet) run(length time.Duration) {
 			f.check()
 		}
 		f.checkOutage()
+		f.checkFigures()
 	}
 	for _, m := range f.members {
 		if m.alive.Load() {

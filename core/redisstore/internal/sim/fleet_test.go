@@ -21,7 +21,7 @@ func TestFleet(t *testing.T) {
 					t.Log(l)
 				}
 			}
-			t.Logf("seed %d: %d processes, %d outages checked, %d commands", seed, len(f.members), f.checked, f.commands)
+			t.Logf("seed %d: %d processes, %d outages checked, %d changes of switches, %d decisions told, %d commands", seed, len(f.members), f.checked, f.changes, f.told, f.commands)
 		})
 	}
 }

@@ -22,8 +22,8 @@ func isRecord(key string) bool { return strings.Contains(key, "}processes") }
 // commands.
 var scripts = sync.OnceValue(func() map[string]*lua.FunctionProto {
 	all := make(map[string]*lua.FunctionProto)
-	for _, source := range []string{processes.Source, processes.RulesSource} {
-		chunk, err := parse.Parse(strings.NewReader(source), "script")
+	for _, script := range processes.Scripts {
+		chunk, err := parse.Parse(strings.NewReader(script.Source), "script")
 		if err != nil {
 			panic("sim: " + err.Error())
 		}
@@ -31,7 +31,7 @@ var scripts = sync.OnceValue(func() map[string]*lua.FunctionProto {
 		if err != nil {
 			panic("sim: " + err.Error())
 		}
-		all[hashOfScript(source)] = compiled
+		all[script.SHA] = compiled
 	}
 	return all
 })
@@ -43,7 +43,7 @@ func hashOfScript(source string) string {
 
 // interpret executes a script of package processes.
 func (s *server) interpret(sha string, keys, argv []string) any {
-	beats := sha == processes.SHA
+	beats := sha == processes.Heartbeats.SHA
 	if beats && s.noMemory {
 		return errorReply(noMemory)
 	}

@@ -71,11 +71,15 @@ var (
 		"a process that crashes is not counted 30 to 41 s after its last heartbeat"}
 	fleetBound = &invariant{"what an outage admits", "redisstore/resilient/doc.go",
 		"they admit as many events as one backup would"}
+	fleetFigures = &invariant{"figures", "redisstore/resilient/doc.go",
+		"No decision is counted twice"}
+	fleetOff = &invariant{"limits are turned off", "redisstore/resilient/doc.go",
+		"each process follows a change within two seconds"}
 )
 
 var invariants = []*invariant{
 	placesAtServer, placesHeld, placeKept, placeFreed, placesBack, eventsInSpan, chargedOnce, capacityBack, deniedRightly, available,
 	inTime, breakerOpens, partInUse, breakerCloses, refundAfterStep, blocked, crowdOrder, crowdServed,
 	pauseHolds, pauseLength, pauseExact, pauseCharges, pauseState, pauseEnded, pauseWaits, pauseAfterStep,
-	pauseAtBackup, pauseInOutage, pauseUnchanged, fleetCounted, fleetSettled, fleetBound,
+	pauseAtBackup, pauseInOutage, pauseUnchanged, fleetCounted, fleetSettled, fleetBound, fleetFigures, fleetOff,
 }

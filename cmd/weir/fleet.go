@@ -1,0 +1,257 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/observe"
+	"github.com/weir-go/weir/core/rules"
+	"github.com/weir-go/weir/internal/similar"
+)
+
+// A fleet has the flags of the commands about all processes of an application.
+type fleet struct {
+	*remote
+	by     string
+	period time.Duration
+}
+
+// defineFleet returns the function for flagged that defines the command off, on or top.
+func defineFleet(name string) func(*flag.FlagSet) func(args []string, stdout, stderr io.Writer) error {
+	return func(flags *flag.FlagSet) func(args []string, stdout, stderr io.Writer) error {
+		f := &fleet{remote: &remote{flags: flags}}
+		f.define(flags)
+		switch name {
+		case "top":
+			flags.DurationVar(&f.period, "for", 5*time.Minute, "the last minutes, at most 2h, as a `DURATION`")
+			flags.IntVar(&f.most, "n", 20, "at most this `NUMBER` of keys")
+		case "off":
+			flags.StringVar(&f.about, "note", "", "a `TEXT`, such as the reason")
+			flags.StringVar(&f.by, "by", defaultBy(), "the `NAME` of the operator")
+			fallthrough
+		case "on":
+			flags.StringVar(&f.file, "config", "", "the `FILE` with the routes, if IN is one, instead of the configuration in Redis")
+			flags.DurationVar(&f.wait, "wait", waitTime, "wait for at most this `DURATION` until it is in force in all processes, and fail otherwise; 0 does neither")
+		}
+		return func(args []string, stdout, stderr io.Writer) error {
+			f.stdout, f.stderr, f.writes = stdout, stderr, name != "top" && len(args) > 0
+			return f.connect(func(ctx context.Context) error {
+				return map[string]func(context.Context, []string) error{"off": f.off, "on": f.on, "top": f.top}[name](ctx, args)
+			})
+		}
+	}
+}
+
+// defaultBy returns the name of the user and of the machine.
+func defaultBy() string {
+	host, _ := os.Hostname()
+	return cmp.Or(os.Getenv("USER"), "unknown") + "@" + host
+}
+
+// off prints what is off, or turns limits off.
+func (f *fleet) off(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		off, _, err := f.source.Fleet().Switches(ctx)
+		if err == nil && len(off) == 0 {
+			fmt.Fprintln(f.stdout, "No limit is off.")
+		}
+		for _, s := range off {
+			fmt.Fprintln(f.stdout, asSentence(offText(s)))
+		}
+		return err
+	}
+	names, err := f.named(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	change := 0
+	for _, name := range names {
+		s := rules.Switch{Rule: name, By: f.by, Reason: f.about}
+		if change, err = f.source.Fleet().TurnOff(ctx, s); err != nil {
+			return err
+		}
+		fmt.Fprintln(f.stdout, asSentence(offText(s)))
+	}
+	return f.awaitSwitch(ctx, names, change)
+}
+
+// on turns limits on again.
+func (f *fleet) on(ctx context.Context, args []string) error {
+	names := args
+	if strings.Contains(args[0], "/") {
+		var err error
+		if names, err = f.named(ctx, args[0]); err != nil {
+			return err
+		}
+	}
+	change := 0
+	for _, name := range names {
+		next, err := f.source.Fleet().TurnOn(ctx, name)
+		if err != nil {
+			return err
+		}
+		change = next
+	}
+	off, _, err := f.source.Fleet().Switches(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range off {
+		fmt.Fprintln(f.stdout, asSentence(offText(s)))
+	}
+	if len(off) == 0 {
+		fmt.Fprintln(f.stdout, "No limit is off.")
+	}
+	return f.awaitSwitch(ctx, names, change)
+}
+
+// offText says what a Switch has turned off.
+func offText(s rules.Switch) string {
+	text := fmt.Sprintf("the limits of %q are off", s.Rule)
+	if s.Rule == rules.Every {
+		text = "all limits are off"
+	}
+	if !s.Since.IsZero() {
+		text += " since " + s.Since.UTC().Format(time.RFC3339)
+	}
+	if s.By != "" {
+		text += " by " + s.By
+	}
+	if s.Reason != "" {
+		text += fmt.Sprintf(", with the note %q", s.Reason)
+	}
+	return escaped(text)
+}
+
+// asSentence returns text with a capital letter and a full stop.
+func asSentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] + "." }
+
+// named returns the rules or policies that IN stands for. A name that no process has is an error.
+func (f *fleet) named(ctx context.Context, in string) ([]string, error) {
+	switch {
+	case in == every:
+		return []string{rules.Every}, nil
+	case strings.Contains(in, "/"):
+		if err := f.configure(ctx); err != nil {
+			return nil, err
+		}
+		return f.selected(in)
+	}
+	published, err := f.source.Fleet().Rules(ctx)
+	if published == nil {
+		return nil, err
+	}
+	names := slices.Sorted(maps.Keys(published))
+	if !slices.ContainsFunc(names, rules.Switch{Rule: in}.Has) {
+		if len(names) == 0 {
+			return nil, fmt.Errorf("nothing is written: no process of the application %q is known; %s", f.app, invisible)
+		}
+		return nil, fmt.Errorf("nothing is written: no process has a rule or a policy %q%s; the rules are %s", in, similar.Nearest(in, names, ""), list(names))
+	}
+	return []string{in}, nil
+}
+
+// awaitSwitch waits until all processes that have one of the rules or policies have read a change of switches.
+func (f *fleet) awaitSwitch(ctx context.Context, names []string, change int) error {
+	if f.wait <= 0 {
+		return nil
+	}
+	return f.awaitProcesses(ctx, names, invisible, func(p *rules.Process) string {
+		switch {
+		case p.Switches < 0:
+			return "does not follow weir off: its store is not that of resilient.New, or it has not read the switches"
+		case p.Switches < change:
+			return "has not read the change yet"
+		}
+		return ""
+	}, func([]rules.Process) error { return nil })
+}
+
+// results are the columns of weir top.
+var results = []struct {
+	name string
+	sum  func(observe.Counts) uint64
+}{
+	{"ALLOWED", func(c observe.Counts) uint64 { return c[driver.Allowed] }},
+	{"SOFT", func(c observe.Counts) uint64 { return c[driver.Soft] }},
+	{"DENIED", func(c observe.Counts) uint64 { return c[driver.Denied] + c[driver.NeverAllowed] }},
+	{"BLOCKED", func(c observe.Counts) uint64 { return c[driver.Blocked] }},
+	{"SHADOW", func(c observe.Counts) uint64 { return c[driver.ShadowDenied] }},
+	{"FAILED", func(c observe.Counts) uint64 { return c[driver.Failed] + c[driver.Canceled] }},
+}
+
+// top prints the decisions of all processes in the last minutes, and the keys with the most denials.
+func (f *fleet) top(ctx context.Context, _ []string) error {
+	if f.period < time.Minute || f.period > rules.FiguresPeriod {
+		return fmt.Errorf("the flag -for is from 1m to %v", rules.FiguresPeriod)
+	}
+	of := f.source.Fleet()
+	figures, err := of.Figures(ctx, f.period)
+	if figures.Rules == nil {
+		return err
+	}
+	if err != nil {
+		f.note("%v", err)
+	}
+	all, err := of.Processes(ctx)
+	if err != nil {
+		f.note("%v", err)
+	}
+	off, _, err := of.Switches(ctx)
+	if err != nil {
+		f.note("%v", err)
+	}
+	versions := distinct(all, func(p rules.Process) string { return p.Version })
+	fmt.Fprintf(f.stdout, "%d processes of the application %q", len(all), f.app)
+	if len(versions) > 0 {
+		fmt.Fprintf(f.stdout, ", %s", strings.Join(versions, ", "))
+	}
+	fmt.Fprintln(f.stdout)
+	for _, s := range off {
+		fmt.Fprintln(f.stdout, asSentence(offText(s)))
+	}
+	fmt.Fprintf(f.stdout, "\nDecisions in the last %v:\n", f.period)
+	w := tabwriter.NewWriter(f.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprint(w, "RULE")
+	for _, column := range results {
+		fmt.Fprint(w, "\t"+column.name)
+	}
+	fmt.Fprintln(w)
+	row := func(name string, c observe.Counts) {
+		fmt.Fprint(w, escaped(name))
+		for _, column := range results {
+			fmt.Fprint(w, "\t", column.sum(c))
+		}
+		fmt.Fprintln(w)
+	}
+	for _, rule := range slices.SortedFunc(maps.Keys(figures.Rules), func(a, b string) int {
+		return cmp.Or(cmp.Compare(figures.Rules[b].Denied(), figures.Rules[a].Denied()), cmp.Compare(figures.Rules[b].Total(), figures.Rules[a].Total()), cmp.Compare(a, b))
+	}) {
+		row(rule, figures.Rules[rule])
+	}
+	row("all requests", figures.Requests)
+	_ = w.Flush() // stdout remembers an error
+	if len(figures.Rules) == 0 {
+		f.note("processes with the store of resilient.New tell their decisions once a minute, and none has in the last %v", f.period)
+	}
+	if len(figures.Denied) == 0 {
+		f.note("no denied key is known: the option observe.TopKeys makes processes tell them")
+		return nil
+	}
+	fmt.Fprint(f.stdout, "\nKeys with the most denials, in this hour and the one before:\n")
+	fmt.Fprintln(w, "KEY\tRULE\tDENIALS")
+	for _, k := range figures.Denied[:min(len(figures.Denied), f.most)] {
+		fmt.Fprintf(w, "#%s\t%s\t%d\n", escaped(k.Tag), escaped(k.Rule), k.Denials)
+	}
+	return w.Flush()
+}

@@ -1,0 +1,148 @@
+package rules
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/processes"
+	"github.com/weir-go/weir/core/observe"
+	"github.com/weir-go/weir/core/rules/internal/overrides"
+)
+
+// A Fleet is the processes of an application, as far as they have told Redis about themselves: those with the store of
+// package resilient, and those with a [Set] that watches overrides. Each error of its methods is one of Redis, or says that
+// a part of the record in Redis is not well formed; the result then has the rest. It is safe for concurrent use.
+type Fleet struct{ app *overrides.App }
+
+// Fleet returns the Fleet of the application of s.
+func (s *RedisSource) Fleet() *Fleet { return &Fleet{&s.overrides.App} }
+
+// FleetOf returns the Fleet of the application whose limits are in store, as in [RedisOf], or nil if store has no states in
+// Redis.
+func FleetOf(store core.Store) *Fleet {
+	of := inRedis(store)
+	if of == nil {
+		return nil
+	}
+	rdb, prefix, app, h := of.Redis()
+	return &Fleet{&overrides.App{Client: rdb, Prefix: prefix, Name: app, Hasher: h}}
+}
+
+// Tag returns the hash of a key, as in [Entry.Tag], in a [DeniedKey] and in the keys of Redis.
+func (f *Fleet) Tag(key string) string { return f.app.Hasher.Tag(key) }
+
+// recordOf returns the record of the processes of an application.
+func recordOf(app *overrides.App) processes.Record {
+	return processes.NewRecord(func(ctx context.Context, args ...any) (any, error) {
+		reply, err := app.Client.Do(ctx, args...).Result()
+		if errors.Is(err, redis.Nil) {
+			err = nil
+		}
+		return reply, err
+	}, app.Prefix, app.Name)
+}
+
+// read calls f, which may return a result and an error.
+func read[T any](ctx context.Context, f *Fleet, what string, read func(processes.Record) (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	r, err := overrides.Await(ctx, func() (r result, _ error) {
+		r.value, r.err = read(recordOf(f.app))
+		return r, nil
+	})
+	if err = errors.Join(err, r.err); err != nil {
+		err = fmt.Errorf("weir: %s in Redis: %w", what, err)
+	}
+	return r.value, err
+}
+
+// Processes returns the processes, the latest first.
+func (f *Fleet) Processes(ctx context.Context) ([]Process, error) {
+	type result struct {
+		all   []processes.Process
+		rules map[string][]string
+	}
+	r, err := read(ctx, f, "processes", func(of processes.Record) (r result, err error) {
+		r.all, r.rules, err = of.Processes(ctx)
+		return r, err
+	})
+	all := make([]Process, len(r.all))
+	for i, p := range r.all {
+		all[i] = Process{
+			ID: p.ID, Host: p.Host, PID: p.PID, Version: p.Version, Started: time.UnixMilli(p.Started), Seen: p.Seen,
+			Rules: slices.Clone(r.rules[p.Group]), AllRules: p.Group == processes.All, Switches: p.Switches - 1,
+		}
+		for _, s := range p.Sets {
+			all[i].Sets = append(all[i].Sets, ProcessSet{s.Source, s.Config, s.Policies, s.Disabled, s.More, s.Follows, s.Changes, s.Follows && s.Secret != f.app.SecretCheck()})
+		}
+	}
+	return all, err
+}
+
+// Rules returns the rules that the processes have on their stores, by name.
+func (f *Fleet) Rules(ctx context.Context) (map[string]PublishedRule, error) {
+	all, err := read(ctx, f, "rules", func(r processes.Record) ([]processes.Rule, error) { return r.Published(ctx) })
+	rules := make(map[string]PublishedRule)
+	for _, r := range all {
+		p := published(r)
+		latest, ok := rules[p.Name]
+		switch {
+		case !ok:
+			rules[p.Name] = p
+		case latest.At.Sub(p.At) <= processes.Current:
+			latest.Others = append(latest.Others, p)
+			rules[p.Name] = latest
+		}
+	}
+	return rules, err
+}
+
+// Figures are decisions of the processes of an application.
+type Figures struct {
+	Requests observe.Counts            // all decisions, by their results
+	Rules    map[string]observe.Counts // those that contained the rule of a name, by the results of the rule
+	Denied   []DeniedKey               // the keys with the most denials, at most 1000 an hour
+}
+
+// A DeniedKey is a key that a rule has denied.
+type DeniedKey struct {
+	Tag     string // the hash of the key: see [Fleet.Tag]
+	Rule    string
+	Denials uint64 // at least, in this hour and the one before, by the clock of Redis
+}
+
+// FiguresPeriod is the longest period of [Fleet.Figures].
+const FiguresPeriod = processes.FiguresLifetime
+
+// Figures returns the decisions in a period up to now, which is rounded up to whole minutes. A process tells each minute what
+// it has decided, so that some are missing: those of its last minute, and those of a message that was lost in an outage. Keys
+// are those of stores with the option observe.TopKeys. period is from one minute to FiguresPeriod, and other ones are the
+// nearest of these.
+func (f *Fleet) Figures(ctx context.Context, period time.Duration) (all Figures, err error) {
+	minutes := int((min(max(period, time.Minute), FiguresPeriod) + time.Minute - 1) / time.Minute)
+	r, err := read(ctx, f, "figures", func(r processes.Record) (processes.Figures, error) { return r.Figures(ctx, minutes) })
+	all.Rules = make(map[string]observe.Counts, len(r.Rules))
+	for rule, counts := range r.Rules {
+		if rule == "" {
+			all.Requests = counts
+		} else {
+			all.Rules[rule] = counts
+		}
+	}
+	for k, n := range r.Denied {
+		all.Denied = append(all.Denied, DeniedKey{k.Tag, k.Rule, n})
+	}
+	slices.SortFunc(all.Denied, func(a, b DeniedKey) int {
+		return cmp.Or(cmp.Compare(b.Denials, a.Denials), cmp.Compare(a.Tag, b.Tag), cmp.Compare(a.Rule, b.Rule))
+	})
+	return all, err
+}
