@@ -248,8 +248,8 @@ func TestHandler_Origin(t *testing.T) {
 	}
 }
 
-// The page shows the processes of the application, and waits for a moment only if Redis is away.
-func TestHandler_Processes(t *testing.T) {
+// The page shows the application beside this process, and waits for a moment only if Redis is away.
+func TestHandler_Application(t *testing.T) {
 	server := redistest.NewServer(t)
 	store := resilient.New(server.Client(), "test")
 	t.Cleanup(func() { store.Close() })
@@ -269,9 +269,36 @@ func TestHandler_Processes(t *testing.T) {
 	if all := reportOf(t, h, nil).Application.Processes; len(all) != 1 || all[0].PID != os.Getpid() || len(all[0].Sets) > 0 {
 		t.Errorf("got %+v", all)
 	}
+	rdb, fleet, minute := server.Client(), rules.FleetOf(store), time.Now().Unix()/60
+	testkit.Must(t, rdb.HSet(t.Context(), fmt.Sprintf("weir:test:{test}processes:figures:%d", minute), "", "0 12345 0 7", "api", "0 12345 0 7", "<b>", "0 1").Err())
+	testkit.Must(t, rdb.Do(t.Context(), "zadd", fmt.Sprintf("weir:test:{test}processes:denied:%d", minute/60), 6, fleet.Tag("ann")+" api", 1, "other api").Err())
+	_, err := fleet.TurnOff(t.Context(), rules.Switch{Rule: "api", By: "ann", Reason: "<i>"})
+	testkit.Must(t, err)
+	testkit.Allow(t, l, "k")
+	d := reportOf(t, h, url.Values{"key": {"ann"}})
+	if a := d.Application; a.Error != "" || len(a.Off) != 1 || a.Off[0].By != "ann" || fmt.Sprint(a.Hour, a.Rules, a.Denied) !=
+		"map[allowed:12345 denied:7] [{<b> map[allowed:1]} {api map[allowed:12345 denied:7]}] [{"+fleet.Tag("ann")+" ann api 6} {other  api 1}]" {
+		t.Errorf("got %+v", a)
+	}
+	for begun := time.Now(); ; <-tick.C {
+		if all := reportOf(t, h, nil).Rules; len(all) == 1 && all[0].Mode == "off, by weir off" {
+			break
+		} else if time.Since(begun) > time.Minute {
+			t.Fatalf("after a minute: got %v", all)
+		}
+	}
+	body := ask(h, "GET", "/", nil).Body.String()
+	for _, part := range []string{
+		"The limits of api are off since ", " by ann: &lt;i&gt;. The command weir on turns them on again.", `<tr><th scope="row">&lt;b&gt;</th>`,
+		`<tr><th scope="row">api</th><td class="n">12` + "\u202f" + `345</td><td class="n muted">1</td>`, `<code class="tag">#` + fleet.Tag("ann") + `</code></th><td>api</td><td class="n">6</td>`,
+	} {
+		if !strings.Contains(body, part) {
+			t.Errorf("the page does not contain %q:\n%s", part, body[strings.Index(body, `<section id="application"`):])
+		}
+	}
 	testkit.Must(t, server.Pause())
 	begun := time.Now()
-	body := ask(h, "GET", "/", nil).Body.String()
+	body = ask(h, "GET", "/", nil).Body.String()
 	if took := time.Since(begun); !strings.Contains(body, "Not all is shown: ") || took > 10*time.Second {
 		t.Errorf("after %v: got the page %s", took, body)
 	}

@@ -15,7 +15,7 @@ import (
 
 const (
 	// lookTime is the time between two looks at the switches, on average.
-	lookTime = time.Second
+	lookTime = 1250 * time.Millisecond
 	// MaxSwitches is the number of switches of an application, and MaxReason the length of their texts.
 	MaxSwitches, MaxReason = 64, 200
 	// maxSwitches is the length of their JSON.

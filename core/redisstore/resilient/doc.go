@@ -62,7 +62,7 @@
 // # Switches
 //
 // The command weir off turns the limits of a rule, of a policy or of the application off, and weir on turns them on again: in an incident, and
-// while a wrong limit is mended. A Store looks once a second, and each process follows a change within two seconds while
+// while a wrong limit is mended. A Store looks every 1.1 to 1.4 s, and each process follows a change within two seconds while
 // Redis replies. Events are then admitted as if the limits were core.Unlimited: without a call of Redis and without fields in
 // the response, and nothing is stored. Blocks of operators, plans that are core.Blocked and pauses stay in force. A place or
 // a [core.Reservation] from before ends as ever, and one that began while the limit was off settles to nothing. Callers that
