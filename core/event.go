@@ -276,7 +276,7 @@ func (e *event) fill(ctx context.Context, l *line, c *driver.Charge, a *Ask, rul
 	if a.Peek {
 		op, l.cost = driver.Peek, 0
 	}
-	if op != driver.Reset && op != driver.Credit { // what operators do stays possible
+	if op != driver.Reset && op != driver.Credit { // operators may use these while a limit is off
 		rule = a.Limiter.inForce(rule)
 	}
 	l.rule = rule

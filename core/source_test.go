@@ -68,7 +68,7 @@ var allowed = map[string][]string{
 	"echolimit":                 {"core", "core/gate", "core/gate/adapter", "core/memstore", "keyfunc", "github.com/labstack/echo/v4"},
 	"echolimit/v5":              {"core", "core/gate", "core/gate/adapter", "core/memstore", "keyfunc", "github.com/labstack/echo/v5"},
 
-	"cmd/weir":                            {"cmd/weir/internal/playground/page", "cmd/weir/internal/simulate", "cmd/weir/internal/trace", "core", "core/driver", "core/memstore", "core/redisstore", "core/redisstore/diagnose", "core/rules", "github.com/redis/go-redis/v9", "internal/similar"},
+	"cmd/weir":                            {"cmd/weir/internal/playground/page", "cmd/weir/internal/simulate", "cmd/weir/internal/trace", "core", "core/driver", "core/memstore", "core/observe", "core/redisstore", "core/redisstore/diagnose", "core/rules", "github.com/redis/go-redis/v9", "internal/similar"},
 	"cmd/weir/internal/playground":        {"cmd/weir/internal/simulate", "core", "core/driver"},
 	"cmd/weir/internal/simulate":          {"core", "core/memstore", "core/driver"},
 	"cmd/weir/internal/playground/page":   {"cmd/weir/internal/playground"},
@@ -199,6 +199,7 @@ var clockReaders = map[string]string{
 	// Blocks and overrides end at times that all processes read by their own clocks.
 	"core/rules/override.go":                    "the end of an override, and the time of a change",
 	"core/rules/set.go":                         "the end of an override",
+	"core/rules/switch.go":                      "the time of a switch, for operators",
 	"core/rules/version.go":                     "the end of an override",
 	"core/rules/internal/overrides/index.go":    "the end of an override",
 	"core/rules/internal/overrides/override.go": "the end of an override",

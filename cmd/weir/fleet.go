@@ -58,7 +58,7 @@ func defaultBy() string {
 	return cmp.Or(os.Getenv("USER"), "unknown") + "@" + host
 }
 
-// off prints what is off, or turns limits off.
+// off prints the switches, or turns limits off.
 func (f *fleet) off(ctx context.Context, args []string) error {
 	if len(args) == 0 {
 		off, _, err := f.source.Fleet().Switches(ctx)
@@ -115,7 +115,7 @@ func (f *fleet) on(ctx context.Context, args []string) error {
 	return f.awaitSwitch(ctx, names, change)
 }
 
-// offText says what a Switch has turned off.
+// offText describes a Switch.
 func offText(s rules.Switch) string {
 	text := fmt.Sprintf("the limits of %q are off", s.Rule)
 	if s.Rule == rules.Every {

@@ -8,6 +8,9 @@
 //	weir unblock KEY [IN]                      end the block of a key
 //	weir list                                  list the overrides and blocks, newest first
 //	weir key KEY                               print the hash of a key
+//	weir top                                   print the decisions of all processes, and the most denied keys
+//	weir off [IN]                              turn limits off in all processes, or print those that are off
+//	weir on IN                                 turn limits on again
 //	weir check FILE...                         report the errors and warnings of files
 //	weir diff A B                              list the changes from file A to file B
 //	weir doctor                                check whether the programs can use a Redis
@@ -32,7 +35,7 @@
 //	weir version                               print the version of this command
 //	weir help                                  print this list
 //
-// The first seven commands know limits in code and in files. IN is a policy, a ROUTE, or the name of a rule in code; without
+// The commands about keys, off and on know limits in code and in files. IN is a policy, a ROUTE, or the name of a rule in code; without
 // it, or as '*', it is all of them, of which those that have no event and no override of the key are left out. Limits in
 // code are known from the processes whose store is that of resilient.New, and for a day after the last of them. Limits of
 // Choose, Variant and elastic rules, and the time zone of a quota in code, are not known. Only policies of a rules.Set have
@@ -62,7 +65,7 @@
 // ann and the /64 of an IPv6 address; block and unblock then write nothing. If the latest override was written with a key
 // secret, and WEIR_KEY_SECRET is not set, a command about a key is an error.
 //
-// A KEY that is # and a hash, as the command list prints it, stands for the key with that hash. A shell needs quotes around
+// A KEY that is # and a hash, as the commands list and top print it, stands for the key with that hash. A shell needs quotes around
 // it. The hashes in logs are the same only if the programs have a key secret.
 //
 // The command why begins with a sentence that says whether the next event is admitted, and otherwise when it is. Then
@@ -76,6 +79,18 @@
 // a rule is an error. The commands need the name of the application, the prefix and the secret of the store, which are those of the rules. A
 // program notices a reset or a credit at its next decision; with package denycache, which package resilient contains,
 // at most a second later; with package lease when its tokens are spent.
+//
+// # All processes
+//
+// The command off turns the limits of a policy, of the policies of a route, of a rule, or of all ('*') off: in an incident, or while a
+// wrong limit is mended. Each process whose store is that of resilient.New then admits all events of these limits within
+// two seconds; blocks of operators, blocked plans and pauses stay (see package resilient, Switches). It writes who has done it (-by;
+// default: the user and the machine) and -note, and waits like block until it is in force. Without IN, it prints the
+// limits that are off. The command on turns those of the same IN on again, or all for '*', prints those that are still off, and waits, too.
+//
+// The command top prints the decisions that all processes have told Redis in the last minutes (-for; default: 5m, at most
+// 2h), by rule and by the result of the rule, and the hashes of the keys with the most denials in this hour and the one
+// before (-n; default: 20), if the programs have the option observe.TopKeys. Processes tell them once a minute.
 //
 // # Notes
 //
@@ -173,7 +188,7 @@
 //	-plan NAME      why, usage and credit: the plan of the key; without it, that of its override or none
 //	-note TEXT      override and block: at most 200 bytes for list and why, such as the reason
 //	-text           override and block: write the key as text for list, which otherwise shows its hash
-//	-wait DURATION  override, block, unblock and remove: see above; default: 15s; 0 does not wait
+//	-wait DURATION  override, block, unblock, remove, off and on: see above; default: 15s; 0 does not wait
 //	-n NUMBER       list: at most so many entries; default: 100
 //	-remove         put: remove the policies that the file does not have
 //	-if-version V   put: write only if the configuration has this version, which get and put print; none if there is none
@@ -246,7 +261,7 @@ var commands = []command{
 	{"list", "", "list the overrides and blocks, newest first", 0, 0, nil},
 	{"key", "KEY", "print the hash of a key", 1, 1, nil},
 	{"top", "", "print the decisions of all processes, and the most denied keys", 0, 0, nil},
-	{"off", "[IN]", "turn limits off in all processes, or print what is off", 0, 1, nil},
+	{"off", "[IN]", "turn limits off in all processes, or print those that are off", 0, 1, nil},
 	{"on", "IN", "turn limits on again", 1, 1, nil},
 	{"doctor", "", "check whether the programs can use a Redis", 0, 0, nil},
 	{"check", "FILE...", "report the errors and warnings of files", 1, many, check},

@@ -15,7 +15,7 @@ import (
 
 // An application is all processes with the states of the store, as they have told Redis.
 type application struct {
-	Error       string      `json:"error,omitempty"` // what could not be read
+	Error       string      `json:"error,omitempty"` // of a reading that has failed
 	Off         []turnedOff `json:"off,omitempty"`
 	Differences []string    `json:"differences,omitempty"`
 	Processes   []process   `json:"processes,omitempty"` // with this one
@@ -72,7 +72,7 @@ const (
 	fleetTime    = 300 * time.Millisecond // to read the application: in an outage, the page waits for no longer
 )
 
-// application returns what the processes of the application have told Redis. r has the figures of this process, and asked
+// application returns the knowledge of Redis about the processes of the application. r has the figures of this process, and asked
 // is the key that the operator has asked for, or empty.
 func (h *Handler) application(ctx context.Context, r *report, asked string) *application {
 	if h.fleet == nil {

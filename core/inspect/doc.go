@@ -14,8 +14,9 @@
 // like those of the page, but the browser adds no password or cookie for that name. A request that a page
 // of another origin sends openly is rejected (see [Handler.ServeHTTP]).
 //
-// All figures are those of one process. With several processes, ask the one at a known address, or use
-// the metrics of package observe, which a system of metrics adds up.
+// All figures are those of the process that serves the page, except for those below Application, which all processes
+// tell Redis once a minute if their store is that of package resilient. The metrics of package observe are those of one
+// process, too; a system of metrics adds them up.
 //
 // # Content
 //
@@ -28,7 +29,11 @@
 //     lines must be harmless in PowerShell and cmd.exe, too. The page then shows the reason.
 //   - Rules in force, with the configuration that they come from, its version ([rules.Set.Version]) and its
 //     policy of all routes.
-//   - Keys with the most denials and the most decisions, with the option observe.TopKeys. They
+//   - The application: its processes, decisions by rule in the last hour beside those of this process, limits that are off,
+//     where processes differ ([rules.Differences]), and the hashes of the keys with the most denials, in this hour and the
+//     one before. The text of a key is beside its hash if the page has been asked for the key, or shows it as text
+//     (observe.ClearKeys).
+//   - Keys with the most denials and the most decisions of this process, with the option observe.TopKeys. They
 //     appear as HMACs ([observe.Store.Tag]); the tag of a key that is asked for is shown beside it.
 //   - The store: the state of failover, times of calls, and all measures of its parts.
 //
@@ -46,7 +51,8 @@
 // observe), and series those of each rule and plan: as decisions the results of the rule, as requests the
 // decisions that it determined, each since the start and in the last hour. The field minutes contains the
 // requests of each minute, of which the last one is not complete. configuration has the name, the version
-// and, as all_routes, the policy of all routes, whose limits of a key have of_all_routes. rules, denied, active, measures, calls
+// and, as all_routes, the policy of all routes, whose limits of a key have of_all_routes. application has the content below
+// Application, with hour as the decisions of all rules by result. rules, denied, active, measures, calls
 // and key are as on the page; no_command is the reason why a command is missing. Durations are texts, such as
 // "1.5s". The retry_after and reset_after of an in-flight rule name the end of events, which has no known
 // time, and those of a quota the end of its period in its time zone, such as "at 2027-01-01T00:00:00+01:00".

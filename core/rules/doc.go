@@ -243,7 +243,7 @@
 //	weir:shop:{rules:shop}changes           a stream of the changes of both sets, of which at least the latest
 //	                                        10 000 are kept
 //
-// The keys that begin with weir:shop:{shop}processes have the heartbeats of processes: [RedisSource.Processes] reads them.
+// The keys that begin with weir:shop:{shop}processes have the heartbeats of processes: [Fleet] reads them.
 //
 // A program that blocks a key writes the set and the stream in one transaction, and sets or deletes the record, which
 // may be that of an earlier block:

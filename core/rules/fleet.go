@@ -123,8 +123,8 @@ type DeniedKey struct {
 // FiguresPeriod is the longest period of [Fleet.Figures].
 const FiguresPeriod = processes.FiguresLifetime
 
-// Figures returns the decisions in a period up to now, which is rounded up to whole minutes. A process tells each minute what
-// it has decided, so that some are missing: those of its last minute, and those of a message that was lost in an outage. Keys
+// Figures returns the decisions in a period up to now, which is rounded up to whole minutes. A process tells its
+// decisions each minute, so that some are missing: those of its last minute, and those of a message that was lost in an outage. Keys
 // are those of stores with the option observe.TopKeys. period is from one minute to FiguresPeriod, and other ones are the
 // nearest of these.
 func (f *Fleet) Figures(ctx context.Context, period time.Duration) (all Figures, err error) {

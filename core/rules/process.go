@@ -90,9 +90,9 @@ func (s *Set) describe(a *processes.About, follows bool) {
 
 // tellStore makes the heartbeats of the store describe s for ever, if it has any.
 func (s *Set) tellStore() {
-	s.heart = processes.HeartOf(s.store)
-	if s.heart != nil {
-		s.heart.Tell(func(a *processes.About) { s.describe(a, s.watching.Load() > 0 && s.followsStore()) })
+	s.sender = processes.SenderOf(s.store)
+	if s.sender != nil {
+		s.sender.Tell(func(a *processes.About) { s.describe(a, s.watching.Load() > 0 && s.followsStore()) })
 	}
 }
 
@@ -107,7 +107,7 @@ func (s *Set) followsStore() bool {
 func (s *Set) begin() (end func()) {
 	s.watching.Add(1)
 	stopped := func() { s.watching.Add(-1); s.changed() }
-	if s.heart != nil && s.followsStore() {
+	if s.sender != nil && s.followsStore() {
 		s.changed()
 		return stopped
 	}
@@ -115,7 +115,7 @@ func (s *Set) begin() (end func()) {
 		Timeout: time.Second, Log: slog.Default, Unknown: func() {}, Refused: func(error) string { return "" },
 	})
 	c.Tell(func(a *processes.About) { s.describe(a, true) })
-	own := processes.Heart(c)
+	own := processes.Sender(c)
 	s.own.Store(&own)
 	return func() {
 		s.own.Store(nil)
@@ -126,8 +126,8 @@ func (s *Set) begin() (end func()) {
 
 // changed makes a heartbeat soon.
 func (s *Set) changed() {
-	if s.heart != nil {
-		s.heart.Changed()
+	if s.sender != nil {
+		s.sender.Changed()
 	}
 	if h := s.own.Load(); h != nil {
 		(*h).Changed()

@@ -35,9 +35,9 @@ type Set struct {
 
 	changes, errors atomic.Uint64 // see Measures
 
-	heart    processes.Heart                 // of the store, or nil
-	own      atomic.Pointer[processes.Heart] // of the Set while it watches overrides that are not those of the store
-	watching atomic.Int64                    // calls of Watch
+	sender   processes.Sender                 // of the store, or nil
+	own      atomic.Pointer[processes.Sender] // of the Set while it watches overrides that are not those of the store
+	watching atomic.Int64                     // calls of Watch
 
 	mu      sync.Mutex         // of Apply
 	unused  map[string]*policy // policies of configurations whose Apply failed: they are on the store

@@ -349,7 +349,7 @@ func (c *Counter) Figures() Figures {
 	return f
 }
 
-// addFigures tells what was decided since the last time. now is the time of Redis.
+// addFigures tells the decisions since the last time. now is the time of Redis.
 func (c *Counter) addFigures(now time.Time) error {
 	if c.addedAt.IsZero() {
 		c.addedAt = time.Now()

@@ -65,7 +65,7 @@ func TestRecord_Figures(t *testing.T) {
 	}
 }
 
-// Figures are bounded, whatever processes send, and what is not well formed is left out.
+// Figures are bounded, whatever processes send, and texts that are not well formed are left out.
 func TestRecord_Figures_Bounds(t *testing.T) {
 	b := newBook(t)
 	now := b.now()

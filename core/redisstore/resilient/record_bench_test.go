@@ -62,8 +62,8 @@ func (b *book) memory() (n float64) {
 	return n
 }
 
-// BenchmarkApplication reports what 1000 processes of 50 rules with three results each take of a core of Redis and of its
-// memory, with heartbeats, looks at switches, figures, and 20 denied keys a minute and process.
+// BenchmarkApplication reports the share of a core of Redis and the memory that 1000 processes of 50 rules with three results
+// each take, with heartbeats, looks at switches, figures, and 20 denied keys a minute and process.
 func BenchmarkApplication(b *testing.B) {
 	book := newBook(b)
 	empty := book.memory()
