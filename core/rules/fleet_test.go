@@ -100,7 +100,7 @@ func TestFleet_TurnOff(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	for _, s := range []rules.Switch{{}, {Rule: "a b"}, {Rule: "a\n"}, {Rule: strings.Repeat("x", 65)}, {Rule: "x", By: strings.Repeat("x", 201)}, {Rule: "x", Reason: strings.Repeat("x", 201)}} {
+	for _, s := range []rules.Switch{{}, {Rule: "a\n"}, {Rule: strings.Repeat("x", 65)}, {Rule: "x", By: strings.Repeat("x", 201)}, {Rule: "x", Reason: strings.Repeat("x", 201)}} {
 		if _, err := fleet.TurnOff(t.Context(), s); err == nil {
 			t.Errorf("%.30v: got no error", s)
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/weir-go/weir/core/internal/processes"
 )
@@ -20,7 +21,7 @@ const Every = processes.Every
 // their events end. A process follows a change within two seconds. While Redis is away, the last switches that it has read are
 // in force. If Redis has lost them, all limits are in force again, and each process that had read them logs an error.
 type Switch struct {
-	Rule   string // the name of a rule, or that of a policy for all its rules, or Every; at most 64 bytes, without spaces
+	Rule   string // the name of a rule, or that of a policy for all its rules, or Every; at most 64 bytes
 	By     string // who has turned it off
 	Reason string // By and Reason have at most 200 bytes
 	Since  time.Time
@@ -54,7 +55,7 @@ func (f *Fleet) TurnOff(ctx context.Context, s Switch) (change int, err error) {
 		s.Since = time.Now()
 	}
 	switch {
-	case s.Rule == "" || len(s.Rule) > 64 || strings.ContainsFunc(s.Rule, func(c rune) bool { return c <= ' ' || c == 0x7f }):
+	case s.Rule == "" || len(s.Rule) > 64 || strings.ContainsFunc(s.Rule, unicode.IsControl):
 		return 0, fmt.Errorf("weir: %q is no name of a rule or a policy", s.Rule)
 	case len(s.By) > processes.MaxReason || len(s.Reason) > processes.MaxReason:
 		return 0, fmt.Errorf("weir: a text of a switch is longer than %d bytes", processes.MaxReason)
