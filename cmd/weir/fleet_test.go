@@ -54,7 +54,7 @@ func TestFleet_Off(t *testing.T) {
 		{"off", 0, "The limits of \"login\" are off since … by ann, with the note \"slow\".\n", ""},
 		{"why ann login", 0, "Admitted: the limits of \"login\" are off since … by ann, with the note \"slow\". The table has the states that count again when they are on.\nRULE   ALGORITHM    LIMIT  SOURCE  USED  LEFT  NEXT", ""},
 		{"usage ann login", 0, "login  5/h    5     0", ""},
-				{"off POST§/login -wait 30s -config §", 0, "The limits of \"api\" are off by ", "in force in 1 of 1 processes"},
+		{"off POST§/login -wait 30s -config §", 0, "The limits of \"api\" are off by ", "in force in 1 of 1 processes"},
 		{"why ann -config § api", 0, "Admitted: the limits of \"api\" are off since ", ""},
 		{"doctor -timeout 1m", 0, "; the limits of \"", ""},
 		{"off * -wait 30s -by bob", 0, "All limits are off by bob.\n", "in force in 2 of 2 processes"},
