@@ -34,6 +34,7 @@ var hostile = map[string]struct{ text, shown string }{
 
 // No text from outside controls the terminal.
 func TestRun_Hostile(t *testing.T) {
+	t.Setenv("WEIR_REDIS_URL", "redis://"+redistest.Shared(t).Addr)
 	for name, c := range hostile {
 		for _, end := range []string{"", "\tx\nweir: valid"} { // which are escaped in names only
 			t.Run(fmt.Sprintf("%s/%q", name, end), func(t *testing.T) {

@@ -128,11 +128,9 @@ func (r *remote) configure(ctx context.Context) (err error) {
 		if err := r.addCode(ctx); err != nil {
 			r.note("limits in code are not known: %v", err)
 		}
-	}
-	if off, _, err := r.source.Fleet().Switches(ctx); err != nil {
-		r.note("whether limits are off is not known: %v", err)
-	} else {
-		r.off = off
+		if r.off, _, err = r.source.Fleet().Switches(ctx); err != nil {
+			r.note("whether limits are off is not known: %v", err)
+		}
 	}
 	if r.elsewhere != "" && len(r.config.Policies) > 0 {
 		r.note("%s", r.elsewhere)
