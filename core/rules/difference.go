@@ -5,13 +5,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-go/weir/core"
 )
 
 // Differences says where the processes of an application do not agree, as they do for a while during a rollout: about the
 // limits of rules, whether a rule is in code or in the configuration of a [Set], versions of configurations, and key
-// secrets. all and published are the results of [Fleet.Processes] and [Fleet.Rules].
+// secrets. It also says whether Redis has lost the overrides and blocks. all and published are the results of [Fleet.Processes] and [Fleet.Rules].
 func Differences(all []Process, published map[string]PublishedRule) (texts []string) {
 	for _, name := range slices.Sorted(maps.Keys(published)) {
 		p := published[name]
@@ -33,7 +34,7 @@ func Differences(all []Process, published map[string]PublishedRule) (texts []str
 		texts = append(texts, fmt.Sprintf("the rule %q differs: %s", name, strings.Join(limits, "; ")))
 	}
 	configs := make(map[string][]string) // the versions of each source
-	var secrets []string
+	var secrets, lost []string
 	for _, p := range all {
 		for _, s := range p.Sets {
 			if !slices.Contains(configs[s.Source], s.Config) {
@@ -42,9 +43,12 @@ func Differences(all []Process, published map[string]PublishedRule) (texts []str
 			if s.OtherSecret && secrets == nil {
 				secrets = append(secrets, fmt.Sprintf("process %d of %s has another key secret", p.PID, p.Host))
 			}
+			if !s.Lost.IsZero() && lost == nil {
+				lost = append(lost, fmt.Sprintf("process %d of %s found at %s that Redis had lost all overrides and blocks: write them again", p.PID, p.Host, s.Lost.UTC().Format(time.RFC3339)))
+			}
 		}
 	}
-	texts = append(texts, secrets...)
+	texts = append(append(texts, lost...), secrets...)
 	for _, source := range slices.Sorted(maps.Keys(configs)) {
 		if versions := configs[source]; len(versions) > 1 {
 			texts = append(texts, fmt.Sprintf("%s has several versions: %s", source, strings.Join(versions, ", ")))

@@ -82,7 +82,14 @@ func (f *Fleet) Processes(ctx context.Context) ([]Process, error) {
 			Rules: slices.Clone(r.rules[p.Group]), AllRules: p.Group == processes.All, Switches: p.Switches - 1,
 		}
 		for _, s := range p.Sets {
-			all[i].Sets = append(all[i].Sets, ProcessSet{s.Source, s.Config, s.Policies, s.Disabled, s.More, s.Follows, s.Changes, s.Follows && s.Secret != f.app.SecretCheck()})
+			of := ProcessSet{
+				Source: s.Source, Config: s.Config, Policies: s.Policies, Disabled: s.Disabled, MorePolicies: s.More, Follows: s.Follows, Changes: s.Changes,
+				OtherSecret: s.Follows && s.Secret != f.app.SecretCheck(),
+			}
+			if s.Lost > 0 {
+				of.Lost = time.UnixMilli(s.Lost)
+			}
+			all[i].Sets = append(all[i].Sets, of)
 		}
 	}
 	return all, err

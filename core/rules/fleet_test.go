@@ -140,6 +140,8 @@ func TestDifferences(t *testing.T) {
 	}
 	secret := set("a.yaml", "1")
 	secret.Sets[0].OtherSecret = true
+	lost := set("a.yaml", "1")
+	lost.Sets[0].Lost = time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
 		all       []rules.Process
 		published map[string]rules.PublishedRule
@@ -160,6 +162,7 @@ func TestDifferences(t *testing.T) {
 			`[the rule "api" differs: sliding_log "api" 5/h, in code; sliding_log "api" 5/h, in a configuration]`,
 		},
 		"configurations": {[]rules.Process{set("a.yaml", "1"), set("a.yaml", "2"), set("a.yaml", "1")}, nil, "[a.yaml has several versions: 1, 2]"},
+		"a loss":         {[]rules.Process{lost, set("a.yaml", "1")}, nil, "[process 7 of web found at 2027-01-01T00:00:00Z that Redis had lost all overrides and blocks: write them again]"},
 		"secrets":        {[]rules.Process{secret, secret}, nil, "[process 7 of web has another key secret]"},
 	} {
 		if got := fmt.Sprint(rules.Differences(c.all, c.published)); got != c.want {

@@ -30,7 +30,7 @@ func TestSet_Lost(t *testing.T) {
 		defer tick.Stop()
 		for begun := time.Now(); ; <-tick.C { // until both have read it
 			all, err := one.source.Fleet().Processes(t.Context())
-			if err == nil && len(all) == 2 && all[0].Sets[0].InForce(change) && all[1].Sets[0].InForce(change) {
+			if err == nil && len(all) == 2 && all[0].Sets[0].InForce(change) && all[1].Sets[0].InForce(change) && all[0].Sets[0].Lost.IsZero() {
 				break
 			}
 			if time.Since(begun) > time.Minute {
@@ -41,6 +41,15 @@ func TestSet_Lost(t *testing.T) {
 		for begun := time.Now(); lost(one) < round || lost(other) < round; <-tick.C {
 			if time.Since(begun) > time.Minute {
 				t.Fatalf("after a minute: the errors are %q and %q", one.errs(), other.errs())
+			}
+		}
+		for begun := time.Now(); ; <-tick.C {
+			all, err := one.source.Fleet().Processes(t.Context())
+			if err == nil && len(all) == 2 && time.Since(all[0].Sets[0].Lost) < time.Minute && time.Since(all[1].Sets[0].Lost) < time.Minute {
+				break
+			}
+			if time.Since(begun) > time.Minute {
+				t.Fatalf("after a minute, without the loss: got %+v, %v", all, err)
 			}
 		}
 		if lost(one) != round || lost(other) != round {

@@ -46,6 +46,10 @@ type ProcessSet struct {
 	Follows     bool
 	Changes     string
 	OtherSecret bool
+
+	// Lost is the time when the Set found that Redis had lost all overrides and blocks. It is zero if Redis has not, or if
+	// there was a change since then.
+	Lost time.Time
 }
 
 // InForce reports whether the overrides and blocks until change are in force in s: see [RedisSource.LastChange]. A
@@ -83,7 +87,8 @@ func (s *Set) describe(a *processes.About, follows bool) {
 		}
 	}
 	if follows {
-		d.Changes, d.Secret = s.source.overrides.Changes(), s.source.overrides.SecretCheck()
+		o := s.source.overrides
+		d.Changes, d.Secret, d.Lost = o.Changes(), o.SecretCheck(), o.LostAt()
 	}
 	a.Sets = append(a.Sets, d)
 }

@@ -36,6 +36,7 @@ type Set struct {
 	Follows  bool     `json:"follows,omitempty"` // it watches the overrides of this application
 	Changes  string   `json:"changes,omitempty"` // the ID of the last change of them that is in force
 	Secret   string   `json:"secret,omitempty"`  // tells whether two key secrets are equal
+	Lost     int64    `json:"lost,omitempty"`    // when it found that Redis had lost the overrides, in Unix milliseconds; 0 if not, or after a change
 }
 
 const (

@@ -32,6 +32,10 @@ var errSize = errors.New("the set of overrides or blocks has changed without a n
 // Changes returns the ID of the latest change that is in force in this process, or an empty text if that is not known.
 func (s *Redis) Changes() string { return *s.known.Load() }
 
+// LostAt returns the time when Redis was found to have lost all overrides and blocks, in Unix milliseconds, or 0 if it has
+// not, or there was a change since then.
+func (s *Redis) LostAt() int64 { return s.lostAt.Load() }
+
 // LastChange returns the ID of the latest change in Redis.
 func (s *Redis) LastChange(ctx context.Context) (string, error) {
 	latest, err := ask(ctx, func(ctx context.Context) ([]redis.XMessage, error) {
@@ -135,6 +139,7 @@ func (s *Redis) readChanges(ctx context.Context) error {
 		s.indexes.Store(&x)
 		if s.last != noChange {
 			s.latest = s.last
+			s.lostAt.Store(0)
 		}
 		if id := s.last; id != s.Changes() {
 			s.known.Store(&id)
@@ -242,6 +247,7 @@ func (s *Redis) readSets(ctx context.Context) error {
 		s.callbacks.Failed(fmt.Errorf("weir: overrides in Redis: %w", err))
 	}
 	if s.last = last; last == noChange && s.latest != "" {
+		s.lostAt.Store(time.Now().UnixMilli())
 		s.callbacks.Lost(errLost)
 		s.latest = ""
 	}

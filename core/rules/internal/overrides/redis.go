@@ -38,6 +38,7 @@ type Redis struct {
 	last    string                 // the ID of the latest change in the indexes; empty if they have to be read
 	latest  string                 // the last one that was not noChange, to notice that Redis has lost all
 	known   atomic.Pointer[string] // last, for other goroutines, after all changes until it are in the indexes
+	lostAt  atomic.Int64           // when Redis has lost all, in Unix milliseconds; 0 after the next change
 	from    int64                  // members that have ended before are not in the indexes
 }
 
