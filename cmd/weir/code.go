@@ -14,9 +14,9 @@ import (
 	"github.com/weir-go/weir/internal/similar"
 )
 
-// addCode adds the rules of limiters in code to the policies, each as a policy of its own, as the processes of the
-// application have published them. Rules of the policies and names of policies are left out.
-func (r *remote) addCode(ctx context.Context) error {
+// addPublished adds the rules that the processes of the application have published to the policies: each rule of a limiter in
+// code as a policy of its own, and those of Sets as the policies that the configuration does not have.
+func (r *remote) addPublished(ctx context.Context) error {
 	published, err := r.source.Fleet().Rules(ctx)
 	if len(published) == 0 {
 		return err
@@ -24,52 +24,100 @@ func (r *remote) addCode(ctx context.Context) error {
 	if err != nil {
 		r.note("%v", err)
 	}
-	r.code = published
 	all, err := r.source.Fleet().Processes(ctx)
 	if err != nil {
 		r.note("%v", err)
 	}
-	of := make(map[string]string) // the policies of Sets, with the sources
-	for _, p := range all {
-		for _, s := range p.Sets {
-			for _, policy := range s.Policies {
-				of[policy] = s.Source
-			}
-		}
-	}
-	maps.DeleteFunc(r.code, func(name string, _ rules.PublishedRule) bool {
-		if _, ok := r.config.Policies[name]; ok {
-			return true
-		}
-		policy, rule, _ := strings.Cut(name, ".")
-		rule = strings.TrimSuffix(rule, ".candidate")
-		if source, ok := of[policy]; ok && len(r.config.Policies[policy].Rules) == 0 {
-			r.elsewhere = fmt.Sprintf("the policy %q is in %s of the processes: the flag -config names a file with it", policy, escaped(source))
-			return true
-		}
-		return slices.ContainsFunc(r.config.Policies[policy].Rules, func(of rules.Rule) bool { return of.Name == rule })
-	})
 	merged := *r.config
 	merged.Policies = maps.Clone(merged.Policies)
 	if merged.Policies == nil {
 		merged.Policies = make(map[string]rules.Policy)
 	}
-	for name, p := range r.code {
-		merged.Policies[name] = p.Policy
+	r.published, r.code, r.sets = published, make(map[string]rules.PublishedRule), make(map[string]string)
+	for _, name := range slices.Sorted(maps.Keys(published)) { // a candidate follows its rule
+		p := published[name]
+		policy, rule, _ := strings.Cut(name, ".")
+		_, known := r.config.Policies[policy]
+		switch {
+		case !p.InSet && r.config.Policies[name].Rules == nil:
+			r.code[name] = p
+			merged.Policies[name] = p.Policy
+		case p.InSet && !known:
+			r.sets[policy] = sourceOf(all, policy)
+			merged.Policies[policy] = withRule(merged.Policies[policy], rule, p.Policy.Rules[0])
+		}
+	}
+	for policy := range r.sets {
+		p := merged.Policies[policy]
+		p.Enforce, p.Disabled = 100, disabledIn(all, policy)
+		merged.Policies[policy] = p
+	}
+	for _, p := range all {
+		for _, s := range p.Sets {
+			for _, policy := range s.Policies {
+				if _, ok := merged.Policies[policy]; !ok {
+					r.elsewhere = fmt.Sprintf("the policy %q is in %s of the processes: the flag -config names a file with it", policy, escaped(s.Source))
+				}
+			}
+		}
 	}
 	r.config = &merged
 	return nil
 }
 
-// aboutCode says which facts about the limits of a policy are not known, because it is a rule in code.
-func (r *remote) aboutCode(policy string) (lines []string) {
+// withRule returns p with one rule more, or a candidate of one.
+func withRule(p rules.Policy, name string, of rules.Rule) rules.Policy {
+	if parent, ok := strings.CutSuffix(name, ".candidate"); ok {
+		i := slices.IndexFunc(p.Rules, func(r rules.Rule) bool { return r.Name == parent })
+		if i >= 0 {
+			p.Rules[i].Candidate = &of
+		}
+		return p
+	}
+	of.Name = name
+	p.Rules = append(p.Rules, of)
+	return p
+}
+
+// sourceOf returns the name of the configuration in which a process has a policy.
+func sourceOf(all []rules.Process, policy string) string {
+	for i := range all {
+		if s := all[i].Set(policy); s != nil {
+			return escaped(s.Source)
+		}
+	}
+	return "the configuration"
+}
+
+// disabledIn reports whether all processes that have a policy have disabled it.
+func disabledIn(all []rules.Process, policy string) bool {
+	disabled := false
+	for i := range all {
+		if s := all[i].Set(policy); s != nil {
+			if !slices.Contains(s.Disabled, policy) {
+				return false
+			}
+			disabled = true
+		}
+	}
+	return disabled
+}
+
+// aboutPublished says which facts about the limits of a policy are not known, because only the processes have it.
+func (r *remote) aboutPublished(policy string) (lines []string) {
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	if source, ok := r.sets[policy]; ok {
+		add("The rules are those of the processes. Other properties in %s, such as keys, the timezone of a quota and enforce, are unknown: see -config.", source)
+		for _, rule := range r.config.Policies[policy].Rules {
+			lines = append(lines, others(r.published[policy+"."+rule.Name])...)
+		}
+		return lines
+	}
 	p, ok := r.code[policy]
 	if !ok {
 		return nil
 	}
-	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	rule := p.Policy.Rules[0]
-	kind := core.NewRule(rule.Spec).Kind()
+	kind := core.NewRule(p.Policy.Rules[0].Spec).Kind()
 	if p.Elastic != 0 {
 		add("The rule is elastic, up to %v: its present limit is unknown, and the table has its base.", p.Elastic)
 	}
@@ -79,12 +127,18 @@ func (r *remote) aboutCode(policy string) (lines []string) {
 	if p.MorePlans > 0 {
 		add("The rule has %d more plans.", p.MorePlans)
 	}
+	return append(lines, others(p)...)
+}
+
+// others says that other processes describe a rule otherwise.
+func others(p rules.PublishedRule) (lines []string) {
+	rule := p.Policy.Rules[0]
 	for _, o := range p.Others {
+		differs := "other plans or properties"
 		if other := o.Policy.Rules[0]; other.Limit != rule.Limit || other.Algorithm != rule.Algorithm {
-			add("A process has another limit of the rule, or had it until %s: %s %v.", o.At.UTC().Format(time.RFC3339), other.Algorithm, other.Limit)
-		} else {
-			add("A process has other plans or properties of the rule, or had them until %s.", o.At.UTC().Format(time.RFC3339))
+			differs = fmt.Sprintf("another limit, %s %v,", other.Algorithm, other.Limit)
 		}
+		lines = append(lines, fmt.Sprintf("Another process has, or had at %s, %s of the rule %s.", o.At.UTC().Format(time.RFC3339), differs, p.Name))
 	}
 	return lines
 }

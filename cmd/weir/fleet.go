@@ -166,14 +166,14 @@ func (f *fleet) awaitSwitch(ctx context.Context, names []string, change int) err
 	if f.wait <= 0 {
 		return nil
 	}
-	return f.awaitProcesses(ctx, names, invisible, func(p *rules.Process) string {
+	return f.awaitProcesses(ctx, names, func(p *rules.Process) reason {
 		switch {
 		case p.Switches < 0:
-			return "does not follow weir off: its store is not that of resilient.New, or it has not read the switches"
+			return reason{"does not follow weir off: its store is not that of resilient.New, or it has not read the switches", false}
 		case p.Switches < change:
-			return "has not read the change yet"
+			return reason{"has not read the change yet", false}
 		}
-		return ""
+		return reason{}
 	}, func([]rules.Process) error { return nil })
 }
 

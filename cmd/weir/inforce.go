@@ -14,6 +14,9 @@ import (
 // waitTime is the time for which a command that writes an override waits until it is in force. Tests change it.
 var waitTime = 15 * time.Second
 
+// settleTime is the time after which a process that does not follow changes is none that has just started.
+const settleTime = 3 * time.Second
+
 // pollTime is the time between two looks at the processes.
 const pollTime = 250 * time.Millisecond
 
@@ -30,7 +33,7 @@ func (r *remote) await(ctx context.Context, policies []string) error {
 	if err != nil {
 		return err
 	}
-	return r.awaitProcesses(ctx, policies, invisible, func(p *rules.Process) string { return reasonOf(p, policies, change) }, func(all []rules.Process) error {
+	return r.awaitProcesses(ctx, policies, func(p *rules.Process) reason { return reasonOf(p, policies, change) }, func(all []rules.Process) error {
 		if differ := r.otherConfigs(all, policies); differ != "" && r.limits {
 			return fmt.Errorf("it is written, and may not be in force: %s", differ)
 		}
@@ -38,17 +41,22 @@ func (r *remote) await(ctx context.Context, policies []string) error {
 	})
 }
 
-// awaitProcesses waits until reason is empty for each process that has one of policies, notes it, and returns the result of
-// then. visible says which processes are known.
-func (r *remote) awaitProcesses(ctx context.Context, policies []string, visible string, reason func(*rules.Process) string, then func([]rules.Process) error) error {
+// A reason says why a change is not in force in a process.
+type reason struct {
+	text  string // empty if it is in force
+	lasts bool   // the process will not apply it
+}
+
+// awaitProcesses waits until each process that has one of policies has no reason, notes it, and returns the result of then.
+func (r *remote) awaitProcesses(ctx context.Context, policies []string, of func(*rules.Process) reason, then func([]rules.Process) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.wait+timeout)
 	defer cancel()
-	for until := time.Now().Add(r.wait); ; {
+	for begun := time.Now(); ; {
 		all, err := r.withPolicies(ctx, policies)
 		if err != nil {
 			return err
 		}
-		text, done := inForceIn(all, reason)
+		text, done, hopeless := inForceIn(all, of)
 		switch {
 		case done:
 			if err := then(all); err != nil {
@@ -57,9 +65,11 @@ func (r *remote) awaitProcesses(ctx context.Context, policies []string, visible 
 			r.note("%s", text)
 			return nil
 		case len(all) == 0:
-			return fmt.Errorf("it is written, and no process of the application %q is known that has %s: %s", r.app, quotedAll(policies), visible)
-		case !time.Now().Before(until):
+			return fmt.Errorf("it is written, and no process of the application %q is known that has %s: %s", r.app, quotedAll(policies), invisible)
+		case time.Since(begun) >= r.wait:
 			return fmt.Errorf("it is written, and after %v %s", r.wait, text)
+		case hopeless && time.Since(begun) >= settleTime:
+			return fmt.Errorf("it is written, and after %v %s", settleTime, text)
 		}
 		time.Sleep(pollTime)
 	}
@@ -85,13 +95,15 @@ func policiesIn(p *rules.Process, policies []string) (all []string) {
 	return all
 }
 
-// inForceIn says in how many processes a change is in force, and why not in the others: reason is then not empty. done says
-// that it is in all of them, and there is one.
-func inForceIn(all []rules.Process, reason func(*rules.Process) string) (text string, done bool) {
+// inForceIn says in how many processes a change is in force, and why not in the others. done says that it is in all of them,
+// and there is one, and hopeless that all reasons last.
+func inForceIn(all []rules.Process, of func(*rules.Process) reason) (text string, done, hopeless bool) {
 	var others []string
+	hopeless = true
 	for i := range all {
-		if text := reason(&all[i]); text != "" {
-			others = append(others, nameOf(all[i])+" "+text)
+		if why := of(&all[i]); why.text != "" {
+			others = append(others, nameOf(all[i])+" "+why.text)
+			hopeless = hopeless && why.lasts
 		}
 	}
 	text = fmt.Sprintf("in force in %d of %d processes", len(all)-len(others), len(all))
@@ -100,35 +112,35 @@ func inForceIn(all []rules.Process, reason func(*rules.Process) string) (text st
 			text += fmt.Sprintf("; and %d more", n-maxNames)
 		}
 	}
-	return text, len(others) == 0 && len(all) > 0
+	return text, len(others) == 0 && len(all) > 0, hopeless && len(others) > 0
 }
 
-// reasonOf returns the reason why a change of policies is not in force in p, or an empty text.
-func reasonOf(p *rules.Process, policies []string, change string) string {
+// reasonOf returns the reason why a change of policies is not in force in p.
+func reasonOf(p *rules.Process, policies []string, change string) reason {
 	for _, policy := range policiesIn(p, policies) {
-		if reason := reasonIn(p, policy, change); reason != "" {
-			return reason
+		if why := reasonIn(p, policy, change); why.text != "" {
+			return why
 		}
 	}
-	return ""
+	return reason{}
 }
 
-// reasonIn returns the reason why a change of a policy is not in force in p, or an empty text.
-func reasonIn(p *rules.Process, policy, change string) string {
+// reasonIn returns the reason why a change of a policy is not in force in p.
+func reasonIn(p *rules.Process, policy, change string) reason {
 	s := p.Set(policy)
 	switch {
 	case s == nil || !s.Follows:
-		return "does not watch overrides (rules.Overrides and Set.Watch), or those of another Redis or prefix"
+		return reason{"does not watch overrides (rules.Overrides and Set.Watch), or those of another Redis or prefix", true}
 	case s.OtherSecret:
-		return "has another key secret"
+		return reason{"has another key secret", true}
 	case slices.Contains(s.Disabled, policy):
-		return fmt.Sprintf("has disabled the policy %q", policy)
+		return reason{fmt.Sprintf("has disabled the policy %q", policy), true}
 	case s.Changes == "":
-		return "has not read the overrides"
+		return reason{"has not read the overrides", false}
 	case !s.InForce(change):
-		return "has not read the change yet"
+		return reason{"has not read the change yet", false}
 	}
-	return ""
+	return reason{}
 }
 
 // nameOf returns the name of a process for messages.
@@ -144,7 +156,7 @@ func (r *remote) agreement(ctx context.Context, policy string, overridden bool) 
 	}
 	if overridden {
 		if change, err := r.source.LastChange(ctx); err == nil {
-			text, _ := inForceIn(all, func(p *rules.Process) string { return reasonIn(p, policy, change) })
+			text, _, _ := inForceIn(all, func(p *rules.Process) reason { return reasonIn(p, policy, change) })
 			if len(all) == 0 {
 				text = "it is not known whether this is in force, because no process that has the policy is known"
 			}

@@ -35,10 +35,12 @@ type remote struct {
 	removes        bool          // flags of put
 	version        string
 	source         *rules.RedisSource
-	config         *rules.Config // with the rules in code
-	loaded         *rules.Config // without them; nil if there is none
-	code           map[string]rules.PublishedRule
-	elsewhere      string // names a policy of the processes that config does not have; empty if there is none
+	config         *rules.Config // with the rules that only processes have
+	loaded         *rules.Config // without these; nil if there is none
+	published      map[string]rules.PublishedRule
+	code           map[string]rules.PublishedRule // those in code, which are policies in config
+	sets           map[string]string              // the policies in config that only processes have, and the names of their configurations
+	elsewhere      string                         // names a policy of the processes that config does not have; empty if there is none
 	off            []rules.Switch
 	following      bool       // off is in force for set, as for the programs
 	set            *rules.Set // of config, with the overrides in Redis; no policy is off
@@ -125,7 +127,7 @@ func (r *remote) configure(ctx context.Context) (err error) {
 		return errors.New("WEIR_KEY_SECRET is not set, and the latest override or block was written with a secret, without which no key is found")
 	case err != nil && !errors.Is(err, rules.ErrKeySecret): // the command itself reports that of Redis
 	default:
-		if err := r.addCode(ctx); err != nil {
+		if err := r.addPublished(ctx); err != nil {
 			r.note("limits in code are not known: %v", err)
 		}
 		if r.off, _, err = r.source.Fleet().Switches(ctx); err != nil {
@@ -135,7 +137,7 @@ func (r *remote) configure(ctx context.Context) (err error) {
 	if r.elsewhere != "" && len(r.config.Policies) > 0 {
 		r.note("%s", r.elsewhere)
 	}
-	if absent && len(r.code) == 0 {
+	if absent && len(r.config.Policies) == 0 {
 		if r.elsewhere != "" {
 			return errors.New(r.elsewhere)
 		}

@@ -64,7 +64,7 @@ func (r *remote) whyIn(ctx context.Context, policy, key string) (known bool, err
 		return false, err
 	}
 	known = textOf(s.override) != none
-	lines := append(s.lines(), r.aboutCode(policy)...)
+	lines := append(s.lines(), r.aboutPublished(policy)...)
 	l, err := r.limiter(policy, s.plan)
 	if err != nil {
 		return known, err
