@@ -24,7 +24,7 @@ func (d *doctor) checkApplication(ctx context.Context) diagnose.Finding {
 	defer cancel()
 	all, err := fleet.Processes(ctx)
 	published, err2 := fleet.Rules(ctx)
-	off, _, err3 := fleet.Switches(ctx)
+	switches, err3 := fleet.Switches(ctx)
 	if err := cmp.Or(err, err2, err3); err != nil {
 		f.Result, f.Detail, f.Change = diagnose.ResultUnknown, err.Error(), "repeat the check"
 		return f
@@ -37,9 +37,9 @@ func (d *doctor) checkApplication(ctx context.Context) diagnose.Finding {
 		f.Result, f.Change = diagnose.ResultWarning, "end the rollout, or give all processes the same limits, configuration and secret"
 		f.Detail += "; " + escaped(strings.Join(differ, "; "))
 	}
-	if len(off) > 0 {
-		f.Result, f.Change = diagnose.ResultWarning, "weir on turns limits on again"
-		f.Detail += "; " + offText(off[0])
+	for _, s := range switches.Off {
+		f.Result, f.Change = diagnose.ResultWarning, strings.TrimPrefix(f.Change+"; weir on '*' turns all limits on", "; ")
+		f.Detail += "; " + offText(s)
 	}
 	return f
 }

@@ -35,11 +35,9 @@ func defineFleet(name string) func(*flag.FlagSet) func(args []string, stdout, st
 		case "top":
 			flags.DurationVar(&f.period, "for", 5*time.Minute, "the last minutes, at most 2h, as a `DURATION`")
 			flags.IntVar(&f.most, "n", 20, "at most this `NUMBER` of keys")
-		case "off":
+		default:
 			flags.StringVar(&f.about, "note", "", "a `TEXT`, such as the reason")
 			flags.StringVar(&f.by, "by", defaultBy(), "the `NAME` of the operator")
-			fallthrough
-		case "on":
 			flags.StringVar(&f.file, "config", "", "the `FILE` with the routes, if IN is one, instead of the configuration in Redis")
 			flags.DurationVar(&f.wait, "wait", waitTime, "wait for at most this `DURATION` until it is in force in all processes, and fail otherwise; 0 does neither")
 		}
@@ -58,61 +56,54 @@ func defaultBy() string {
 	return cmp.Or(os.Getenv("USER"), "unknown") + "@" + host
 }
 
-// off prints the switches, or turns limits off.
+// off prints the limits that are off, or turns limits off.
 func (f *fleet) off(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		off, _, err := f.source.Fleet().Switches(ctx)
-		if err == nil && len(off) == 0 {
-			fmt.Fprintln(f.stdout, "No limit is off.")
-		}
-		for _, s := range off {
-			fmt.Fprintln(f.stdout, asSentence(offText(s)))
+		now, err := f.source.Fleet().Switches(ctx)
+		if err == nil {
+			f.print(now)
 		}
 		return err
 	}
-	names, err := f.named(ctx, args[0])
-	if err != nil {
-		return err
-	}
-	change := 0
-	for _, name := range names {
-		s := rules.Switch{Rule: name, By: f.by, Reason: f.about}
-		if change, err = f.source.Fleet().TurnOff(ctx, s); err != nil {
-			return err
-		}
-		fmt.Fprintln(f.stdout, asSentence(offText(s)))
-	}
-	return f.awaitSwitch(ctx, names, change)
+	return f.turn(ctx, args[0], f.source.Fleet().TurnOff)
 }
 
-// on turns limits on again.
+// on turns limits on.
 func (f *fleet) on(ctx context.Context, args []string) error {
-	names := args
-	if strings.Contains(args[0], "/") {
-		var err error
-		if names, err = f.named(ctx, args[0]); err != nil {
-			return err
-		}
-	}
-	change := 0
-	for _, name := range names {
-		next, err := f.source.Fleet().TurnOn(ctx, name)
-		if err != nil {
-			return err
-		}
-		change = next
-	}
-	off, _, err := f.source.Fleet().Switches(ctx)
+	return f.turn(ctx, args[0], f.source.Fleet().TurnOn)
+}
+
+// turn changes the switches of the rules or policies that IN stands for, and prints the limits that are then off.
+func (f *fleet) turn(ctx context.Context, in string, change func(context.Context, rules.Switch) (rules.Switches, error)) error {
+	names, err := f.named(ctx, in)
 	if err != nil {
 		return err
 	}
-	for _, s := range off {
+	var now rules.Switches
+	for _, name := range names {
+		if now, err = change(ctx, rules.Switch{Rule: name, By: f.by, Reason: f.about}); err != nil {
+			return err
+		}
+	}
+	f.print(now)
+	return f.awaitSwitch(ctx, names, now.Changes)
+}
+
+// print prints the limits that are off.
+func (f *fleet) print(now rules.Switches) {
+	for _, s := range now.Off {
 		fmt.Fprintln(f.stdout, asSentence(offText(s)))
 	}
-	if len(off) == 0 {
+	if len(now.Off) == 0 {
 		fmt.Fprintln(f.stdout, "No limit is off.")
 	}
-	return f.awaitSwitch(ctx, names, change)
+	if s := now.On; !s.Since.IsZero() {
+		of := fmt.Sprintf("the limits of %q", s.Rule)
+		if s.Rule == rules.Every {
+			of = "all limits"
+		}
+		fmt.Fprintln(f.stdout, asSentence(escaped(of+" were turned on"+about(s))))
+	}
 }
 
 // offText describes a Switch.
@@ -121,16 +112,19 @@ func offText(s rules.Switch) string {
 	if s.Rule == rules.Every {
 		text = "all limits are off"
 	}
-	if !s.Since.IsZero() {
-		text += " since " + s.Since.UTC().Format(time.RFC3339)
-	}
+	return escaped(text + " since" + about(s))
+}
+
+// about says when and by whom a Switch was changed, and its note.
+func about(s rules.Switch) string {
+	text := " " + s.Since.UTC().Format(time.RFC3339)
 	if s.By != "" {
 		text += " by " + s.By
 	}
 	if s.Reason != "" {
 		text += fmt.Sprintf(", with the note %q", s.Reason)
 	}
-	return escaped(text)
+	return text
 }
 
 // asSentence returns text with a capital letter and a full stop.
@@ -207,7 +201,11 @@ func (f *fleet) top(ctx context.Context, _ []string) error {
 	if err != nil {
 		f.note("%v", err)
 	}
-	off, _, err := of.Switches(ctx)
+	switches, err := of.Switches(ctx)
+	if err != nil {
+		f.note("%v", err)
+	}
+	published, err := of.Rules(ctx)
 	if err != nil {
 		f.note("%v", err)
 	}
@@ -217,8 +215,11 @@ func (f *fleet) top(ctx context.Context, _ []string) error {
 		fmt.Fprintf(f.stdout, ", %s", strings.Join(versions, ", "))
 	}
 	fmt.Fprintln(f.stdout)
-	for _, s := range off {
+	for _, s := range switches.Off {
 		fmt.Fprintln(f.stdout, asSentence(offText(s)))
+	}
+	for _, text := range rules.Differences(all, published) {
+		fmt.Fprintln(f.stdout, asSentence(escaped(text)))
 	}
 	fmt.Fprintf(f.stdout, "\nDecisions in the last %v:\n", f.period)
 	w := tabwriter.NewWriter(f.stdout, 0, 0, 2, ' ', 0)
@@ -242,7 +243,7 @@ func (f *fleet) top(ctx context.Context, _ []string) error {
 	row("all requests", figures.Requests)
 	_ = w.Flush() // stdout remembers an error
 	if len(figures.Rules) == 0 {
-		f.note("processes with the store of resilient.New tell their decisions once a minute, and none has in the last %v", f.period)
+		f.note("no process has told decisions in the last %v: those with the store of resilient.New do so once a minute", f.period)
 	}
 	if len(figures.Denied) == 0 {
 		f.note("no denied key is known: the option observe.TopKeys makes processes tell them")

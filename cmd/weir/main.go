@@ -9,7 +9,8 @@
 //	weir list                                  list the overrides and blocks, newest first
 //	weir key KEY                               print the hash of a key
 //	weir top                                   print the decisions of all processes, and the most denied keys
-//	weir off [IN]                              turn limits off in all processes, or print those that are off
+//	weir off IN                                turn limits off in all processes
+//	weir off                                   print the limits that are off
 //	weir on IN                                 turn limits on again
 //	weir check FILE...                         report the errors and warnings of files
 //	weir diff A B                              list the changes from file A to file B
@@ -61,8 +62,8 @@
 // is known if its store is that of resilient.New, or if its rules.Set watches overrides. The command why tells the same, and
 // whether processes have another configuration than the command.
 //
-// If no event of a KEY is known, why and usage print the keys that it can mean and that are in use, such as user:ann for
-// ann and the /64 of an IPv6 address; block and unblock then write nothing. If the latest override was written with a key
+// If no event of a KEY is known, and a key that it can mean is in use, such as user:ann for ann and the /64 of an IPv6
+// address, why and usage print that key, and block and unblock write nothing. If the latest override was written with a key
 // secret, and WEIR_KEY_SECRET is not set, a command about a key is an error.
 //
 // A KEY that is # and a hash, as the commands list and top print it, stands for the key with that hash. A shell needs quotes around
@@ -85,8 +86,8 @@
 // The command off turns the limits of a policy, of the policies of a route, of a rule, or of all ('*') off: in an incident, or while a
 // wrong limit is mended. Each process whose store is that of resilient.New then admits all events of these limits within
 // two seconds; blocks of operators, blocked plans and pauses stay (see package resilient, Switches). It writes who has done it (-by;
-// default: the user and the machine) and -note, and waits like block until it is in force. Without IN, it prints the
-// limits that are off. The command on turns those of the same IN on again, or all for '*', prints those that are still off, and waits, too.
+// default: the user and the machine) and -note, prints the limits that are then off, and waits like block until it is in
+// force. Without IN, it changes nothing. The command on turns those of the same IN on again, or all for '*'.
 //
 // The command top prints the decisions that all processes have told Redis in the last minutes (-for; default: 5m, at most
 // 2h), by rule and by the result of the rule, and the hashes of the keys with the most denials in this hour and the one
@@ -261,7 +262,8 @@ var commands = []command{
 	{"list", "", "list the overrides and blocks, newest first", 0, 0, nil},
 	{"key", "KEY", "print the hash of a key", 1, 1, nil},
 	{"top", "", "print the decisions of all processes, and the most denied keys", 0, 0, nil},
-	{"off", "[IN]", "turn limits off in all processes, or print those that are off", 0, 1, nil},
+	{"off", "IN", "turn limits off in all processes", 1, 1, nil},
+	{"off", "", "print the limits that are off", 0, 0, nil},
 	{"on", "IN", "turn limits on again", 1, 1, nil},
 	{"doctor", "", "check whether the programs can use a Redis", 0, 0, nil},
 	{"check", "FILE...", "report the errors and warnings of files", 1, many, check},
@@ -336,7 +338,10 @@ func dispatch(flags *flag.FlagSet, all []command, prefix string, args []string, 
 				return 0
 			}
 			if define := flagged[used[0].name]; define != nil {
-				used[0].run = define(flags)
+				run := define(flags)
+				for i := range used {
+					used[i].run = run
+				}
 				if slices.Contains(ofKeys, used[0].name) {
 					args, status, ok = parseAfterKey(flags, args[1:], stderr, used...)
 				} else {
@@ -443,8 +448,8 @@ func usage(w io.Writer, flags *flag.FlagSet, used ...command) {
 	if slices.ContainsFunc(used, func(c command) bool { return strings.Contains(c.args, "TRACE") }) {
 		fmt.Fprintln(w, "A TRACE is a file, - for the standard input, or a generator such as poisson:rate=100/s,clients=20,for=10m: "+strings.Join(simulate.Kinds, ", ")+".")
 	}
-	if slices.ContainsFunc(used, func(c command) bool { return strings.Contains(c.args, "[IN]") }) {
-		fmt.Fprintln(w, "IN is a policy, a route such as \"POST /login\", or a rule in code; without it, or as '*', it is all of them.")
+	if slices.ContainsFunc(used, func(c command) bool { return strings.Contains(c.args, "IN") }) {
+		fmt.Fprintln(w, "IN is a policy, a route such as \"POST /login\", a rule in code, or '*' for all. A KEY without IN is that of all.")
 	}
 	flags.PrintDefaults()
 }

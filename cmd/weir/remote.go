@@ -130,7 +130,8 @@ func (r *remote) configure(ctx context.Context) (err error) {
 		if err := r.addPublished(ctx); err != nil {
 			r.note("limits in code are not known: %v", err)
 		}
-		if r.off, _, err = r.source.Fleet().Switches(ctx); err != nil {
+		switches, err := r.source.Fleet().Switches(ctx)
+		if r.off = switches.Off; err != nil {
 			r.note("whether limits are off is not known: %v", err)
 		}
 	}

@@ -83,7 +83,7 @@ func (h *Handler) application(ctx context.Context, r *report, asked string) *app
 	a := new(application)
 	found, err := h.fleet.Processes(ctx)
 	published, err2 := h.fleet.Rules(ctx)
-	off, _, err3 := h.fleet.Switches(ctx)
+	switches, err3 := h.fleet.Switches(ctx)
 	figures, err4 := h.fleet.Figures(ctx, time.Hour)
 	if err := cmp.Or(err, err2, err3, err4); err != nil {
 		a.Error = err.Error()
@@ -91,7 +91,7 @@ func (h *Handler) application(ctx context.Context, r *report, asked string) *app
 			a.Error = fmt.Sprintf("Redis has not answered within %v", fleetTime)
 		}
 	}
-	for _, s := range off {
+	for _, s := range switches.Off {
 		a.Off = append(a.Off, turnedOff(s))
 	}
 	a.Differences = rules.Differences(found, published)

@@ -58,9 +58,9 @@ func TestFleet_TurnOff(t *testing.T) {
 	is("false false")
 	in(0)
 	since := time.Now().Add(-time.Hour)
-	change, err := fleet.TurnOff(t.Context(), rules.Switch{Rule: "api", By: "ann", Reason: "too strict", Since: since})
+	now, err := fleet.TurnOff(t.Context(), rules.Switch{Rule: "api", By: "ann", Reason: "too strict", Since: since})
 	testkit.Must(t, err)
-	in(change)
+	in(now.Changes)
 	is("true false")
 	if p, err := plain.Limiter("api"); err != nil || testkit.Ask(t, p, "k", 50).Allowed {
 		t.Errorf("a store that is not resilient follows, %v", err)
@@ -73,28 +73,29 @@ func TestFleet_TurnOff(t *testing.T) {
 		return nil
 	})
 	testkit.Must(t, set.Unblock(t.Context(), "api", "k"))
-	change, err = fleet.TurnOff(t.Context(), rules.Switch{Rule: rules.Every, By: "bob"})
+	now, err = fleet.TurnOff(t.Context(), rules.Switch{Rule: rules.Every, By: "bob"})
 	testkit.Must(t, err)
-	in(change)
+	in(now.Changes)
 	is("true true")
-	off, n, err := fleet.Switches(t.Context())
-	if err != nil || n != change || len(off) != 2 || off[0].Rule != rules.Every || time.Since(off[0].Since) > time.Minute || off[1].By != "ann" ||
+	all, err := fleet.Switches(t.Context())
+	off := all.Off
+	if err != nil || all.Changes != now.Changes || !all.On.Since.IsZero() || len(off) != 2 || off[0].Rule != rules.Every || time.Since(off[0].Since) > time.Minute || off[1].By != "ann" ||
 		off[1].Reason != "too strict" || off[1].Since.Sub(since).Abs() > time.Second {
-		t.Errorf("got %+v, %d, %v", off, n, err)
+		t.Errorf("got %+v, %v", all, err)
 	}
-	if change, err = fleet.TurnOn(t.Context(), "api"); err != nil {
+	if now, err = fleet.TurnOn(t.Context(), rules.Switch{Rule: "api", By: "eve"}); err != nil || now.On.By != "eve" || len(now.Off) != 1 {
 		t.Error(err)
 	}
-	in(change)
+	in(now.Changes)
 	is("true true")
-	if change, err = fleet.TurnOn(t.Context(), rules.Every); err != nil {
+	if now, err = fleet.TurnOn(t.Context(), rules.Switch{Rule: rules.Every}); err != nil {
 		t.Error(err)
 	}
-	in(change)
+	in(now.Changes)
 	is("false false")
 	for name, err := range map[string]error{
-		"on, and nothing is off": func() error { _, err := fleet.TurnOn(t.Context(), rules.Every); return err }(),
-		"on, another rule":       func() error { _, err := fleet.TurnOn(t.Context(), "api"); return err }(),
+		"on, and nothing is off": func() error { _, err := fleet.TurnOn(t.Context(), rules.Switch{Rule: rules.Every}); return err }(),
+		"on, another rule":       func() error { _, err := fleet.TurnOn(t.Context(), rules.Switch{Rule: "api"}); return err }(),
 	} {
 		if !errors.Is(err, rules.ErrNotOff) {
 			t.Errorf("%s: got %v", name, err)

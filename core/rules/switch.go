@@ -33,52 +33,69 @@ func (s Switch) Has(rule string) bool { return processes.Switch{Rule: s.Rule}.Ha
 // ErrNotOff is the error of [Fleet.TurnOn] if no switch has the rule.
 var ErrNotOff = errors.New("no switch has turned it off")
 
-// Switches returns the limits that are off, the latest first, and the number of changes of them so far.
-func (f *Fleet) Switches(ctx context.Context) (off []Switch, changes int, err error) {
+// Switches are the limits of an application that are off.
+type Switches struct {
+	Off     []Switch // the latest first
+	On      Switch   // the last change that has turned limits on, with its time; zero if there was none
+	Changes int      // the number of changes so far, see [Process.Switches]
+}
+
+// Switches returns the limits that are off.
+func (f *Fleet) Switches(ctx context.Context) (Switches, error) {
 	s, err := read(ctx, f, "switches", func(r processes.Record) (processes.Switches, error) { return r.Switches(ctx) })
-	return switchesOf(s), s.Change, err
+	return switchesOf(s), err
 }
 
-func switchesOf(s processes.Switches) (off []Switch) {
+func switchesOf(s processes.Switches) Switches {
+	all := Switches{Changes: s.Change}
 	for _, o := range s.Off {
-		off = append(off, Switch{o.Rule, o.By, o.Reason, time.UnixMilli(o.Since)})
+		all.Off = append(all.Off, switchOf(o))
 	}
-	slices.SortStableFunc(off, func(a, b Switch) int { return b.Since.Compare(a.Since) })
-	return off
+	slices.SortStableFunc(all.Off, func(a, b Switch) int { return b.Since.Compare(a.Since) })
+	if s.On != nil {
+		all.On = switchOf(*s.On)
+	}
+	return all
 }
 
-// TurnOff turns limits off by s, in place of an earlier Switch of the same rule, and returns the number of the change. The
-// present time is used if Since is zero. There are at most 64 switches. After an error of Redis, it is not known whether the
-// change was made.
-func (f *Fleet) TurnOff(ctx context.Context, s Switch) (change int, err error) {
+func switchOf(s processes.Switch) Switch {
+	return Switch{s.Rule, s.By, s.Reason, time.UnixMilli(s.Since)}
+}
+
+// TurnOff turns limits off by s, in place of an earlier Switch of the same rule. If Since is zero, it is the present time.
+// There are at most 64 switches. After an error of Redis, it is not known whether the change was made.
+func (f *Fleet) TurnOff(ctx context.Context, s Switch) (Switches, error) {
+	return f.change(ctx, s, func(all *processes.Switches, s processes.Switch) {
+		all.Off = append(slices.DeleteFunc(all.Off, func(o processes.Switch) bool { return o.Rule == s.Rule }), s)
+	})
+}
+
+// TurnOn ends the switch of the rule of s, or all if that is [Every]; the other fields say who has done it. The error is an
+// ErrNotOff if there is none, or one of Redis, as of TurnOff.
+func (f *Fleet) TurnOn(ctx context.Context, s Switch) (Switches, error) {
+	now, err := f.Switches(ctx)
+	if err == nil && !slices.ContainsFunc(now.Off, func(o Switch) bool { return s.Rule == Every || s.Rule == o.Rule }) {
+		return now, fmt.Errorf("weir: %q: %w", s.Rule, ErrNotOff)
+	}
+	return f.change(ctx, s, func(all *processes.Switches, s processes.Switch) {
+		all.Off = slices.DeleteFunc(all.Off, func(o processes.Switch) bool { return s.Rule == Every || o.Rule == s.Rule })
+		all.On = &s
+	})
+}
+
+func (f *Fleet) change(ctx context.Context, s Switch, change func(*processes.Switches, processes.Switch)) (Switches, error) {
 	if s.Since.IsZero() {
 		s.Since = time.Now()
 	}
 	switch {
 	case s.Rule == "" || len(s.Rule) > 64 || strings.ContainsFunc(s.Rule, unicode.IsControl):
-		return 0, fmt.Errorf("weir: %q is no name of a rule or a policy", s.Rule)
+		return Switches{}, fmt.Errorf("weir: %q is no name of a rule or a policy", s.Rule)
 	case len(s.By) > processes.MaxReason || len(s.Reason) > processes.MaxReason:
-		return 0, fmt.Errorf("weir: a text of a switch is longer than %d bytes", processes.MaxReason)
+		return Switches{}, fmt.Errorf("weir: a text of a switch is longer than %d bytes", processes.MaxReason)
 	}
-	return f.change(ctx, func(off []processes.Switch) []processes.Switch {
-		off = slices.DeleteFunc(off, func(o processes.Switch) bool { return o.Rule == s.Rule })
-		return append(off, processes.Switch{Rule: s.Rule, By: strings.ToValidUTF8(s.By, "?"), Reason: strings.ToValidUTF8(s.Reason, "?"), Since: s.Since.UnixMilli()})
+	of := processes.Switch{Rule: s.Rule, By: strings.ToValidUTF8(s.By, "?"), Reason: strings.ToValidUTF8(s.Reason, "?"), Since: s.Since.UnixMilli()}
+	all, err := read(ctx, f, "switches", func(r processes.Record) (processes.Switches, error) {
+		return r.Change(ctx, func(all *processes.Switches) { change(all, of) })
 	})
-}
-
-// TurnOn ends the switch of a rule, or all if rule is [Every], and returns the number of the change. The error is an
-// ErrNotOff if there is none, or one of Redis.
-func (f *Fleet) TurnOn(ctx context.Context, rule string) (change int, err error) {
-	off, _, err := f.Switches(ctx)
-	if err == nil && !slices.ContainsFunc(off, func(s Switch) bool { return rule == Every || s.Rule == rule }) {
-		return 0, fmt.Errorf("weir: %q: %w", rule, ErrNotOff)
-	}
-	return f.change(ctx, func(off []processes.Switch) []processes.Switch {
-		return slices.DeleteFunc(off, func(o processes.Switch) bool { return rule == Every || o.Rule == rule })
-	})
-}
-
-func (f *Fleet) change(ctx context.Context, change func([]processes.Switch) []processes.Switch) (int, error) {
-	s, err := read(ctx, f, "switches", func(r processes.Record) (processes.Switches, error) { return r.Change(ctx, change) })
-	return s.Change, err
+	return switchesOf(all), err
 }

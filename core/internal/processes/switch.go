@@ -36,6 +36,7 @@ type Switch struct {
 type Switches struct {
 	Change int      `json:"change"`
 	Off    []Switch `json:"off,omitempty"`
+	On     *Switch  `json:"on,omitempty"` // the last change that turned limits on
 }
 
 // Has reports whether s turns a rule off.
@@ -104,13 +105,13 @@ var ErrSwitches = fmt.Errorf("more than %d switches", MaxSwitches)
 
 // Change changes the switches by f, which may be called more than once, and returns them. Switches that are not well formed
 // are replaced.
-func (r Record) Change(ctx context.Context, f func([]Switch) []Switch) (s Switches, err error) {
+func (r Record) Change(ctx context.Context, f func(*Switches)) (s Switches, err error) {
 	for {
 		before, s, err := r.readSwitches(ctx)
 		if err != nil && !errors.Is(err, ErrRecord) {
 			return s, err
 		}
-		s.Off = f(slices.Clone(s.Off))
+		f(&s)
 		if s.Change++; len(s.Off) > MaxSwitches {
 			return s, ErrSwitches
 		}
@@ -181,7 +182,11 @@ func (c *Counter) look() {
 		last := slices.MaxFunc(next.Off, func(a, b Switch) int { return cmp.Compare(a.Since, b.Since) })
 		log.Warn("weir: limits are off", slog.Any("off", next.names()), slog.String("by", last.By), slog.String("reason", last.Reason))
 	case len(before.Off) > 0:
-		log.Info("weir: limits that were off are in force", slog.Any("off_before", before.names()))
+		by := Switch{}
+		if next.On != nil {
+			by = *next.On
+		}
+		log.Info("weir: limits that were off are in force", slog.Any("off_before", before.names()), slog.String("by", by.By), slog.String("reason", by.Reason))
 	}
 	c.Changed()
 }

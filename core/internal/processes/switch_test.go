@@ -51,7 +51,7 @@ func (b *board) set(text any, err error) {
 // A Counter follows the switches within two seconds, keeps them in an outage, and is on if Redis has lost them.
 func TestCounter_Off(t *testing.T) {
 	const (
-		apiOff, allOff, allOn = `{"change":1,"off":[{"rule":"api","by":"ann","reason":"it denies all","since":1}]}`, `{"change":3,"off":[{"rule":"*"}]}`, `{"change":2}`
+		apiOff, allOff, allOn = `{"change":1,"off":[{"rule":"api","by":"ann","reason":"it denies all","since":1}]}`, `{"change":3,"off":[{"rule":"*"}]}`, `{"change":2,"on":{"rule":"api","by":"bob","since":2}}`
 		off                   = "level=WARN msg=\"weir: limits are off\" off="
 		lost                  = "level=ERROR msg=\"weir: Redis has lost the switches, so limits that were off are in force; weir off turns them off again\" off_before="
 	)
@@ -68,7 +68,7 @@ func TestCounter_Off(t *testing.T) {
 		"a policy":               {[]step{{apiOff, nil}}, "true true false", off + "[api] by=ann reason=\"it denies all\"\n"},
 		"all":                    {[]step{{allOff, nil}}, "true true true", off + "[*] by=\"\" reason=\"\"\n"},
 		"a rule":                 {[]step{{`{"change":1,"off":[{"rule":"api.day"}]}`, nil}}, "false true false", off + "[api.day] by=\"\" reason=\"\"\n"},
-		"on again":               {[]step{{apiOff, nil}, {allOn, nil}}, "false false false", off + "[api] by=ann reason=\"it denies all\"\nlevel=INFO msg=\"weir: limits that were off are in force\" off_before=[api]\n"},
+		"on again":               {[]step{{apiOff, nil}, {allOn, nil}}, "false false false", off + "[api] by=ann reason=\"it denies all\"\nlevel=INFO msg=\"weir: limits that were off are in force\" off_before=[api] by=bob reason=\"\"\n"},
 		"an outage":              {[]step{{allOff, nil}, {nil, errors.New("EOF")}}, "true true true", off + "[*] by=\"\" reason=\"\"\n"},
 		"lost":                   {[]step{{allOff, nil}, {nil, nil}}, "false false false", off + "[*] by=\"\" reason=\"\"\n" + lost + "[*] off=[]\n"},
 		"lost in an outage":      {[]step{{allOff, nil}, {nil, errors.New("EOF")}, {nil, nil}}, "false false false", off + "[*] by=\"\" reason=\"\"\n" + lost + "[*] off=[]\n"},
@@ -121,7 +121,7 @@ func TestRecord_Change(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 32 {
 		all.Go(func() {
-			_, err := r.Change(t.Context(), func(off []Switch) []Switch { return append(off, Switch{Rule: fmt.Sprint("r", i)}) })
+			_, err := r.Change(t.Context(), func(s *Switches) { s.Off = append(s.Off, Switch{Rule: fmt.Sprint("r", i)}) })
 			if err != nil {
 				t.Error(err)
 			}
@@ -132,11 +132,11 @@ func TestRecord_Change(t *testing.T) {
 	if err != nil || len(s.Off) != 32 || s.Change != 32 {
 		t.Errorf("got %d switches and the change %d, %v", len(s.Off), s.Change, err)
 	}
-	if _, err := r.Change(t.Context(), func([]Switch) []Switch { return make([]Switch, MaxSwitches+1) }); !errors.Is(err, ErrSwitches) {
+	if _, err := r.Change(t.Context(), func(s *Switches) { s.Off = make([]Switch, MaxSwitches+1) }); !errors.Is(err, ErrSwitches) {
 		t.Errorf("too many: got %v", err)
 	}
 	b.set("not well formed", nil)
-	if s, err := r.Change(t.Context(), func(off []Switch) []Switch { return append(off, Switch{Rule: Every}) }); err != nil || len(s.Off) != 1 {
+	if s, err := r.Change(t.Context(), func(s *Switches) { s.Off = append(s.Off, Switch{Rule: Every}) }); err != nil || len(s.Off) != 1 {
 		t.Errorf("over text that is not well formed: got %+v, %v", s, err)
 	}
 }

@@ -159,7 +159,7 @@ func TestStore_Off(t *testing.T) {
 	m := newMember(t, rdb, "shop", "api", resilient.Instances(1))
 	change := func(off ...processes.Switch) {
 		t.Helper()
-		_, err := record.Change(t.Context(), func([]processes.Switch) []processes.Switch { return off })
+		_, err := record.Change(t.Context(), func(s *processes.Switches) { s.Off = off })
 		testkit.Must(t, err)
 	}
 	awaitOff := func(want float64) {
