@@ -115,7 +115,7 @@ func offText(s rules.Switch) string {
 	return escaped(text + " since" + about(s))
 }
 
-// about says when and by whom a Switch was changed, and its note.
+// about returns the time, the operator and the note of a Switch.
 func about(s rules.Switch) string {
 	text := " " + s.Since.UTC().Format(time.RFC3339)
 	if s.By != "" {

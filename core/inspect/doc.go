@@ -22,7 +22,8 @@
 //
 //   - Decisions of the last hour, in charts by result and by the rule that determined a denial (the
 //     one with the longest RetryAfter), and in a table by rule and plan.
-//   - A key: used and remaining events of each rule, its override or block, the rest of a pause (core.Pause), and the
+//   - A key, which may be a hash of a log, or of the list or the table of a command, if this process counts the key
+//     (observe.TopKeys): used and remaining events of each rule, its override or block, the rest of a pause (core.Pause), and the
 //     commands of weir rules that change them. A question about a key is a Peek: it charges nothing. The key is in the
 //     body of a POST, and so not in access logs. The commands are lines for bash, zsh, fish and sh. There is
 //     none for a key or another argument with a character, such as ', & or $, that a shell can execute: the

@@ -31,11 +31,9 @@ type answer struct {
 	Used   bool          `json:"used"` // a rule has something in use, or there is an override
 	Limits []limitsOfKey `json:"limits"`
 
-	// If the key is not used: similar ones that are, such as basic:ann for ann, and whether the text is
-	// the tag of a top key.
-	Similar []string `json:"similar,omitempty"`
-	IsTag   bool     `json:"is_tag,omitempty"`
-	Example string   `json:"-"` // a key of the configuration
+	Asked   string   `json:"asked,omitempty"`   // the hash of the key, if that was asked for
+	Similar []string `json:"similar,omitempty"` // if the key is not used: similar ones that are, such as basic:ann for ann
+	Example string   `json:"-"`                 // a key of the configuration
 }
 
 // A limitsOfKey describes a key for one limiter.
@@ -86,10 +84,15 @@ type command struct {
 // atOnce is the number of limiters that are asked at the same time.
 const atOnce = 16
 
-// answer asks the stores about a key, and about similar ones if it is not used.
+// answer asks the stores about a key, or about that with the hash, and about similar ones if it is not used.
 func (h *Handler) answer(ctx context.Context, groups []group, asked question) *answer {
 	a := h.limitsOf(ctx, groups, asked)
 	if a.Used {
+		return a
+	}
+	if key, ok := h.find(asked.key); ok {
+		a = h.limitsOf(ctx, groups, question{key, asked.plan})
+		a.Asked = asked.key
 		return a
 	}
 	for _, key := range similar.Keys(asked.key) {
@@ -104,6 +107,22 @@ func (h *Handler) answer(ctx context.Context, groups []group, asked question) *a
 	}
 	return a
 }
+
+// IsHash reports whether the key that was asked for can be a hash.
+func (a *answer) IsHash() bool { return len(strings.TrimPrefix(a.Key, "#")) == tagLength }
+
+// find returns the key of this process with a hash, which is that of logs and of this page, or that in Redis.
+func (h *Handler) find(hash string) (key string, ok bool) {
+	if hash = strings.TrimPrefix(hash, "#"); len(hash) != tagLength {
+		return "", false
+	}
+	return h.store.Find(func(key string) bool {
+		return h.store.Tag(key) == hash || h.fleet != nil && h.fleet.Tag(key) == hash
+	})
+}
+
+// tagLength is the length of a hash.
+const tagLength = 22
 
 // limitsOf describes a key for all limiters: first those that deny its events, then those that it uses.
 func (h *Handler) limitsOf(ctx context.Context, groups []group, asked question) *answer {

@@ -267,7 +267,7 @@ func TestHandler_Quota(t *testing.T) {
 	})
 }
 
-// A key that is not used may be the name without the word before it, or the tag of a top key.
+// A key that is not used may be the name without the word before it, or the hash of a key that the process knows.
 func TestHandler_UnusedKey(t *testing.T) {
 	store := observe.New(memstore.New(), observe.TopKeys(3))
 	l := testkit.Limiter(t, store, core.SlidingLog("api", core.PerHour(1)))
@@ -276,11 +276,18 @@ func TestHandler_UnusedKey(t *testing.T) {
 	testkit.Allow(t, l, "basic:ann")
 	for _, c := range []struct {
 		key, similar string
-		used, isTag  bool
-	}{{"ann", "basic:ann", false, false}, {" basic:ann\t", "", true, false}, {"bob", "", false, false}, {store.Tag("basic:ann"), "", false, true}} {
+		used         bool
+		is           string // the key that the answer is about
+	}{
+		{"ann", "basic:ann", false, "ann"}, {" basic:ann\t", "", true, "basic:ann"}, {"bob", "", false, "bob"},
+		{store.Tag("basic:ann"), "", true, "basic:ann"}, {"#" + store.Tag("basic:ann"), "", true, "basic:ann"}, {store.Tag("bob"), "", false, store.Tag("bob")},
+	} {
 		k := reportOf(t, h, url.Values{"key": {c.key}}).Key
-		if k.Used != c.used || k.IsTag != c.isTag || strings.Join(k.Similar, " ") != c.similar {
+		if k.Used != c.used || k.Key != c.is || (k.Asked != "") != (strings.TrimSpace(c.key) != c.is) || strings.Join(k.Similar, " ") != c.similar {
 			t.Errorf("%q: got %+v", c.key, k)
+		}
+		if body := ask(h, "POST", "/", url.Values{"key": {c.key}}).Body.String(); strings.Contains(body, "a hash: only the process") != (c.key == store.Tag("bob")) {
+			t.Errorf("%q: the page says that the key is a hash: %t", c.key, c.key != store.Tag("bob"))
 		}
 		if c.used && k.Limits[0].States[0].Rule != "api" {
 			t.Errorf("%q: got %+v, want the rule that denies first", c.key, k.Limits)

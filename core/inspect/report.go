@@ -145,16 +145,15 @@ func (h *Handler) report(ctx context.Context, asked question) *report {
 	for _, g := range groups {
 		r.addRules(&g, h.off)
 	}
-	r.App = h.application(ctx, r, asked.key)
 	if h.set != nil {
 		c := h.set.Config()
 		r.Config = &configuration{c.Name, h.set.Version(), c.AllRoutes}
 	}
 	if asked.key != "" {
 		r.Key = h.answer(ctx, groups, asked)
-		isTag := func(k topKey) bool { return k.Key == asked.key && k.Key != h.store.Tag(asked.key) }
-		r.Key.IsTag = slices.ContainsFunc(r.Denied, isTag) || slices.ContainsFunc(r.Active, isTag)
+		asked.key = r.Key.Key
 	}
+	r.App = h.application(ctx, r, asked.key)
 	return r
 }
 

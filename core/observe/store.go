@@ -157,6 +157,18 @@ func (s *Store) Logger() *slog.Logger {
 	return s.logger
 }
 
+// Find returns a key for which is returns true, such as one with a hash, among those that [TopKeys] counts: the keys with
+// the most denials and decisions of some minutes. is must be quick, and must not call the Store.
+func (s *Store) Find(is func(key string) bool) (key string, ok bool) {
+	if s.keys == nil {
+		return "", false
+	}
+	if key, ok = s.keys.denied.find(is); !ok {
+		key, ok = s.keys.active.find(is)
+	}
+	return key, ok
+}
+
 // Tag returns the text that stands for key in logs and in a [Snapshot]: the key itself with
 // [ClearKeys], and otherwise a part of its HMAC-SHA-256 as base64 for URLs.
 func (s *Store) Tag(key string) string {

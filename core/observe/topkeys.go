@@ -65,6 +65,20 @@ func (r *ranking) add(key, rule string, salt, n uint64) {
 	r.mu.Unlock()
 }
 
+// find returns a key for which is returns true.
+func (r *ranking) find(is func(key string) bool) (key string, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.windows {
+		for _, k := range r.windows[i].counts.keys {
+			if key = string(k.key); len(key) < maxKey && is(key) { // the rest of a longer one is not known
+				return key, true
+			}
+		}
+	}
+	return "", false
+}
+
 // turn begins a new window if it is time. now may be older than that of an earlier call.
 func (r *ranking) turn(now time.Duration) {
 	minute := int64(now / time.Minute)
