@@ -214,6 +214,45 @@ func TestLimiter_Off_waiting(t *testing.T) {
 	}
 }
 
+// A caller that waits for one of several rules is admitted when the last one that denies is off, whatever was off before and
+// whichever rules the limiter has had.
+func TestLimiter_Off_waitingForSeveral(t *testing.T) {
+	other := core.SlidingLog("b", core.PerDay(1))
+	for name, c := range map[string]struct {
+		rules  []core.Rule
+		before []string
+		then   func(l *core.Limiter) error
+	}{
+		"another is off":      {[]core.Rule{core.SlidingLog("a", core.PerDay(1)), other}, []string{"a"}, nil},
+		"another was off":     {[]core.Rule{core.SlidingLog("a", core.PerDay(1)), other}, nil, nil},
+		"a delay":             {[]core.Rule{core.SlidingLog("a", core.PerDay(9)), core.LeakyBucket("b", core.PerDay(1).WithBurst(5))}, []string{"a"}, nil},
+		"the rule is new":     {[]core.Rule{core.SlidingLog("a", core.PerDay(1))}, nil, func(l *core.Limiter) error { return l.Replace(other) }},
+		"the rule is off yet": {[]core.Rule{core.SlidingLog("a", core.PerDay(1)), other}, []string{"a", "c"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &switched{Store: memstore.New()}
+				l := testkit.Limiter(t, s, c.rules...)
+				testkit.Must(t, l.Wait(t.Context(), "k"))
+				s.turn(c.before...)
+				done := make(chan error, 1)
+				go func() { done <- l.Wait(t.Context(), "k") }()
+				time.Sleep(time.Minute)
+				if c.then != nil {
+					testkit.Must(t, c.then(l))
+					testkit.Admit(t, l, "k", 1)
+					time.Sleep(time.Minute)
+				}
+				begin := time.Now()
+				s.turn("a", "b")
+				if err := <-done; err != nil || time.Since(begin) > 2*time.Second {
+					t.Errorf("got %v after %v", err, time.Since(begin))
+				}
+			})
+		})
+	}
+}
+
 // A store over others follows the switch of the one behind it.
 func TestLimiter_Off_behind(t *testing.T) {
 	behind := &switched{Store: memstore.New()}

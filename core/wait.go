@@ -99,7 +99,7 @@ type acquisition struct {
 	caller *waiters.Waiter[view] // in that list; one that waits for no other caller if it has not joined
 	queues bool                  // the Store keeps the queue of the key if places are missing
 	known  bool                  // the Store knows caller as the first one of the queue
-	off    func() bool           // reports whether one of rules is turned off; nil if the Store turns none off
+	last   Decision              // of the latest denial or delay, if the Store can turn limits off
 
 	due    time.Time     // by the first denial
 	poll   time.Duration // see minPoll
@@ -121,9 +121,6 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 	if err != nil {
 		return nil, err
 	}
-	if l.off != nil {
-		a.off = func() bool { return slices.ContainsFunc(rules, func(r Rule) bool { return l.inForce(r) != r }) }
-	}
 	if a.rules = rules; waits {
 		if a.caller = l.waiters.Join(key, n, chosen.view, maxWaiters); a.caller == nil {
 			return nil, fmt.Errorf("%w: %d", ErrTooManyWaiters, maxWaiters)
@@ -141,7 +138,7 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 			return nil, err
 		}
 		if d.Allowed {
-			admitted, err := a.delay(ctx, r, d.Delay)
+			admitted, err := a.delay(ctx, r, d)
 			if err != nil {
 				return nil, err
 			}
@@ -152,7 +149,7 @@ func (l *Limiter) acquire(ctx context.Context, key string, n int, held bool) (_ 
 		}
 		wait, err := a.retryAfter(ctx, d)
 		if err == nil {
-			err = sleep(ctx, wait, replaced, a.caller.Freed(), a.off)
+			err = sleep(ctx, wait, replaced, a.caller.Freed(), a.turnedOff(d))
 		}
 		if err != nil {
 			return nil, err
@@ -230,17 +227,35 @@ func (a *acquisition) settleQueue(ctx context.Context, r *Reservation, d *Decisi
 
 // delay waits for the Delay of r, an admitted event. If a pause begins meanwhile, the event is not admitted. It is then
 // refunded, as after an error.
-func (a *acquisition) delay(ctx context.Context, r *Reservation, d time.Duration) (admitted bool, err error) {
+func (a *acquisition) delay(ctx context.Context, r *Reservation, of Decision) (admitted bool, err error) {
+	d := of.Delay
 	if d > 0 && d >= left(ctx) {
 		err = fmt.Errorf("%w: %v to wait", ErrDeadlineTooNear, d)
 	} else {
-		err = sleep(ctx, d, nil, nil, a.off)
+		err = sleep(ctx, d, nil, nil, a.turnedOff(of))
 	}
 	if err == nil && (d == 0 || !a.pausedNow(ctx)) {
 		return true, nil
 	}
 	_ = r.Refund(context.WithoutCancel(ctx)) // if it fails, the event stays charged
 	return false, err
+}
+
+// turnedOff returns a function that reports whether a limit of d is turned off since, or nil if the Store turns none off.
+func (a *acquisition) turnedOff(d Decision) func() bool {
+	l := a.Limiter.shared
+	if l.off == nil {
+		return nil
+	}
+	a.last = d
+	return func() bool {
+		for _, s := range a.last.States() {
+			if l.inForce(s.Rule) != s.Rule {
+				return true
+			}
+		}
+		return false
+	}
 }
 
 // retryAfter returns the time after which a, which d denies, asks again.

@@ -23,7 +23,7 @@ func (d *doctor) checkApplication(ctx context.Context) diagnose.Finding {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	all, err := fleet.Processes(ctx)
-	published, err2 := fleet.Rules(ctx)
+	published, err2 := fleet.Published(ctx)
 	switches, err3 := fleet.Switches(ctx)
 	if err := cmp.Or(err, err2, err3); err != nil {
 		f.Result, f.Detail, f.Change = diagnose.ResultUnknown, err.Error(), "repeat the check"

@@ -17,7 +17,7 @@ import (
 // addPublished adds the rules that the processes of the application have published to the policies: each rule of a limiter in
 // code as a policy of its own, and those of Sets as the policies that the configuration does not have.
 func (r *remote) addPublished(ctx context.Context) error {
-	published, err := r.source.Fleet().Rules(ctx)
+	published, err := r.source.Fleet().Published(ctx)
 	if len(published) == 0 {
 		return err
 	}

@@ -28,7 +28,7 @@ func TestCode(t *testing.T) {
 	source, tick := rules.Redis(server.Client(), "test"), time.NewTicker(10*time.Millisecond)
 	defer tick.Stop()
 	for begun := time.Now(); ; <-tick.C { // until the heartbeat that publishes all rules
-		if all, err := source.Fleet().Rules(t.Context()); err == nil && len(all) == 4 {
+		if all, err := source.Fleet().Published(t.Context()); err == nil && len(all) == 4 {
 			break
 		} else if time.Since(begun) > time.Minute {
 			t.Fatalf("after a minute: %v, %v", all, err)

@@ -86,7 +86,7 @@ func (f *fleet) turn(ctx context.Context, in string, change func(context.Context
 		}
 	}
 	f.print(now)
-	return f.awaitSwitch(ctx, names, now.Changes)
+	return f.awaitSwitch(ctx, names, now.Change)
 }
 
 // print prints the limits that are off.
@@ -99,7 +99,7 @@ func (f *fleet) print(now rules.Switches) {
 	}
 	if s := now.On; !s.Since.IsZero() {
 		of := fmt.Sprintf("the limits of %q", s.Rule)
-		if s.Rule == rules.Every {
+		if s.Rule == rules.AllLimits {
 			of = "all limits"
 		}
 		fmt.Fprintln(f.stdout, asSentence(escaped(of+" were turned on"+about(s))))
@@ -109,7 +109,7 @@ func (f *fleet) print(now rules.Switches) {
 // offText describes a Switch.
 func offText(s rules.Switch) string {
 	text := fmt.Sprintf("the limits of %q are off", s.Rule)
-	if s.Rule == rules.Every {
+	if s.Rule == rules.AllLimits {
 		text = "all limits are off"
 	}
 	return escaped(text + " since" + about(s))
@@ -134,14 +134,14 @@ func asSentence(text string) string { return strings.ToUpper(text[:1]) + text[1:
 func (f *fleet) named(ctx context.Context, in string) ([]string, error) {
 	switch {
 	case in == every:
-		return []string{rules.Every}, nil
+		return []string{rules.AllLimits}, nil
 	case strings.Contains(in, "/"):
 		if err := f.configure(ctx); err != nil {
 			return nil, err
 		}
 		return f.selected(in)
 	}
-	published, err := f.source.Fleet().Rules(ctx)
+	published, err := f.source.Fleet().Published(ctx)
 	if published == nil {
 		return nil, err
 	}
@@ -186,8 +186,8 @@ var results = []struct {
 
 // top prints the decisions of all processes in the last minutes, and the keys with the most denials.
 func (f *fleet) top(ctx context.Context, _ []string) error {
-	if f.period < time.Minute || f.period > rules.FiguresPeriod {
-		return fmt.Errorf("the flag -for is from 1m to %v", rules.FiguresPeriod)
+	if f.period < time.Minute || f.period > rules.MaxFiguresPeriod {
+		return fmt.Errorf("the flag -for is from 1m to %v", rules.MaxFiguresPeriod)
 	}
 	of := f.source.Fleet()
 	figures, err := of.Figures(ctx, f.period)
@@ -205,7 +205,7 @@ func (f *fleet) top(ctx context.Context, _ []string) error {
 	if err != nil {
 		f.note("%v", err)
 	}
-	published, err := of.Rules(ctx)
+	published, err := of.Published(ctx)
 	if err != nil {
 		f.note("%v", err)
 	}

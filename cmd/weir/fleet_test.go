@@ -34,7 +34,7 @@ func TestFleet_Off(t *testing.T) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for begun := time.Now(); ; <-tick.C {
-		if all, err := fleet.Rules(t.Context()); err == nil && len(all) == 2 {
+		if all, err := fleet.Published(t.Context()); err == nil && len(all) == 2 {
 			break
 		} else if time.Since(begun) > time.Minute {
 			t.Fatalf("after a minute: %v, %v", all, err)

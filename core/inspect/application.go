@@ -82,7 +82,7 @@ func (h *Handler) application(ctx context.Context, r *report, asked string) *app
 	defer cancel()
 	a := new(application)
 	found, err := h.fleet.Processes(ctx)
-	published, err2 := h.fleet.Rules(ctx)
+	published, err2 := h.fleet.Published(ctx)
 	switches, err3 := h.fleet.Switches(ctx)
 	figures, err4 := h.fleet.Figures(ctx, time.Hour)
 	if err := cmp.Or(err, err2, err3, err4); err != nil {

@@ -12,7 +12,7 @@ import (
 
 // Differences says where the processes of an application do not agree, as they do for a while during a rollout: about the
 // limits of rules, whether a rule is in code or in the configuration of a [Set], versions of configurations, and key
-// secrets. It also says whether Redis has lost the overrides and blocks. all and published are the results of [Fleet.Processes] and [Fleet.Rules].
+// secrets. It also says whether Redis has lost the overrides and blocks. all and published are the results of [Fleet.Processes] and [Fleet.Published].
 func Differences(all []Process, published map[string]PublishedRule) (texts []string) {
 	for _, name := range slices.Sorted(maps.Keys(published)) {
 		p := published[name]

@@ -279,7 +279,7 @@
 //	ACL SETUSER reader on >password ~weir:shop:* +hget +hgetall +mget +xrange +xrevrange +zcount +zmscore +zscan +multi +exec
 //	ACL SETUSER operator on >password ~weir:shop:* +hget +hgetall +mget +xrange +xrevrange +zcount +zmscore +zscan +multi +exec +hset +watch +unwatch +set +del +xadd +zadd +zrem +zremrangebyscore
 //
-// For the commands why, usage, reset and credit of weir rules, and for notes about keys without events, an operator
+// For the commands why, usage, reset, credit, off, on and top of weir, and for notes about keys without events, an operator
 // also needs the permissions of the store.
 //
 // # Names and states

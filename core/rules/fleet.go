@@ -24,8 +24,8 @@ type Fleet struct{ app *overrides.App }
 // Fleet returns the Fleet of the application of s.
 func (s *RedisSource) Fleet() *Fleet { return &Fleet{&s.overrides.App} }
 
-// FleetOf returns the Fleet of the application whose limits are in store, as in [RedisOf], or nil if store has no states in
-// Redis.
+// FleetOf returns the Fleet of the application whose limits are in store, as in [RedisOf], or nil, whose methods panic, if
+// store has no states in Redis.
 func FleetOf(store core.Store) *Fleet {
 	of := inRedis(store)
 	if of == nil {
@@ -79,7 +79,7 @@ func (f *Fleet) Processes(ctx context.Context) ([]Process, error) {
 	for i, p := range r.all {
 		all[i] = Process{
 			ID: p.ID, Host: p.Host, PID: p.PID, Version: p.Version, Started: time.UnixMilli(p.Started), Seen: p.Seen,
-			Rules: slices.Clone(r.rules[p.Group]), AllRules: p.Group == processes.All, Switches: p.Switches - 1,
+			Rules: slices.Clone(r.rules[p.Group]), AllRules: p.Group == processes.All, SwitchChange: p.Switches - 1,
 		}
 		for _, s := range p.Sets {
 			of := ProcessSet{
@@ -95,8 +95,8 @@ func (f *Fleet) Processes(ctx context.Context) ([]Process, error) {
 	return all, err
 }
 
-// Rules returns the rules that the processes have on their stores, by name.
-func (f *Fleet) Rules(ctx context.Context) (map[string]PublishedRule, error) {
+// Published returns the rules that the processes have on their stores, by name.
+func (f *Fleet) Published(ctx context.Context) (map[string]PublishedRule, error) {
 	all, err := read(ctx, f, "rules", func(r processes.Record) ([]processes.Rule, error) { return r.Published(ctx) })
 	rules := make(map[string]PublishedRule)
 	for _, r := range all {
@@ -127,15 +127,15 @@ type DeniedKey struct {
 	Denials uint64 // at least, in this hour and the one before, by the clock of Redis
 }
 
-// FiguresPeriod is the longest period of [Fleet.Figures].
-const FiguresPeriod = processes.FiguresLifetime
+// MaxFiguresPeriod is the longest period of [Fleet.Figures].
+const MaxFiguresPeriod = processes.FiguresLifetime
 
 // Figures returns the decisions in a period up to now, which is rounded up to whole minutes. A process tells its
-// decisions each minute, so that some are missing: those of its last minute, and those of a message that was lost in an outage. Keys
-// are those of stores with the option observe.TopKeys. period is from one minute to FiguresPeriod, and other ones are the
-// nearest of these.
+// decisions every 60 to 71 s, so those of its last minute are missing, and those of a message that was lost in an outage; those of
+// two minutes or longer are a better view. Keys are those of stores with the option observe.TopKeys, shorter than 256
+// bytes, in complete minutes. period is from one minute to MaxFiguresPeriod, and other ones are the nearest of these.
 func (f *Fleet) Figures(ctx context.Context, period time.Duration) (all Figures, err error) {
-	minutes := int((min(max(period, time.Minute), FiguresPeriod) + time.Minute - 1) / time.Minute)
+	minutes := int((min(max(period, time.Minute), MaxFiguresPeriod) + time.Minute - 1) / time.Minute)
 	r, err := read(ctx, f, "figures", func(r processes.Record) (processes.Figures, error) { return r.Figures(ctx, minutes) })
 	all.Rules = make(map[string]observe.Counts, len(r.Rules))
 	for rule, counts := range r.Rules {

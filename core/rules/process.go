@@ -27,9 +27,9 @@ type Process struct {
 	Rules    []string // the names of the rules of its limiters on the store, in order; nil if they are not known
 	AllRules bool     // there are too many rules to be listed
 
-	// Switches is the number of the last change of switches that is in force, see [Fleet.Switches]; -1 if it follows none,
-	// because its store is not that of package resilient, or has not read them yet.
-	Switches int
+	// SwitchChange is the last change of switches that is in force: see Switches.Change. It is -1 if the process follows
+	// none, because its store is not that of package resilient, or has not read them yet.
+	SwitchChange int64
 
 	Sets []ProcessSet // with the store, or over any other one and watching overrides of the application
 }

@@ -146,7 +146,7 @@ func TestFleet_Processes_Damage(t *testing.T) {
 }
 
 // The rules of limiters in code are published with all lengths of their states, and those of a file, too.
-func TestFleet_Rules(t *testing.T) {
+func TestFleet_Published(t *testing.T) {
 	rdb := redistest.NewServer(t).Client()
 	operator := rules.Redis(rdb, "shop")
 	store := resilient.New(rdb, "shop")
@@ -166,7 +166,7 @@ func TestFleet_Rules(t *testing.T) {
 
 	var all map[string]rules.PublishedRule
 	awaitProcesses(t, operator, func([]rules.Process) (err error) {
-		if all, err = operator.Fleet().Rules(t.Context()); err == nil && (len(all) != 7 || len(all["login"].Others) != 1) {
+		if all, err = operator.Fleet().Published(t.Context()); err == nil && (len(all) != 7 || len(all["login"].Others) != 1) {
 			err = fmt.Errorf("%d rules are published", len(all))
 		}
 		return err
@@ -194,7 +194,7 @@ func TestFleet_Rules(t *testing.T) {
 		t.Errorf("the published rules are no configuration: %v", err)
 	}
 	testkit.Must(t, rdb.HSet(t.Context(), "weir:shop:{shop}processes:published", "login x", "y").Err())
-	if damaged, err := operator.Fleet().Rules(t.Context()); err == nil || len(damaged) != len(all) {
+	if damaged, err := operator.Fleet().Published(t.Context()); err == nil || len(damaged) != len(all) {
 		t.Errorf("a rule that is not well formed: got %d rules, %v", len(damaged), err)
 	}
 }

@@ -24,7 +24,7 @@ type PublishedRule struct {
 	MorePlans int
 	// Elastic is the factor of an elastic rule, whose present limit is not known, or zero.
 	Elastic float64
-	// Others are other descriptions of the rule by processes that run or have ended within the last eleven minutes, such as
+	// Others are other descriptions of the rule by processes that run or have ended within the last three minutes, such as
 	// those of another version of the program; the latest first.
 	Others []PublishedRule
 }

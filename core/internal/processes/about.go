@@ -21,7 +21,7 @@ type About struct {
 	Started int64  `json:"started"` // Unix milliseconds, by its clock
 	Version string `json:"version"` // of the application
 	// Switches is the number of the last change of switches that is in force and 1, or 0 if the process does not follow them.
-	Switches int `json:"switches,omitempty"`
+	Switches int64 `json:"switches,omitempty"`
 
 	Sets []Set `json:"sets,omitempty"`
 }

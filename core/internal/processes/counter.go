@@ -65,6 +65,7 @@ type Counter struct {
 	// The goroutine uses these, and Close after its end.
 	readings []counts             // those of a window before the latest
 	first    time.Time            // of the first reading
+	since    int64                // the time of Redis then, in Unix milliseconds
 	last     Group                // of the last heartbeat
 	group    Group                // of the next one
 	rules    [][2]string          // that it publishes
@@ -116,7 +117,7 @@ type Config struct {
 func New(r Record, config Config) *Counter {
 	c := &Counter{
 		config: config, record: r, group: GroupOf(nil), process: fmt.Sprintf("%016x", rand.Uint64()), changed: make(chan struct{}, 1),
-		declared: make(map[string]map[string]declared), left: make(map[string]time.Time), lists: make(map[string][]string), logged: make(map[string]bool), removed: make(map[string]bool), differing: make(map[string]bool),
+		declared: make(map[string]map[string]declared), left: make(map[string]time.Time), lists: make(map[string][]string), logged: make(map[string]bool), removed: make(map[string]bool), differing: make(map[string]bool), counted: make(map[string]Counts),
 	}
 	c.ctx, c.end = context.WithCancel(context.Background())
 	c.numbers.Store(&numbers{rest: config.Instances})
@@ -282,7 +283,7 @@ func (c *Counter) heartbeat() Heartbeat {
 			}
 		}
 	}
-	h := Heartbeat{Process: c.process, Group: c.group, About: a.text(), Removed: slices.Sorted(maps.Keys(c.removed))}
+	h := Heartbeat{Process: c.process, Group: c.group, About: a.text(), Removed: slices.Sorted(maps.Keys(c.removed)), Since: c.since}
 	if time.Since(c.saidAt) > again {
 		h.Rules = c.rules
 	}
@@ -309,6 +310,9 @@ func (c *Counter) beat() {
 			c.config.Unknown()
 		}
 		return
+	}
+	if c.since == 0 {
+		c.since = read.Now.UnixMilli()
 	}
 	for _, name := range h.Removed {
 		delete(c.removed, name)
@@ -360,7 +364,6 @@ func (c *Counter) addFigures(now time.Time) error {
 	c.addedAt = time.Now()
 	f := c.Figures()
 	gained := f.since(c.counted)
-	c.counted = f.Rules
 	once := c.record
 	once.Do = c.config.Once
 	_, err := within(c, c.ctx, max(c.config.Timeout, Deadline), func(ctx context.Context) (struct{}, error) {

@@ -41,16 +41,20 @@ type Figures struct {
 // A DeniedKey is a key that a rule has denied.
 type DeniedKey struct{ Tag, Rule string }
 
-// since returns the decisions of f that before does not have, without rules that have none.
+// since returns the decisions of f that before does not have, of at most maxGained rules, and adds them to before: those of
+// further rules follow the next time.
 func (f *Figures) since(before map[string]Counts) map[string]Counts {
 	gained := make(map[string]Counts)
 	for rule, now := range f.Rules {
+		if len(gained) == maxGained {
+			break
+		}
 		var gain Counts
 		for i, n := range now {
 			gain[i] = n - min(n, before[rule][i])
 		}
 		if gain != (Counts{}) {
-			gained[rule] = gain
+			gained[rule], before[rule] = gain, now
 		}
 	}
 	return gained
@@ -100,7 +104,6 @@ func (r Record) hour(at time.Time) string {
 // Add adds the decisions of a process to those of the application. now is the time of Redis.
 func (r Record) Add(ctx context.Context, now time.Time, rules map[string]Counts, denied map[DeniedKey]uint64) error {
 	names := slices.Sorted(maps.Keys(rules))
-	names = names[:min(len(names), maxGained)]
 	args := []any{len(names)}
 	for _, name := range names {
 		args = append(args, name, textOf(rules[name]))
@@ -131,9 +134,13 @@ func (r Record) Figures(ctx context.Context, minutes int) (f Figures, err error)
 	for i := range minutes {
 		keys = append(keys, r.minute(now.Add(-time.Duration(i)*FiguresTime)))
 	}
-	found, err := r.fields(ctx, keys, maxMember, maxFigures)
-	if err != nil {
-		return f, err
+	var found []map[string]string
+	for some := range slices.Chunk(keys, minutesAtOnce) {
+		next, err := r.fields(ctx, some, maxMember, maxFigures)
+		if err != nil {
+			return f, err
+		}
+		found = append(found, next...)
 	}
 	var damaged error
 	for _, fields := range found {
@@ -167,6 +174,9 @@ func (r Record) Figures(ctx context.Context, minutes int) (f Figures, err error)
 	}
 	return f, damaged
 }
+
+// minutesAtOnce is the number of minutes that one script reads, which takes 6 ms for 1000 rules.
+const minutesAtOnce = 10
 
 // maxMember is the length of the name of a denied key, and that of the figures of a rule with its name.
 const maxMember = 256

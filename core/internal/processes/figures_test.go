@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +20,7 @@ import (
 func TestCounter_Figures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
-		lost := false
+		var lost atomic.Bool
 		r := NewRecord(func(_ context.Context, args ...any) (any, error) {
 			if args[1] != Heartbeats.SHA {
 				return []any{`["api"]`}, nil
@@ -29,7 +31,7 @@ func TestCounter_Figures(t *testing.T) {
 			Tag: strings.ToUpper, Log: slog.Default, Unknown: func() {}, Refused: func(error) string { return "" },
 			Once: func(_ context.Context, args ...any) (any, error) {
 				told = append(told, fmt.Sprint(args[5:]...)) // without the names of keys, which have the minute
-				if lost {
+				if lost.Load() {
 					return nil, errors.New("EOF")
 				}
 				return int64(1), nil
@@ -43,9 +45,11 @@ func TestCounter_Figures(t *testing.T) {
 			f.Denied[DeniedKey{tag("ann"), "api"}] = 3
 		})
 		c.Declare(declares("api"))
-		for _, lost = range []bool{false, true, false} {
+		for _, fails := range []bool{false, true, false} {
+			lost.Store(fails)
 			time.Sleep(time.Minute + interval + jitter)
 		}
+		c.Close()
 		want := fmt.Sprint(1, "api", "0 10 0 0", 3, "ANN api")
 		if len(told) != 3 || slices.ContainsFunc(told, func(text string) bool { return text != want }) {
 			t.Errorf("got %q, want %q three times", told, want)
@@ -55,9 +59,23 @@ func TestCounter_Figures(t *testing.T) {
 
 func TestFigures_since(t *testing.T) {
 	f := Figures{Rules: map[string]Counts{"a": {1: 5, 3: 2}, "b": {1: 1}, "c": {1: 4}, "smaller": {1: 1}}}
-	got := f.since(map[string]Counts{"a": {1: 5, 3: 1}, "b": {1: 1}, "smaller": {1: 2}})
-	if len(got) != 2 || got["a"] != (Counts{3: 1}) || got["c"] != (Counts{1: 4}) {
+	before := map[string]Counts{"a": {1: 5, 3: 1}, "b": {1: 1}, "smaller": {1: 2}}
+	got := f.since(before)
+	if len(got) != 2 || got["a"] != (Counts{3: 1}) || got["c"] != (Counts{1: 4}) || len(f.since(before)) > 0 {
 		t.Errorf("got %v", got)
+	}
+	for i := range 3*maxGained - 2 {
+		f.Rules[fmt.Sprint(i)] = Counts{1: 1}
+	}
+	told := map[string]Counts{}
+	for _, want := range []int{maxGained, maxGained, maxGained - 2, 0} {
+		next := f.since(before)
+		if maps.Copy(told, next); len(next) != want {
+			t.Errorf("got %d rules, want %d", len(next), want)
+		}
+	}
+	if len(told) != 3*maxGained-2 {
+		t.Errorf("got %d rules in all", len(told))
 	}
 }
 

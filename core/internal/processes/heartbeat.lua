@@ -15,13 +15,14 @@
 -- ARGV[4]   its description
 -- ARGV[5]   the number of rules that it publishes
 -- ARGV[6]   the number of rules that it has published and does not have any more
--- ARGV[7..] the names and descriptions of the former, the names of the latter, and the names of the groups of KEYS[8..]
+-- ARGV[7]   the time of its first heartbeat, or 0 in that
+-- ARGV[8..] the names and descriptions of the former, the names of the latter, and the names of the groups of KEYS[8..]
 --
 -- Returns how many fields of KEYS[1] were removed because they were not well formed, the group that has the process
 -- now, 1 if that group was not known or else 0, the time, the names of published rules that other processes have described
--- otherwise within CURRENT, and the name and the number of processes of each group.
+-- otherwise since ARGV[7], and the name and the number of processes of each group.
 --
--- Inserted: LIFETIME, RULE_LIFETIME and CURRENT (ms), MAX_GROUPS, MAX_NAME, MAX_PUBLISHED, GROUP_OF_ALL, GROUP_OF_NONE.
+-- Inserted: LIFETIME and RULE_LIFETIME (ms), MAX_GROUPS, MAX_NAME, MAX_PUBLISHED, GROUP_OF_ALL, GROUP_OF_NONE.
 -- Times are milliseconds of the server. A time that is further ahead than LIFETIME is as one that has passed: the clock
 -- has stepped back.
 
@@ -94,7 +95,8 @@ end
 local group, key, about, fresh = ARGV[3], KEYS[3], KEYS[5], 0
 local differing = {}
 local published, removed = tonumber(ARGV[5]), tonumber(ARGV[6])
-local left = 6 + 2 * published + removed
+local since = tonumber(ARGV[7])
+local left = 7 + 2 * published + removed
 for i = 8, #KEYS, 2 do
   left = left + 1
   leave(ARGV[left], KEYS[i], KEYS[i + 1])
@@ -122,12 +124,12 @@ else
   end
 end
 
-for i = 7 + 2 * published, 6 + 2 * published + removed do
+for i = 8 + 2 * published, 7 + 2 * published + removed do
   redis.call('HDEL', KEYS[7], ARGV[i])
 end
 if published > 0 then
   local own, rules, others = {}, {}, {}
-  for i = 7, 5 + 2 * published, 2 do
+  for i = 8, 6 + 2 * published, 2 do
     own[ARGV[i]] = true
     rules[string.match(ARGV[i], '^(.*) ')] = true
   end
@@ -139,7 +141,7 @@ if published > 0 then
     elseif not own[all[i]] then
       others[#others + 1] = { at, all[i] }
       local rule = string.match(all[i], '^(.*) ')
-      if rule and rules[rule] and at > now - CURRENT then
+      if rule and rules[rule] and since > 0 and at >= since then
         differing[#differing + 1] = rule
         rules[rule] = nil
       end
@@ -151,7 +153,7 @@ if published > 0 then
       redis.call('HDEL', KEYS[7], others[i][2])
     end
   end
-  for i = 7, 5 + 2 * published, 2 do
+  for i = 8, 6 + 2 * published, 2 do
     redis.call('HSET', KEYS[7], ARGV[i], string.format('%d ', now) .. ARGV[i + 1])
   end
   redis.call('PEXPIRE', KEYS[7], RULE_LIFETIME)

@@ -32,7 +32,7 @@ var heartbeatFile string
 var (
 	Heartbeats = newScript(heartbeatFile)
 	GroupRules = newScript(rulesFile)
-	Scripts    = []*Script{Heartbeats, GroupRules, figures}
+	Scripts    = []*Script{Heartbeats, GroupRules, figures, switchScript}
 )
 
 // A Record is the heartbeats of an application in Redis. Its keys are in one hash slot.
@@ -78,6 +78,7 @@ type Heartbeat struct {
 	Group   Group
 	About   string      // JSON of an About
 	Rules   [][2]string // published: names and JSON of each
+	Since   int64       // the time of the first one of the process, in Unix milliseconds by the clock of Redis; 0 in that
 	Removed []string    // names of rules that were published and are not those of the process any more
 	Left    []string    // groups in which an earlier heartbeat may have put the process
 }
@@ -88,7 +89,7 @@ func (r Record) arguments(h Heartbeat) (keys []string, args []any) {
 	for _, name := range h.Left {
 		keys = append(keys, r.set(name), r.about(name))
 	}
-	args = []any{h.Process, h.Group.Text, h.Group.Name, h.About, len(h.Rules), len(h.Removed)}
+	args = []any{h.Process, h.Group.Text, h.Group.Name, h.About, len(h.Rules), len(h.Removed), h.Since}
 	for _, rule := range h.Rules {
 		args = append(args, rule[0], rule[1])
 	}
@@ -165,7 +166,7 @@ func parse(reply []any) (read Reading, err error) {
 	for pair := range slices.Chunk(reply[head:], 2) {
 		name, _ := pair[0].(string)
 		n, ok := pair[1].(int64)
-		if name == "" || !ok || n < 1 {
+		if name != All && name != None && len(name) != groupName || !ok || n < 1 {
 			err = fmt.Errorf("%w: a group of %v processes", ErrRecord, n)
 			continue
 		}
@@ -173,6 +174,9 @@ func parse(reply []any) (read Reading, err error) {
 	}
 	return read, err
 }
+
+// groupName is the length of the names of groups other than All and None. Other keys of a Record end otherwise.
+const groupName = 12
 
 // maxCount bounds a sum of numbers.
 const maxCount = 1 << 30

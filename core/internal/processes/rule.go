@@ -19,9 +19,9 @@ const (
 	RuleLifetime = 24 * time.Hour
 	// again is the time after which a process says its rules again, so that an older description is one of processes that
 	// have ended.
-	again = 10 * time.Minute
+	again = 2 * time.Minute
 	// Current is the age of the oldest description that a process may still say.
-	Current = again + time.Minute
+	Current = again + 30*time.Second
 	// maxPublished is the number of published rules of an application.
 	maxPublished = 1000
 	// maxPlans is the number of plans of one published rule, and maxOthers that of further lengths.
@@ -82,10 +82,10 @@ func (l Limit) Definition() driver.Definition {
 func publish(rules map[string][]driver.Definition, sets []Set) (all [][2]string) {
 	for name, definitions := range rules {
 		slices.SortFunc(definitions, func(a, b driver.Definition) int { return strings.Compare(a.Plan, b.Plan) })
-		policy, _, _ := strings.Cut(name, ".")
+		policy, _, dotted := strings.Cut(name, ".")
 		r := Rule{
 			Base:  limitOf(&definitions[0]),
-			InSet: slices.ContainsFunc(sets, func(s Set) bool { return slices.Contains(s.Policies, policy) }),
+			InSet: dotted && slices.ContainsFunc(sets, func(s Set) bool { return slices.Contains(s.Policies, policy) }),
 		}
 		lengths := map[string]bool{lengthOf(definitions[0]): true}
 		for _, d := range definitions[1:] {

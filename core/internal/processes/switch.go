@@ -20,21 +20,22 @@ const (
 	MaxSwitches, MaxReason = 64, 200
 	// maxSwitches is the length of their JSON.
 	maxSwitches = 64 << 10
-	// Every is the rule of a switch for all limits.
-	Every = "*"
+	// AllLimits is the rule of a switch for all limits.
+	AllLimits = "*"
 )
 
 // A Switch turns limits off.
 type Switch struct {
-	Rule   string `json:"rule"` // its name, or the beginning of it before a dot, or Every
+	Rule   string `json:"rule"` // its name, or the beginning of it before a dot, or AllLimits
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	Since  int64  `json:"since"` // Unix milliseconds, by the clock of the operator
+	Since  int64  `json:"since"` // Unix milliseconds, by the clock of Redis
 }
 
-// Switches are the limits that are off, and the number of changes so far.
+// Switches are the limits that are off.
 type Switches struct {
-	Change int      `json:"change"`
+	Begun  int64    `json:"begun"`  // the first Change: another one tells that Redis has lost the switches
+	Change int64    `json:"change"` // the time of the latest change, in Unix milliseconds by the clock of Redis, or later: it only grows
 	Off    []Switch `json:"off,omitempty"`
 	On     *Switch  `json:"on,omitempty"` // the last change that turned limits on
 }
@@ -42,7 +43,7 @@ type Switches struct {
 // Has reports whether s turns a rule off.
 func (s Switch) Has(rule string) bool {
 	beginning, ok := strings.CutPrefix(rule, s.Rule)
-	return s.Rule == Every || ok && (beginning == "" || beginning[0] == '.')
+	return s.Rule == AllLimits || ok && (beginning == "" || beginning[0] == '.')
 }
 
 // isOff reports whether a rule is off.
@@ -63,12 +64,12 @@ func (r Record) switches() string { return r.Keys + ":switches" }
 
 const switchField = "all"
 
-// changeSource is the script that writes the switches unless another operator has changed them since they were read.
-const changeSource = `if (redis.call('HMGET', KEYS[1], ARGV[1])[1] or '') ~= ARGV[2] then
+// changeScript is the script that writes the switches unless another operator has changed them since they were read.
+var changeScript = newScript(`if string.sub(redis.call('HMGET', KEYS[1], ARGV[1])[1] or '', 1, MAX_SWITCHES + 1) ~= ARGV[2] then
   return 0
 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
-return 1`
+return 1`)
 
 // Switches returns the switches of the application. The error is an ErrRecord if they are not well formed.
 func (r Record) Switches(ctx context.Context) (s Switches, err error) {
@@ -76,16 +77,17 @@ func (r Record) Switches(ctx context.Context) (s Switches, err error) {
 	return s, err
 }
 
+// switchScript returns the text of the switches, without its end if it is too long. A client may send a command to a replica,
+// and never a script.
+var switchScript = newScript(`return string.sub(redis.call('HMGET', KEYS[1], ARGV[1])[1] or '', 1, MAX_SWITCHES + 1)`)
+
 // readSwitches returns the switches and their text, which is empty if there are none.
 func (r Record) readSwitches(ctx context.Context) (text string, s Switches, err error) {
-	reply, err := r.Do(ctx, "hmget", r.switches(), switchField)
+	reply, err := r.run(ctx, switchScript, []string{r.switches()}, switchField)
 	if err != nil {
 		return "", s, err
 	}
-	if fields, _ := reply.([]any); len(fields) == 1 {
-		text, _ = fields[0].(string)
-	}
-	if text == "" {
+	if text, _ = reply.(string); text == "" {
 		return "", s, nil
 	}
 	s, err = parseSwitches(text)
@@ -93,30 +95,39 @@ func (r Record) readSwitches(ctx context.Context) (text string, s Switches, err 
 }
 
 func parseSwitches(text string) (s Switches, err error) {
-	if len(text) > maxSwitches || json.Unmarshal([]byte(text), &s) != nil || s.Change < 1 || len(s.Off) > MaxSwitches ||
+	if len(text) > maxSwitches || json.Unmarshal([]byte(text), &s) != nil || s.Change < 1 || s.Change > 1<<53 || len(s.Off) > MaxSwitches ||
 		slices.ContainsFunc(s.Off, func(o Switch) bool { return o.Rule == "" }) {
 		return Switches{}, fmt.Errorf("%w: the switches", ErrRecord)
 	}
 	return s, nil
 }
 
-// ErrSwitches is the error of more than MaxSwitches switches.
-var ErrSwitches = fmt.Errorf("more than %d switches", MaxSwitches)
+// ErrSwitches is the error of too many switches, or too long ones.
+var ErrSwitches = fmt.Errorf("there are more than %d switches, or their texts are too long", MaxSwitches)
 
-// Change changes the switches by f, which may be called more than once, and returns them. Switches that are not well formed
-// are replaced.
-func (r Record) Change(ctx context.Context, f func(*Switches)) (s Switches, err error) {
+// Change changes the switches by f, which gets the time and may be called more than once, and returns them. Switches that
+// are not well formed are replaced.
+func (r Record) Change(ctx context.Context, f func(all *Switches, now int64)) (s Switches, err error) {
 	for {
 		before, s, err := r.readSwitches(ctx)
 		if err != nil && !errors.Is(err, ErrRecord) {
 			return s, err
 		}
-		f(&s)
-		if s.Change++; len(s.Off) > MaxSwitches {
+		now, err := r.now(ctx)
+		if err != nil {
+			return s, err
+		}
+		s.Change = max(s.Change+1, now.UnixMilli())
+		s.Begun = cmp.Or(s.Begun, s.Change)
+		f(&s, now.UnixMilli())
+		var after strings.Builder
+		encoder := json.NewEncoder(&after)
+		encoder.SetEscapeHTML(false)
+		_ = encoder.Encode(s) // of texts and numbers
+		if _, err := parseSwitches(after.String()); err != nil {
 			return s, ErrSwitches
 		}
-		after, _ := json.Marshal(s) // of texts and numbers
-		reply, err := r.Do(ctx, "eval", changeSource, 1, r.switches(), switchField, before, string(after))
+		reply, err := r.run(ctx, changeScript, []string{r.switches()}, switchField, before, after.String())
 		if err != nil || reply == any(int64(1)) {
 			return s, err
 		}
@@ -133,7 +144,7 @@ type follower struct {
 	// The goroutine of the Counter uses these.
 	text   string   // of the last look
 	last   Switches // likewise
-	change int      // of last, and 1; 0 before the first look
+	change int64    // of last, and 1; 0 before the first look
 }
 
 // Off reports whether the limits of a rule are turned off.
@@ -175,7 +186,7 @@ func (c *Counter) look() {
 		f.off.Store(&next)
 	}
 	switch log := c.config.Log(); {
-	case next.Change < before.Change && len(before.Off) > 0:
+	case (next.Begun != before.Begun || next.Change < before.Change) && len(before.Off) > 0:
 		log.Error("weir: Redis has lost the switches, so limits that were off are in force; weir off turns them off again",
 			slog.Any("off_before", before.names()), slog.Any("off", next.names()))
 	case len(next.Off) > 0:

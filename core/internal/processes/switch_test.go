@@ -29,10 +29,13 @@ func (b *board) do(_ context.Context, args ...any) (any, error) {
 	switch {
 	case b.err != nil:
 		return nil, b.err
-	case args[0] == "hmget":
+	case args[0] == "time":
+		return []any{"1700000000", "0"}, nil
+	case args[1] == switchScript.SHA:
 		b.looks++
-		return []any{b.text}, nil
-	case args[1] == changeSource:
+		text, _ := b.text.(string)
+		return text, nil
+	case args[1] == changeScript.SHA:
 		if before, _ := b.text.(string); before != args[5] {
 			return int64(0), nil
 		}
@@ -64,15 +67,18 @@ func TestCounter_Off(t *testing.T) {
 		want  string // whether the rules api, api.day and login are off
 		log   string
 	}{
-		"never":                  {nil, "false false false", ""},
-		"a policy":               {[]step{{apiOff, nil}}, "true true false", off + "[api] by=ann reason=\"it denies all\"\n"},
-		"all":                    {[]step{{allOff, nil}}, "true true true", off + "[*] by=\"\" reason=\"\"\n"},
-		"a rule":                 {[]step{{`{"change":1,"off":[{"rule":"api.day"}]}`, nil}}, "false true false", off + "[api.day] by=\"\" reason=\"\"\n"},
-		"on again":               {[]step{{apiOff, nil}, {allOn, nil}}, "false false false", off + "[api] by=ann reason=\"it denies all\"\nlevel=INFO msg=\"weir: limits that were off are in force\" off_before=[api] by=bob reason=\"\"\n"},
-		"an outage":              {[]step{{allOff, nil}, {nil, errors.New("EOF")}}, "true true true", off + "[*] by=\"\" reason=\"\"\n"},
-		"lost":                   {[]step{{allOff, nil}, {nil, nil}}, "false false false", off + "[*] by=\"\" reason=\"\"\n" + lost + "[*] off=[]\n"},
-		"lost in an outage":      {[]step{{allOff, nil}, {nil, errors.New("EOF")}, {nil, nil}}, "false false false", off + "[*] by=\"\" reason=\"\"\n" + lost + "[*] off=[]\n"},
-		"lost, an older one":     {[]step{{allOff, nil}, {apiOff, nil}}, "true true false", off + "[*] by=\"\" reason=\"\"\n" + lost + "[*] off=[api]\n"},
+		"never":              {nil, "false false false", ""},
+		"a policy":           {[]step{{apiOff, nil}}, "true true false", off + "[api] by=ann reason=\"it denies all\"\n"},
+		"all":                {[]step{{allOff, nil}}, "true true true", off + "[*] by=\"\" reason=\"\"\n"},
+		"a rule":             {[]step{{`{"change":1,"off":[{"rule":"api.day"}]}`, nil}}, "false true false", off + "[api.day] by=\"\" reason=\"\"\n"},
+		"on again":           {[]step{{apiOff, nil}, {allOn, nil}}, "false false false", off + "[api] by=ann reason=\"it denies all\"\nlevel=INFO msg=\"weir: limits that were off are in force\" off_before=[api] by=bob reason=\"\"\n"},
+		"an outage":          {[]step{{allOff, nil}, {nil, errors.New("EOF")}}, "true true true", off + "[*] by=\"\" reason=\"\"\n"},
+		"lost":               {[]step{{allOff, nil}, {nil, nil}}, "false false false", off + "[*] by=\"\" reason=\"\"\n" + lost + "[*] off=[]\n"},
+		"lost in an outage":  {[]step{{allOff, nil}, {nil, errors.New("EOF")}, {nil, nil}}, "false false false", off + "[*] by=\"\" reason=\"\"\n" + lost + "[*] off=[]\n"},
+		"lost, an older one": {[]step{{allOff, nil}, {apiOff, nil}}, "true true false", off + "[*] by=\"\" reason=\"\"\n" + lost + "[*] off=[api]\n"},
+		"lost, a newer one": {
+			[]step{{allOff, nil}, {`{"begun":9,"change":9,"off":[{"rule":"api"}]}`, nil}}, "true true false", off + "[*] by=\"\" reason=\"\"\n" + lost + "[*] off=[api]\n",
+		},
 		"lost, while all was on": {[]step{{allOn, nil}, {nil, nil}}, "false false false", ""},
 		"not well formed": {
 			[]step{{allOff, nil}, {"x", nil}}, "true true true",
@@ -121,7 +127,7 @@ func TestRecord_Change(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 32 {
 		all.Go(func() {
-			_, err := r.Change(t.Context(), func(s *Switches) { s.Off = append(s.Off, Switch{Rule: fmt.Sprint("r", i)}) })
+			_, err := r.Change(t.Context(), func(s *Switches, _ int64) { s.Off = append(s.Off, Switch{Rule: fmt.Sprint("r", i)}) })
 			if err != nil {
 				t.Error(err)
 			}
@@ -129,14 +135,19 @@ func TestRecord_Change(t *testing.T) {
 	}
 	all.Wait()
 	s, err := r.Switches(t.Context())
-	if err != nil || len(s.Off) != 32 || s.Change != 32 {
+	if err != nil || len(s.Off) != 32 || s.Change != 1700000000031 || s.Begun != 1700000000000 {
 		t.Errorf("got %d switches and the change %d, %v", len(s.Off), s.Change, err)
 	}
-	if _, err := r.Change(t.Context(), func(s *Switches) { s.Off = make([]Switch, MaxSwitches+1) }); !errors.Is(err, ErrSwitches) {
+	if _, err := r.Change(t.Context(), func(s *Switches, _ int64) { s.Off = make([]Switch, MaxSwitches+1) }); !errors.Is(err, ErrSwitches) {
 		t.Errorf("too many: got %v", err)
 	}
 	b.set("not well formed", nil)
-	if s, err := r.Change(t.Context(), func(s *Switches) { s.Off = append(s.Off, Switch{Rule: Every}) }); err != nil || len(s.Off) != 1 {
+	if _, err := r.Change(t.Context(), func(s *Switches, _ int64) {
+		s.Off = []Switch{{Rule: "x", Reason: strings.Repeat("\x01", maxSwitches/6)}}
+	}); !errors.Is(err, ErrSwitches) {
+		t.Errorf("too long: got %v", err)
+	}
+	if s, err := r.Change(t.Context(), func(s *Switches, _ int64) { s.Off = append(s.Off, Switch{Rule: AllLimits}) }); err != nil || len(s.Off) != 1 {
 		t.Errorf("over text that is not well formed: got %+v, %v", s, err)
 	}
 }

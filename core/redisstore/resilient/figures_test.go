@@ -159,7 +159,7 @@ func TestStore_Off(t *testing.T) {
 	m := newMember(t, rdb, "shop", "api", resilient.Instances(1))
 	change := func(off ...processes.Switch) {
 		t.Helper()
-		_, err := record.Change(t.Context(), func(s *processes.Switches) { s.Off = off })
+		_, err := record.Change(t.Context(), func(s *processes.Switches, _ int64) { s.Off = off })
 		testkit.Must(t, err)
 	}
 	awaitOff := func(want float64) {
@@ -184,7 +184,7 @@ func TestStore_Off(t *testing.T) {
 	if n := allowed(); n != 300 {
 		t.Errorf("before: got %d events", n)
 	}
-	change(processes.Switch{Rule: processes.Every, By: "ann"})
+	change(processes.Switch{Rule: processes.AllLimits, By: "ann"})
 	awaitOff(1)
 	before := m.Stats().Redisstore.Requests
 	if n := allowed(); n != 400 || m.Stats().Redisstore.Requests != before {

@@ -119,7 +119,7 @@ func TestProcesses_Refused(t *testing.T) {
 			return errors.Join(rdb.HSet(ctx, record, "x", lasting(1)).Err(), rdb.HSet(ctx, record+":rules", "x", "[1]").Err())
 		}, "not well formed"},
 		"more than 10 000": {func(ctx context.Context, rdb *redis.Client) error {
-			return rdb.HSet(ctx, record, "x", lasting(10_001)).Err()
+			return rdb.HSet(ctx, record, "another kind", lasting(10_001)).Err()
 		}, "has changed much"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -78,7 +78,7 @@ func BenchmarkApplication(b *testing.B) {
 		rules = append(rules, [2]string{name + " 12345678", `{"base":{"name":"` + name + `","algorithm":5,"events":100,"per":60000000000},"plans":[{"name":"` + name + `","algorithm":5,"plan":"pro","events":1000,"per":60000000000}]}`})
 	}
 	group, now := processes.GroupOf(names), book.now()
-	_, err := book.Change(b.Context(), func(s *processes.Switches) { s.Off = []processes.Switch{{Rule: "policy01", By: "ann"}} })
+	_, err := book.Change(b.Context(), func(s *processes.Switches, _ int64) { s.Off = []processes.Switch{{Rule: "policy01", By: "ann"}} })
 	testkit.Must(b, err)
 	denied := func(n int) map[processes.DeniedKey]uint64 {
 		all := make(map[processes.DeniedKey]uint64)
@@ -97,7 +97,7 @@ func BenchmarkApplication(b *testing.B) {
 	}
 	tenSeconds := func(n int) {
 		h := processes.Heartbeat{Process: fmt.Sprintf("%016x", n%1000), Group: group, About: about}
-		if n%60 == 0 { // every ten minutes
+		if n%12 == 0 { // every two minutes
 			h.Rules = rules
 		}
 		_, err := book.Beat(b.Context(), h)

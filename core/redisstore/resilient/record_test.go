@@ -288,3 +288,62 @@ func TestRecord_Read(t *testing.T) {
 		t.Errorf("a huge rule: got %v, %v", all, err)
 	}
 }
+
+// A heartbeat names rules that another process has described otherwise since the first heartbeat of the process.
+func TestRecord_Differ(t *testing.T) {
+	b := newBook(t)
+	beat := func(process string, since int64, rules ...[2]string) processes.Reading {
+		t.Helper()
+		read, err := b.Beat(t.Context(), processes.Heartbeat{Process: process, Group: web, About: "{}", Rules: rules, Since: since})
+		testkit.Must(t, err)
+		return read
+	}
+	old, changed := [2]string{"the rule 1111", `{"a":1}`}, [2]string{"the rule 2222", `{"a":2}`}
+	first := beat("1", 0, old, [2]string{"login 1", "{}"})
+	second := beat("2", 0, changed, [2]string{"login 1", "{}"})
+	if len(first.Differ)+len(second.Differ) > 0 {
+		t.Errorf("a deployment: got %q and %q", first.Differ, second.Differ)
+	}
+	if read := beat("2", second.Now.UnixMilli()+1, changed); len(read.Differ) > 0 {
+		t.Errorf("the first process has ended: got %q", read.Differ)
+	}
+	if read := beat("1", first.Now.UnixMilli(), old); fmt.Sprint(read.Differ) != "[the rule]" {
+		t.Errorf("both run: got %q", read.Differ)
+	}
+	if read := beat("2", second.Now.UnixMilli(), changed); fmt.Sprint(read.Differ) != "[the rule]" {
+		t.Errorf("both run: got %q", read.Differ)
+	}
+}
+
+// A text of switches that is too long is read as one that is not well formed, and replaced by the next change.
+func TestRecord_Switches_Long(t *testing.T) {
+	b := newBook(t)
+	testkit.Must(t, b.rdb.HSet(t.Context(), b.Keys+":switches", "all", strings.Repeat(" ", 1<<20)+`{"change":1}`).Err())
+	if s, err := b.Switches(t.Context()); !errors.Is(err, processes.ErrRecord) || s.Change != 0 {
+		t.Errorf("got %+v, %v", s, err)
+	}
+	off := func(s *processes.Switches, _ int64) { s.Off = []processes.Switch{{Rule: "api"}} }
+	if s, err := b.Change(t.Context(), off); err != nil || len(s.Off) != 1 || s.Change < 1<<40 {
+		t.Errorf("got %+v, %v", s, err)
+	}
+	if s, err := b.Switches(t.Context()); err != nil || len(s.Off) != 1 {
+		t.Errorf("got %+v, %v", s, err)
+	}
+	testkit.Must(t, b.rdb.Del(t.Context(), b.Keys+":switches").Err())
+	testkit.Must(t, b.rdb.Set(t.Context(), b.Keys+":switches", "x", 0).Err())
+	if _, err := b.Change(t.Context(), off); err == nil {
+		t.Error("another type: got no error")
+	}
+}
+
+// A group whose name is that of another key is ignored.
+func TestRecord_Processes_HostileGroup(t *testing.T) {
+	b := newBook(t)
+	b.beats("1", web)
+	now := b.now().UnixMilli()
+	testkit.Must(t, b.rdb.HSet(t.Context(), b.Keys, "switches", fmt.Sprint("3 ", now), "rules", fmt.Sprint("3 ", now)).Err())
+	all, _, err := b.Processes(t.Context())
+	if len(all) != 1 || !errors.Is(err, processes.ErrRecord) {
+		t.Errorf("got %+v, %v", all, err)
+	}
+}
