@@ -199,6 +199,7 @@ var clockReaders = map[string]string{
 	// Blocks and overrides end at times that all processes read by their own clocks.
 	"core/rules/override.go":                    "the end of an override, and the time of a change",
 	"core/rules/set.go":                         "the end of an override",
+	"core/inspect/application.go":               "the age of figures on the page",
 	"core/rules/version.go":                     "the end of an override",
 	"core/rules/internal/overrides/index.go":    "the end of an override",
 	"core/rules/internal/overrides/override.go": "the end of an override",

@@ -3,12 +3,14 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -33,16 +35,24 @@ func defineFleet(name string) func(*flag.FlagSet) func(args []string, stdout, st
 		f.define(flags)
 		switch name {
 		case "top":
-			flags.DurationVar(&f.period, "for", 5*time.Minute, "the last minutes, at most 2h, as a `DURATION`")
+			flags.DurationVar(&f.period, "for", 5*time.Minute, "the last minutes, from 2m to 2h, as a `DURATION`")
 			flags.IntVar(&f.most, "n", 20, "at most this `NUMBER` of keys")
 		default:
 			flags.StringVar(&f.about, "note", "", "a `TEXT`, such as the reason")
 			flags.StringVar(&f.by, "by", defaultBy(), "the `NAME` of the operator")
 			flags.StringVar(&f.file, "config", "", "the `FILE` with the routes, if IN is one, instead of the configuration in Redis")
-			flags.DurationVar(&f.wait, "wait", waitTime, "wait for at most this `DURATION` until it is in force in all processes, and fail otherwise; 0 does neither")
+			f.defineWait("")
 		}
 		return func(args []string, stdout, stderr io.Writer) error {
 			f.stdout, f.stderr, f.writes = stdout, stderr, name != "top" && len(args) > 0
+			switch {
+			case name == "top" && (f.period < 2*time.Minute || f.period > rules.MaxFiguresPeriod):
+				fmt.Fprintf(stderr, "weir: the flag -for is from 2m to %v\n", rules.MaxFiguresPeriod)
+				return errUsage
+			case name == "top" && f.most < 1:
+				fmt.Fprintln(stderr, "weir: the flag -n is not 1 or more")
+				return errUsage
+			}
 			return f.connect(func(ctx context.Context) error {
 				return map[string]func(context.Context, []string) error{"off": f.off, "on": f.on, "top": f.top}[name](ctx, args)
 			})
@@ -75,18 +85,49 @@ func (f *fleet) on(ctx context.Context, args []string) error {
 
 // turn changes the switches of the rules or policies that IN stands for, and prints the limits that are then off.
 func (f *fleet) turn(ctx context.Context, in string, change func(context.Context, rules.Switch) (rules.Switches, error)) error {
-	names, err := f.named(ctx, in)
+	name, err := f.named(ctx, in)
 	if err != nil {
 		return err
 	}
-	var now rules.Switches
-	for _, name := range names {
-		if now, err = change(ctx, rules.Switch{Rule: name, By: f.by, Reason: f.about}); err != nil {
-			return err
-		}
+	now, err := change(ctx, rules.Switch{Rule: name, By: f.by, Reason: f.about})
+	if errors.Is(err, rules.ErrNotOff) && len(now.Off) > 0 {
+		err = fmt.Errorf("%w; there is one of %s", err, quotedAll(namesOf(now.Off)))
+	}
+	if err != nil {
+		return err
 	}
 	f.print(now)
-	return f.awaitSwitch(ctx, names, now.Change)
+	if f.wait <= 0 {
+		return nil
+	}
+	return f.awaitProcesses(ctx, strconv.Quote(name), func(p *rules.Process) bool { return hasAny(p, name) }, func(p *rules.Process) reason {
+		return switchReason(p, now.Change)
+	}, func([]rules.Process) error { return nil })
+}
+
+// namesOf returns the rules of switches.
+func namesOf(off []rules.Switch) (all []string) {
+	for _, s := range off {
+		all = append(all, s.Rule)
+	}
+	return all
+}
+
+// hasAny reports whether a process has a limit that a switch of a name turns off, or may have it.
+func hasAny(p *rules.Process, name string) bool {
+	policy, _, _ := strings.Cut(name, ".")
+	return name == rules.AllLimits && len(p.Rules)+len(p.Sets) > 0 || len(policiesIn(p, []string{name})) > 0 || p.Set(policy) != nil
+}
+
+// switchReason returns the reason why a change of switches is not in force in p.
+func switchReason(p *rules.Process, change int64) reason {
+	switch {
+	case p.SwitchChange < 0:
+		return reason{"does not follow weir off: its store is not that of resilient.New", true}
+	case p.SwitchChange < change:
+		return reason{notYet(p), false}
+	}
+	return reason{}
 }
 
 // print prints the limits that are off.
@@ -102,7 +143,7 @@ func (f *fleet) print(now rules.Switches) {
 		if s.Rule == rules.AllLimits {
 			of = "all limits"
 		}
-		fmt.Fprintln(f.stdout, asSentence(escaped(of+" were turned on"+about(s))))
+		fmt.Fprintln(f.stdout, asSentence(of+" were turned on"+about(s)))
 	}
 }
 
@@ -112,14 +153,14 @@ func offText(s rules.Switch) string {
 	if s.Rule == rules.AllLimits {
 		text = "all limits are off"
 	}
-	return escaped(text + " since" + about(s))
+	return text + " since" + about(s)
 }
 
 // about returns the time, the operator and the note of a Switch.
 func about(s rules.Switch) string {
 	text := " " + s.Since.UTC().Format(time.RFC3339)
 	if s.By != "" {
-		text += " by " + s.By
+		text += " by " + escaped(s.By)
 	}
 	if s.Reason != "" {
 		text += fmt.Sprintf(", with the note %q", s.Reason)
@@ -130,45 +171,76 @@ func about(s rules.Switch) string {
 // asSentence returns text with a capital letter and a full stop.
 func asSentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] + "." }
 
-// named returns the rules or policies that IN stands for. A name that no process has is an error.
-func (f *fleet) named(ctx context.Context, in string) ([]string, error) {
-	switch {
-	case in == every:
-		return []string{rules.AllLimits}, nil
-	case strings.Contains(in, "/"):
-		if err := f.configure(ctx); err != nil {
-			return nil, err
+// named returns the rule or the policy that IN stands for. A name that neither a process nor a switch has is an error.
+func (f *fleet) named(ctx context.Context, in string) (string, error) {
+	now, err := f.source.Fleet().Switches(ctx)
+	if err != nil && !errors.Is(err, rules.ErrRecord) {
+		return "", err
+	}
+	if slices.Contains(namesOf(now.Off), in) {
+		return in, nil
+	}
+	if strings.Contains(in, "/") {
+		return f.ofRoute(ctx, in)
+	}
+	for begun := time.Now(); ; time.Sleep(pollTime) { // Redis may have lost the heartbeats
+		all, err := f.source.Fleet().Processes(ctx)
+		published, err2 := f.source.Fleet().Published(ctx)
+		if err := cmp.Or(err, err2); err != nil && len(all)+len(published) == 0 {
+			return "", err
 		}
-		return f.selected(in)
-	}
-	published, err := f.source.Fleet().Published(ctx)
-	if published == nil {
-		return nil, err
-	}
-	names := slices.Sorted(maps.Keys(published))
-	if !slices.ContainsFunc(names, rules.Switch{Rule: in}.Has) {
-		if len(names) == 0 {
-			return nil, fmt.Errorf("nothing is written: no process of the application %q is known; %s", f.app, invisible)
+		names := slices.Sorted(maps.Keys(published))
+		for _, p := range all {
+			names = append(names, p.Rules...)
 		}
-		return nil, fmt.Errorf("nothing is written: no process has a rule or a policy %q%s; the rules are %s", in, similar.Nearest(in, names, ""), list(names))
+		has := func(p rules.Process) bool { return hasAny(&p, in) }
+		switch {
+		case slices.ContainsFunc(names, rules.Switch{Rule: in}.Has) || slices.ContainsFunc(all, has):
+			return in, nil
+		case time.Since(begun) < min(f.wait, settleTime):
+			continue
+		case len(names) == 0:
+			return "", fmt.Errorf("nothing is written: no process of the application %q is known; %s", f.app, invisible)
+		}
+		slices.Sort(names)
+		names = slices.Compact(names)
+		more := ""
+		if n := len(names) - maxListed; n > 0 {
+			more = fmt.Sprintf(", and %d more", n)
+		}
+		return "", fmt.Errorf("nothing is written: no process has a rule or a policy %q%s; the rules are %s%s", in, similar.Nearest(in, names, ""), list(names[:min(len(names), maxListed)]), more)
 	}
-	return []string{in}, nil
 }
 
-// awaitSwitch waits until all processes that have one of the rules or policies have read a change of switches.
-func (f *fleet) awaitSwitch(ctx context.Context, names []string, change int) error {
-	if f.wait <= 0 {
-		return nil
+// maxListed is the number of rules in an error.
+const maxListed = 20
+
+// ofRoute returns the policy of a route.
+func (f *fleet) ofRoute(ctx context.Context, in string) (string, error) {
+	if err := f.configure(ctx); err != nil {
+		return "", err
 	}
-	return f.awaitProcesses(ctx, names, func(p *rules.Process) reason {
-		switch {
-		case p.Switches < 0:
-			return reason{"does not follow weir off: its store is not that of resilient.New, or it has not read the switches", false}
-		case p.Switches < change:
-			return reason{"has not read the change yet", false}
+	route, err := routeOf(f.config, in)
+	if err != nil {
+		return "", err
+	}
+	policy := f.config.Routes[route]
+	if policy == "" {
+		return "", fmt.Errorf("nothing is written: no route of %s matches %q", f.name(), in)
+	}
+	var others []string
+	for _, other := range slices.Sorted(maps.Keys(f.config.Routes)) {
+		if f.config.Routes[other] == policy && other != route {
+			others = append(others, other)
 		}
-		return reason{}
-	}, func([]rules.Process) error { return nil })
+	}
+	if len(others) > 0 {
+		f.note("the policy %q is also that of %s", policy, quotedAll(others[:min(len(others), maxNames)]))
+	}
+	if all := f.config.AllRoutes; all != "" && all != policy {
+		f.note("the policy %q of all routes is not concerned", all)
+	}
+	return policy, nil
 }
 
 // results are the columns of weir top.
@@ -186,12 +258,9 @@ var results = []struct {
 
 // top prints the decisions of all processes in the last minutes, and the keys with the most denials.
 func (f *fleet) top(ctx context.Context, _ []string) error {
-	if f.period < time.Minute || f.period > rules.MaxFiguresPeriod {
-		return fmt.Errorf("the flag -for is from 1m to %v", rules.MaxFiguresPeriod)
-	}
 	of := f.source.Fleet()
 	figures, err := of.Figures(ctx, f.period)
-	if figures.Rules == nil {
+	if err != nil && len(figures.Rules) == 0 {
 		return err
 	}
 	if err != nil {
@@ -221,7 +290,7 @@ func (f *fleet) top(ctx context.Context, _ []string) error {
 	for _, text := range rules.Differences(all, published) {
 		fmt.Fprintln(f.stdout, asSentence(escaped(text)))
 	}
-	fmt.Fprintf(f.stdout, "\nDecisions in the last %v:\n", f.period)
+	fmt.Fprintf(f.stdout, "\nDecisions in the last %v, without those of about the last minute:\n", f.period)
 	w := tabwriter.NewWriter(f.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "RULE")
 	for _, column := range results {
@@ -249,7 +318,7 @@ func (f *fleet) top(ctx context.Context, _ []string) error {
 		f.note("no denied key is known: the option observe.TopKeys makes processes tell them")
 		return nil
 	}
-	fmt.Fprint(f.stdout, "\nKeys with the most denials, in this hour and the one before:\n")
+	fmt.Fprint(f.stdout, "\nKeys with the most denials, in this hour and the one before, without about the last two minutes:\n")
 	fmt.Fprintln(w, "KEY\tRULE\tDENIALS")
 	for _, k := range figures.Denied[:min(len(figures.Denied), f.most)] {
 		fmt.Fprintf(w, "#%s\t%s\t%d\n", escaped(k.Tag), escaped(k.Rule), k.Denials)

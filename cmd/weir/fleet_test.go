@@ -52,13 +52,16 @@ func TestFleet_Off(t *testing.T) {
 		{"off logn", 1, "", `nothing is written: no process has a rule or a policy "logn"; did you mean "login"?; the rules are api.minute, login`},
 		{"off login -wait 30s -by ann -note slow", 0, "The limits of \"login\" are off since … by ann, with the note \"slow\".\n", "weir: note: in force in 1 of 1 processes"},
 		{"off", 0, "The limits of \"login\" are off since … by ann, with the note \"slow\".\n", ""},
-		{"why ann login", 0, "Admitted: the limits of \"login\" are off since … by ann, with the note \"slow\". The table has the states that count again when they are on.\nRULE   ALGORITHM    LIMIT  SOURCE  USED  LEFT  NEXT", ""},
+		{"why ann login", 0, "Admitted: the limits of \"login\" are off since … by ann, with the note \"slow\". The table has the states that count again when they are on.\nOff is in force in 1 of 1 processes.\nRULE   ALGORITHM    LIMIT  SOURCE  USED  LEFT  NEXT", ""},
 		{"usage ann login", 0, "login  5/h    5     0", ""},
 		{"off POST§/login -wait 30s -config §", 0, "The limits of \"api\" are off since ", "in force in 1 of 1 processes"},
 		{"why ann -config § api", 0, "Admitted: the limits of \"api\" are off since ", ""},
 		{"doctor -timeout 1m", 0, "; the limits of \"", ""},
 		{"off * -wait 30s -by bob", 0, "All limits are off since … by bob.\n", "in force in 2 of 2 processes"},
 		{"on login -wait 30s", 0, "All limits are off since … by bob.\nThe limits of \"api\" are off", "in force in 1 of 1 processes"},
+		{"on login", 1, "", `weir: "login": no switch has turned it off; there is one of "*" and "api"`},
+		{"off POST§/logn -config §", 1, "", "nothing is written: no route of "},
+		{"off /login -config §", 1, "", "nothing is written: no route of "},
 		{"on * -wait 30s -by eve", 0, "No limit is off.\nAll limits were turned on … by eve.\n", "in force in 2 of 2 processes"},
 		{"why ann login", 0, "Denied by login: admitted again ", ""},
 		{"on *", 1, "", "no switch has turned it off"},
@@ -88,11 +91,11 @@ func TestFleet_Off_notInForce(t *testing.T) {
 	server := redistest.NewServer(t)
 	var stdout, stderr strings.Builder
 	if status := run([]string{"off", "*", "-redis", "redis://" + server.Addr, "-wait", "1s"}, &stdout, &stderr); status != 1 ||
-		!strings.Contains(stderr.String(), `it is written, and no process of the application "test" is known`) {
+		!strings.Contains(stderr.String(), `nothing is written: no process of the application "test" is known`) {
 		t.Errorf("no process: got status %d, %s", status, &stderr)
 	}
 	stderr.Reset()
-	if status := run([]string{"off", "api", "-redis", "redis://" + server.Addr}, &stdout, &stderr); status != 1 || !strings.Contains(stderr.String(), "nothing is written: no process of the application") {
+	if status := run([]string{"off", "api", "-wait", "100ms", "-redis", "redis://" + server.Addr}, &stdout, &stderr); status != 1 || !strings.Contains(stderr.String(), "nothing is written: no process of the application") {
 		t.Errorf("a rule, and no process: got status %d, %s", status, &stderr)
 	}
 }
@@ -105,7 +108,7 @@ func TestFleet_Top(t *testing.T) {
 		status := run(append([]string{"top", "-redis", "redis://" + server.Addr}, args...), &stdout, &stderr)
 		return stdout.String(), stderr.String(), status
 	}
-	const none = "0 processes of the application \"test\"\n\nDecisions in the last 5m0s:\nRULE          ALLOWED  SOFT  DENIED  BLOCKED  SHADOW  FAILED\nall requests  0        0     0       0        0       0\n"
+	const none = "0 processes of the application \"test\"\n\nDecisions in the last 5m0s, without those of about the last minute:\nRULE          ALLOWED  SOFT  DENIED  BLOCKED  SHADOW  FAILED\nall requests  0        0     0       0        0       0\n"
 	if stdout, stderr, status := top(); stdout != none || status != 0 || strings.Count(stderr, "weir: note: ") != 2 {
 		t.Errorf("without a process: got status %d, %s%s", status, stdout, stderr)
 	}
@@ -118,14 +121,14 @@ func TestFleet_Top(t *testing.T) {
 	}
 	const want = `0 processes of the application "test"
 
-Decisions in the last 2m0s:
+Decisions in the last 2m0s, without those of about the last minute:
 RULE           ALLOWED  SOFT  DENIED  BLOCKED  SHADOW  FAILED
 api.day        27       3     6       0        0       3
 login\x1b[31m  0        0     3       0        0       0
 trial          3        0     0       0        21      0
 all requests   30       0     6       0        0       3
 
-Keys with the most denials, in this hour and the one before:
+Keys with the most denials, in this hour and the one before, without about the last two minutes:
 KEY  RULE     DENIALS
 #2   api.day  3
 #a   api.day  3
@@ -133,8 +136,8 @@ KEY  RULE     DENIALS
 	if stdout, stderr, status := top("-for", "2m", "-n", "2"); stdout != want || status != 0 || stderr != "" {
 		t.Errorf("got status %d and\n%s%s\nwant\n%s", status, stdout, stderr, want)
 	}
-	for _, period := range []string{"1s", "-1m", "3h", "x"} {
-		if _, stderr, status := top("-for", period); status == 0 || stderr == "" {
+	for _, period := range []string{"1s", "-1m", "3h", "x", "5m -n 0", "5m -n -1"} {
+		if _, stderr, status := top(append([]string{"-for"}, strings.Fields(period)...)...); status != 2 || stderr == "" {
 			t.Errorf("-for %s: got status %d, %s", period, status, stderr)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 // waitTime is the time for which a command that writes an override waits until it is in force. Tests change it.
 var waitTime = 15 * time.Second
 
-// settleTime is the time after which a process that does not follow changes is none that has just started.
-const settleTime = 3 * time.Second
+// settleTime is the time after which a process that does not follow changes is none that has just started. Tests change it.
+var settleTime = 3 * time.Second
 
 // pollTime is the time between two looks at the processes.
 const pollTime = 250 * time.Millisecond
@@ -33,7 +33,8 @@ func (r *remote) await(ctx context.Context, policies []string) error {
 	if err != nil {
 		return err
 	}
-	return r.awaitProcesses(ctx, policies, func(p *rules.Process) reason { return reasonOf(p, policies, change) }, func(all []rules.Process) error {
+	has := func(p *rules.Process) bool { return len(policiesIn(p, policies)) > 0 }
+	return r.awaitProcesses(ctx, quotedAll(policies), has, func(p *rules.Process) reason { return reasonOf(p, policies, change) }, func(all []rules.Process) error {
 		if differ := r.otherConfigs(all, policies); differ != "" && r.limits {
 			return fmt.Errorf("it is written, and may not be in force: %s", differ)
 		}
@@ -47,16 +48,18 @@ type reason struct {
 	lasts bool   // the process will not apply it
 }
 
-// awaitProcesses waits until each process that has one of policies has no reason, notes it, and returns the result of then.
-func (r *remote) awaitProcesses(ctx context.Context, policies []string, of func(*rules.Process) reason, then func([]rules.Process) error) error {
+// awaitProcesses waits until each process that has returns true for has no reason, notes it, and returns the result of then.
+// name names the limits that these processes have.
+func (r *remote) awaitProcesses(ctx context.Context, name string, has func(*rules.Process) bool, of func(*rules.Process) reason, then func([]rules.Process) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.wait+timeout)
 	defer cancel()
 	for begun := time.Now(); ; {
-		all, err := r.withPolicies(ctx, policies)
+		all, err := r.processesWith(ctx, has)
 		if err != nil {
 			return err
 		}
 		text, done, hopeless := inForceIn(all, of)
+		settled := time.Since(begun) >= min(r.wait, settleTime)
 		switch {
 		case done:
 			if err := then(all); err != nil {
@@ -64,25 +67,28 @@ func (r *remote) awaitProcesses(ctx context.Context, policies []string, of func(
 			}
 			r.note("%s", text)
 			return nil
-		case len(all) == 0:
-			return fmt.Errorf("it is written, and no process of the application %q is known that has %s: %s", r.app, quotedAll(policies), invisible)
-		case time.Since(begun) >= r.wait:
-			return fmt.Errorf("it is written, and after %v %s", r.wait, text)
-		case hopeless && time.Since(begun) >= settleTime:
-			return fmt.Errorf("it is written, and after %v %s", settleTime, text)
+		case len(all) == 0 && settled:
+			return fmt.Errorf("it is written, and no process of the application %q is known that has %s: %s", r.app, name, invisible)
+		case len(all) > 0 && (time.Since(begun) >= r.wait || hopeless && settled):
+			return fmt.Errorf("it is written, and after %v %s", time.Since(begun).Round(time.Second), text)
 		}
 		time.Sleep(pollTime)
 	}
 }
 
+// processesWith returns the processes for which has returns true.
+func (r *remote) processesWith(ctx context.Context, has func(*rules.Process) bool) ([]rules.Process, error) {
+	all, err := r.source.Fleet().Processes(ctx)
+	if len(all) == 0 && err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(p rules.Process) bool { return !has(&p) }), nil
+}
+
 // withPolicies returns the processes that have a rule of one of the policies, or too many rules to be listed, or a Set with
 // one of them.
 func (r *remote) withPolicies(ctx context.Context, policies []string) ([]rules.Process, error) {
-	all, err := r.source.Fleet().Processes(ctx)
-	if all == nil && err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(all, func(p rules.Process) bool { return len(policiesIn(&p, policies)) == 0 }), nil
+	return r.processesWith(ctx, func(p *rules.Process) bool { return len(policiesIn(p, policies)) > 0 })
 }
 
 // policiesIn returns those of policies that p has.
@@ -138,9 +144,18 @@ func reasonIn(p *rules.Process, policy, change string) reason {
 	case s.Changes == "":
 		return reason{"has not read the overrides", false}
 	case !s.InForce(change):
-		return reason{"has not read the change yet", false}
+		return reason{notYet(p), false}
 	}
 	return reason{}
+}
+
+// notYet says that a process has not read a change, and when it was seen: it may have crashed.
+func notYet(p *rules.Process) string {
+	text := "has not read the change yet"
+	if ago := time.Since(p.Seen).Round(time.Second); ago > 12*time.Second {
+		text += fmt.Sprintf(", and was seen %v ago", ago)
+	}
+	return text
 }
 
 // nameOf returns the name of a process for messages.

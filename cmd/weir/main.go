@@ -36,8 +36,9 @@
 //	weir version                               print the version of this command
 //	weir help                                  print this list
 //
-// The commands about keys, off and on know limits in code and in files. IN is a policy, a ROUTE, or the name of a rule in code; without
-// it, or as '*', it is all of them, of which those that have no event and no override of the key are left out. Limits in
+// The commands about keys, off and on know limits in code and in files. IN is a policy, a ROUTE, the name of a rule in code,
+// or '*' for all, which a command about a key also takes without IN: policies and rules without an event and an override of
+// the key are then left out. Limits in
 // code are known from the processes whose store is that of resilient.New, and for a day after the last of them. Limits of
 // Choose, Variant and elastic rules, and the time zone of a quota in code, are not known. Only policies of a rules.Set have
 // overrides and blocks; a rule in code that is a core.Pause can be blocked for up to 366 days.
@@ -83,15 +84,15 @@
 //
 // # All processes
 //
-// The command off turns the limits of a policy, of the policies of a route, of a rule, or of all ('*') off: in an incident, or while a
-// wrong limit is mended. Each process whose store is that of resilient.New then admits all events of these limits within
+// The command off turns the limits of a policy, of the policy of a route, also for its other routes, of a rule, or of all
+// ('*') off: in an incident, or while a wrong limit is mended. Each process whose store is that of resilient.New then admits all events of these limits within
 // two seconds; blocks of operators, blocked plans and pauses stay (see package resilient, Switches). It writes who has done it (-by;
 // default: the user and the machine) and -note, prints the limits that are then off, and waits like block until it is in
 // force. Without IN, it changes nothing. The command on turns those of the same IN on again, or all for '*'.
 //
-// The command top prints the decisions that all processes have told Redis in the last minutes (-for; default: 5m, at most
-// 2h), by rule and by the result of the rule, and the hashes of the keys with the most denials in this hour and the one
-// before (-n; default: 20), if the programs have the option observe.TopKeys. Processes tell them once a minute.
+// The command top prints the decisions that all processes have told Redis in the last minutes (-for), by rule and by the result of the rule, and the hashes of the keys with the most denials in this hour and the one
+// before (-n), if the programs have the option observe.TopKeys. Processes tell them once a minute, so the last one or two
+// minutes are missing.
 //
 // # Notes
 //
@@ -187,10 +188,12 @@
 //	-config FILE    the policies are in a file, and only the overrides in Redis
 //	-rule NAME      usage, reset and credit: only this rule of the policy
 //	-plan NAME      why, usage and credit: the plan of the key; without it, that of its override or none
-//	-note TEXT      override and block: at most 200 bytes for list and why, such as the reason
+//	-note TEXT      override, block, off and on: at most 200 bytes for list and why, such as the reason
 //	-text           override and block: write the key as text for list, which otherwise shows its hash
 //	-wait DURATION  override, block, unblock, remove, off and on: see above; default: 15s; 0 does not wait
-//	-n NUMBER       list: at most so many entries; default: 100
+//	-by NAME        off and on: the operator; default: the user and the machine
+//	-for DURATION   top: the last minutes, from 2m to 2h; default: 5m
+//	-n NUMBER       list and top: at most so many entries; default: 100, and 20 for top
 //	-remove         put: remove the policies that the file does not have
 //	-if-version V   put: write only if the configuration has this version, which get and put print; none if there is none
 //

@@ -61,7 +61,7 @@ func (r *remote) defineFlags() {
 	flags.StringVar(&r.plan, "plan", "", "of why, usage and credit: the plan of the key has this `NAME`")
 	flags.StringVar(&r.about, "note", "", "of override and block: a `TEXT` for list and why, such as the reason")
 	flags.BoolVar(&r.text, "text", false, "of override and block: write the key as text, for list, and not its hash alone")
-	flags.DurationVar(&r.wait, "wait", waitTime, "of override, block, unblock and remove: wait for at most this `DURATION` until it is in force in all processes, and fail otherwise; 0 does neither")
+	r.defineWait("of override, block, unblock and remove: ")
 	flags.BoolVar(&r.removes, "remove", false, "of put: remove the policies that the file does not have")
 	flags.Func("if-version", "of put: write only if the configuration in Redis has this `VERSION`, none if there is no configuration", func(v string) error {
 		if r.version = v; v == "" {
@@ -70,6 +70,17 @@ func (r *remote) defineFlags() {
 		return nil
 	})
 	flags.IntVar(&r.most, "n", 100, "of list: at most this `NUMBER` of entries")
+}
+
+// defineWait defines the flag -wait.
+func (r *remote) defineWait(of string) {
+	r.wait = waitTime
+	r.flags.Func("wait", of+"wait for at most this `DURATION` (default 15s) until it is in force in all processes, and fail otherwise; 0 does neither", func(text string) (err error) {
+		if r.wait, err = time.ParseDuration(text); err == nil && r.wait < 0 {
+			err = errors.New("it is negative")
+		}
+		return err
+	})
 }
 
 // run returns a command that runs f. It accepts the flags that have names in accepted, and those about Redis.

@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	hintTime, waitTime = time.Minute, 0
+	hintTime, waitTime, settleTime = time.Minute, 0, time.Second
 	_ = os.Setenv("WEIR_APP", "test")
 	redistest.Main(m)
 }

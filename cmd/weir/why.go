@@ -126,16 +126,24 @@ func (r *remote) sentence(ctx context.Context, s *subject, l *core.Limiter, key 
 		return s.sentence(d), err
 	}
 	sentence := s.sentence(inForce)
-	if sentence == "Admitted." {
-		sentence = "Admitted:"
-	}
 	for _, of := range r.off {
-		if slices.ContainsFunc(off, of.Has) {
-			sentence += " " + offText(of) + "."
-			break
+		if !slices.ContainsFunc(off, of.Has) {
+			continue
 		}
+		if sentence == "Admitted." {
+			sentence = "Admitted: " + offText(of) + "."
+		} else {
+			sentence += " " + asSentence(offText(of))
+		}
+		break
 	}
-	return sentence + " The table has the states that count again when they are on.", nil
+	sentence += " The table has the states that count again when they are on."
+	all, err := r.withPolicies(ctx, []string{s.name})
+	if now, err2 := r.source.Fleet().Switches(ctx); err == nil && err2 == nil && len(all) > 0 {
+		text, _, _ := inForceIn(all, func(p *rules.Process) reason { return switchReason(p, now.Change) })
+		sentence += "\n" + asSentence("off is "+text)
+	}
+	return sentence, nil
 }
 
 // sentence says whether the next event is admitted, and otherwise when it is.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/weir-go/weir/core/observe"
@@ -84,7 +85,7 @@ func (h *Handler) application(ctx context.Context, r *report, asked string) *app
 	found, err := h.fleet.Processes(ctx)
 	published, err2 := h.fleet.Published(ctx)
 	switches, err3 := h.fleet.Switches(ctx)
-	figures, err4 := h.fleet.Figures(ctx, time.Hour)
+	figures, err4 := h.figures.read(ctx, h.fleet)
 	if err := cmp.Or(err, err2, err3, err4); err != nil {
 		a.Error = err.Error()
 		if errors.Is(err, context.DeadlineExceeded) {
@@ -120,6 +121,29 @@ func (h *Handler) application(ctx context.Context, r *report, asked string) *app
 	return a
 }
 
+// figures are those of the application in the last hour. They are read again after figuresTime, because pages are refreshed
+// every two seconds.
+type figures struct {
+	mu   sync.Mutex
+	at   time.Time
+	last rules.Figures
+}
+
+const figuresTime = 10 * time.Second
+
+func (f *figures) read(ctx context.Context, fleet *rules.Fleet) (rules.Figures, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.at.IsZero() && time.Since(f.at) < figuresTime {
+		return f.last, nil
+	}
+	next, err := fleet.Figures(ctx, time.Hour)
+	if err == nil {
+		f.last, f.at = next, time.Now()
+	}
+	return next, err
+}
+
 // texts returns the texts of keys by their hashes in Redis: of the keys that r shows as texts, and of the one that was
 // asked for.
 func (h *Handler) texts(r *report, asked string) map[string]string {
@@ -141,5 +165,17 @@ func (o ofRule) Row() row { return rowOf(o.Rule, observe.Counts(o.Hour)) }
 // Here returns that of this process.
 func (o ofRule) Here() row { return rowOf(o.Rule, o.here) }
 
-// All returns the row of all decisions.
-func (a *application) All() row { return rowOf("all requests", observe.Counts(a.Hour)) }
+// Shown returns the rules for the table of the page: all, or those with the most denials.
+func (a *application) Shown() []ofRule {
+	if len(a.Rules) <= maxRows {
+		return a.Rules
+	}
+	all := slices.Clone(a.Rules)
+	slices.SortStableFunc(all, func(x, y ofRule) int {
+		return cmp.Compare(observe.Counts(y.Hour).Denied(), observe.Counts(x.Hour).Denied())
+	})
+	return all[:maxRows]
+}
+
+// MoreRules returns the number of rules that the page does not show.
+func (a *application) MoreRules() int { return max(0, len(a.Rules)-maxRows) }

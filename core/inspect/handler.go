@@ -27,6 +27,7 @@ type Handler struct {
 	history   history
 	off       func(rule string) bool // see driver.Description
 	fleet     *rules.Fleet           // nil if the store has no states in Redis
+	figures   figures
 	config
 
 	closing sync.Once

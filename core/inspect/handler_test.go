@@ -269,6 +269,7 @@ func TestHandler_Application(t *testing.T) {
 	if all := reportOf(t, h, nil).Application.Processes; len(all) != 1 || all[0].PID != os.Getpid() || len(all[0].Sets) > 0 {
 		t.Errorf("got %+v", all)
 	}
+	h.figures.at = time.Time{} // they are read again
 	rdb, fleet, minute := server.Client(), rules.FleetOf(store), time.Now().Unix()/60
 	testkit.Must(t, rdb.HSet(t.Context(), fmt.Sprintf("weir:test:{test}processes:figures:%d", minute), "", "0 12345 0 7", "api", "0 12345 0 7", "<b>", "0 1").Err())
 	testkit.Must(t, rdb.Do(t.Context(), "zadd", fmt.Sprintf("weir:test:{test}processes:denied:%d", minute/60), 6, fleet.Tag("ann")+" api", 1, "other api").Err())

@@ -30,6 +30,9 @@ type Switch struct {
 // Has reports whether s turns a rule off.
 func (s Switch) Has(rule string) bool { return processes.Switch{Rule: s.Rule}.Has(rule) }
 
+// ErrRecord is the error of a part of the record of the processes in Redis that is not well formed.
+var ErrRecord = processes.ErrRecord
+
 // ErrNotOff is the error of [Fleet.TurnOn] if no switch has the rule.
 var ErrNotOff = errors.New("no switch has turned it off")
 
@@ -62,7 +65,8 @@ func switchOf(s processes.Switch) Switch {
 	return Switch{s.Rule, s.By, s.Reason, time.UnixMilli(s.Since)}
 }
 
-// TurnOff turns limits off by s, in place of an earlier Switch of the same rule. There are at most 64 switches. After an error of Redis, it is not known whether the change was made.
+// TurnOff turns limits off by s, in place of an earlier Switch of the same rule. The error is one of Redis, or says
+// that there are more than 64 switches, or that s is invalid. After an error of Redis, it is not known whether the change was made.
 func (f *Fleet) TurnOff(ctx context.Context, s Switch) (Switches, error) {
 	return f.change(ctx, s, func(all *processes.Switches, s processes.Switch) {
 		all.Off = append(slices.DeleteFunc(all.Off, func(o processes.Switch) bool { return o.Rule == s.Rule }), s)

@@ -116,7 +116,7 @@ func TestProcesses_Refused(t *testing.T) {
 		}, "WRONGTYPE"},
 		"not well formed": {func(ctx context.Context, rdb *redis.Client) error { return rdb.HSet(ctx, record, "x", "y\nz").Err() }, "not well formed"},
 		"an unknown group": {func(ctx context.Context, rdb *redis.Client) error {
-			return errors.Join(rdb.HSet(ctx, record, "x", lasting(1)).Err(), rdb.HSet(ctx, record+":rules", "x", "[1]").Err())
+			return errors.Join(rdb.HSet(ctx, record, "a kind apart", lasting(1)).Err(), rdb.HSet(ctx, record+":rules", "a kind apart", "[1]").Err())
 		}, "not well formed"},
 		"more than 10 000": {func(ctx context.Context, rdb *redis.Client) error {
 			return rdb.HSet(ctx, record, "another kind", lasting(10_001)).Err()
