@@ -32,7 +32,7 @@ var heartbeatFile string
 var (
 	Heartbeats = newScript(heartbeatFile)
 	GroupRules = newScript(rulesFile)
-	Scripts    = []*Script{Heartbeats, GroupRules, figures, switchScript}
+	Scripts    = []*Script{Heartbeats, GroupRules, figures, SwitchScript}
 )
 
 // A Record is the heartbeats of an application in Redis. Its keys are in one hash slot.

@@ -77,13 +77,13 @@ func (r Record) Switches(ctx context.Context) (s Switches, err error) {
 	return s, err
 }
 
-// switchScript returns the text of the switches, without its end if it is too long. A client may send a command to a replica,
-// and never a script.
-var switchScript = newScript(`return string.sub(redis.call('HMGET', KEYS[1], ARGV[1])[1] or '', 1, MAX_SWITCHES + 1)`)
+// SwitchScript is the script that returns the text of the switches, without its end if it is too long. A client may send a command
+// to a replica, and never a script.
+var SwitchScript = newScript(`return string.sub(redis.call('HMGET', KEYS[1], ARGV[1])[1] or '', 1, MAX_SWITCHES + 1)`)
 
 // readSwitches returns the switches and their text, which is empty if there are none.
 func (r Record) readSwitches(ctx context.Context) (text string, s Switches, err error) {
-	reply, err := r.run(ctx, switchScript, []string{r.switches()}, switchField)
+	reply, err := r.run(ctx, SwitchScript, []string{r.switches()}, switchField)
 	if err != nil {
 		return "", s, err
 	}

@@ -31,7 +31,7 @@ func (b *board) do(_ context.Context, args ...any) (any, error) {
 		return nil, b.err
 	case args[0] == "time":
 		return []any{"1700000000", "0"}, nil
-	case args[1] == switchScript.SHA:
+	case args[1] == SwitchScript.SHA:
 		b.looks++
 		text, _ := b.text.(string)
 		return text, nil

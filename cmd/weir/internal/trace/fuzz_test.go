@@ -36,7 +36,7 @@ func check(t *testing.T, o trace.Options, content []byte) {
 	}
 	s := r.Stats()
 	lines, others := 0, 1 // the header of CSV
-	for line := range bytes.Lines(content) {
+	for line := range bytes.Lines(bytes.TrimPrefix(content, []byte("\ufeff"))) {
 		switch line = bytes.TrimSpace(line); {
 		case len(line) > 0 && (line[0] == '#' || bytes.HasSuffix(line, []byte("[")) || bytes.HasSuffix(line, []byte("]"))): // may be a directive, or the start or end of an array
 			others++
@@ -76,7 +76,7 @@ func FuzzCSV(f *testing.F) {
 	fuzz(f, trace.CSV,
 		"time,key,cost,plan,route\n1767366245.5,a,2,p,GET /a\n1767366200,b,,,\n1767366100,c,0\n",
 		"1767366245,\"a,\"\"b\",1,p,\"GET /a\"\r\n1767366245,\"a\n,,,,\n",
-		"\xef\xbb\xbfkey,ts,url,method\na,1,http://a?b,GET", "\x1f\x8b\x08")
+		"\xef\xbb\xbfkey,ts,url,method\na,1,http://a?b,GET", "\ufeff\nts", "\x1f\x8b\x08")
 }
 
 func FuzzLogfmt(f *testing.F) {

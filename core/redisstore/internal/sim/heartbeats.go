@@ -43,6 +43,9 @@ func hashOfScript(source string) string {
 
 // interpret executes a script of package processes.
 func (s *server) interpret(sha string, keys, argv []string) any {
+	if sha == processes.SwitchScript.SHA { // one line, each second and process
+		return s.keyspace.hashes[keys[0]][argv[0]]
+	}
 	beats := sha == processes.Heartbeats.SHA
 	if beats && s.noMemory {
 		return errorReply(noMemory)
