@@ -39,7 +39,7 @@ func defineFleet(name string) func(*flag.FlagSet) func(args []string, stdout, st
 			flags.IntVar(&f.most, "n", 20, "at most this `NUMBER` of keys")
 		default:
 			flags.StringVar(&f.about, "note", "", "a `TEXT`, such as the reason")
-			flags.StringVar(&f.by, "by", defaultBy(), "the `NAME` of the operator")
+			flags.StringVar(&f.by, "by", operator(), "the `NAME` of the operator")
 			flags.StringVar(&f.file, "config", "", "the `FILE` with the routes, if IN is one, instead of the configuration in Redis")
 			f.defineWait("")
 		}
@@ -60,8 +60,8 @@ func defineFleet(name string) func(*flag.FlagSet) func(args []string, stdout, st
 	}
 }
 
-// defaultBy returns the name of the user and of the machine.
-func defaultBy() string {
+// operator returns the name of the user and of the machine. Tests change it.
+var operator = func() string {
 	host, _ := os.Hostname()
 	return cmp.Or(os.Getenv("USER"), "unknown") + "@" + host
 }

@@ -65,7 +65,7 @@ func TestFleet_Off(t *testing.T) {
 		{"on * -wait 30s -by eve", 0, "No limit is off.\nAll limits were turned on … by eve.\n", "in force in 2 of 2 processes"},
 		{"why ann login", 0, "Denied by login: admitted again ", ""},
 		{"on *", 1, "", "no switch has turned it off"},
-		{"off login -wait 0", 0, "The limits of \"login\" are off since … by ", ""},
+		{"off login -wait 0", 0, "The limits of \"login\" are off since ….\n", ""},
 		{"on login -wait 0", 0, "No limit is off.\n", ""},
 		{"off a b", 2, "", "usage:"},
 		{"on", 2, "", "usage:"},

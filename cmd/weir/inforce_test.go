@@ -159,3 +159,22 @@ func TestRules_InForce(t *testing.T) {
 		})
 	}
 }
+
+// An override or a block without a note has the name of the operator.
+func TestRules_Operator(t *testing.T) {
+	server := redistest.NewServer(t)
+	file := t.TempDir() + "/limits.yaml"
+	testkit.Must(t, os.WriteFile(file, []byte(inForcePolicies), 0o600))
+	defer func(before func() string) { operator = before }(operator)
+	operator = func() string { return "ann@ops1" }
+	for _, args := range []string{"rules block -config § api bob", "rules block -config § -note ticket api eve", "rules list -config §"} {
+		var stdout, stderr strings.Builder
+		fields := strings.Fields(strings.ReplaceAll(args, "§", file))
+		if status := run(append([]string{fields[0], "-redis", "redis://" + server.Addr}, fields[1:]...), &stdout, &stderr); status != 0 {
+			t.Fatalf("%s: got status %d, %s", args, status, &stderr)
+		}
+		if got := stdout.String(); fields[1] == "list" && (strings.Count(got, "{blocked: true}  by ann@ops1\n") != 1 || strings.Count(got, "{blocked: true}  ticket\n") != 1) {
+			t.Errorf("got %s", got)
+		}
+	}
+}

@@ -20,6 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	operator = func() string { return "" }
 	hintTime, waitTime, settleTime = time.Minute, 0, time.Second
 	_ = os.Setenv("WEIR_APP", "test")
 	redistest.Main(m)
