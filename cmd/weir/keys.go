@@ -16,7 +16,7 @@ import (
 )
 
 // ofKeys are the commands about a key, for limits in code and in files. Their first argument is a key.
-var ofKeys = []string{"why", "usage", "reset", "block", "unblock", "list", "key"}
+var ofKeys = []string{"why", "usage", "reset", "block", "unblock", "forget", "list", "key"}
 
 // defineKeys returns the function for flagged that defines a command of ofKeys.
 func defineKeys(name string) func(*flag.FlagSet) func(args []string, stdout, stderr io.Writer) error {
@@ -31,6 +31,7 @@ func defineKeys(name string) func(*flag.FlagSet) func(args []string, stdout, std
 				"reset":   r.write("config rule", r.in(r.ofStates(reset))),
 				"block":   r.write("config note text wait", r.blockIn),
 				"unblock": r.write("config wait", r.in(r.ofKey(unblock))),
+				"forget":  r.write("config", r.forget),
 				"list":    r.run("config n", r.list),
 				"key":     r.run("", r.hashes),
 			}[name](args, stdout, stderr)

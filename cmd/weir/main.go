@@ -6,6 +6,7 @@
 //	weir reset KEY [IN]                        forget the events of a key
 //	weir block KEY [IN] [UNTIL]                deny the events of a key
 //	weir unblock KEY [IN]                      end the block of a key
+//	weir forget KEY                            remove all that Redis has about a key
 //	weir list                                  list the overrides and blocks, newest first
 //	weir key KEY                               print the hash of a key
 //	weir top                                   print the decisions of all processes, and the most denied keys
@@ -81,6 +82,10 @@
 // a rule is an error. The commands need the name of the application, the prefix and the secret of the store, which are those of the rules. A
 // program notices a reset or a credit at its next decision; with package denycache, which package resilient contains,
 // at most a second later; with package lease when its tokens are spent.
+//
+// The command forget is for a person who is to be erased: it resets the states of the key in all policies and limits in code, removes
+// its overrides and blocks, their notes and texts, and the hash from the keys with the most denials. The page docs/redis.md
+// (Data of a person) has all that is stored. It does not ask.
 //
 // # All processes
 //
@@ -263,6 +268,7 @@ var commands = []command{
 	{"reset", "KEY [IN]", "forget the events of a key", 1, 2, nil},
 	{"block", "KEY [IN] [UNTIL]", "deny the events of a key, also until a time or for 24h or 7d", 1, 3, nil},
 	{"unblock", "KEY [IN]", "end the block of a key", 1, 2, nil},
+	{"forget", "KEY", "remove all that Redis has about a key", 1, 1, nil},
 	{"list", "", "list the overrides and blocks, newest first", 0, 0, nil},
 	{"key", "KEY", "print the hash of a key", 1, 1, nil},
 	{"top", "", "print the decisions of all processes, and the most denied keys", 0, 0, nil},

@@ -35,6 +35,12 @@ func FleetOf(store core.Store) *Fleet {
 	return &Fleet{&overrides.App{Client: rdb, Prefix: prefix, Name: app, Hasher: h}}
 }
 
+// Forget removes the hash of a key from the keys with the most denials. Processes add it again with the next denials.
+func (f *Fleet) Forget(ctx context.Context, key string) error {
+	_, err := read(ctx, f, "figures", func(r processes.Record) (struct{}, error) { return struct{}{}, r.Forget(ctx, f.Tag(key)) })
+	return err
+}
+
 // Tag returns the hash of a key, as in [Entry.Tag], in a [DeniedKey] and in the keys of Redis.
 func (f *Fleet) Tag(key string) string { return f.app.Hasher.Tag(key) }
 

@@ -175,6 +175,34 @@ func (r Record) Figures(ctx context.Context, minutes int) (f Figures, err error)
 	return f, damaged
 }
 
+// Forget removes a denied key, with its hash, from the figures.
+func (r Record) Forget(ctx context.Context, tag string) error {
+	now, err := r.now(ctx)
+	if err != nil {
+		return err
+	}
+	for _, at := range []time.Time{now.Add(-2 * time.Hour), now.Add(-time.Hour), now} {
+		reply, err := r.Do(ctx, "zrange", r.hour(at), 0, maxDenied-1)
+		if err != nil {
+			return err
+		}
+		members, _ := reply.([]any)
+		args := []any{"zrem", r.hour(at)}
+		for _, member := range members {
+			if text, _ := member.(string); strings.HasPrefix(text, tag+" ") {
+				args = append(args, text)
+			}
+		}
+		if len(args) == 2 {
+			continue
+		}
+		if _, err := r.Do(ctx, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // minutesAtOnce is the number of minutes that one script reads, which takes 6 ms for 1000 rules.
 const minutesAtOnce = 10
 
