@@ -38,7 +38,7 @@ func (d *doctor) checkApplication(ctx context.Context) diagnose.Finding {
 		f.Detail += "; " + escaped(strings.Join(differ, "; "))
 	}
 	for _, s := range switches.Off {
-		f.Result, f.Change = diagnose.ResultWarning, strings.TrimPrefix(f.Change+"; weir on '*' turns all limits on", "; ")
+		f.Result, f.Change = diagnose.ResultWarning, strings.TrimPrefix(f.Change+fmt.Sprintf("; weir on '%s' turns limits on", escaped(s.Rule)), "; ")
 		f.Detail += "; " + offText(s)
 	}
 	return f

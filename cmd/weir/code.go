@@ -107,7 +107,7 @@ func disabledIn(all []rules.Process, policy string) bool {
 func (r *remote) aboutPublished(policy string) (lines []string) {
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	if source, ok := r.sets[policy]; ok {
-		add("The rules are those of the processes. Other properties in %s, such as keys, the timezone of a quota and enforce, are unknown: see -config.", source)
+		add("The rules are those of the processes. Other properties in %s, such as the timezone of a quota and enforce, are unknown.", source)
 		for _, rule := range r.config.Policies[policy].Rules {
 			lines = append(lines, others(r.published[policy+"."+rule.Name])...)
 		}
@@ -260,6 +260,9 @@ func (r *remote) ofEvery(ctx context.Context, key string, all, reads bool, f fun
 	}
 	if shown == 0 {
 		fmt.Fprintf(r.stdout, "No event and no override of the key is in Redis. The limits are %s.\n", list(policies))
+		for _, s := range r.off {
+			fmt.Fprintln(r.stdout, asSentence(offText(s)))
+		}
 		r.hints = hints
 		r.hintUnknown(ctx, key, policies)
 	}

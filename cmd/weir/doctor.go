@@ -88,7 +88,7 @@ func (d *doctor) checkRules(ctx context.Context) diagnose.Finding {
 	}
 	switch {
 	case strings.Contains(info, "aof_enabled:0"):
-		f.Result, f.Detail = diagnose.ResultWarning, f.Detail+"; without appendonly, a restart of Redis loses those since its last snapshot"
+		f.Result, f.Detail = diagnose.ResultWarning, f.Detail+"; without appendonly, a restart of Redis loses those since its last snapshot, or all if it makes none"
 		f.Change = "set appendonly to yes"
 	case err == nil:
 	case strings.Contains(err.Error(), "NOPERM"): // also that of a command in a transaction

@@ -226,7 +226,11 @@ func (f *fleet) ofRoute(ctx context.Context, in string) (string, error) {
 	}
 	policy := f.config.Routes[route]
 	if policy == "" {
-		return "", fmt.Errorf("nothing is written: no route of %s matches %q", f.name(), in)
+		err := fmt.Errorf("nothing is written: no route of %s matches %q", f.name(), in)
+		if f.loaded == nil {
+			err = fmt.Errorf("%w; the flag -config names a file with the routes", err)
+		}
+		return "", err
 	}
 	var others []string
 	for _, other := range slices.Sorted(maps.Keys(f.config.Routes)) {

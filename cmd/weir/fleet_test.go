@@ -49,6 +49,7 @@ func TestFleet_Off(t *testing.T) {
 	}{
 		{"off", 0, "No limit is off.\n", ""},
 		{"on login", 1, "", `weir: "login": no switch has turned it off`},
+		{"why ann api", 0, " has an entry for the key: see -config.\nThe rules are those of the processes.", ""},
 		{"off logn", 1, "", `nothing is written: no process has a rule or a policy "logn"; did you mean "login"?; the rules are api.minute, login`},
 		{"off login -wait 30s -by ann -note slow", 0, "The limits of \"login\" are off since … by ann, with the note \"slow\".\n", "weir: note: in force in 1 of 1 processes"},
 		{"off", 0, "The limits of \"login\" are off since … by ann, with the note \"slow\".\n", ""},

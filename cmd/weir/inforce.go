@@ -33,7 +33,12 @@ func (r *remote) await(ctx context.Context, policies []string) error {
 	if err != nil {
 		return err
 	}
-	has := func(p *rules.Process) bool { return len(policiesIn(p, policies)) > 0 }
+	has := func(p *rules.Process) bool {
+		return slices.ContainsFunc(policiesIn(p, policies), func(policy string) bool {
+			s := p.Set(policy)
+			return !r.ends || s != nil && s.Follows
+		})
+	}
 	return r.awaitProcesses(ctx, quotedAll(policies), has, func(p *rules.Process) reason { return reasonOf(p, policies, change) }, func(all []rules.Process) error {
 		if differ := r.otherConfigs(all, policies); differ != "" && r.limits {
 			return fmt.Errorf("it is written, and may not be in force: %s", differ)
@@ -66,6 +71,8 @@ func (r *remote) awaitProcesses(ctx context.Context, name string, has func(*rule
 				return err
 			}
 			r.note("%s", text)
+			return nil
+		case len(all) == 0 && settled && r.ends:
 			return nil
 		case len(all) == 0 && settled:
 			return fmt.Errorf("it is written, and no process of the application %q is known that has %s: %s", r.app, name, invisible)

@@ -86,13 +86,15 @@ func (r *remote) literalTag(key string) string {
 	return rules.Redis(r.rdb, r.app, opts...).Fleet().Tag(key)
 }
 
-// resolve returns the key that the configuration has for a key that is a hash, or key. It notes that key is taken as a
-// hash, because a client can have chosen it as a text.
+// resolve returns the key that the configuration has for a key that is a hash, or key. Before a change, it notes that key is
+// taken as a hash, because a client can have chosen it as a text.
 func (r *remote) resolve(key string) string {
 	if !strings.HasPrefix(key, "#") || r.source.Fleet().Tag(key) == r.literalTag(key) {
 		return key
 	}
-	r.note("%q is taken as the hash of a key; '#%s' stands for a key with this text", key, r.literalTag(key))
+	if r.writes {
+		r.note("%q is taken as the hash of a key; '#%s' stands for a key with this text", key, r.literalTag(key))
+	}
 	for _, p := range r.config.Policies {
 		for text := range p.Keys {
 			if "#"+r.source.Fleet().Tag(text) == key {

@@ -32,6 +32,7 @@ type remote struct {
 	wait           time.Duration // flag of the commands that write an entry
 	now            time.Time     // when the command began
 	writes         bool          // the command changes something
+	ends           bool          // it ends an override or a block, which processes that do not follow overrides do not have
 	removes        bool          // flags of put
 	version        string
 	source         *rules.RedisSource

@@ -445,6 +445,7 @@ func parseDuration(s string) (time.Duration, error) {
 }
 
 func unblock(ctx context.Context, r *remote, policy, key string, _ []string) error {
+	r.ends = true
 	if _, ok := r.code[policy]; ok {
 		return r.pauseInCode(ctx, policy, key, time.Time{})
 	}
@@ -461,6 +462,7 @@ func unblock(ctx context.Context, r *remote, policy, key string, _ []string) err
 var errDenied = errors.New("the block has ended, but an override of the key denies its events, too")
 
 func remove(ctx context.Context, r *remote, policy, key string, args []string) error {
+	r.ends = true
 	if _, ok := r.code[policy]; ok {
 		return unblock(ctx, r, policy, key, args)
 	}

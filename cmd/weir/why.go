@@ -83,6 +83,9 @@ func (r *remote) whyIn(ctx context.Context, policy, key string) (known bool, err
 	if sentence == "Admitted." && !s.off() && !known {
 		sentence = "Admitted: no event and no override of the key is in Redis."
 	}
+	if source, ok := r.sets[policy]; ok && len(entries) == 0 && !s.off() {
+		sentence = strings.TrimSuffix(sentence, ".") + fmt.Sprintf(", unless %s has an entry for the key: see -config.", source)
+	}
 	fmt.Fprintln(r.stdout, sentence)
 	lines = append(lines, r.origin(s, entries)...)
 	lines = append(lines, r.agreement(ctx, policy, len(entries) > 0)...)

@@ -95,6 +95,11 @@ func (h *Handler) answer(ctx context.Context, groups []group, asked question) *a
 		a.Asked = asked.key
 		return a
 	}
+	if a.IsHash() {
+		for i := range a.Limits {
+			a.Limits[i].Commands, a.Limits[i].NoCommand = nil, "The key may be a hash."
+		}
+	}
 	for _, key := range similar.Keys(asked.key) {
 		if h.limitsOf(ctx, groups, question{key, asked.plan}).Used {
 			a.Similar = append(a.Similar, key)
