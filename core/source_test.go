@@ -54,7 +54,7 @@ var allowed = map[string][]string{
 	"core/lease":                {"core/driver", "internal/argument"},
 	"core/observe":              {"core/driver", "internal/argument", "core/internal/keyhash", "core/internal/processes", "internal/sampler"},
 	"core/inspect":              {"core", "core/driver", "internal/argument", "internal/similar", "core/observe", "core/rules"},
-	"core/observe/otel":         {"core/driver", "core/observe", "go.opentelemetry.io/otel"},
+	"core/observe/otel":         {"core", "core/driver", "core/gate", "core/observe", "go.opentelemetry.io/otel"},
 	"core/observe/prometheus":   {"core/driver", "core/observe", "github.com/prometheus/client_golang"},
 	"core/denycache":            {"core/driver", "core/internal/atmost", "internal/argument", "github.com/maypok86/otter/v2"},
 	"core/gate":                 {"internal/address", "core", "core/driver", "internal/argument", "internal/requestbody", "core/internal/memo", "internal/sampler", "core/internal/unexported", "core/gate/internal/requestkey", "core/gate/internal/unexported", "keyfunc"},
