@@ -6,14 +6,15 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate/internal/requestkey"
 	"github.com/weir-go/weir/internal/argument"
 )
 
 // OnDecision makes the gate call f once for each request, after its decision and, if it is delayed,
 // after the delay, before the handler runs or the response is written. Use it for access logs and
 // metrics of routes; package observe counts decisions by rule without it. ctx is derived from the
-// context that key functions get, and ends with the request. After a decision, [Key] returns its key, and [FromContext]
-// the decision.
+// context that key functions get, has the values of the context of the request, too, and ends with the request. After a
+// decision, [Key] returns its key, and [FromContext] the decision.
 //
 // f is called concurrently, and the request waits for it. A panic of f propagates, as that of a key
 // function does; after a panic of another function, f is not called. In Check, f is called for the
@@ -68,7 +69,6 @@ func (e *Event) report(ctx context.Context, f func(context.Context, Event), rec 
 	if e.conclude(rejection); e.Decision.Len() == 0 {
 		rec = recordOf(ctx) // of an outer gate
 	}
-	ctx = context.WithValue(ctx, recordKey{}, rec) // also without a decision, so that its type is always the same
 	reported := false
 	if end != nil {
 		defer func() {
@@ -77,8 +77,28 @@ func (e *Event) report(ctx context.Context, f func(context.Context, Event), rec 
 			}
 		}()
 	}
-	f(ctx, *e)
+	f(&eventContext{ctx, rec}, *e) // also without a decision, so that its type is always the same
 	reported = true
+}
+
+// An eventContext is the context of the function of OnDecision, with the values of that of the request, too.
+type eventContext struct {
+	context.Context
+	rec *record
+}
+
+// Value implements [context.Context].
+func (c *eventContext) Value(key any) any {
+	if key == (recordKey{}) {
+		return c.rec
+	}
+	v := c.Context.Value(key)
+	if v == nil {
+		if r := requestkey.From(c.Context); r != nil { // a context of Gin does not look there
+			v = r.Context().Value(key)
+		}
+	}
+	return v
 }
 
 // conclude sets the Status of e, a request that is let through unless there is a rejection, and the

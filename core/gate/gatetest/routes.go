@@ -219,6 +219,20 @@ func (s *suite) testRoutes(t *testing.T) {
 			}
 		}
 	})
+	t.Run("values of the context of an event", func(t *testing.T) {
+		type key struct{}
+		var seen []any
+		h := s.buildRoutes(Gate{testkit.Limiter(t, memstore.New(), core.SlidingLog("api", core.PerHour(1))), constant("k"), []gate.Option{
+			gate.OnDecision(func(ctx context.Context, e gate.Event) { seen = append(seen, ctx.Value(key{}), ctx.Value("none")) }),
+		}}, Handlers{User: func(http.ResponseWriter, *http.Request) {}})
+		for range 2 {
+			r := request("GET", "/users/1")
+			record(t, h, r.WithContext(context.WithValue(r.Context(), key{}, "value")))
+		}
+		if fmt.Sprint(seen) != "[value <nil> value <nil>]" {
+			t.Errorf("got %v", seen)
+		}
+	})
 	t.Run("pattern of the request", func(t *testing.T) { // it stays that of the framework
 		var seen []string
 		for _, opts := range [][]gate.Option{nil, {gate.Routes(apptest.PolicyFunc(func(r *http.Request) *core.Limiter { seen = append(seen, r.Pattern); return nil }))}} {
