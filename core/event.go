@@ -466,6 +466,9 @@ func (e *event) observe(asks []Ask, d *Decision, err error) {
 		if failed == 0 {
 			s := d.state(i)
 			n.Result, n.RetryAfter = s.result(), s.RetryAfter
+			if c := s.Rule.d.compiled; c != nil && !s.Unknown {
+				n.Remaining, n.Capacity = s.Remaining, int(c.Constants.Capacity-c.Constants.Extra)
+			}
 		}
 		if i == binding {
 			if n.Decision = n.Result; failed == 0 && lines[i].rule.d.spec.Shadow {

@@ -48,7 +48,7 @@ func newStore(rdb redis.UniversalClient, timeout time.Duration) *resilient.Store
 		resilient.FailClosedFor("login"),
 		// Denials, denials of shadow rules and outages are logged. At most one denial a
 		// second is logged for each rule and plan, so that a flood cannot fill the log.
-		resilient.Observe(observe.Logger(slog.Default()), observe.TopKeys(10)))
+		resilient.Observe(observe.Logger(slog.Default()), observe.TopKeys(10), observe.Near(0.8)))
 }
 
 func newHandler(store *resilient.Store) http.Handler {

@@ -27,6 +27,8 @@ type Observation struct {
 	Result     Result        // of the rule; zero if its core.State is Unknown
 	Decision   Result        // of the whole decision, if it is counted for this rule; otherwise zero
 	RetryAfter time.Duration // of the rule
+	Remaining  int           // the events that are left of Capacity, if that is not zero
+	Capacity   int           // the limit of the rule: see core.Rule.Capacity; zero if it is not known or has no number
 }
 
 // A Result says whether a rule, or a whole decision, admits an event, and how.

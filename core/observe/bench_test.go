@@ -22,6 +22,7 @@ func BenchmarkAllow(b *testing.B) {
 		}{
 			{"off", func(s core.Store) core.Store { return s }},
 			{"counters", func(s core.Store) core.Store { return observe.New(s) }},
+			{"near", func(s core.Store) core.Store { return observe.New(s, observe.Near(0.8)) }},
 			{"everything", func(s core.Store) core.Store {
 				return observe.New(s, observe.TopKeys(10), observe.Logger(slog.New(slog.DiscardHandler)))
 			}},

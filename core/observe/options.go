@@ -18,6 +18,7 @@ type config struct {
 	topKeys   int
 	secret    []byte
 	clearKeys bool
+	near      float64 // zero without Near
 }
 
 // Logger makes the Store log denials and changes of state to log. The messages are constant; the data
@@ -61,6 +62,16 @@ func KeySecret(secret []byte) Option {
 // ClearKeys makes keys appear as they are, instead of as HMACs. Keys may be personal data, such as
 // addresses and names of users.
 func ClearKeys() Option { return option(func(c *config) { c.clearKeys = true }) }
+
+// Near makes the Store count the events after which more than a share of the limit is used, such as 0.8 for 80 %: the
+// field Near of a [Series]. It counts admitted and denied events, also those of shadow rules. Near panics if share is not
+// above 0 and below 1.
+func Near(share float64) Option {
+	if !(share > 0 && share < 1) {
+		panic("observe: Near: share is not above 0 and below 1")
+	}
+	return option(func(c *config) { c.near = share })
+}
 
 func randomSecret() []byte {
 	secret := make([]byte, 32)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
@@ -78,6 +79,7 @@ type counter struct {
 // alone counts them with one addition.
 type decided struct {
 	alone, rules, decisions counts
+	near                    atomic.Uint64
 }
 
 // count counts the result of the rule, and that of the decision if it is counted for this rule.
@@ -89,6 +91,9 @@ func (c *counter) count(o driver.Observation) {
 	} else {
 		d.rules[o.Result].Add(1)
 		d.decisions[o.Decision].Add(1)
+	}
+	if near := c.store.near; near > 0 && o.Capacity > 0 && float64(o.Remaining) < (1-near)*float64(o.Capacity) {
+		d.near.Add(1)
 	}
 	denied, shadow := o.Result >= driver.Denied && o.Result <= driver.Blocked, o.Result == driver.ShadowDenied
 	if keys := c.store.keys; keys != nil {
@@ -131,6 +136,7 @@ func (c *counter) sum() Series {
 		d.alone.addTo(&s.Decisions)
 		d.decisions.addTo(&s.Requests)
 		d.alone.addTo(&s.Requests)
+		s.Near += d.near.Load()
 	})
 	s.Requests[0] = 0 // decisions that the rule did not determine
 	return s

@@ -35,6 +35,8 @@ type Series struct {
 	// decision is counted once: for the rule with the longest RetryAfter of those that denied, or else for
 	// the first soft one, or else for the first one. Shadow rules determine only decisions without others. None is Unknown.
 	Requests Counts
+	// Near is the number of events after which more than a share of the limit was used; zero without the option [Near].
+	Near uint64
 }
 
 // A Snapshot contains the figures of a Store, all of this process. Counts are since the Store was

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -98,6 +99,42 @@ func (d deadlined) Take(ctx context.Context, charges []driver.Charge) error {
 		return core.ErrUnavailable
 	}
 	return d.Store.Take(ctx, charges)
+}
+
+// Events after which more than a share of the limit is used are counted by rule and plan, whatever the algorithm.
+func TestNear(t *testing.T) {
+	for _, a := range testkit.Algorithms {
+		t.Run(a.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := observe.New(memstore.New(), observe.Near(0.8))
+				soft := core.SlidingLog("soft", core.PerDay(10)).Soft(50).Plan("pro", core.Unlimited)
+				l := testkit.Limiter(t, s, a.Rule("api", core.PerDay(10)).Plan("pro", core.PerDay(20)).Plan("staff", core.Unlimited).Plan("bad", core.Blocked), soft)
+				for range 12 {
+					testkit.Allow(t, l, "k")
+				}
+				for range 17 {
+					testkit.Allow(t, l.Plan("pro"), "pro")
+				}
+				testkit.Allow(t, l.Plan("staff"), "staff")
+				testkit.Allow(t, l.Plan("bad"), "bad")
+				testkit.Peek(t, l, "k") // is no event
+				got := map[string]uint64{}
+				for _, of := range s.Snapshot().Series {
+					if of.Near > 0 {
+						got[of.Rule+" "+of.Plan] = of.Near
+					}
+				}
+				// The 9th and later events, and the 17th of the plan; a denied event leaves as much as before.
+				want := map[string]uint64{"api ": 4, "api pro": 1, "soft ": 4}
+				if fmt.Sprint(got) != fmt.Sprint(want) {
+					t.Errorf("got %v, want %v", got, want)
+				}
+			})
+		})
+	}
+	testkit.Panics(t, "observe: Near: share is not above 0 and below 1", func() { observe.Near(1) })
+	testkit.Panics(t, "observe: Near: share is not above 0 and below 1", func() { observe.Near(0) })
+	testkit.Panics(t, "observe: Near: share is not above 0 and below 1", func() { observe.Near(math.NaN()) })
 }
 
 func TestStore_Calls(t *testing.T) {

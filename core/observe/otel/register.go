@@ -41,6 +41,7 @@ func Register(s *observe.Store, provider metric.MeterProvider) (metric.Registrat
 	}
 	r.requests = counter("weir.requests", "Decisions, each counted for the rule that determined it.")
 	r.decisions = counter("weir.decisions", "Decisions, counted for each of their rules.")
+	r.near = counter("weir.near", "Events after which more than a share of the limit was used.")
 	for _, m := range s.Snapshot().Measures {
 		if r.measures[m.Name] != nil {
 			continue
@@ -73,16 +74,18 @@ func Register(s *observe.Store, provider metric.MeterProvider) (metric.Registrat
 
 // A reader reads the figures of a Store.
 type reader struct {
-	store               *observe.Store
-	requests, decisions metric.Int64Observable
-	measures            map[string]metric.Float64Observable
-	attributes          sync.Map // of names, the attributes
+	store      *observe.Store
+	measures   map[string]metric.Float64Observable
+	attributes sync.Map // of names, the attributes
+
+	requests, decisions, near metric.Int64Observable
 }
 
 // A name is that of a series, or the role of a measure.
 type name struct {
 	rule, plan, role string
 	result           driver.Result
+	any              bool // of all results
 }
 
 // with returns the attributes of n. Those of all series are made once.
@@ -92,6 +95,8 @@ func (r *reader) with(n name) metric.ObserveOption {
 	}
 	var set attribute.Set
 	switch {
+	case n.any:
+		set = attribute.NewSet(attribute.String("weir.rule", n.rule), attribute.String("weir.plan", n.plan))
 	case n.rule != "":
 		set = attribute.NewSet(attribute.String("weir.rule", n.rule), attribute.String("weir.plan", n.plan), attribute.String("weir.result", n.result.String()))
 	case n.role != "":
@@ -114,6 +119,9 @@ func (r *reader) read(_ context.Context, to metric.Observer) error {
 			if s.Decisions[result] > 0 {
 				to.ObserveInt64(r.decisions, int64(s.Decisions[result]), r.with(with))
 			}
+		}
+		if s.Near > 0 {
+			to.ObserveInt64(r.near, int64(s.Near), r.with(name{rule: s.Rule, plan: s.Plan, any: true}))
 		}
 	}
 	for _, m := range n.Measures {

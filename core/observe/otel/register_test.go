@@ -37,7 +37,7 @@ type deadlined struct{ core.Store }
 func (deadlined) Describe() driver.Description { return driver.Description{Deadline: time.Second} }
 
 func TestRegister(t *testing.T) {
-	s := observe.New(deadlined{memstore.New()})
+	s := observe.New(deadlined{memstore.New()}, observe.Near(0.6))
 	l := testkit.Limiter(t, s, core.SlidingLog("api", core.PerHour(2)).Plan("pro", core.PerHour(3)).Plan("bad", core.Blocked), core.SlidingLog("day", core.PerDay(9)))
 	reader := metric.NewManualReader()
 	registration, err := weirotel.Register(s, metric.NewMeterProvider(metric.WithReader(reader)))
@@ -53,6 +53,7 @@ func TestRegister(t *testing.T) {
 			"weir.plan= weir.result=allowed weir.rule=api": 2, "weir.plan= weir.result=denied weir.rule=api": 1,
 			"weir.plan=pro weir.result=allowed weir.rule=api": 1, "weir.plan=bad weir.result=blocked weir.rule=api": 1,
 		},
+		"weir.near": {"weir.plan= weir.rule=api": 2},
 		"weir.decisions": {
 			"weir.plan= weir.result=allowed weir.rule=api": 2, "weir.plan= weir.result=denied weir.rule=api": 1,
 			"weir.plan=pro weir.result=allowed weir.rule=api": 1, "weir.plan=bad weir.result=blocked weir.rule=api": 1,

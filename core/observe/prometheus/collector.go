@@ -30,12 +30,14 @@ type collector struct{ store *observe.Store }
 // The labels of decisions, and those of measures.
 var (
 	byRule = []string{"rule", "plan", "result"}
+	byPlan = []string{"rule", "plan"}
 	byRole = []string{"role"}
 )
 
 var (
 	requests  = prometheus.NewDesc("weir_requests_total", "Decisions, each counted for the rule that determined it.", byRule, nil)
 	decisions = prometheus.NewDesc("weir_decisions_total", "Decisions, counted for each of their rules.", byRule, nil)
+	near      = prometheus.NewDesc("weir_near_total", "Events after which more than a share of the limit was used.", byPlan, nil)
 	duration  = prometheus.NewDesc("weir_store_duration_seconds", "Time of calls of a store on a network.", nil, nil)
 )
 
@@ -58,6 +60,9 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 			if s.Decisions[r] > 0 {
 				counter(decisions, s.Decisions[r], s.Rule, s.Plan, r.String())
 			}
+		}
+		if s.Near > 0 {
+			counter(near, s.Near, s.Rule, s.Plan)
 		}
 	}
 	buckets, below := make(map[float64]uint64), uint64(0)

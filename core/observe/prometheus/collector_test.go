@@ -14,7 +14,7 @@ import (
 )
 
 func TestCollector_Collect(t *testing.T) {
-	s := observe.New(memstore.New())
+	s := observe.New(memstore.New(), observe.Near(0.9))
 	l := testkit.Limiter(t, s, core.SlidingLog("api", core.PerHour(2)).Plan("pro", core.PerHour(3)).Plan("bad", core.Blocked), core.SlidingLog("trial", core.PerHour(1)).Shadow())
 	for range 3 {
 		testkit.Allow(t, l, "k")
@@ -32,6 +32,10 @@ weir_decisions_total{plan="pro",result="allowed",rule="api"} 1
 weir_decisions_total{plan="",result="allowed",rule="trial"} 2
 weir_decisions_total{plan="",result="shadow_denied",rule="trial"} 2
 weir_decisions_total{plan="",result="unknown",rule="trial"} 1
+# HELP weir_near_total Events after which more than a share of the limit was used.
+# TYPE weir_near_total counter
+weir_near_total{plan="",rule="api"} 2
+weir_near_total{plan="",rule="trial"} 4
 # HELP weir_requests_total Decisions, each counted for the rule that determined it.
 # TYPE weir_requests_total counter
 weir_requests_total{plan="",result="allowed",rule="api"} 2
@@ -41,7 +45,7 @@ weir_requests_total{plan="pro",result="allowed",rule="api"} 1
 # HELP weir_peeks_total Decisions that charged nothing.
 # TYPE weir_peeks_total counter
 weir_peeks_total{role=""} 1
-`), "weir_decisions_total", "weir_requests_total", "weir_peeks_total")
+`), "weir_decisions_total", "weir_near_total", "weir_requests_total", "weir_peeks_total")
 	if err != nil {
 		t.Error(err)
 	}
