@@ -209,22 +209,30 @@ func among(all bool) string {
 // prefixes returns the prefixes of applications among some thousand keys of Redis, and whether these were all.
 func (r *remote) prefixes(ctx context.Context) (found map[string]struct{}, all bool, err error) {
 	found = make(map[string]struct{})
-	scans := maxScans
+	all, err = r.scan(ctx, "*:*", maxScans, func(keys []string) {
+		for _, key := range keys {
+			m := ofWeir.FindStringSubmatch(key)
+			if m == nil || len(m[1]) > 32 || m[1]+"rules" == key && !strings.HasPrefix(key, r.prefix) { // that may be of another program
+				continue
+			}
+			if _, app := r.split(m[1]); app != "" {
+				found[m[1]] = struct{}{}
+			}
+		}
+	})
+	return found, all, err
+}
+
+// scan calls f with the keys that match a pattern, some of them more than once, for at most that many calls of SCAN. all
+// reports whether these were all keys.
+func (r *remote) scan(ctx context.Context, match string, calls int, f func(keys []string)) (all bool, err error) {
 	scan := func(ctx context.Context, rdb redis.Cmdable) error {
-		for cursor := uint64(0); scans > 0; scans-- {
-			keys, next, err := rdb.Scan(ctx, cursor, "*:*", scanCount).Result()
+		for cursor := uint64(0); calls > 0; calls-- {
+			keys, next, err := rdb.Scan(ctx, cursor, match, scanCount).Result()
 			if err != nil {
 				return err
 			}
-			for _, key := range keys {
-				m := ofWeir.FindStringSubmatch(key)
-				if m == nil || len(m[1]) > 32 || m[1]+"rules" == key && !strings.HasPrefix(key, r.prefix) { // that may be of another program
-					continue
-				}
-				if _, app := r.split(m[1]); app != "" {
-					found[m[1]] = struct{}{}
-				}
-			}
+			f(keys)
 			if cursor = next; cursor == 0 {
 				return nil
 			}
@@ -241,9 +249,9 @@ func (r *remote) prefixes(ctx context.Context) (found map[string]struct{}, all b
 		err = scan(ctx, r.rdb)
 	}
 	if errors.Is(err, errPart) {
-		return found, false, nil
+		return false, nil
 	}
-	return found, err == nil, err
+	return err == nil, err
 }
 
 var errPart = errors.New("a part of the keys")

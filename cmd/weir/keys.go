@@ -16,7 +16,7 @@ import (
 )
 
 // ofKeys are the commands about a key, for limits in code and in files. Their first argument is a key.
-var ofKeys = []string{"why", "usage", "reset", "block", "unblock", "forget", "list", "key"}
+var ofKeys = []string{"why", "usage", "reset", "block", "unblock", "forget", "near", "list", "key"}
 
 // defineKeys returns the function for flagged that defines a command of ofKeys.
 func defineKeys(name string) func(*flag.FlagSet) func(args []string, stdout, stderr io.Writer) error {
@@ -32,6 +32,7 @@ func defineKeys(name string) func(*flag.FlagSet) func(args []string, stdout, std
 				"block":   r.write("config note text wait", r.blockIn),
 				"unblock": r.write("config wait", r.in(r.ofKey(unblock))),
 				"forget":  r.write("config", r.forget),
+				"near":    r.run("config rule plan n", r.near),
 				"list":    r.run("config n", r.list),
 				"key":     r.run("", r.hashes),
 			}[name](args, stdout, stderr)

@@ -10,6 +10,7 @@
 //	weir list                                  list the overrides and blocks, newest first
 //	weir key KEY                               print the hash of a key
 //	weir top                                   print the decisions of all processes, and the most denied keys
+//	weir near SHARE [IN]                       list the keys that use more than a share of a limit, such as 80%
 //	weir off IN                                turn limits off in all processes
 //	weir off                                   print the limits that are off
 //	weir on IN                                 turn limits on again
@@ -98,6 +99,10 @@
 // The command top prints the decisions that all processes have told Redis in the last minutes (-for), by rule and by the result of the rule, and the hashes of the keys with the most denials in this hour and the one
 // before (-n), if the programs have the option observe.TopKeys. Processes tell them once a minute, so the last one or two
 // minutes are missing.
+//
+// The command near looks at the keys of Redis in steps of a thousand, at most a million, and reads the states of at most 20 000
+// keys of a policy. It prints hashes, which why takes; a page of package inspect knows the text of some. Its limits are those
+// without a plan, or of the flag -plan, except for keys with an override. Places and quotas are used like other limits.
 //
 // # Notes
 //
@@ -191,15 +196,15 @@
 //	-app NAME       the application, as of resilient.New; default: the environment variable WEIR_APP
 //	-prefix PREFIX  as of the option rules.Prefix; default: weir:
 //	-config FILE    the policies are in a file, and only the overrides in Redis
-//	-rule NAME      usage, reset and credit: only this rule of the policy
-//	-plan NAME      why, usage and credit: the plan of the key; without it, that of its override or none
+//	-rule NAME      usage, near, reset and credit: only this rule of the policy
+//	-plan NAME      why, usage, near and credit: the plan of the key; without it, that of its override or none
 //	-note TEXT      override, block, off and on: at most 200 bytes for list and why, such as the reason; without it,
 //	                override and block write the user and the machine
 //	-text           override and block: write the key as text for list, which otherwise shows its hash
 //	-wait DURATION  override, block, unblock, remove, off and on: see above; default: 15s; 0 does not wait
 //	-by NAME        off and on: the operator; default: the user and the machine
 //	-for DURATION   top: the last minutes, from 2m to 2h; default: 5m
-//	-n NUMBER       list and top: at most so many entries; default: 100, and 20 for top
+//	-n NUMBER       list, near and top: at most so many entries; default: 100, and 20 for top
 //	-remove         put: remove the policies that the file does not have
 //	-if-version V   put: write only if the configuration has this version, which get and put print; none if there is none
 //
@@ -272,6 +277,7 @@ var commands = []command{
 	{"list", "", "list the overrides and blocks, newest first", 0, 0, nil},
 	{"key", "KEY", "print the hash of a key", 1, 1, nil},
 	{"top", "", "print the decisions of all processes, and the most denied keys", 0, 0, nil},
+	{"near", "SHARE [IN]", "list the keys that use more than a share of a limit, such as 80%", 1, 2, nil},
 	{"off", "IN", "turn limits off in all processes", 1, 1, nil},
 	{"off", "", "print the limits that are off", 0, 0, nil},
 	{"on", "IN", "turn limits on again", 1, 1, nil},

@@ -57,8 +57,8 @@ func (r *remote) defineFlags() {
 	flags := r.flags
 	r.define(flags)
 	flags.StringVar(&r.file, "config", "", "a `FILE` with the policies, instead of the configuration in Redis")
-	flags.StringVar(&r.rule, "rule", "", "of usage, reset and credit: only the rule with this `NAME`")
-	flags.StringVar(&r.plan, "plan", "", "of why, usage and credit: the plan of the key has this `NAME`")
+	flags.StringVar(&r.rule, "rule", "", "of usage, near, reset and credit: only the rule with this `NAME`")
+	flags.StringVar(&r.plan, "plan", "", "of why, usage, near and credit: the plan of the key has this `NAME`")
 	flags.StringVar(&r.about, "note", "", "of override and block: a `TEXT` for list and why, such as the reason; without it, the user and the machine")
 	flags.BoolVar(&r.text, "text", false, "of override and block: write the key as text, for list, and not its hash alone")
 	r.defineWait("of override, block, unblock and remove: ")
@@ -69,7 +69,7 @@ func (r *remote) defineFlags() {
 		}
 		return nil
 	})
-	flags.IntVar(&r.most, "n", 100, "of list: at most this `NUMBER` of entries")
+	flags.IntVar(&r.most, "n", 100, "of list and near: at most this `NUMBER` of entries")
 }
 
 // defineWait defines the flag -wait.
