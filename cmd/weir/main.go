@@ -100,7 +100,7 @@
 // before (-n), if the programs have the option observe.TopKeys. Processes tell them once a minute, so the last one or two
 // minutes are missing.
 //
-// The command near looks at the keys of Redis in steps of a thousand, at most a million, and reads the states of at most 20 000
+// The command near looks at the keys of Redis in steps of a thousand, at most a million, and reads the states of at most 100 000
 // keys of a policy. It prints hashes, which why takes; a page of package inspect knows the text of some. Its limits are those
 // without a plan, or of the flag -plan, except for keys with an override. Places and quotas are used like other limits.
 //

@@ -16,7 +16,7 @@ import (
 
 const (
 	nearScans    = 1000   // calls of SCAN of weir near: a million keys
-	nearKeys     = 20_000 // keys of a policy whose states it reads
+	nearKeys     = 100_000 // keys of a policy whose states it reads
 	nearTogether = 16     // of them at the same time
 )
 
@@ -52,7 +52,7 @@ func (r *remote) near(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	ctx, cancel := longer(ctx, 5*len(policies))
+	ctx, cancel := longer(ctx, 50*len(policies))
 	defer cancel()
 	tags, err := r.tagsOf(ctx, policies)
 	if err != nil {
