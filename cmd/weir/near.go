@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	nearScans    = 1000   // calls of SCAN of weir near: a million keys
+	nearScans    = 1000    // calls of SCAN of weir near: a million keys
 	nearKeys     = 100_000 // keys of a policy whose states it reads
-	nearTogether = 16     // of them at the same time
+	nearTogether = 16      // of them at the same time
 )
 
 // A use is the used share of a limit by a key.
