@@ -193,9 +193,11 @@ func (f *fleet) named(ctx context.Context, in string) (string, error) {
 		for _, p := range all {
 			names = append(names, p.Rules...)
 		}
-		has := func(p rules.Process) bool { return hasAny(&p, in) }
+		policy, _, _ := strings.Cut(in, ".")
+		unknown := !slices.ContainsFunc(names, rules.Switch{Rule: policy}.Has) // the rules of a Set on another store
 		switch {
-		case slices.ContainsFunc(names, rules.Switch{Rule: in}.Has) || slices.ContainsFunc(all, has):
+		case slices.ContainsFunc(names, rules.Switch{Rule: in}.Has) ||
+			slices.ContainsFunc(all, func(p rules.Process) bool { return p.AllRules || unknown && hasAny(&p, in) }):
 			return in, nil
 		case time.Since(begun) < min(f.wait, settleTime):
 			continue

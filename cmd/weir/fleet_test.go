@@ -51,6 +51,7 @@ func TestFleet_Off(t *testing.T) {
 		{"on login", 1, "", `weir: "login": no switch has turned it off`},
 		{"why ann api", 0, " has an entry for the key: see -config.\nThe rules are those of the processes.", ""},
 		{"off logn", 1, "", `nothing is written: no process has a rule or a policy "logn"; did you mean "login"?; the rules are api.minute, login`},
+		{"off api.mnute", 1, "", `no process has a rule or a policy "api.mnute"; did you mean "api.minute"?`},
 		{"off login -wait 30s -by ann -note slow", 0, "The limits of \"login\" are off since … by ann, with the note \"slow\".\n", "weir: note: in force in 1 of 1 processes"},
 		{"off", 0, "The limits of \"login\" are off since … by ann, with the note \"slow\".\n", ""},
 		{"why ann login", 0, "Admitted: the limits of \"login\" are off since … by ann, with the note \"slow\". The table has the states that count again when they are on.\nOff is in force in 1 of 1 processes.\nRULE   ALGORITHM    LIMIT  SOURCE  USED  LEFT  NEXT", ""},

@@ -28,7 +28,7 @@ func TestMetrics(t *testing.T) {
 	t.Cleanup(func() { _ = rdb.Close() })
 	all := resilient.New(rdb, "test")
 	t.Cleanup(func() { _ = all.Close() })
-	s := observe.New(lease.New(all))
+	s := observe.New(lease.New(all), observe.Near(0.5))
 	set, err := rules.New(s, &rules.Config{}, rules.Overrides(rules.RedisOf(s)))
 	testkit.Must(t, err)
 	s.Add(set)
