@@ -321,7 +321,7 @@ func (f *fleet) top(ctx context.Context, _ []string) error {
 		f.note("no process has told decisions in the last %v: those with the store of resilient.New do so once a minute", f.period)
 	}
 	if len(figures.Denied) == 0 {
-		f.note("no denied key is known: the option observe.TopKeys makes processes tell them")
+		f.note("no denied key is known: processes with the option observe.TopKeys tell them after each complete minute")
 		return nil
 	}
 	fmt.Fprint(f.stdout, "\nKeys with the most denials, in this hour and the one before, without about the last two minutes:\n")

@@ -164,7 +164,7 @@ func TestRules_InForce(t *testing.T) {
 	}
 }
 
-// An override or a block without a note has the name of the operator.
+// The note of an override or a block ends with the name of the operator.
 func TestRules_Operator(t *testing.T) {
 	server := redistest.NewServer(t)
 	file := t.TempDir() + "/limits.yaml"
@@ -177,7 +177,7 @@ func TestRules_Operator(t *testing.T) {
 		if status := run(append([]string{fields[0], "-redis", "redis://" + server.Addr}, fields[1:]...), &stdout, &stderr); status != 0 {
 			t.Fatalf("%s: got status %d, %s", args, status, &stderr)
 		}
-		if got := stdout.String(); fields[1] == "list" && (strings.Count(got, "{blocked: true}  by ann@ops1\n") != 1 || strings.Count(got, "{blocked: true}  ticket\n") != 1) {
+		if got := stdout.String(); fields[1] == "list" && (strings.Count(got, "{blocked: true}  by ann@ops1\n") != 1 || strings.Count(got, "{blocked: true}  ticket, by ann@ops1\n") != 1) {
 			t.Errorf("got %s", got)
 		}
 	}

@@ -198,8 +198,8 @@
 //	-config FILE    the policies are in a file, and only the overrides in Redis
 //	-rule NAME      usage, near, reset and credit: only this rule of the policy
 //	-plan NAME      why, usage, near and credit: the plan of the key; without it, that of its override or none
-//	-note TEXT      override, block, off and on: at most 200 bytes for list and why, such as the reason; without it,
-//	                override and block write the user and the machine
+//	-note TEXT      override, block, off and on: at most 200 bytes for list and why, such as the reason; override
+//	                and block add the user and the machine
 //	-text           override and block: write the key as text for list, which otherwise shows its hash
 //	-wait DURATION  override, block, unblock, remove, off and on: see above; default: 15s; 0 does not wait
 //	-by NAME        off and on: the operator; default: the user and the machine

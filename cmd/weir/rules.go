@@ -59,7 +59,7 @@ func (r *remote) defineFlags() {
 	flags.StringVar(&r.file, "config", "", "a `FILE` with the policies, instead of the configuration in Redis")
 	flags.StringVar(&r.rule, "rule", "", "of usage, near, reset and credit: only the rule with this `NAME`")
 	flags.StringVar(&r.plan, "plan", "", "of why, usage, near and credit: the plan of the key has this `NAME`")
-	flags.StringVar(&r.about, "note", "", "of override and block: a `TEXT` for list and why, such as the reason; without it, the user and the machine")
+	flags.StringVar(&r.about, "note", "", "of override and block: a `TEXT` for list and why, such as the reason; the user and the machine follow")
 	flags.BoolVar(&r.text, "text", false, "of override and block: write the key as text, for list, and not its hash alone")
 	r.defineWait("of override, block, unblock and remove: ")
 	flags.BoolVar(&r.removes, "remove", false, "of put: remove the policies that the file does not have")
@@ -341,8 +341,8 @@ func textOf(o rules.Override) string {
 // information returns the options for an entry.
 func (r *remote) information() []rules.WriteOption {
 	note := r.about
-	if by := operator(); note == "" && by != "" && len(by) < 190 {
-		note = "by " + by
+	if by := operator(); by != "" && len(note)+len(", by ")+len(by) <= 200 {
+		note = strings.TrimPrefix(note+", by "+by, ", ")
 	}
 	opts := []rules.WriteOption{rules.Note(note)}
 	if r.text {
