@@ -131,7 +131,7 @@ NOREDIS := ./cmd/weir ./core/rules/... ./keyfunc ./nethttplimit ./ginlimit ./ech
 .PHONY: portable
 portable: ## vet and test for 32 bits, and build for other systems
 	$(WORK) CGO_ENABLED=0 GOARCH=386 $(GO) vet $(ALL)
-	$(WORK) CGO_ENABLED=0 GOARCH=386 $(GO) test -vet=off -p 4 $(TESTFLAGS) $(NOREDIS)
+	$(WORK) CGO_ENABLED=0 GOARCH=386 $(GO) test -vet=off $(TESTFLAGS) $(NOREDIS)
 	@set -e; export $(WORK) CGO_ENABLED=0; for target in windows/amd64 darwin/arm64 freebsd/amd64 js/wasm; do \
 		export GOOS=$${target%/*} GOARCH=$${target#*/}; packages="$(ALL)"; \
 		[ $$GOOS = windows ] || packages="./cmd/weir/... $$($(GO) list -f '{{if .IgnoredGoFiles}}{{.ImportPath}}{{end}}' $(ALL) | xargs)"; \
