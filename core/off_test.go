@@ -25,6 +25,7 @@ type switched struct {
 	driver.Store
 	off   atomic.Pointer[[]string]
 	calls atomic.Int64
+	taken func() // is called after a decision, unless it is nil
 }
 
 func (s *switched) turn(off ...string) { s.off.Store(&off) }
@@ -40,7 +41,11 @@ func (s *switched) Describe() driver.Description {
 
 func (s *switched) Take(ctx context.Context, charges []driver.Charge) error {
 	s.calls.Add(1)
-	return s.Store.Take(ctx, charges)
+	err := s.Store.Take(ctx, charges)
+	if s.taken != nil {
+		s.taken()
+	}
+	return err
 }
 
 // While the limit of a rule is off, events are admitted without a call, and nothing is stored.
@@ -209,6 +214,26 @@ func TestLimiter_Off_waiting(t *testing.T) {
 					t.Errorf("got the last one after %v", took)
 				}
 				testkit.Must(t, held.Release(t.Context()))
+			})
+		})
+	}
+}
+
+// A caller does not begin to wait for a limit that is turned off right after the decision.
+func TestLimiter_Off_afterTheDecision(t *testing.T) {
+	for name, rule := range map[string]core.Rule{
+		"a denial": core.SlidingLog("api", core.PerDay(1)), "a delay": core.LeakyBucket("api", core.PerDay(1).WithBurst(2)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &switched{Store: memstore.New()}
+				l := testkit.Limiter(t, s, rule)
+				testkit.Admit(t, l, "k", 1)
+				s.taken = func() { s.turn("api") }
+				begin := time.Now()
+				if err := l.Wait(t.Context(), "k"); err != nil || time.Since(begin) > 2*time.Second {
+					t.Errorf("got %v after %v", err, time.Since(begin))
+				}
 			})
 		})
 	}

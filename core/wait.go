@@ -99,7 +99,6 @@ type acquisition struct {
 	caller *waiters.Waiter[view] // in that list; one that waits for no other caller if it has not joined
 	queues bool                  // the Store keeps the queue of the key if places are missing
 	known  bool                  // the Store knows caller as the first one of the queue
-	last   Decision              // of the latest denial or delay, if the Store can turn limits off
 
 	due    time.Time     // by the first denial
 	poll   time.Duration // see minPoll
@@ -247,9 +246,9 @@ func (a *acquisition) turnedOff(d Decision) func() bool {
 	if l.off == nil {
 		return nil
 	}
-	a.last = d
+	last := d // allocated only here
 	return func() bool {
-		for _, s := range a.last.States() {
+		for _, s := range last.States() {
 			if l.inForce(s.Rule) != s.Rule {
 				return true
 			}
@@ -502,7 +501,7 @@ func after(d time.Duration, events int64, l Limit) time.Duration {
 	return d + time.Duration(q)
 }
 
-// sleep waits for d, until one of the channels wakes it, or until off, if it is not nil, becomes true, which it notices
+// sleep waits for d, until one of the channels wakes it, or until off, if it is not nil, is true, which it notices
 // within maxPoll. If ctx ends first, it returns the error of ctx.
 func sleep(ctx context.Context, d time.Duration, replaced, freed <-chan struct{}, off func() bool) error {
 	if d <= 0 {
@@ -511,21 +510,20 @@ func sleep(ctx context.Context, d time.Duration, replaced, freed <-chan struct{}
 	end, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	var ticks <-chan time.Time
-	if off != nil && !off() {
+	if off != nil {
 		ticker := time.NewTicker(maxPoll)
 		defer ticker.Stop()
 		ticks = ticker.C
 	}
-	for {
+	for off == nil || !off() {
 		select {
 		case <-end.Done():
 		case <-replaced:
 		case <-freed:
 		case <-ticks:
-			if !off() {
-				continue
-			}
+			continue
 		}
-		return ctx.Err()
+		break
 	}
+	return ctx.Err()
 }
