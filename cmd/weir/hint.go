@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
@@ -55,7 +54,7 @@ func (r *remote) hintUnknown(ctx context.Context, key string, policies []string)
 			others = append(others, other)
 		}
 	}
-	if isHash(key) && r.secret == nil {
+	if similar.IsHash(key) && r.secret == nil {
 		r.note("a hash in a log is that of one process, unless the programs have a key secret: the page of that process finds its key")
 	}
 	if len(others) > 0 {
@@ -84,13 +83,6 @@ func (r *remote) hintUnknown(ctx context.Context, key string, policies []string)
 			r.note("the key has events with the prefix %q: see -prefix", other.prefix)
 		}
 	}
-}
-
-// isHash reports whether a key can be a hash, with or without #.
-func isHash(key string) bool {
-	text := strings.TrimPrefix(key, "#")
-	hash, err := base64.RawURLEncoding.DecodeString(text)
-	return err == nil && len(hash) == 16
 }
 
 // split splits a prefix, which ends with a colon, into its beginning, that of r or one that is empty or ends with a colon,

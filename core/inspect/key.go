@@ -114,20 +114,18 @@ func (h *Handler) answer(ctx context.Context, groups []group, asked question) *a
 }
 
 // IsHash reports whether the key that was asked for can be a hash.
-func (a *answer) IsHash() bool { return len(strings.TrimPrefix(a.Key, "#")) == tagLength }
+func (a *answer) IsHash() bool { return similar.IsHash(a.Key) }
 
 // find returns the key of this process with a hash, which is that of logs and of this page, or that in Redis.
 func (h *Handler) find(hash string) (key string, ok bool) {
-	if hash = strings.TrimPrefix(hash, "#"); len(hash) != tagLength {
+	if !similar.IsHash(hash) {
 		return "", false
 	}
+	hash = strings.TrimPrefix(hash, "#")
 	return h.store.Find(func(key string) bool {
 		return h.store.Tag(key) == hash || h.fleet != nil && h.fleet.Tag(key) == hash
 	})
 }
-
-// tagLength is the length of a hash.
-const tagLength = 22
 
 // limitsOf describes a key for all limiters: first those that deny its events, then those that it uses.
 func (h *Handler) limitsOf(ctx context.Context, groups []group, asked question) *answer {

@@ -280,6 +280,7 @@ func TestHandler_UnusedKey(t *testing.T) {
 		is           string // the key that the answer is about
 	}{
 		{"ann", "basic:ann", false, "ann"}, {" basic:ann\t", "", true, "basic:ann"}, {"bob", "", false, "bob"},
+		{"user:0123456789abcdefg", "", false, "user:0123456789abcdefg"}, // as long as a hash
 		{store.Tag("basic:ann"), "", true, "basic:ann"}, {"#" + store.Tag("basic:ann"), "", true, "basic:ann"}, {store.Tag("bob"), "", false, store.Tag("bob")},
 	} {
 		k := reportOf(t, h, url.Values{"key": {c.key}}).Key

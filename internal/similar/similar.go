@@ -2,6 +2,7 @@
 package similar
 
 import (
+	"encoding/base64"
 	"slices"
 	"strings"
 
@@ -28,4 +29,11 @@ func Keys(text string) (keys []string) {
 	keys = append(keys, name)
 	slices.Sort(keys)
 	return slices.DeleteFunc(slices.Compact(keys), func(k string) bool { return k == text || name == "" })
+}
+
+// IsHash reports whether text can be the hash of a key, with or without #, as logs and lists print it: 16 bytes as base64
+// for URLs.
+func IsHash(text string) bool {
+	hash, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(text, "#"))
+	return err == nil && len(hash) == 16
 }

@@ -28,3 +28,20 @@ func TestKeys(t *testing.T) {
 		}
 	}
 }
+
+func TestIsHash(t *testing.T) {
+	for text, want := range map[string]bool{
+		"9rhOPXL9bXlaY1XTdv1-_w":  true,
+		"#9rhOPXL9bXlaY1XTdv1-_w": true,
+		"##rhOPXL9bXlaY1XTdv1-_w": false,
+		"9rhOPXL9bXlaY1XTdv1-_":   false,
+		"9rhOPXL9bXlaY1XTdv1-_ww": false,
+		"user:0123456789abcdefg":  false, // of the same length
+		"#":                       false,
+		"":                        false,
+	} {
+		if similar.IsHash(text) != want {
+			t.Errorf("%q: got %t", text, !want)
+		}
+	}
+}
