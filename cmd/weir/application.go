@@ -15,11 +15,7 @@ import (
 // whether limits are off.
 func (d *doctor) checkApplication(ctx context.Context) diagnose.Finding {
 	f := diagnose.Finding{Check: "application", Result: diagnose.ResultOK}
-	opts := []rules.RedisOption{rules.Prefix(d.prefix), rules.Timeout(timeout)}
-	if d.secret != nil {
-		opts = append(opts, rules.KeySecret(d.secret))
-	}
-	fleet := rules.Redis(d.rdb, d.app, opts...).Fleet()
+	fleet := d.redisSource().Fleet()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	all, err := fleet.Processes(ctx)

@@ -260,7 +260,7 @@ func (r *remote) ofEvery(ctx context.Context, key string, all, reads bool, f fun
 	}
 	if shown == 0 {
 		fmt.Fprintf(r.stdout, "No event and no override of the key is in Redis. The limits are %s.\n", list(policies))
-		for _, s := range r.off {
+		for _, s := range r.switches.Off {
 			fmt.Fprintln(r.stdout, asSentence(offText(s)))
 		}
 		r.hints = hints

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/rules"
 )
 
 const defaultURL = "redis://127.0.0.1:6379"
@@ -71,6 +72,15 @@ func (c *connection) storeOptions() []redisstore.Option {
 		opts = append(opts, redisstore.KeySecret(c.secret))
 	}
 	return opts
+}
+
+// redisSource returns the source of the configuration and the overrides of the application, with the secret of the programs.
+func (c *connection) redisSource(opts ...rules.RedisOption) *rules.RedisSource {
+	opts = append(opts, rules.Prefix(c.prefix), rules.Timeout(timeout))
+	if c.secret != nil {
+		opts = append(opts, rules.KeySecret(c.secret))
+	}
+	return rules.Redis(c.rdb, c.app, opts...)
 }
 
 // newClient returns a client for a URL: of a Cluster, of Sentinels if it has the parameter

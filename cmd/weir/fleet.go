@@ -139,21 +139,19 @@ func (f *fleet) print(now rules.Switches) {
 		fmt.Fprintln(f.stdout, "No limit is off.")
 	}
 	if s := now.On; !s.Since.IsZero() {
-		of := fmt.Sprintf("the limits of %q", s.Rule)
-		if s.Rule == rules.AllLimits {
-			of = "all limits"
-		}
-		fmt.Fprintln(f.stdout, asSentence(of+" were turned on"+about(s)))
+		fmt.Fprintln(f.stdout, asSentence(limitsOf(s)+" were turned on"+about(s)))
 	}
 }
 
-// offText describes a Switch.
-func offText(s rules.Switch) string {
-	text := fmt.Sprintf("the limits of %q are off", s.Rule)
+// offText describes a Switch that is in force.
+func offText(s rules.Switch) string { return limitsOf(s) + " are off since" + about(s) }
+
+// limitsOf names the limits of a Switch.
+func limitsOf(s rules.Switch) string {
 	if s.Rule == rules.AllLimits {
-		text = "all limits are off"
+		return "all limits"
 	}
-	return text + " since" + about(s)
+	return fmt.Sprintf("the limits of %q", s.Rule)
 }
 
 // about returns the time, the operator and the note of a Switch.

@@ -88,8 +88,12 @@ func (r *remote) forgetIn(ctx context.Context, policy, key string) error {
 
 // entryName names an entry for a sentence.
 func entryName(e rules.Entry) string {
-	if e.Override.Blocked {
+	switch text := textOf(e.Override); {
+	case e.Override.Blocked:
 		return "the block"
+	case text == none:
+		return "an invalid override"
+	default:
+		return "the override " + text
 	}
-	return "the override " + textOf(e.Override)
 }

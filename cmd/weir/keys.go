@@ -80,11 +80,7 @@ func (r *remote) policyOf(name string) (p rules.Policy, ok bool) {
 
 // literalTag returns the hash of a key, also of one that begins with #.
 func (r *remote) literalTag(key string) string {
-	opts := []rules.RedisOption{rules.Prefix(r.prefix)}
-	if r.secret != nil {
-		opts = append(opts, rules.KeySecret(r.secret))
-	}
-	return rules.Redis(r.rdb, r.app, opts...).Fleet().Tag(key)
+	return r.redisSource().Fleet().Tag(key)
 }
 
 // resolve returns the key that the configuration has for a key that is a hash, or key. Before a change, it notes that key is

@@ -42,7 +42,7 @@ type remote struct {
 	code           map[string]rules.PublishedRule // those in code, which are policies in config
 	sets           map[string]string              // the policies in config that only processes have, and the names of their configurations
 	elsewhere      string                         // names a policy of the processes that config does not have; empty if there is none
-	off            []rules.Switch
+	switches       rules.Switches
 	following      bool       // off is in force for set, as for the programs
 	set            *rules.Set // of config, with the overrides in Redis; no policy is off
 	hints          *rules.Set // the same for notes, whose errors do not change set
@@ -93,11 +93,7 @@ func (r *remote) chooseApp(ctx context.Context) error {
 }
 
 func (r *remote) newSource() *rules.RedisSource {
-	opts := []rules.RedisOption{rules.Prefix(r.prefix), rules.Timeout(timeout), rules.FailClosed(), rules.OrHash()}
-	if r.secret != nil {
-		opts = append(opts, rules.KeySecret(r.secret))
-	}
-	return rules.Redis(r.rdb, r.app, opts...)
+	return r.redisSource(rules.FailClosed(), rules.OrHash())
 }
 
 // load reads the policies, and makes the Set.
@@ -131,8 +127,7 @@ func (r *remote) configure(ctx context.Context) (err error) {
 		if err := r.addPublished(ctx); err != nil {
 			r.note("limits in code are not known: %v", err)
 		}
-		switches, err := r.source.Fleet().Switches(ctx)
-		if r.off = switches.Off; err != nil {
+		if r.switches, err = r.source.Fleet().Switches(ctx); err != nil {
 			r.note("whether limits are off is not known: %v", err)
 		}
 	}
@@ -176,7 +171,7 @@ func (s *switched) Describe() driver.Description {
 
 // isOff reports whether a rule is off, while the command asks as the programs do.
 func (r *remote) isOff(rule string) bool {
-	return r.following && slices.ContainsFunc(r.off, func(s rules.Switch) bool { return s.Has(rule) })
+	return r.following && slices.ContainsFunc(r.switches.Off, func(s rules.Switch) bool { return s.Has(rule) })
 }
 
 // newSet returns a Set on Redis that shows the limits of disabled policies, too. off says which rules are off.

@@ -129,7 +129,7 @@ func (r *remote) sentence(ctx context.Context, s *subject, l *core.Limiter, key 
 		return s.sentence(d), err
 	}
 	sentence := s.sentence(inForce)
-	for _, of := range r.off {
+	for _, of := range r.switches.Off {
 		if !slices.ContainsFunc(off, of.Has) {
 			continue
 		}
@@ -141,9 +141,8 @@ func (r *remote) sentence(ctx context.Context, s *subject, l *core.Limiter, key 
 		break
 	}
 	sentence += " The table has the states that count again when they are on."
-	all, err := r.withPolicies(ctx, []string{s.name})
-	if now, err2 := r.source.Fleet().Switches(ctx); err == nil && err2 == nil && len(all) > 0 {
-		text, _, _ := inForceIn(all, func(p *rules.Process) reason { return switchReason(p, now.Change) })
+	if all, err := r.withPolicies(ctx, []string{s.name}); err == nil && len(all) > 0 {
+		text, _, _ := inForceIn(all, func(p *rules.Process) reason { return switchReason(p, r.switches.Change) })
 		sentence += "\n" + asSentence("off is "+text)
 	}
 	return sentence, nil
@@ -205,21 +204,14 @@ func (s *subject) otherPlans() (names []string) {
 // origin tells where the block and the override of the key are from.
 func (r *remote) origin(s *subject, entries []rules.Entry) (lines []string) {
 	for _, e := range entries {
-		text := "The override " + textOf(e.Override)
-		switch {
-		case e.Override.Blocked:
-			text = "The block"
-		case textOf(e.Override) == none:
-			text = "An invalid override"
-		}
-		text += " is in Redis"
+		text := entryName(e) + " is in Redis"
 		if !e.At.IsZero() {
 			text += ", written at " + e.At.UTC().Format(time.RFC3339)
 		}
 		if e.Note != "" {
 			text += fmt.Sprintf(", with the note %q", e.Note)
 		}
-		lines = append(lines, text+".")
+		lines = append(lines, asSentence(text))
 	}
 	if len(entries) == 0 && textOf(s.override) != none {
 		from := r.name()

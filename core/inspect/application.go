@@ -105,14 +105,14 @@ func (h *Handler) application(ctx context.Context, r *report, asked string) *app
 		a.Processes = append(a.Processes, next)
 	}
 	a.Hour = counts(figures.Requests)
+	here := make(map[string]observe.Counts)
+	for _, s := range r.Series {
+		sum := here[s.Rule]
+		add(&sum, (*observe.Counts)(&s.Decisions.Hour))
+		here[s.Rule] = sum
+	}
 	for _, name := range slices.Sorted(maps.Keys(figures.Rules)) {
-		next := ofRule{Rule: name, Hour: counts(figures.Rules[name])}
-		for _, s := range r.Series {
-			if s.Rule == name {
-				add(&next.here, (*observe.Counts)(&s.Decisions.Hour))
-			}
-		}
-		a.Rules = append(a.Rules, next)
+		a.Rules = append(a.Rules, ofRule{name, counts(figures.Rules[name]), here[name]})
 	}
 	texts := h.texts(r, asked)
 	for _, k := range figures.Denied[:min(len(figures.Denied), maxDenied)] {

@@ -50,7 +50,7 @@ func New(next driver.Store, opts ...Option) *Store {
 	s.series.store = s
 	s.parts.add("", &s.figures, nil)
 	s.visit("", next)
-	if h := processes.SenderOf(next); h != nil {
+	if h := processes.StoreOf[processes.Sender](next); h != nil {
 		h.Count(s.tell())
 	}
 	return s

@@ -27,7 +27,7 @@ func (s *RedisSource) Fleet() *Fleet { return &Fleet{&s.overrides.App} }
 // FleetOf returns the Fleet of the application whose limits are in store, as in [RedisOf], or nil, whose methods panic, if
 // store has no states in Redis.
 func FleetOf(store core.Store) *Fleet {
-	of := inRedis(store)
+	of := processes.StoreOf[redisStore](store)
 	if of == nil {
 		return nil
 	}
@@ -55,20 +55,13 @@ func recordOf(app *overrides.App) processes.Record {
 	}, app.Prefix, app.Name)
 }
 
-// read calls f, which may return a result and an error.
-func read[T any](ctx context.Context, f *Fleet, what string, read func(processes.Record) (T, error)) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
-	r, err := overrides.Await(ctx, func() (r result, _ error) {
-		r.value, r.err = read(recordOf(f.app))
-		return r, nil
-	})
-	if err = errors.Join(err, r.err); err != nil {
+// read calls from, whose result may be a part of the record beside an error.
+func read[T any](ctx context.Context, f *Fleet, what string, from func(processes.Record) (T, error)) (T, error) {
+	result, err := overrides.Await(ctx, func() (T, error) { return from(recordOf(f.app)) })
+	if err != nil {
 		err = fmt.Errorf("weir: %s in Redis: %w", what, err)
 	}
-	return r.value, err
+	return result, err
 }
 
 // Processes returns the processes, the latest first.

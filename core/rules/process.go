@@ -95,7 +95,7 @@ func (s *Set) describe(a *processes.About, follows bool) {
 
 // tellStore makes the heartbeats of the store describe s for ever, if it has any.
 func (s *Set) tellStore() {
-	s.sender = processes.SenderOf(s.store)
+	s.sender = processes.StoreOf[processes.Sender](s.store)
 	if s.sender != nil {
 		s.sender.Tell(func(a *processes.About) { s.describe(a, s.watching.Load() > 0 && s.followsStore()) })
 	}
@@ -103,7 +103,7 @@ func (s *Set) tellStore() {
 
 // followsStore reports whether the overrides of s are those of the application of its store.
 func (s *Set) followsStore() bool {
-	of := inRedis(s.store)
+	of := processes.StoreOf[redisStore](s.store)
 	return s.source != nil && of != nil && s.source.isOf(of)
 }
 

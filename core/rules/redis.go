@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -12,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/keyhash"
+	"github.com/weir-go/weir/core/internal/processes"
 	"github.com/weir-go/weir/core/rules/internal/overrides"
 	"github.com/weir-go/weir/internal/argument"
 	"github.com/weir-go/weir/internal/sampler"
@@ -35,7 +34,7 @@ type RedisSource struct {
 // over one, such as that of package resilient: with its client, name, prefix and secret. RedisOf panics if an option is
 // nil, [Prefix] or [KeySecret], or if store has no states in Redis.
 func RedisOf(store core.Store, opts ...RedisOption) *RedisSource {
-	of := inRedis(store)
+	of := processes.StoreOf[redisStore](store)
 	if of == nil {
 		panic(fmt.Sprintf("rules: RedisOf: a %T has no states in Redis", store))
 	}
@@ -50,20 +49,6 @@ func RedisOf(store core.Store, opts ...RedisOption) *RedisSource {
 // A redisStore is the Store of package redisstore.
 type redisStore interface {
 	Redis() (rdb redis.UniversalClient, prefix, app string, h keyhash.Hasher)
-}
-
-// inRedis returns the store in Redis that is s or behind it, the primary first, or nil.
-func inRedis(s driver.Store) redisStore {
-	if of, ok := s.(redisStore); ok {
-		return of
-	}
-	behind := driver.Describe(s).Behind
-	for _, role := range slices.Backward(slices.Sorted(maps.Keys(behind))) {
-		if of := inRedis(behind[role]); of != nil {
-			return of
-		}
-	}
-	return nil
 }
 
 // Redis returns the RedisSource of an application, for a program without its store, such as one that only writes: app

@@ -206,7 +206,7 @@ func (r Record) now(ctx context.Context) (time.Time, error) {
 	return time.Unix(seconds, micros*1000), nil
 }
 
-// pairs returns a reply of fields and values, or of members and scores: as RESP 2 or 3 has it.
+// pairs returns a reply of fields and values, or of members and scores, which RESP 3 has as pairs.
 func pairs(reply any) map[string]string {
 	all := map[string]string{}
 	text := func(v any) string {
@@ -215,19 +215,13 @@ func pairs(reply any) map[string]string {
 		}
 		return fmt.Sprint(v)
 	}
-	switch reply := reply.(type) {
-	case map[any]any:
-		for name, value := range reply {
-			all[text(name)] = text(value)
-		}
-	case []any:
-		for i := 0; i < len(reply); i++ {
-			if pair, ok := reply[i].([]any); ok && len(pair) == 2 {
-				all[text(pair[0])] = text(pair[1])
-			} else if i+1 < len(reply) {
-				all[text(reply[i])] = text(reply[i+1])
-				i++
-			}
+	elements, _ := reply.([]any)
+	for i := 0; i < len(elements); i++ {
+		if pair, ok := elements[i].([]any); ok && len(pair) == 2 {
+			all[text(pair[0])] = text(pair[1])
+		} else if i+1 < len(elements) {
+			all[text(elements[i])] = text(elements[i+1])
+			i++
 		}
 	}
 	return all

@@ -14,16 +14,16 @@ type Sender interface {
 	Count(add func(f *Figures, tag func(key string) string))
 }
 
-// SenderOf returns the Sender of s or of a store behind it, the primary first, or nil.
-func SenderOf(s driver.Store) Sender {
-	if h, ok := s.(Sender); ok {
-		return h
+// StoreOf returns s, or else the store behind it, the primary first, that is a T: an interface, which is nil if there is none.
+func StoreOf[T any](s driver.Store) (none T) {
+	if of, ok := s.(T); ok {
+		return of
 	}
 	behind := driver.Describe(s).Behind
 	for _, role := range slices.Backward(slices.Sorted(maps.Keys(behind))) {
-		if h := SenderOf(behind[role]); h != nil {
-			return h
+		if of := StoreOf[T](behind[role]); any(of) != nil {
+			return of
 		}
 	}
-	return nil
+	return none
 }
