@@ -137,6 +137,13 @@
 // that a script needs after its first write, the event may be charged although the decision fails.
 // Without +pexpire, a state may remain without a TTL. In both cases, no limit is exceeded.
 //
+// # Servers without TIME
+//
+// Some services refuse the command TIME in scripts. The Store notices that at the first decision, which it then sends again,
+// and takes the time of the server from the expiry of the first key of a script: PEXPIRETIME less PTTL. The time is then in
+// milliseconds, so a RetryAfter is rounded up to one, and a window may be shorter by one. The user needs SET, PTTL, PEXPIREAT
+// and PEXPIRETIME in place of TIME, which the server has from Redis 7.0 on.
+//
 // # Cluster
 //
 // Charges of different keys may be in different hash slots. The Store makes one call for each slot,

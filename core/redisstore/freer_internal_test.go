@@ -35,7 +35,7 @@ func TestFreer_goroutines(t *testing.T) {
 		j := pipe.NewJob()
 		j.Charges, j.Keys = []driver.Charge{{Key: "k", Rule: rule, Cost: 1}}, []string{"key"}
 		s.encoder.Encode(&j.Request)
-		wire.NewBatches([]*wire.Request{&j.Request}) // its places have a number then
+		wire.NewBatches([]*wire.Request{&j.Request}, false) // its places have a number then
 		f := newFreer(s, j)
 		var starts sync.WaitGroup
 		for range 4 {
@@ -82,7 +82,7 @@ func TestFreer_lateDenial(t *testing.T) {
 		j.Charges, j.Keys = []driver.Charge{{Key: "k", Rule: rule, Cost: 1, Waiter: waiter}}, []string{"key"}
 		s.encoder.Encode(&j.Request)
 		f := newFreer(s, j)
-		wire.NewBatches([]*wire.Request{&j.Request})[0].SetOutcomes([]any{int64(1), int64(0), int64(0), int64(3), int64(0), int64(0), int64(0)}, nil)
+		wire.NewBatches([]*wire.Request{&j.Request}, false)[0].SetOutcomes([]any{int64(1), int64(0), int64(0), int64(3), int64(0), int64(0), int64(0)}, nil)
 		f.Left()
 		f.Ended(true)
 		f.mu.Lock()

@@ -124,6 +124,9 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 		return err
 	}
 	s.onFirst()
+	if s.pipe.Keyed.Load() {
+		inMilliseconds(charges)
+	}
 	for i := range charges {
 		if c := &charges[i]; !c.Verdict.Allowed && wire.Waits(c) {
 			s.listeners.listen(s.encoder.Probe(s.encoder.Tag(c.Key), c.Rule), c.Waiter.Queue)
@@ -131,6 +134,15 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 		}
 	}
 	return nil
+}
+
+// inMilliseconds makes each RetryAfter a whole number of milliseconds, by a clock of which it holds.
+func inMilliseconds(charges []driver.Charge) {
+	for i := range charges {
+		if wait := &charges[i].Verdict.RetryAfter; *wait > 0 && *wait != driver.Never {
+			*wait = (*wait + time.Millisecond - 1).Truncate(time.Millisecond)
+		}
+	}
 }
 
 // Adjust implements [driver.Store]. It is Take with another script, and returns the same errors.

@@ -132,6 +132,9 @@ func (r Record) Processes(ctx context.Context) (all []Process, rules map[string]
 	}
 	var keys []string
 	names := slices.Sorted(maps.Keys(read.Counts))
+	if names == nil {
+		return nil, rules, damaged
+	}
 	for _, name := range names {
 		keys = append(keys, r.set(name), r.about(name))
 	}
@@ -171,8 +174,7 @@ const maxListed = 20_000
 // members is the script that returns the processes of groups, at most ARGV[2] of each: their names, the times of their
 // heartbeats and their descriptions, which are empty if they have more than ARGV[1] bytes. KEYS has the set and the
 // descriptions of each group.
-var members = newScript(`local time = redis.call('TIME')
-local now = time[1] * 1000
+var members = newScript(`INCLUDE clock
 local found = {}
 for k = 1, #KEYS, 2 do
   local from, to = string.format('%d', now - LIFETIME), string.format('%d', now + LIFETIME)
@@ -191,19 +193,20 @@ for k = 1, #KEYS, 2 do
 end
 return found`)
 
+// nowScript is the script that returns the time of the server with the record (Unix ms).
+var nowScript = newScript("INCLUDE clock\nreturn now")
+
 // now returns the time of Redis.
 func (r Record) now(ctx context.Context) (time.Time, error) {
-	reply, err := r.Do(ctx, "time")
+	reply, err := r.run(ctx, nowScript, []string{r.Keys})
 	if err != nil {
 		return time.Time{}, err
 	}
-	parts, _ := reply.([]any)
-	if len(parts) != 2 {
-		return time.Time{}, fmt.Errorf("%w: the reply to TIME", ErrRecord)
+	ms, ok := reply.(int64)
+	if !ok {
+		return time.Time{}, fmt.Errorf("%w: the reply to the script of the time", ErrRecord)
 	}
-	seconds, _ := strconv.ParseInt(fmt.Sprint(parts[0]), 10, 64)
-	micros, _ := strconv.ParseInt(fmt.Sprint(parts[1]), 10, 64)
-	return time.Unix(seconds, micros*1000), nil
+	return time.UnixMilli(ms), nil
 }
 
 // pairs returns a reply of fields and values, or of members and scores, which RESP 3 has as pairs.

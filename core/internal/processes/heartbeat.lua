@@ -26,8 +26,7 @@
 -- Times are milliseconds of the server. A time that is further ahead than LIFETIME is as one that has passed: the clock
 -- has stepped back.
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+INCLUDE clock
 local counts, groups, damaged = {}, 0, 0
 
 local function lives(at) return at > now - LIFETIME and at < now + LIFETIME end

@@ -3,6 +3,7 @@ package processes
 import (
 	"context"
 	"crypto/sha1"
+	_ "embed"
 	"encoding/hex"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ type Script struct {
 
 // constants are inserted into scripts.
 var constants = strings.NewReplacer(
+	"FAR_FUTURE", strconv.Itoa(1<<53/1000),
 	"RULE_LIFETIME", milliseconds(RuleLifetime),
 	"FIGURES_LIFETIME", milliseconds(FiguresLifetime),
 	"LIFETIME", milliseconds(Lifetime),
@@ -32,8 +34,11 @@ var constants = strings.NewReplacer(
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
+//go:embed clock.lua
+var clockFile string
+
 func newScript(file string) *Script {
-	source := constants.Replace(file)
+	source := constants.Replace(strings.Replace(file, "INCLUDE clock", clockFile, 1))
 	sum := sha1.Sum([]byte(source))
 	return &Script{source, hex.EncodeToString(sum[:])}
 }

@@ -125,7 +125,7 @@ func TestDiagnose(t *testing.T) {
 			return replica.Client()
 		}, "", map[string]string{"role, commands, client, " + scripts: "failed connect to the master", "messages": "unknown connect to the master", "processes": "warning connect to the master"}},
 		"without TIME": {func(t *testing.T) redis.UniversalClient { return server(t, "--rename-command", "TIME", "") }, "", map[string]string{
-			"commands, " + scripts: "failed use a server", "messages": "unknown use a server", "processes": "warning use a server", "clock": "unknown use a server",
+			"commands": "warning none is necessary", "clock": "unknown compare the clocks",
 		}},
 		"without scripts": {func(t *testing.T) redis.UniversalClient {
 			return server(t, "--rename-command", "EVAL", "", "--rename-command", "EVALSHA", "")

@@ -124,6 +124,9 @@ var scriptCommands = []string{
 	"HSET KEY f 1", "PEXPIRE KEY 1000", "HMGET KEY f", "HGETALL KEY", "HDEL KEY f",
 }
 
+// keyCommands are the further commands of scripts on a server that refuses TIME.
+var keyCommands = []string{"SET KEY x", "PEXPIREAT KEY 9007199254740", "PEXPIRETIME KEY", "PTTL KEY", "DEL KEY"}
+
 // commandsScript executes the commands in ARGV, and returns the name and the error of each that fails, except on a key
 // of another type, which an earlier command could not delete.
 const commandsScript = `local failed = {}
@@ -141,19 +144,25 @@ end
 return failed
 `
 
-// checkCommands executes scriptCommands in a script with EVAL, and then the script without commands with EVALSHA.
+// checkCommands executes scriptCommands in a script with EVAL, and keyCommands if that refuses TIME, and then the script
+// without commands with EVALSHA.
 func (t *target) checkCommands(ctx context.Context) Finding {
 	const name = "commands"
-	s := redis.NewScript(commandsScript)
-	key := t.key("?")
-	args := []any{nil, nil, 1, key}
-	for _, c := range scriptCommands {
-		args = append(args, c)
+	found := Finding{Check: name, Result: ResultOK, Detail: "EVAL, EVALSHA and the commands of scripts are permitted"}
+	type call struct {
+		how, script string
+		commands    []string
 	}
-	for _, how := range [][2]any{{"eval", commandsScript}, {"evalsha", s.Hash()}} {
-		args[0], args[1] = how[0], how[1]
+	calls := []call{{"eval", commandsScript, scriptCommands}, {"evalsha", redis.NewScript(commandsScript).Hash(), nil}}
+	for len(calls) > 0 {
+		c := calls[0]
+		calls = calls[1:]
+		args := []any{c.how, c.script, 1, t.key("?")}
+		for _, text := range c.commands {
+			args = append(args, text)
+		}
 		reply, err := t.command(ctx, t.rdb, args...)
-		command := strings.ToUpper(how[0].(string))
+		command := strings.ToUpper(c.how)
 		if err != nil {
 			f := t.failed(ctx, name, err, otherServer)
 			f.Detail = command + ": " + f.Detail
@@ -162,6 +171,12 @@ func (t *target) checkCommands(ctx context.Context) Finding {
 		refused, ok := reply.([]any)
 		if !ok || len(refused)%2 > 0 {
 			return Finding{name, ResultFailed, fmt.Sprintf("%s: the reply has the type %T and is no list of texts", command, reply), otherServer}
+		}
+		if found.Result == ResultOK && len(refused) > 1 && refused[0] == "TIME" && pipe.ConfigurationFault(wire.ScriptError(fmt.Sprint(refused[1]))) == "" {
+			refused = refused[2:]
+			found.Result, found.Change = ResultWarning, "none is necessary"
+			found.Detail += ", except TIME: scripts take the time from the expiry of a key, in milliseconds"
+			calls = append([]call{{c.how, c.script, keyCommands}}, calls...)
 		}
 		if len(refused) > 0 {
 			set := make(map[string]bool)
@@ -177,9 +192,8 @@ func (t *target) checkCommands(ctx context.Context) Finding {
 			}
 			return f
 		}
-		args = args[:4]
 	}
-	return Finding{Check: name, Result: ResultOK, Detail: "EVAL, EVALSHA and the commands of scripts are permitted"}
+	return found
 }
 
 // key returns a key on the server of t that no Store uses.
@@ -352,8 +366,12 @@ func (t *target) checkTimes(ctx context.Context) {
 		begun := time.Now()
 		reply, err := t.command(ctx, t.rdb, "time")
 		if err != nil {
-			noClock = t.failed(ctx, "clock", err, otherServer)
+			change := noClock.Change
+			noClock = t.failed(ctx, "clock", err, change)
 			noClock.Result = ResultUnknown
+			if noClock.Change == otherServer {
+				noClock.Change = change // the scripts find the time without TIME
+			}
 			if replyOf(err) == nil { // that of a missing permission is a reply, too
 				unknown := noClock
 				unknown.Check = roundTrip

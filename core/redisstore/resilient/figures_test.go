@@ -150,13 +150,25 @@ func TestStore_Figures(t *testing.T) {
 	}
 }
 
-// A Store follows the switches in Redis.
+// A Store follows the switches in Redis, also in one that refuses TIME.
 func TestStore_Off(t *testing.T) {
 	t.Parallel()
-	server := redistest.NewServer(t)
+	for name, settings := range map[string][]string{"server": nil, "without TIME": {"--rename-command", "TIME", ""}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			off(t, redistest.NewServer(t, settings...))
+		})
+	}
+}
+
+func off(t *testing.T, server *redistest.Server) {
 	rdb := server.Client(dialOnce)
 	record := recordOf(server.Client(), "shop")
 	m := newMember(t, rdb, "shop", "api", resilient.Instances(1))
+	m.awaitProcesses(t, 1)
+	if all, _, err := record.Processes(t.Context()); err != nil || len(all) != 1 || time.Since(all[0].Seen) > time.Minute {
+		t.Errorf("got the processes %+v, %v", all, err)
+	}
 	change := func(off ...processes.Switch) {
 		t.Helper()
 		_, err := record.Change(t.Context(), func(s *processes.Switches, _ int64) { s.Off = off })

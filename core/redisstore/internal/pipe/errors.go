@@ -52,7 +52,8 @@ func ConfigurationFault(err error) string {
 		return WrongUser
 	case redis.IsPermissionError(err),
 		strings.Contains(text, "The user executing the script can't"),
-		strings.Contains(text, "ACL failure in script"):
+		strings.Contains(text, "ACL failure in script"),
+		strings.HasPrefix(text, "NOTIME NOPERM"):
 		return NoPermission
 	case strings.Contains(text, "nonexistent global variable 'struct'"):
 		return NoLibrary

@@ -20,13 +20,14 @@ type Pipe struct {
 	reload func()                  // reloads the slots of a Cluster after a command failed; may be nil
 }
 
-// Counters count since a Pipe was made.
+// Counters count since a Pipe was made, and have its state.
 type Counters struct {
 	Corrupt    atomic.Uint64 // states that could not be read and were replaced by new ones
 	Retried    atomic.Uint64 // commands that were sent again because they had not run
 	RoundTrips atomic.Uint64
 	Requests   atomic.Uint64 // that were sent in these round trips
 	Running    atomic.Int64  // round trips under way
+	Keyed      atomic.Bool   // a server refuses TIME in scripts: see wire.Batch.UseKey
 }
 
 // A Sender sends a job and sets its outcome. If the caller leaves first, Send returns the error of its context or

@@ -33,7 +33,7 @@ type runner struct {
 var numbers atomic.Uint64
 
 // run executes jobs in one round trip and sets their outcomes. Scripts that the server does not
-// know take a second round trip, with their source.
+// know take a second round trip, with their source, and so does the first script on a server that refuses TIME.
 func (r runner) run(ctx context.Context, jobs []*Job) {
 	r.Running.Add(1)
 	r.Requests.Add(uint64(len(jobs)))
@@ -58,18 +58,22 @@ func (r runner) run(ctx context.Context, jobs []*Job) {
 		r.Running.Add(-1)
 	}()
 	cmds := make([]Command, 0, 4)
-	for batches := wire.NewBatches(requests); len(batches) > 0; {
+	for batches := wire.NewBatches(requests, r.Keyed.Load()); len(batches) > 0; {
 		cmds = r.send(ctx, batches, cmds[:0])
-		unknown := batches[:0]
+		again := batches[:0]
 		for i, b := range batches {
-			if err := cmds[i].Err(); err != nil && noScript(err) && b.UseSource() {
-				r.Retried.Add(1)
-				unknown = append(unknown, b)
-			} else {
+			switch err := cmds[i].Err(); {
+			case err != nil && noScript(err) && b.UseSource():
+				again = append(again, b)
+			case err != nil && ConfigurationFault(err) == "" && b.UseKey(err):
+				r.Keyed.Store(true)
+				again = append(again, b)
+			default:
 				r.Corrupt.Add(b.SetOutcomes(cmds[i].Val(), err))
 			}
 		}
-		batches = unknown
+		r.Retried.Add(uint64(len(again)))
+		batches = again
 	}
 }
 

@@ -66,6 +66,7 @@ func (s *server) interpret(sha string, keys, argv []string) any {
 	list("ARGV", argv)
 	commands := l.NewTable()
 	commands.RawSetString("call", l.NewFunction(s.call))
+	commands.RawSetString("pcall", l.NewFunction(s.call))
 	l.SetGlobal("redis", commands)
 	l.Push(l.NewFunctionFromProto(scripts()[sha]))
 	if err := l.PCall(0, 1, nil); err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math/rand/v2"
 	"slices"
+	"strings"
 )
 
 // A Batch is a script with the requests that it decides, in the order of the script.
@@ -11,10 +12,12 @@ type Batch struct {
 	Args     []any // of the command: EVALSHA, or EVAL after UseSource
 	script   *Script
 	requests []*Request
+	keyed    bool
 }
 
-// NewBatches divides requests into batches: those of a batch have the same verb, clock and slot.
-func NewBatches(requests []*Request) []Batch {
+// NewBatches divides requests into batches: those of a batch have the same verb, clock and slot. keyed says that the server
+// refuses TIME in scripts, see Batch.UseKey.
+func NewBatches(requests []*Request, keyed bool) []Batch {
 	var batches []Batch
 next:
 	for _, r := range requests {
@@ -25,7 +28,7 @@ next:
 				continue next
 			}
 		}
-		batches = append(batches, Batch{requests: []*Request{r}})
+		batches = append(batches, Batch{requests: []*Request{r}, keyed: keyed})
 	}
 	for i := range batches {
 		batches[i].compose()
@@ -74,7 +77,11 @@ func (b *Batch) compose() {
 			args = append(args, key)
 		}
 	}
-	args = append(args, b.requests[0].Clock)
+	clock := b.requests[0].Clock
+	if clock == "" && b.keyed {
+		clock = "key"
+	}
+	args = append(args, clock)
 	if b.script.numbered {
 		number := rand.Int64N(maxNumber - keys - maxPlaces)
 		args = append(args, integer(number))
@@ -101,6 +108,17 @@ func (b *Batch) UseSource() bool {
 		return false
 	}
 	b.Args[0], b.Args[1] = eval, b.script.Source
+	return true
+}
+
+// UseKey makes the script of b, which has done nothing because the server refuses TIME in scripts, as err says, take the time
+// of the server from the expiry of a key, in milliseconds. It returns false if err says something else.
+func (b *Batch) UseKey(err error) bool {
+	if b.keyed || !strings.HasPrefix(err.Error(), "NOTIME ") {
+		return false
+	}
+	b.keyed = true
+	b.compose()
 	return true
 }
 

@@ -24,7 +24,7 @@ func runTogether(t *testing.T, rdb *redis.Client, requests ...*Request) (replace
 		*r = Request{Charges: charges, Keys: keys}
 		e.Encode(r)
 	}
-	for _, b := range NewBatches(requests) {
+	for _, b := range NewBatches(requests, false) {
 		reply, err := rdb.Do(t.Context(), b.Args...).Result()
 		if redis.HasErrorPrefix(err, "NOSCRIPT") && b.UseSource() {
 			reply, err = rdb.Do(t.Context(), b.Args...).Result()
@@ -66,7 +66,7 @@ func TestBatch_order(t *testing.T) {
 			r := encoded(e, &Request{Charges: []driver.Charge{{Key: s.key, Rule: s.rule, Op: driver.Spend, Cost: s.cost}}, Keys: []string{s.key}})
 			requests, names[r] = append(requests, r), fmt.Sprint(s.key, s.cost)
 		}
-		batches := NewBatches(requests)
+		batches := NewBatches(requests, false)
 		var got []string
 		for _, r := range batches[0].requests {
 			got = append(got, names[r])

@@ -26,7 +26,7 @@ func TestEncoder_quotas(t *testing.T) {
 	if &e.arguments(&driver.Charge{Rule: bucket, Cost: 1})[0] != cached {
 		t.Error("the arguments of a bucket are no longer cached after many quotas")
 	}
-	batches := NewBatches(requests[:64])
+	batches := NewBatches(requests[:64], false)
 	// EVALSHA, the script, the keys and their number, and the clock; then 11 arguments for each quota.
 	if got := len(batches[0].Args) - 4 - 64; len(batches) != 1 || got != 2*11 {
 		t.Errorf("%d batches, with %d arguments of quotas, want 22", len(batches), got)

@@ -3,7 +3,11 @@
 -- or adjust.lua, and decisions.lua: see script.go, which also inserts numbers for the words in capitals that a header
 -- lists as Inserted.
 --
--- ARGV[1]  now in Unix microseconds, which only tests set; empty for the server's own clock
+-- ARGV[1]  empty for the server's own clock; key for the same clock, by the expiry of the first key, in milliseconds, on a
+--          server that refuses TIME in scripts; or now in Unix microseconds, which only tests set
+-- Inserted FAR_FUTURE (Unix ms)
+--
+-- Returns NOTIME and the error if the server refuses TIME.
 --
 -- Times and spans are microseconds (us), TTLs milliseconds. All numbers are integers up to
 -- MAX_INTEGER, which Lua represents exactly. Numbers of more than five digits are passed to Redis
@@ -15,9 +19,26 @@
 local ARGV, redis = ARGV, redis -- a local variable takes less time than a global one
 local now, slack -- slack is added to all TTLs (ms)
 if ARGV[1] == '' then
-  local time = redis.call('TIME')
+  local time = redis.pcall('TIME')
+  if time.err then
+    return { err = 'NOTIME ' .. time.err }
+  end
   now = time[1] * 1000000 + time[2]
   slack = 1 -- TTLs are rounded down to milliseconds
+elseif ARGV[1] == 'key' then
+  local own = KEYS[1]
+  local expiry = redis.call('PEXPIRETIME', own)
+  if expiry == -2 then -- there is no such key
+    redis.call('SET', own, '')
+  end
+  if expiry < 0 then
+    redis.call('PEXPIREAT', own, 'FAR_FUTURE')
+  end
+  now = (redis.call('PEXPIRETIME', own) - redis.call('PTTL', own)) * 1000
+  if expiry == -2 then
+    redis.call('DEL', own)
+  end
+  slack = 1
 else
   now = ARGV[1] + 0
   slack = 86400000 -- the server does not expire keys by the clock of a test
