@@ -121,8 +121,9 @@ func (d decoder) plan(v document.Value, known knownNames) {
 		d.reject(v, r.check("rule"))
 	case len(known.plans) == 0:
 		d.Fail(v, "the policy has no plans")
-	default:
-		document.Choose(d.Decoder, v, "plan of the policy", known.plans, new(bool))
+	case !known.plans[v.Node.Value]:
+		names := slices.Sorted(maps.Keys(known.plans))
+		d.Fail(v, "%q is no plan of the policy%s", v.Node.Value, similar.Nearest(v.Node.Value, names, ": use "+strings.Join(names, ", ")))
 	}
 }
 

@@ -27,6 +27,9 @@ func allNames() string {
 	return strings.Join(all, ", ")
 }
 
+// newer ends the error about a name that resembles no known one.
+const newer = "; if a newer version knows it, update the program before the file"
+
 // manyRules returns n rules.
 func manyRules(n int) string {
 	var all []string
@@ -264,7 +267,7 @@ var invalidFiles = map[string]struct {
 	"syntax":              {with(valid, "routes: {a: ]"), []string{"5:13: while parsing a flow node: did not find expected node content"}, true},
 	"tab":                 {"policies:\n\tapi: 1", []string{"2:1: while scanning for the next token: found character that cannot start any token"}, true},
 	"too many levels":     {strings.Repeat("[", 40), []string{"1:33: while increasing flow level: more than 32 levels"}, true},
-	"escapes of JSON":     {`{"\\\u00e9": 1, "disabled": 2}`, []string{`1:2: ["\\é"]: is an unknown field; known are policies, routes, all_routes, disabled`, "1:29: disabled: is an integer, expected a boolean"}, false},
+	"escapes of JSON":     {`{"\\\u00e9": 1, "disabled": 2}`, []string{`1:2: ["\\é"]: is an unknown field; known are policies, routes, all_routes, disabled` + newer, "1:29: disabled: is an integer, expected a boolean"}, false},
 	"two documents":       {with(valid, "---\na: b\n---\n["), []string{"5:1: a second document begins here: there can be only one"}, true},
 	"second is invalid":   {with(valid, "--- ]"), []string{"5:5: while parsing a block node: did not find expected node content"}, true},
 	"unknown alias":       {"policies: *a", []string{"1:11: unknown anchor 'a' referenced"}, true},
@@ -279,7 +282,11 @@ var invalidFiles = map[string]struct {
 	"key is empty":        {with(valid, "    keys: {'': {plan: gold}}"), []string{"5:12: policies.api.keys: a key is empty"}, false},
 	"duplicate key":       {with(valid, "disabled: true\ndisabled: true"), []string{"6:1: disabled: is given twice, first on line 5"}, true},
 	"unknown field":       {with(valid, "polices: {}"), []string{`5:1: polices: is an unknown field; did you mean "policies"?`}, false},
-	"unlike any field":    {with(valid, "version: 1"), []string{"5:1: version: is an unknown field; known are policies, routes, all_routes, disabled"}, false},
+	"unlike any field":    {with(valid, "version: 1"), []string{"5:1: version: is an unknown field; known are policies, routes, all_routes, disabled" + newer}, false},
+	"field of a policy":   {with(valid, "    regions: [eu]"), []string{"5:5: policies.api.regions: is an unknown field; known are rules, keys, enforce, disabled" + newer}, false},
+	"field of a rule":     {with("      - {name: r, algorithm: sliding_log, limit: 5/m, penalty: 1h}", ""), []string{"4:55: policies.api.rules[0].penalty: is an unknown field; known are name, plans, headroom, mode, unit, candidate, algorithm, limit, soft, from_first, sub_windows, by_cost, hold, max_hold, timezone" + newer}, false},
+	"field of a key":      {with(valid, "    keys: {a: {blocked: true, reason: x}}"), []string{"5:31: policies.api.keys.a.reason: is an unknown field; known are blocked, plan, limits, until" + newer}, false},
+	"route with fields":   {with(valid, "routes: {/: {policy: api, cost: 2}}"), []string{`5:13: routes["/"]: is a mapping, expected a text`}, false},
 	"name of a policy":    {"policies: {a.b: {rules: [{name: r, algorithm: sliding_log, limit: 5/m}]}}", []string{`1:12: policies["a.b"]: the name of a policy consists of letters, digits, _ and -`}, false},
 	"name is not ASCII":   {"policies: {é: {rules: [{name: r, algorithm: sliding_log, limit: 5/m}]}}", []string{`1:12: policies["é"]: the name of a policy consists of letters, digits, _ and -`}, false},
 	"policy is null":      {"policies: {a: }", []string{"1:15: policies.a: is null, expected a mapping"}, false},
@@ -300,7 +307,7 @@ var invalidFiles = map[string]struct {
 	"long name":           {with("      - {name: "+strings.Repeat("r", 61)+", algorithm: sliding_log, limit: 5/m}", ""), []string{`4:9: policies.api.rules[0]: "api.` + strings.Repeat("r", 61) + `" is its name on a store: name is 65 bytes long, more than 64`}, true},
 	"long candidate":      {with("      - {name: "+strings.Repeat("r", 51)+", algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m}}", ""), []string{`4:116: policies.api.rules[0].candidate: "api.` + strings.Repeat("r", 51) + `.candidate" is its name on a store: name is 65 bytes long, more than 64`}, true},
 	"algorithm":           {with("      - {name: r, algorithm: sliding_logs, limit: 5/m}", ""), []string{`4:30: policies.api.rules[0].algorithm: "sliding_logs" is no algorithm; did you mean "sliding_log"?`}, false},
-	"algorithm none":      {with("      - {name: r, algorithm: none, limit: 5/m}", ""), []string{`4:30: policies.api.rules[0].algorithm: "none" is no algorithm: use ` + allNames()}, false},
+	"algorithm none":      {with("      - {name: r, algorithm: none, limit: 5/m}", ""), []string{`4:30: policies.api.rules[0].algorithm: "none" is no algorithm: use ` + allNames() + newer}, false},
 	"limit is a number":   {with("      - {name: r, algorithm: sliding_log, limit: 5}", ""), []string{"4:50: policies.api.rules[0].limit: limit 5 has no period, unlike 5/s and 5/h"}, false},
 	"limit":               {with("      - {name: r, algorithm: sliding_log, limit: 5 per m}", ""), []string{`4:50: policies.api.rules[0].limit: invalid limit "5 per m": events: "5 per m" is not a positive integer (expected "10/s", "500/h", "10/s burst 20", "1000/month", "5", "unlimited" or "blocked")`}, false},
 	"limit of a log":      {with("      - {name: r, algorithm: sliding_log, limit: 5/m burst 6}", ""), []string{"4:50: policies.api.rules[0].limit: burst has no meaning for sliding_log"}, true},
@@ -312,7 +319,7 @@ var invalidFiles = map[string]struct {
 			"4:81: policies.api.rules[0].sub_windows: sub-windows has no meaning for token_bucket",
 			`4:101: policies.api.rules[0].plans.unknown: plan cannot be called "unknown"`,
 			`4:112: policies.api.rules[0].plans.gold: plan "gold": per is not a whole number of microseconds`,
-			`4:126: policies.api.rules[0].mode: "off" is no mode: use enforce, shadow`,
+			`4:126: policies.api.rules[0].mode: "off" is no mode: use enforce, shadow` + newer,
 		}, false,
 	},
 	"from first of a log":   {with("      - {name: r, algorithm: sliding_log, limit: 5/m, from_first: true}", ""), []string{"4:67: policies.api.rules[0].from_first: from first has no meaning for sliding_log"}, false},
@@ -323,7 +330,7 @@ var invalidFiles = map[string]struct {
 	"unit is long":          {with("      - {name: r, algorithm: sliding_log, limit: 5/m, unit: "+strings.Repeat("x", 33)+"}", ""), []string{"4:61: policies.api.rules[0].unit: unit is 33 bytes long, more than 32"}, false},
 	"unit is not ASCII":     {with("      - {name: r, algorithm: sliding_log, limit: 5/m, unit: jetons é}", ""), []string{"4:61: policies.api.rules[0].unit: unit is not printable ASCII, so it cannot be sent in a RateLimit field"}, false},
 	"unit is a number":      {with("      - {name: r, algorithm: sliding_log, limit: 5/m, unit: 1}", ""), []string{"4:61: policies.api.rules[0].unit: is an integer, expected a text"}, false},
-	"unit of a candidate":   {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m, unit: tokens}}", ""), []string{"4:103: policies.api.rules[0].candidate.unit: is an unknown field; known are algorithm, limit, soft, from_first, sub_windows, by_cost, hold, max_hold, timezone"}, false},
+	"unit of a candidate":   {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m, unit: tokens}}", ""), []string{"4:103: policies.api.rules[0].candidate.unit: is an unknown field; known are algorithm, limit, soft, from_first, sub_windows, by_cost, hold, max_hold, timezone" + newer}, false},
 	"sub-windows are 1.5":   {with("      - {name: r, algorithm: sliding_window, limit: 5/m, sub_windows: 1.5}", ""), []string{"4:71: policies.api.rules[0].sub_windows: is a number, expected an integer"}, false},
 	"plan with soft":        {with("      - {name: r, algorithm: token_bucket, limit: 1/s, soft: 100, plans: {gold: 1/36000d}}", ""), []string{`4:74: policies.api.rules[0].plans: plan "gold": limit reaches over more than 100 years`}, true},
 	"places with a period":  {with("      - {name: r, algorithm: in_flight, limit: 5/s, plans: {gold: 9/m}}", ""), []string{`4:48: policies.api.rules[0].limit: limit 5/s has a period, and in_flight counts events at the same time: write 5`, `4:67: policies.api.rules[0].plans.gold: plan "gold": limit 9/m has a period, and in_flight counts events at the same time: write 9`}, false},
@@ -396,12 +403,12 @@ var invalidFiles = map[string]struct {
 	"headroom":              {with("      - {name: r, algorithm: token_bucket, limit: 5/m, headroom: {a: 100, b: -1, c: 99.5, unknown: 2, é: 20%}}", ""), []string{`4:70: policies.api.rules[0].headroom.a: plan "a": headroom is 100 percent, outside 0 to 99`, `4:78: policies.api.rules[0].headroom.b: plan "b": headroom is -1 percent, outside 0 to 99`, `4:85: policies.api.rules[0].headroom.c: plan "c": headroom is 99.5 percent, outside 0 to 99`, `4:100: policies.api.rules[0].headroom.unknown: plan cannot be called "unknown"`, `4:106: policies.api.rules[0].headroom["é"]: is a text, expected a number`, `4:106: policies.api.rules[0].headroom["é"]: plan "é" is not a name of at most 64 characters of printable ASCII`}, false},
 	"headroom is NaN":       {with("      - {name: r, algorithm: token_bucket, limit: 5/m, headroom: {a: .nan}}", ""), []string{`4:70: policies.api.rules[0].headroom.a: plan "a": headroom is NaN percent, outside 0 to 99`}, true},
 	"headroom is a number":  {with("      - {name: r, algorithm: token_bucket, limit: 5/m, headroom: 20}", ""), []string{`4:66: policies.api.rules[0].headroom: is an integer, expected a mapping`}, false},
-	"headroom of a test":    {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m, headroom: {a: 1}}}", ""), []string{`4:103: policies.api.rules[0].candidate.headroom: is an unknown field; known are algorithm, limit, soft, from_first, sub_windows, by_cost, hold, max_hold, timezone`}, false},
+	"headroom of a test":    {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m, headroom: {a: 1}}}", ""), []string{`4:103: policies.api.rules[0].candidate.headroom: is an unknown field; known are algorithm, limit, soft, from_first, sub_windows, by_cost, hold, max_hold, timezone` + newer}, false},
 	"headroom with a limit": {with("      - {name: r, algorithm: token_bucket, limit: 5/36500d, headroom: {a: 20}, soft: 500}", ""), []string{`4:51: policies.api.rules[0].limit: limit reaches over more than 100 years`}, true},
 	"limit with soft":       {with("      - {name: r, algorithm: token_bucket, limit: 1/36000d, soft: 100}", ""), []string{"4:51: policies.api.rules[0].limit: limit reaches over more than 100 years"}, true},
-	"mode":                  {with("      - {name: r, algorithm: sliding_log, limit: 5/m, mode: off}", ""), []string{`4:61: policies.api.rules[0].mode: "off" is no mode: use enforce, shadow`}, false},
+	"mode":                  {with("      - {name: r, algorithm: sliding_log, limit: 5/m, mode: off}", ""), []string{`4:61: policies.api.rules[0].mode: "off" is no mode: use enforce, shadow` + newer}, false},
 	"name of a plan":        {with("      - {name: r, algorithm: sliding_log, limit: 5/m, plans: {é: 5/m}}", ""), []string{`4:66: policies.api.rules[0].plans["é"]: plan "é" is not a name of at most 64 characters of printable ASCII`}, false},
-	"candidate":             {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {mode: shadow, limit: 5/m}}", ""), []string{"4:66: policies.api.rules[0].candidate: the field algorithm is missing", `4:67: policies.api.rules[0].candidate.mode: is an unknown field; known are algorithm, limit, soft, from_first, sub_windows, by_cost, hold, max_hold, timezone`}, false},
+	"candidate":             {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {mode: shadow, limit: 5/m}}", ""), []string{"4:66: policies.api.rules[0].candidate: the field algorithm is missing", `4:67: policies.api.rules[0].candidate.mode: is an unknown field; known are algorithm, limit, soft, from_first, sub_windows, by_cost, hold, max_hold, timezone` + newer}, false},
 	"limit of a candidate":  {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m, soft: 2000}}", ""), []string{"4:109: policies.api.rules[0].candidate.soft: soft is 2000 percent, outside 0 to 1000"}, false},
 	"empty override":        {with(valid, "    keys: {a: {}}"), []string{"5:15: policies.api.keys.a: an override needs a plan, limits or blocked: true"}, false},
 	"override without":      {with(valid, "    keys: {a: {limits: {}, until: 2026-01-01T00:00:00Z}}"), []string{"5:15: policies.api.keys.a: an override needs a plan, limits or blocked: true"}, false},
@@ -409,6 +416,7 @@ var invalidFiles = map[string]struct {
 	"blocked is a text":     {with(valid, "    keys: {a: {blocked: yes}}"), []string{"5:25: policies.api.keys.a.blocked: is a text, expected a boolean"}, false},
 	"plan is a number":      {with(valid, "    keys: {a: {plan: 1}}"), []string{"5:22: policies.api.keys.a.plan: is an integer, expected a text"}, false},
 	"plan of an override":   {with(valid, `    keys: {"user:1": {plan: golden}}`), []string{`5:29: policies.api.keys["user:1"].plan: "golden" is no plan of the policy; did you mean "gold"?`}, true},
+	"plan without a like":   {with(valid, `    keys: {a: {plan: pro}}`), []string{`5:22: policies.api.keys.a.plan: "pro" is no plan of the policy: use gold`}, true},
 	"no plans":              {with("      - {name: r, algorithm: sliding_log, limit: 5/m}", "    keys: {a: {plan: gold}}"), []string{"5:22: policies.api.keys.a.plan: the policy has no plans"}, true},
 	"rule of an override":   {with(valid, "    keys: {a: {limits: {s: 5/m}}}"), []string{`5:25: policies.api.keys.a.limits.s: the policy has no rule "s"`}, true},
 	"long rule of a key":    {with("      - {name: "+strings.Repeat("r", 60)+", algorithm: sliding_log, limit: 5/m}", "    keys: {a: {limits: {"+strings.Repeat("r", 61)+": 5/m}}}"), []string{`5:25: policies.api.keys.a.limits.` + strings.Repeat("r", 61) + `: the policy has no rule "` + strings.Repeat("r", 61) + `"; did you mean "` + strings.Repeat("r", 60) + `"?`}, true},
@@ -417,7 +425,7 @@ var invalidFiles = map[string]struct {
 	"until is a date":       {with(valid, "    keys: {a: {plan: gold, until: 2026-01-01}}"), []string{`5:35: policies.api.keys.a.until: "2026-01-01" is no time such as 2027-01-01T00:00:00Z`}, false},
 	"until is year 10000":   {with(valid, "    keys: {a: {plan: gold, until: '9999-12-31T23:59:59-01:00'}}"), []string{"5:35: policies.api.keys.a.until: is not a time of the years 1 to 9999 in UTC"}, true},
 	"until is the zero":     {with(valid, "    keys: {a: {plan: gold, until: '0001-01-01T00:00:00Z'}}"), []string{"5:35: policies.api.keys.a.until: is not a time of the years 1 to 9999 in UTC"}, true},
-	"invalid rule of a key": {with("      - {name: r, algorithm: none, limit: 5/m}", "    keys: {a: {limits: {r: 5/m burst 6}}}"), []string{`4:30: policies.api.rules[0].algorithm: "none" is no algorithm: use ` + allNames()}, false},
+	"invalid rule of a key": {with("      - {name: r, algorithm: none, limit: 5/m}", "    keys: {a: {limits: {r: 5/m burst 6}}}"), []string{`4:30: policies.api.rules[0].algorithm: "none" is no algorithm: use ` + allNames() + newer}, false},
 	"route":                 {with(valid, "routes: {/: apo}"), []string{`5:13: routes["/"]: there is no policy "apo"; did you mean "api"?`}, true},
 	"route to a number":     {with(valid, "routes: {/: 1}"), []string{`5:13: routes["/"]: is an integer, expected a text`}, false},
 	"all routes":            {with(valid, "all_routes: apo"), []string{`5:13: all_routes: there is no policy "apo"; did you mean "api"?`}, true},

@@ -126,9 +126,15 @@ func (d *Decoder) Object(v Value, known []string) map[string]Value {
 			fields[kv.Name] = kv.Value
 			continue
 		}
-		d.Fail(kv.Key, "is an unknown field%s", similar.Nearest(kv.Name, known, "; known are "+strings.Join(known, ", ")))
+		d.Fail(kv.Key, "is an unknown field%s", hint(kv.Name, known, "; known are "))
 	}
 	return fields
+}
+
+// hint returns the element of known that is similar to name. If there is none, it returns list with the elements, and
+// the remedy if a newer version of weir knows name.
+func hint(name string, known []string, list string) string {
+	return similar.Nearest(name, known, list+strings.Join(known, ", ")+"; if a newer version knows it, update the program before the file")
 }
 
 // Elements returns the elements of a list.
@@ -152,15 +158,14 @@ func (d *Decoder) Word(v Value, to *string) {
 	}
 }
 
-// Choose decodes a text that is a key of choices, whose values have a name.
+// Choose decodes a text that is a key of choices, the values of a field that this version knows. The values have a name.
 func Choose[T any](d *Decoder, v Value, name string, choices map[string]T, to *T) {
 	if !d.Is(v, "!!str") {
 		return
 	}
 	var ok bool
 	if *to, ok = choices[v.Node.Value]; !ok {
-		names := slices.Sorted(maps.Keys(choices))
-		d.Fail(v, "%q is no %s%s", v.Node.Value, name, similar.Nearest(v.Node.Value, names, ": use "+strings.Join(names, ", ")))
+		d.Fail(v, "%q is no %s%s", v.Node.Value, name, hint(v.Node.Value, slices.Sorted(maps.Keys(choices)), ": use "))
 	}
 }
 
