@@ -66,7 +66,8 @@ func misfits(at string, manifest, all any) (found []string) {
 	return found
 }
 
-// complete returns the example of a kind with all of its fields, with which Kubernetes tests its own formats.
+// complete returns the example of a kind with all of its fields, with which Kubernetes tests its own formats. The Go types of
+// that module would find the same mistakes, after 24 s of compilation.
 func complete(t *testing.T, apiVersion, kind string) (all any) {
 	t.Helper()
 	out, err := exec.Command("go", "mod", "download", "-json", "k8s.io/api@v0.37.2").Output()
