@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -191,26 +192,40 @@ func (r *remote) agreement(ctx context.Context, policy string, overridden bool) 
 	return lines
 }
 
-// otherConfigs says how many processes have policies in another configuration than that of the command.
+// otherConfigs says how many processes have policies in another configuration than that of the command or, if it has none,
+// than the process that started last.
 func (r *remote) otherConfigs(all []rules.Process, policies []string) string {
-	if r.loaded == nil {
-		return ""
+	const name, version = 0, 1
+	of := make(map[string][2]string) // by policy: the configuration that is compared
+	if r.loaded != nil {
+		set, err := rules.New(memstore.New(), r.loaded)
+		if err != nil {
+			return ""
+		}
+		for _, policy := range policies {
+			of[policy] = [2]string{r.name(), set.Version()}
+		}
 	}
-	set, err := rules.New(memstore.New(), r.loaded)
-	if err != nil {
-		return ""
-	}
-	var others []string
+	var differ string
+	others := 0
 	for i := range all {
 		for _, policy := range policiesIn(&all[i], policies) {
-			if s := all[i].Set(policy); s != nil && s.Config != set.Version() {
-				others = append(others, fmt.Sprintf("that of %s has the version %s", nameOf(all[i]), escaped(s.Config)))
+			s := all[i].Set(policy)
+			if s == nil {
+				continue
+			}
+			if _, ok := of[policy]; !ok {
+				of[policy] = [2]string{"that of " + nameOf(all[i]), escaped(s.Config)}
+			}
+			if want := of[policy]; s.Config != want[version] {
+				others++
+				differ = cmp.Or(differ, fmt.Sprintf("%s, version %s: that of %s has the version %s", want[name], want[version], nameOf(all[i]), escaped(s.Config)))
 				break
 			}
 		}
 	}
-	if len(others) == 0 {
+	if others == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d of %d processes have another configuration than %s, version %s: %s", len(others), len(all), r.name(), set.Version(), others[0])
+	return fmt.Sprintf("%d of %d processes have another configuration than %s", others, len(all), differ)
 }

@@ -99,6 +99,10 @@ func TestRules_InForce(t *testing.T) {
 			}
 		}, 1, "block api ann -wait 1s", 1, "does not watch overrides"},
 		"another configuration": {func(t *testing.T, addr string) { watching(t, addr, other, nil, follows...) }, 1, "override api ann " + `{"limits":{"minute":"7/m"}}` + " -wait 30s", 1, "it is written, and may not be in force: 1 of 1 processes have another configuration"},
+		"two configurations": {func(t *testing.T, addr string) {
+			watching(t, addr, other, nil, follows...)
+			watching(t, addr, file, nil, follows...)
+		}, 2, "-processes override api ann " + `{"limits":{"minute":"7/m"}}` + " -wait 30s", 1, "it is written, and may not be in force: 1 of 2 processes have another configuration than that of process "},
 		"other policies": {func(t *testing.T, addr string) {
 			rdb := redis.NewClient(&redis.Options{Addr: addr})
 			store := resilient.New(rdb, "test")
@@ -124,7 +128,12 @@ func TestRules_InForce(t *testing.T) {
 				}
 			}
 			var stdout, stderr strings.Builder
-			args := append([]string{"rules", "-redis", "redis://" + server.Addr, "-config", file}, strings.Fields(c.args)...)
+			args := []string{"rules", "-redis", "redis://" + server.Addr, "-config", file}
+			rest, unknown := strings.CutPrefix(c.args, "-processes ")
+			if unknown { // the configuration is that of the processes
+				args = args[:3]
+			}
+			args = append(args, strings.Fields(rest)...)
 			if status := run(args, &stdout, &stderr); status != c.status || !strings.Contains(stderr.String(), c.want) || status == 0 && !strings.HasSuffix(stderr.String(), c.want) {
 				t.Errorf("got status %d, stdout %q and stderr %q, want %d and %q", status, &stdout, &stderr, c.status, c.want)
 			}
