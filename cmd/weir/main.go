@@ -36,7 +36,7 @@
 //	weir rules get                             print the configuration in Redis
 //	weir rules put FILE                        list the changes that a file makes, and write it
 //	weir version                               print the version of this command
-//	weir help                                  print this list
+//	weir help [COMMAND]                        print this list, or the flags of a command
 //
 // The commands about keys, off and on know limits in code and in files. IN is a policy, a ROUTE, the name of a rule in code,
 // or '*' for all, which a command about a key also takes without IN: policies and rules without an event and an override of
@@ -291,7 +291,7 @@ var commands = []command{
 	{"simulate", "FILE TRACE...", "apply a file to recorded or generated traffic", 2, many, nil},
 	{"suggest", "TRACE...", "find limits that deny few keys of recorded traffic", 1, many, nil},
 	{"version", "", "print the version of this command", 0, 0, printVersion},
-	{"help", "", "print this list", 0, 0, nil},
+	{"help", "[COMMAND]", "print this list, or the flags of a command", 0, many, nil},
 }
 
 func init() {
@@ -349,6 +349,8 @@ func dispatch(flags *flag.FlagSet, all []command, prefix string, args []string, 
 			case prefix != "":
 			case args[0] == "rules":
 				return runRules(args[1:], stdout, stderr)
+			case args[0] == "help" && len(args) > 1:
+				return run(append(slices.Clone(args[1:]), "-help"), stdout, stderr)
 			case args[0] == "help":
 				usage(stdout, flags, all...)
 				return 0
