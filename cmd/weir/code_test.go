@@ -83,6 +83,32 @@ func TestCode(t *testing.T) {
 	}
 }
 
+// A command about all policies does not say that no event of a key is known if a rule in code has one.
+func TestBlock_EventOfRuleInCode(t *testing.T) {
+	server := redistest.NewServer(t)
+	file := t.TempDir() + "/a.yaml"
+	testkit.Must(t, os.WriteFile(file, []byte(inForcePolicies), 0o600))
+	store := resilient.New(server.Client(), "test")
+	t.Cleanup(func() { store.Close() })
+	testkit.Admit(t, testkit.Limiter(t, store, core.SlidingLog("login", core.PerHour(5))), "user:ann", 1)
+	fleet, tick := rules.FleetOf(store), time.NewTicker(10*time.Millisecond)
+	defer tick.Stop()
+	for begun := time.Now(); ; <-tick.C {
+		if all, err := fleet.Published(t.Context()); err == nil && len(all) == 1 {
+			break
+		} else if time.Since(begun) > time.Minute {
+			t.Fatalf("after a minute: %v, %v", all, err)
+		}
+	}
+	for key, unknown := range map[string]bool{"user:ann": false, "user:bob": true} {
+		var stdout, stderr strings.Builder
+		status := run([]string{"block", "-redis", "redis://" + server.Addr, "-config", file, "-wait", "0", key}, &stdout, &stderr)
+		if got := strings.Contains(stderr.String(), "no event and no override"); status != 0 || got != unknown || !strings.Contains(stderr.String(), "not in login, which are rules in code") {
+			t.Errorf("%s: got status %d, %s%s", key, status, &stdout, &stderr)
+		}
+	}
+}
+
 // The doctor names rules and configurations in which processes do not agree.
 func TestDoctor_Application(t *testing.T) {
 	server := redistest.NewServer(t)

@@ -278,7 +278,7 @@ func (r *remote) ofKey(change func(ctx context.Context, r *remote, policy, key s
 				return err
 			}
 		}
-		hint := r.hint(ctx, key, policies...)
+		hint := r.hint(ctx, key, slices.Concat(policies, code)...)
 		var result error
 		for _, policy := range policies {
 			text, failed, err := r.changed(ctx, change, policy, key, args[2:])
