@@ -93,4 +93,11 @@ func TestMiniredis(t *testing.T) {
 			t.Errorf("%s: got the error %v", a.Name, err)
 		}
 	}
+	pause := testkit.Limiter(t, s, core.Pause("pause"))
+	if d, err := pause.Allow(t.Context(), "k"); err != nil || !d.Allowed {
+		t.Errorf("without a pause: got %v, %v", d, err)
+	}
+	if err := pause.Pause(t.Context(), "k", time.Minute); !errors.Is(err, core.ErrUnavailable) {
+		t.Errorf("a pause: got %v, want ErrUnavailable", err)
+	}
 }
