@@ -40,7 +40,7 @@ func (r *remote) forget(ctx context.Context, args []string) error {
 		r.hintUnknown(ctx, key, policies)
 	}
 	fmt.Fprintf(r.stdout, "Nothing of the key is left in the states, overrides and blocks of %s.\n", list(policies))
-	r.note("its hash may stay in the last 10 000 changes of overrides, and in logs; in memory, processes forget it within an hour. States of limits that no process has had for a day end by themselves")
+	r.note("its hash may stay in the last 10 000 changes of overrides, and in logs; in memory, processes forget it within an hour. weir top has it again if the key was denied in the last two minutes: repeat the command after these. States of limits that no process has had for a day end by themselves")
 	return nil
 }
 

@@ -86,7 +86,7 @@
 //
 // The command forget is for a person who is to be erased: it resets the states of the key in all policies and limits in code, removes
 // its overrides and blocks, their notes and texts, and the hash from the keys with the most denials. The page docs/redis.md
-// (Data of a person) has all that is stored. It does not ask.
+// (Data of a person) has all that is stored. It does not ask. Processes tell denials up to two minutes later, with the hash.
 //
 // # All processes
 //
