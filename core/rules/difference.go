@@ -51,7 +51,7 @@ func Differences(all []Process, published map[string]PublishedRule) (texts []str
 	texts = append(append(texts, lost...), secrets...)
 	for _, source := range slices.Sorted(maps.Keys(configs)) {
 		if versions := configs[source]; len(versions) > 1 {
-			texts = append(texts, fmt.Sprintf("%s has several versions: %s", source, strings.Join(versions, ", ")))
+			texts = append(texts, fmt.Sprintf("the configuration of %s has several versions: %s", source, strings.Join(versions, ", ")))
 		}
 	}
 	return texts

@@ -161,7 +161,7 @@ func TestDifferences(t *testing.T) {
 			nil, with(rule(core.PerHour(5), false), rule(core.PerHour(5), true)),
 			`[the rule "api" differs: sliding_log "api" 5/h, in code; sliding_log "api" 5/h, in a configuration]`,
 		},
-		"configurations": {[]rules.Process{set("a.yaml", "1"), set("a.yaml", "2"), set("a.yaml", "1")}, nil, "[a.yaml has several versions: 1, 2]"},
+		"configurations": {[]rules.Process{set("a.yaml", "1"), set("a.yaml", "2"), set("a.yaml", "1")}, nil, "[the configuration of a.yaml has several versions: 1, 2]"},
 		"a loss":         {[]rules.Process{lost, set("a.yaml", "1")}, nil, "[process 7 of web found at 2027-01-01T00:00:00Z that Redis had lost all overrides and blocks: write them again]"},
 		"secrets":        {[]rules.Process{secret, secret}, nil, "[process 7 of web has another key secret]"},
 	} {
