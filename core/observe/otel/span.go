@@ -21,11 +21,11 @@ import (
 //	weir.outcome      the text of the gate.Outcome, such as "denied"
 //	weir.rule         the rule that denies for the longest time; of a request that is let through, the one with the fewest
 //	                  events left. Shadows, unlimited and unknown rules do not count
-//	weir.policy       of a rule in a configuration (package rules): the name of its policy
+//	weir.policy       the name of the rule up to a dot: of a rule in a configuration (package rules), its policy
 //	weir.plan         the plan of its limit, if it has one
 //	weir.limit        the limit in force, such as "100/m"
 //	weir.remaining    the events that are left
-//	weir.retry_after  of a denial: seconds, unless it is never
+//	weir.retry_after  of a denial: the seconds of Retry-After, unless the response has none (gate.RetryAfter)
 //
 // With several gates for a request, those of the last one stay. A span that does not record costs no allocation.
 func Span(ctx context.Context, e gate.Event) {
@@ -44,8 +44,8 @@ func Span(ctx context.Context, e gate.Event) {
 			all = append(all, attribute.String("weir.plan", plan))
 		}
 	}
-	if d := e.Decision; e.Outcome == gate.Denied && d.RetryAfter != core.Never {
-		all = append(all, attribute.Float64("weir.retry_after", d.RetryAfter.Seconds()))
+	if seconds, ok := gate.RetryAfter(e.Decision); ok && e.Outcome == gate.Denied {
+		all = append(all, attribute.Int64("weir.retry_after", seconds))
 	}
 	span.SetAttributes(all...)
 }
