@@ -17,7 +17,7 @@ type Script struct {
 
 // constants are inserted into scripts.
 var constants = strings.NewReplacer(
-	"FAR_FUTURE", strconv.Itoa(1<<53/1000),
+	"FAR_FUTURE", strconv.FormatInt(1<<53/1000, 10),
 	"RULE_LIFETIME", milliseconds(RuleLifetime),
 	"FIGURES_LIFETIME", milliseconds(FiguresLifetime),
 	"LIFETIME", milliseconds(Lifetime),

@@ -87,7 +87,7 @@ var constants = strings.NewReplacer(
 	"MAX_PAUSE", strconv.FormatInt(maxPause, 10),
 	"MAX_QUEUES", strconv.Itoa(maxQueues),
 	"QUEUE_LEASE", strconv.FormatInt(QueueHold.Microseconds(), 10),
-	"FAR_FUTURE", strconv.Itoa(maxInteger/1000),
+	"FAR_FUTURE", strconv.FormatInt(maxInteger/1000, 10),
 	"LAST_QUEUE", "'-4294967296'", // the score of no queue; that of the total of in_flight.lua is higher
 	"PER_PROCESS", strconv.Itoa(waiters.PerProcess),
 )
