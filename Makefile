@@ -93,10 +93,10 @@ path: deps ## count the functions and files that a warm request runs, in memory 
 race: deps ## hunt for races: the library's tests three times, in random order
 	$(WORK) CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on -count=3 $(TESTFLAGS) $(ALL)
 
-.PHONY: valkey
-valkey: deps ## run the tests of core/redisstore on Valkey
-	@server=$$(sh -c "$$VALKEY") && "$$server" --version && \
-	$(WORK) CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 WEIR_REDIS_SERVER="$$server" $(GO) test -race $(TESTFLAGS) github.com/weir-go/weir/core/redisstore/...
+# SHORT=1 runs the tests in which servers differ, on those of Debian's newer suites. WEIR_REDIS_SERVER names another server.
+.PHONY: servers
+servers: deps ## download Redis and Valkey of newer suites of Debian, and run the tests with a server on each
+	@SHORT=$(SHORT) .ci/servers $(TESTFLAGS)
 
 .PHONY: lint
 lint: gofmt vet staticcheck prose ## gofmt, go vet and staticcheck in every module, and the wording of comments
@@ -323,45 +323,3 @@ case " $$* " in
 esac
 endef
 export INSTALL
-
-# Debian's packages are unpacked in the user's cache and not installed, so that no service starts and
-# the list of the machine's package sources stays. Debian 12 has Valkey in its backports only. The
-# libraries are those of redis-server.
-define VALKEY
-set -eu
-! command -v valkey-server || exit 0
-id=
-[ ! -r /etc/os-release ] || id=$$(. /etc/os-release && echo "$$ID $${VERSION_CODENAME:-sid}")
-case $$id in
-"debian bookworm") suite=bookworm-backports ;;
-"debian "*) suite=$${id#debian } ;;
-*)
-	cat >&2 <<-'END'
-	The tests need valkey-server in PATH. Install it with one of
-	    brew install valkey
-	    dnf install valkey
-	    apk add valkey
-	    apt-get install valkey-server
-	and run make again.
-	END
-	exit 1
-	;;
-esac
-
-dir=$${XDG_CACHE_HOME:-$$HOME/.cache}/weir-valkey-$$suite
-if [ ! -x "$$dir/usr/bin/valkey-server" ]; then
-	mkdir -p "$$dir/lists/partial" "$$dir/archives/partial"
-	cd "$$dir"
-	mirror=$$(apt-get indextargets --format '$$(REPO_URI)' | grep -v security | head -n 1)
-	echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $$mirror $$suite main" >sources.list
-	apt() {
-		apt-get -q -o Dir::Etc::SourceList="$$dir/sources.list" -o Dir::Etc::SourceParts=/dev/null \
-			-o Dir::State::Lists="$$dir/lists" -o Dir::Cache="$$dir" -o APT::Sandbox::User=root "$$@" >&2
-	}
-	apt update
-	apt download valkey-server valkey-tools
-	for package in *.deb; do dpkg-deb -x "$$package" .; done
-fi
-echo "$$dir/usr/bin/valkey-server"
-endef
-export VALKEY
