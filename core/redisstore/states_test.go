@@ -425,13 +425,16 @@ func TestStates_size(t *testing.T) {
 	testkit.WithoutRace(t)
 	t.Parallel()
 	rdb := redistest.NewServer(t).Client()
+	long := strings.Repeat("k", 1000)
+	testkit.Must(t, rdb.Set(t.Context(), long, "", 0).Err())
+	counted := memoryOf(t, rdb, long) > 1000 // Valkey 8.1.1 leaves out the name of a key and its entry
 	for _, f := range formats {
 		for _, l := range f.fillings {
 			t.Run(fmt.Sprintf("%s/%d in %v", f.name, l.events, l.length), func(t *testing.T) {
 				s, _ := f.fill(t, rdb, l)
 				n := memoryOf(t, rdb, s.key)
 				t.Logf("%d bytes, %.2f for each of %d calls", n, float64(n)/float64(l.calls), l.calls)
-				if n > l.bytes || n < l.bytes/2 {
+				if n > l.bytes || counted && n < l.bytes/2 {
 					t.Errorf("the state has %d bytes, want at most %d, and at least half of that", n, l.bytes)
 				}
 			})
