@@ -262,7 +262,7 @@ deps: ## install redis-server and a C compiler if they are missing (apt-get)
 define DEPS
 set -eu
 missing=$${ADD:-}
-command -v redis-server >/dev/null 2>&1 || missing="$$missing redis-server"
+command -v "$${WEIR_REDIS_SERVER:-redis-server}" >/dev/null 2>&1 || missing="$$missing redis-server"
 echo '#include <stdlib.h>' | $$($$GO env CC) -fsyntax-only -x c - >/dev/null 2>&1 || missing="$$missing gcc libc6-dev"
 if command -v apt-get >/dev/null 2>&1 && [ ! -e /etc/ssl/certs/ca-certificates.crt ]; then
 	missing="$$missing ca-certificates" # for the downloads of go itself

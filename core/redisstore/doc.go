@@ -1,5 +1,5 @@
 // Package redisstore provides a Store that keeps states in Redis or Valkey: in a single server, a
-// Sentinel group or a Cluster. It is tested on Redis 7.0 and Valkey 8.0.
+// Sentinel group or a Cluster. It is tested on Redis 7.0 and 8.0, and on Valkey 8.0, 8.1 and 9.1.
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
 //	api := core.Must(core.New(redisstore.New(rdb, "shop"), core.SlidingWindow("api", core.PerMinute(100))))

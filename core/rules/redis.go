@@ -53,7 +53,7 @@ type redisStore interface {
 
 // Redis returns the RedisSource of an application, for a program without its store, such as one that only writes: app
 // is the name that its programs give to redisstore.New or resilient.New. rdb is a client of a single server, a
-// Sentinel group or a Cluster, of Redis or Valkey (tested: Redis 7.0). It must read from masters, because replicas may
+// Sentinel group or a Cluster, of Redis 6.2 or newer or of Valkey. It must read from masters, because replicas may
 // have old overrides. Redis sends no command before the first call of a method, and neither closes nor reconfigures
 // rdb. Redis panics if rdb or an option is nil, or if app is no name of letters, digits, '-', '_' and '.'.
 func Redis(rdb redis.UniversalClient, app string, opts ...RedisOption) *RedisSource {

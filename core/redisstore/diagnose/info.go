@@ -50,7 +50,7 @@ func checkVersion(i pipe.Info) Finding {
 	case err == nil && n < neededVersion:
 		f.Result, f.Change = ResultFailed, fmt.Sprintf("use Redis %d or newer, or Valkey: before %d, a script cannot write after TIME", testedVersion, neededVersion)
 	case !tested, err != nil, n < testedVersion:
-		f.Result, f.Change = ResultWarning, fmt.Sprintf("rely on the checks of scripts, which say whether it works: tested are Redis %d.0 and Valkey 8.0", testedVersion)
+		f.Result, f.Change = ResultWarning, "rely on the checks of scripts, which say whether it works: tested are Redis 7.0 and 8.0, and Valkey 8.0 to 9.1"
 	}
 	return f
 }
