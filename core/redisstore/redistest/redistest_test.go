@@ -83,6 +83,11 @@ func TestStartServer_OtherProgram(t *testing.T) {
 	if got := cli(script); got != "other-cli" {
 		t.Errorf("the client program is %s, want other-cli", got)
 	}
+	client := filepath.Join(dir, "other-cli")
+	must(t, os.WriteFile(client, []byte("#!/bin/sh\n"), 0o700))
+	if got := cli(script); got != client {
+		t.Errorf("the client program is %s, want %s beside the server", got, client)
+	}
 	t.Setenv("WEIR_REDIS_SERVER", "no-such-server")
 	if _, err := StartServer(); err == nil || !strings.Contains(err.Error(), `"no-such-server"`) {
 		t.Errorf("got %v, want an error that names the missing program", err)
