@@ -96,6 +96,7 @@ race: deps ## hunt for races: the library's tests three times, in random order
 # SHORT=1 runs the tests in which servers differ, on those of Debian's newer suites. WEIR_REDIS_SERVER names another server.
 .PHONY: servers
 servers: deps ## download Redis and Valkey of newer suites of Debian, and run the tests with a server on each
+	@[ -n "$$WEIR_REDIS_SERVER" ] || [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || ! command -v apt-get >/dev/null || ADD=debian-archive-keyring sh -c "$$DEPS"
 	@SHORT=$(SHORT) .ci/servers $(TESTFLAGS)
 
 .PHONY: lint
