@@ -73,7 +73,7 @@ func TestRules_InForce(t *testing.T) {
 		"without overrides": {func(t *testing.T, addr string) {
 			watching(t, addr, file, nil)
 			watching(t, addr, file, nil, follows...)
-		}, 2, "block api ann -wait 1s", 1, "after 1s in force in 1 of 2 processes: process "},
+		}, 2, "block api ann -wait 30s", 1, "in force in 1 of 2 processes: process "},
 		"the prefix of the overrides": {func(t *testing.T, addr string) {
 			watching(t, addr, file, []resilient.Option{resilient.Prefix("shop:")}, follows...)
 		}, 1, "-prefix shop: block api ann -wait 1s", 1, "does not watch overrides (rules.Overrides and Set.Watch), or those of another Redis or prefix"},
