@@ -491,7 +491,8 @@ func TestSet_OnError_ManyInvalidOverrides(t *testing.T) {
 		n.limit(t, fmt.Sprint(i))
 	}
 	invalid := 0
-	becomes(t, "soon", "reported", func() string { // the reads of overrides may end later
+	becomes(t, "soon", "reported", func() string { // a process may learn later that the keys have overrides
+		n.limit(t, "1")
 		invalid = 0
 		for _, e := range n.errs() {
 			if strings.Contains(e, "an override in Redis") {
