@@ -83,7 +83,7 @@ func TestFigures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if bucket.admitted <= 0 || bucket.denied <= 0 || bucket.bytes < 88 || bucket.bytes > 250 {
+	if bucket.admitted <= 0 || bucket.denied <= 0 || bucket.bytes < 40 || bucket.bytes > 250 { // Valkey 8.1.1 leaves out the name of a key
 		t.Errorf("token bucket: got %+v", bucket)
 	}
 	if _, err := growth(t.Context(), c, s); err != nil {
