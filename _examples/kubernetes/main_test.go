@@ -128,7 +128,7 @@ func TestPod(t *testing.T) {
 	demotest.Until(t, "the ConfigMap is followed", func() bool { return policy() == `"minute";q=90;w=60` })
 	mount(t, dir, "..3", strings.Replace(text, "100/m", "80/m, unheard-of: 1", 1))
 	demotest.Until(t, "the log says that the program is older", func() bool {
-		return strings.Contains(p.Output(), "update the program before the file")
+		return strings.Contains(p.Output(), "update the program before its configuration")
 	})
 
 	demotest.Must(t, redis.Stop())

@@ -1,7 +1,11 @@
 package redisstore_test
 
 import (
+	"context"
+	"errors"
+	"net"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -78,6 +82,91 @@ func TestStore_Take_withoutTime(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Without TIME, a decision that has only to read writes nothing if a key exists, and leaves no key otherwise.
+func TestStore_Take_withoutTime_reads(t *testing.T) {
+	t.Parallel()
+	for name, rules := range map[string][]core.Rule{
+		"the first key is absent": {core.Pause("pause"), core.SlidingLog("log", core.PerDay(1))},
+		"the last key is absent":  {core.SlidingLog("log", core.PerDay(1)), core.Pause("pause")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rdb := redistest.NewServer(t, refuseTime...).Client()
+			l := testkit.Limiter(t, newStore(rdb), rules...)
+			testkit.Admit(t, l, "k", 1)
+			testkit.Peek(t, l, "unused")
+			if keys, err := rdb.Keys(t.Context(), "test*unused*").Result(); err != nil || len(keys) > 0 {
+				t.Errorf("the keys %q are left, and the error is %v", keys, err)
+			}
+			testkit.Must(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
+			for range 2 {
+				if d := testkit.Allow(t, l, "k"); d.Allowed {
+					t.Errorf("got %+v, want a denial", d)
+				}
+			}
+		})
+	}
+}
+
+// A user without the other commands leaves no key for longer than a second.
+func TestStore_Take_withoutTime_permissions(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t, refuseTime...)
+	all, _, _ := servertest.DocumentedCommands(t, "doc.go")
+	servertest.SetUser(t, server, slices.Concat([]string{"~test*", "&test*", "+set", "+pexpireat", "+pexpiretime"}, all)...)
+	l := testkit.Limiter(t, newStore(server.Client(servertest.AsLimiter)), core.SlidingLog("log", core.PerDay(1)))
+	if _, err := l.Allow(t.Context(), "k"); !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), "the user lacks a permission") {
+		t.Errorf("got the error %v, want one about a permission", err)
+	}
+	rdb := server.Client()
+	keys, err := rdb.Keys(t.Context(), "*").Result()
+	testkit.Must(t, err)
+	for _, key := range keys {
+		if ttl := rdb.PTTL(t.Context(), key).Val(); ttl == -1 || ttl > time.Second {
+			t.Errorf("the key %s is left for %v", key, ttl)
+		}
+	}
+}
+
+// If the server that refuses TIME is replaced by one that permits it, with a user who needs no other commands, or by one that
+// is too old for the other commands, the Store uses TIME again.
+func TestStore_Take_withoutTime_replaced(t *testing.T) {
+	t.Parallel()
+	for name, settings := range map[string][]string{"user": nil, "version": {"--rename-command", "PEXPIRETIME", ""}} {
+		t.Run(name, func(t *testing.T) {
+			a, b := redistest.NewServer(t, refuseTime...), redistest.NewServer(t, settings...)
+			all, identity, _ := servertest.DocumentedCommands(t, "doc.go")
+			user := slices.Concat([]string{"~test*", "&test*"}, all, servertest.IdentityCommands(t, b, identity))
+			servertest.SetUser(t, b, user...)
+			servertest.SetUser(t, a, append(user, "+set", "+pttl", "+pexpireat", "+pexpiretime")...)
+			var addr atomic.Pointer[string]
+			addr.Store(&a.Addr)
+			rdb := a.Client(servertest.AsLimiter, func(o *redis.Options) {
+				o.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
+					return new(net.Dialer).DialContext(ctx, network, *addr.Load())
+				}
+			})
+			l := testkit.Limiter(t, newStore(rdb), core.SlidingLog("log", core.PerDay(50)))
+			testkit.Admit(t, l, "k", 1)
+			addr.Store(&b.Addr)
+			a.Stop()
+			servertest.Eventually(t, func() error {
+				_, err := l.Allow(t.Context(), "k")
+				return err
+			})
+		})
+	}
+}
+
+// A server that has neither TIME nor PEXPIRETIME is named so.
+func TestStore_Take_withoutTime_old(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t, slices.Concat(refuseTime, []string{"--rename-command", "PEXPIRETIME", ""})...)
+	_, err := testkit.Limiter(t, newStore(server.Client()), core.SlidingLog("log", core.PerDay(50))).Allow(t.Context(), "k")
+	if !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), "a server that refuses TIME in scripts needs PEXPIRETIME, of Redis 7.0") {
+		t.Errorf("got the error %v", err)
 	}
 }
 

@@ -140,9 +140,12 @@
 // # Servers without TIME
 //
 // Some services refuse the command TIME in scripts. The Store notices that at the first decision, which it then sends again,
-// and takes the time of the server from the expiry of the first key of a script: PEXPIRETIME less PTTL. The time is then in
+// and takes the time of the server from the expiry of a key of the script: PEXPIRETIME less PTTL. The time is then in
 // milliseconds, so a RetryAfter is rounded up to one, and a window may be shorter by one. The user needs SET, PTTL, PEXPIREAT
 // and PEXPIRETIME in place of TIME, which the server has from Redis 7.0 on.
+//
+// If the script has no key that exists, it writes one and removes it. Therefore a Peek or a Reset of unused keys is in the
+// append-only file, and fails if the server accepts no writes, as with full memory. Denials read a key that exists.
 //
 // # Cluster
 //

@@ -28,7 +28,7 @@ func allNames() string {
 }
 
 // newer ends the error about a name that resembles no known one.
-const newer = "; if a newer version knows it, update the program before the file"
+const newer = "; if a newer version knows it, update the program before its configuration"
 
 // manyRules returns n rules.
 func manyRules(n int) string {

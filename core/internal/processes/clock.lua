@@ -11,9 +11,8 @@ if time.err then
   end
   local expiry = redis.call('PEXPIRETIME', KEYS[1])
   if expiry == -2 then -- there is no such key
-    redis.call('SET', KEYS[1], '')
-  end
-  if expiry < 0 then
+    redis.call('SET', KEYS[1], '', 'PX', 1000)
+  elseif expiry == -1 then
     redis.call('PEXPIREAT', KEYS[1], 'FAR_FUTURE')
   end
   now = redis.call('PEXPIRETIME', KEYS[1]) - redis.call('PTTL', KEYS[1])

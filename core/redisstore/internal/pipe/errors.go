@@ -52,8 +52,7 @@ func ConfigurationFault(err error) string {
 		return WrongUser
 	case redis.IsPermissionError(err),
 		strings.Contains(text, "The user executing the script can't"),
-		strings.Contains(text, "ACL failure in script"),
-		strings.HasPrefix(text, "NOTIME NOPERM"):
+		strings.Contains(text, "ACL failure in script"):
 		return NoPermission
 	case strings.Contains(text, "nonexistent global variable 'struct'"):
 		return NoLibrary

@@ -20,7 +20,7 @@ type Pipe struct {
 	reload func()                  // reloads the slots of a Cluster after a command failed; may be nil
 }
 
-// Counters count since a Pipe was made, and have its state.
+// Counters count since a Pipe was made. Keyed is no count: all senders of a Pipe need it, as they need the counts.
 type Counters struct {
 	Corrupt    atomic.Uint64 // states that could not be read and were replaced by new ones
 	Retried    atomic.Uint64 // commands that were sent again because they had not run

@@ -69,6 +69,9 @@ func (r runner) run(ctx context.Context, jobs []*Job) {
 				r.Keyed.Store(true)
 				again = append(again, b)
 			default:
+				if err != nil && b.UsesKey() { // perhaps another server, which permits TIME
+					r.Keyed.Store(false)
+				}
 				r.Corrupt.Add(b.SetOutcomes(cmds[i].Val(), err))
 			}
 		}

@@ -122,6 +122,9 @@ func (b *Batch) UseKey(err error) bool {
 	return true
 }
 
+// UsesKey reports whether the script of b takes the time from the expiry of a key, see UseKey.
+func (b *Batch) UsesKey() bool { return b.keyed }
+
 // SetOutcomes sets the outcomes of the requests from the reply to the script, or from its error. It
 // returns the number of unreadable states that the script has replaced.
 func (b *Batch) SetOutcomes(reply any, err error) (replaced uint64) {

@@ -134,7 +134,7 @@ func (d *Decoder) Object(v Value, known []string) map[string]Value {
 // hint returns the element of known that is similar to name. If there is none, it returns list with the elements, and
 // the remedy if a newer version of weir knows name.
 func hint(name string, known []string, list string) string {
-	return similar.Nearest(name, known, list+strings.Join(known, ", ")+"; if a newer version knows it, update the program before the file")
+	return similar.Nearest(name, known, list+strings.Join(known, ", ")+"; if a newer version knows it, update the program before its configuration")
 }
 
 // Elements returns the elements of a list.

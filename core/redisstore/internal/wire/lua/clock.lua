@@ -3,7 +3,7 @@
 -- or adjust.lua, and decisions.lua: see script.go, which also inserts numbers for the words in capitals that a header
 -- lists as Inserted.
 --
--- ARGV[1]  empty for the server's own clock; key for the same clock, by the expiry of the first key, in milliseconds, on a
+-- ARGV[1]  empty for the server's own clock; key for the same clock, by the expiry of a key, in milliseconds, on a
 --          server that refuses TIME in scripts; or now in Unix microseconds, which only tests set
 -- Inserted FAR_FUTURE (Unix ms)
 --
@@ -26,16 +26,27 @@ if ARGV[1] == '' then
   now = time[1] * 1000000 + time[2]
   slack = 1 -- TTLs are rounded down to milliseconds
 elseif ARGV[1] == 'key' then
-  local own = KEYS[1]
-  local expiry = redis.call('PEXPIRETIME', own)
-  if expiry == -2 then -- there is no such key
-    redis.call('SET', own, '')
+  local own, expiry, exists
+  for _, key in ipairs(KEYS) do
+    expiry = redis.pcall('PEXPIRETIME', key)
+    if type(expiry) == 'table' then
+      return { err = 'ERR a server that refuses TIME in scripts needs PEXPIRETIME, of Redis 7.0: ' .. expiry.err }
+    end
+    if expiry >= 0 then
+      own = key
+      break
+    end
+    exists = exists or expiry == -1 and key
   end
-  if expiry < 0 then
+  if not own and exists then
+    own = exists
     redis.call('PEXPIREAT', own, 'FAR_FUTURE')
+  elseif not own then
+    own = KEYS[1]
+    redis.call('SET', own, '', 'PX', 1000)
   end
   now = (redis.call('PEXPIRETIME', own) - redis.call('PTTL', own)) * 1000
-  if expiry == -2 then
+  if expiry == -2 and not exists then
     redis.call('DEL', own)
   end
   slack = 1
