@@ -51,7 +51,8 @@ type State struct {
 	// Estimate reports that RetryAfter is an estimate, because the Rule, an [InFlight], cannot know when
 	// a running event ends. The RetryAfter of a Decision is the longest that is none, if there is one.
 	Estimate bool
-	period   int32 // of a Quota, in seconds
+	Block    time.Duration // of a key that the Rule has closed: until the end, see [Spec.BlockFor]
+	period   int32         // of a Quota, in seconds
 
 	Remaining  int           // events that are left now
 	RetryAfter time.Duration // not Allowed: the least wait until this Rule admits the same cost, or Never; see Estimate
@@ -223,10 +224,10 @@ func (d *Decision) deniesPlaces() bool {
 	return false
 }
 
-// paused reports whether a pause denies d.
+// paused reports whether a pause denies d, or the block of a rule.
 func (d *Decision) paused() bool {
 	for _, s := range d.States() {
-		if !s.Allowed && s.Rule.Kind().Closes && !s.Rule.IsShadow() {
+		if !s.Allowed && (s.Rule.Kind().Closes || s.Block > 0) && !s.Rule.IsShadow() {
 			return true
 		}
 	}
@@ -313,6 +314,8 @@ func (s *State) result() driver.Result {
 		return driver.ShadowDenied
 	case s.isBlocked():
 		return driver.Blocked
+	case s.Block > 0:
+		return driver.Banned
 	case s.RetryAfter == Never:
 		return driver.NeverAllowed
 	}

@@ -23,8 +23,10 @@ type definition struct {
 
 	once     sync.Once
 	compiled *driver.Compiled             // nil if err is set, and for the limits Unlimited and Blocked
+	block    *driver.Compiled             // the pause of Spec.BlockFor, or nil
 	err      error                        // a *RuleError
 	elastic  *elastic                     // nil unless the rule is elastic
+	partial  bool                         // a limit of an elastic rule that is not its largest
 	ofPlans  *Spec                        // spec without Plans
 	plans    []atomic.Pointer[definition] // of spec.Plans, each nil before its first use
 	unknown  atomic.Pointer[definition]   // of a plan that is none of spec.Plans; nil before its first use
@@ -78,6 +80,9 @@ func (d *definition) compile() error {
 	}
 	if c != nil && d.spec.isElastic() {
 		d.elastic, err = newElastic(d, c)
+	}
+	if of, ok := d.spec.blockDefinition(); ok && err == nil && c != nil {
+		d.block, err = of.Compile()
 	}
 	if err == nil {
 		d.compiled = c
@@ -235,7 +240,7 @@ func newElastic(d *definition, c *driver.Compiled) (*elastic, error) {
 		if errors.As(err, &invalid) {
 			return nil, s.invalid("elastic", fmt.Sprintf("is too far: %s %s", invalid.Field, invalid.Reason))
 		}
-		e.rules[i] = Rule{&definition{spec: &s, plan: p, compiled: compiled}}
+		e.rules[i] = Rule{&definition{spec: &s, plan: p, compiled: compiled, partial: i+1 < elasticSteps}}
 	}
 	return e, nil
 }

@@ -28,6 +28,7 @@ type event struct {
 	blocked  bool   // the limit of an enforced rule is Blocked: the Store is not asked
 	denied   bool   // of a Reservation: nothing is charged
 	takes    bool   // a charge takes a place of an in-flight rule
+	blocks   bool   // a charge is the pause of a rule with BlockFor
 	nLines   int8   // the number of lines in the event itself: 0 or 1
 	nCharges int8   // the number of charges there: 0 or 1
 }
@@ -38,8 +39,9 @@ type line struct {
 	rule    Rule
 	limiter *shared       // that of the ask
 	cost    int           // the total cost of the ask, zero for a Peek; Settle changes it
-	ask     int32         // the index of the ask
-	charge  int32         // the index of the charge; noCharge for a limit that is never charged
+	ask     int16         // the index of the ask
+	charge  int16         // the index of the charge; noCharge for a limit that is never charged
+	block   int16         // the index of the charge of the pause of a rule with BlockFor, or noCharge
 	ends    time.Duration // of a rule that is Blocked, until the block ends; 0 if it does not end
 }
 
@@ -74,7 +76,7 @@ func (e *event) free() {
 	if e.several && max(cap(e.spill.charges), cap(e.spill.lines)) > 64 {
 		return
 	}
-	e.several, e.blocked, e.takes, e.nLines, e.nCharges = false, false, false, 0, 0
+	e.several, e.blocked, e.takes, e.blocks, e.nLines, e.nCharges = false, false, false, false, 0, 0
 	events.Put(e)
 }
 
@@ -134,6 +136,9 @@ func (e *event) decide(ctx context.Context, asks []Ask, reserved bool) error {
 		return err
 	}
 	err := asks[0].Limiter.store.Take(ctx, charges)
+	if e.blocks && err == nil {
+		e.beginBlocks(ctx, asks)
+	}
 	if e.takes {
 		for i := range charges {
 			charges[i].Waiter = nil // the charges of a Reservation are those of places
@@ -185,7 +190,7 @@ func (e *event) carry(ctx context.Context) error {
 // add adds a line for each rule of a, the ask with that index. The op of the charges is op, or Peek if a.Peek is
 // set. ends is that of the choice of rules.
 func (e *event) add(ctx context.Context, ask int, a *Ask, rules []Rule, op driver.Op, ends time.Duration) {
-	if len(rules) == 1 && !e.several {
+	if len(rules) == 1 && !e.several && rules[0].d.block == nil {
 		e.nLines = 1
 		if e.fill(ctx, &e.line[0], &e.charge[0], a, rules[0], op, ends) {
 			e.nCharges = 1
@@ -201,17 +206,19 @@ func (e *event) add(ctx context.Context, ask int, a *Ask, rules []Rule, op drive
 		n, at := len(m.lines), len(m.charges)
 		m.lines, m.charges = slices.Grow(m.lines, 1)[:n+1], slices.Grow(m.charges, 1)[:at+1]
 		l, c := &m.lines[n], &m.charges[at]
-		if l.ask = int32(ask); !e.fill(ctx, l, c, a, rule, op, ends) {
+		if l.ask = int16(ask); !e.fill(ctx, l, c, a, rule, op, ends) {
 			m.charges = m.charges[:at]
 			continue
 		}
 		if i := meeting(m.charges[:before], c); i >= 0 {
 			if join(&m.charges[i], c); c.Rule.Constants != m.charges[i].Rule.Constants { // an elastic limit has changed meanwhile
-				l.rule = m.lines[slices.IndexFunc(m.lines, func(l line) bool { return l.charge == int32(i) })].rule
+				l.rule = m.lines[slices.IndexFunc(m.lines, func(l line) bool { return l.charge == int16(i) })].rule
 			}
 			m.charges, at = m.charges[:at], i
 		}
-		l.charge = int32(at)
+		if l.charge = int16(at); rule.d.block != nil && (op.Asks() || op == driver.Reset) {
+			e.addBlock(n, rule)
+		}
 	}
 }
 
@@ -272,7 +279,7 @@ func (e *event) begin() {
 // fill makes l and c the line and the charge of rule, one of those of a, and reports whether it is charged. Both may
 // have been used before. fill does not set the index of the ask, and sets that of the charge to 0.
 func (e *event) fill(ctx context.Context, l *line, c *driver.Charge, a *Ask, rule Rule, op driver.Op, ends time.Duration) bool {
-	l.limiter, l.cost, l.charge, l.ends = a.Limiter.shared, max(a.Cost, 1), 0, 0
+	l.limiter, l.cost, l.charge, l.block, l.ends = a.Limiter.shared, max(a.Cost, 1), 0, noCharge, 0
 	if a.Peek {
 		op, l.cost = driver.Peek, 0
 	}
@@ -296,7 +303,7 @@ func (e *event) fill(ctx context.Context, l *line, c *driver.Charge, a *Ask, rul
 	c.AtMost = a.atMost
 	c.Cost = max(a.Cost, 1)
 	c.MaxDelay = a.MaxDelay
-	c.Pause = 0
+	c.Pause, c.Begin = 0, false
 	c.Receipt = driver.Receipt{}
 	c.Waiter = nil
 	c.Verdict = driver.Verdict{} // a Store may set single fields
@@ -385,6 +392,10 @@ func (e *event) conclude(d *Decision, reserved bool) {
 				rule = rule.ruleOf(v.Rule)
 			}
 		}
+		var block time.Duration
+		if l.block != noCharge && !charges[l.block].Verdict.Allowed {
+			v, block = blockedVerdict(v, &charges[l.block].Verdict), charges[l.block].Verdict.RetryAfter
+		}
 		retryAfter := v.RetryAfter
 		estimated := !v.Allowed && v.RetryAfter != Never && l.charge >= 0 && rule.Kind().Holds
 		if estimated {
@@ -394,7 +405,7 @@ func (e *event) conclude(d *Decision, reserved bool) {
 		}
 		if i == 0 || !known {
 			s := d.state(i)
-			s.Rule, s.Ask, s.Estimate, s.period = rule, int(l.ask), estimated, v.Period
+			s.Rule, s.Ask, s.Estimate, s.period, s.Block = rule, int(l.ask), estimated, v.Period, block
 			// Single fields, because v has just been written: the processor would wait for a copy of the whole.
 			s.Allowed, s.Unknown, s.Soft, s.Remaining = v.Allowed, v.Unknown, v.Soft, v.Remaining
 			s.RetryAfter, s.ResetAfter, s.Window, s.Delay = v.RetryAfter, v.ResetAfter, v.Window, v.Delay

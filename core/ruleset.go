@@ -35,13 +35,17 @@ func newRuleSet(rules []Rule) (*ruleSet, error) {
 		}
 	}
 	s := &ruleSet{rules: slices.Clone(rules), replaced: make(chan struct{})}
+	charges := len(rules)
 	for i, r := range s.rules {
 		d := r.def()
 		if err := d.ready(); err != nil {
 			return nil, err
 		}
+		if d.block != nil {
+			charges++
+		}
 		for _, other := range s.rules[:i] {
-			if other.Name() == r.Name() {
+			if other.Name() == r.Name() || isBlockOf(other, r) || isBlockOf(r, other) {
 				return nil, d.spec.invalid("name", "is given to two rules of one limiter")
 			}
 			if r.Kind().Closes && other.Kind().Closes {
@@ -51,6 +55,9 @@ func newRuleSet(rules []Rule) (*ruleSet, error) {
 		if err := d.checkPlans(); err != nil {
 			return nil, err
 		}
+	}
+	if charges > bounds.Charges {
+		return nil, rules[0].d.spec.invalid("rules", fmt.Sprintf("and blocks are %d in one limiter, more than %d", charges, bounds.Charges))
 	}
 	s.addPlans()
 	return s, nil
@@ -132,6 +139,9 @@ func (s *ruleSet) definitions() (all []driver.Definition) {
 		all = append(all, d)
 	}
 	for _, r := range s.rules {
+		if block, ok := r.d.spec.blockDefinition(); ok {
+			all = append(all, block)
+		}
 		add(r.d.spec, &r.d.plan)
 		for i := range r.d.spec.Plans {
 			add(r.d.spec, &r.d.spec.Plans[i])

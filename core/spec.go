@@ -61,6 +61,21 @@ type Spec struct {
 	// without have different states, like those of different periods (see [Rule]).
 	FromFirst bool
 
+	// BlockFor makes a denial by the rule close the key for a time, in all processes: from a second to 366 days. The denial
+	// that begins the block already has it in its RetryAfter, unless the wait for the limit is longer. Denials in the block
+	// do not make it longer, and [Limiter.Reset] ends it. The rule counts as two of the 128 of a call. Another BlockFor does not
+	// change blocks that have begun.
+	//
+	// Use it only for keys that the client cannot choose, such as its address: with the name that is tried at a login, anybody
+	// could close the account of somebody else. An event that is refunded afterwards counts until then, so a client with many
+	// requests at the same time can be closed by requests that will be refunded.
+	//
+	// A Peek begins no block, except for that of a gate whose denial ends the request. Nor does a denial by a shadow, of
+	// a cost that an unused key would not admit, by a plan with headroom, by an elastic limit that is not at its largest, of a
+	// caller of Wait or Acquire, or by a part of the limit, as in an outage (package failover). The block is the pause
+	// Name + ".block", so Name has at most 58 characters, and no other rule may have that name.
+	BlockFor time.Duration
+
 	// SubWindows is the number of sub-windows of a [SlidingWindow], 1 to 120, by default 60. With 120, a
 	// limit per minute has sub-windows of 0.5 s. More sub-windows make the rule less strict, its state
 	// larger, and Redis slower for costs above 1.
@@ -196,11 +211,14 @@ func (s *Spec) check() error {
 	if err := cmp.Or(s.checkText("label", s.Label), s.checkText("unit", s.Unit)); err != nil {
 		return err
 	}
+	if s.BlockFor != 0 && (s.BlockFor < time.Second || s.BlockFor > maxPause) {
+		return s.invalid("block for", fmt.Sprintf("is %v, outside 1s to 366 days", s.BlockFor))
+	}
 	if s.MaxHold < 0 {
 		return s.invalid("max hold", fmt.Sprintf("is %v, negative", s.MaxHold))
 	}
 	return s.kind().Check(s.Name, func(property string) bool {
-		return property == "max hold" && s.MaxHold > 0 || property == "location" && s.Location != nil ||
+		return property == "block for" && s.BlockFor != 0 || property == "max hold" && s.MaxHold > 0 || property == "location" && s.Location != nil ||
 			property == "anchor" && s.Anchor != nil || property == "elastic" && s.isElastic()
 	})
 }
@@ -258,13 +276,24 @@ func (s *Spec) definition(p *Plan) (d driver.Definition) {
 	return d
 }
 
+// blockDefinition returns the definition of the pause that blocks the keys of s, if there is one: see Spec.BlockFor.
+func (s *Spec) blockDefinition() (d driver.Definition, ok bool) {
+	if s.BlockFor == 0 || s.Shadow {
+		return d, false
+	}
+	block := Spec{Name: s.Name + ".block", Algorithm: AlgorithmPause, Limit: Unlimited}
+	d = block.definition(&Plan{Limit: Unlimited})
+	d.Text = block.text(&Plan{Limit: Unlimited})
+	return d, true
+}
+
 func limitOf(d *driver.Definition) Limit {
 	return Limit{Events: d.Events, Per: d.Per, Calendar: d.Calendar, Burst: d.Burst, always: d.Always}
 }
 
 // A Property is one property of a rule in words, apart from its name, algorithm and limit.
 type Property struct {
-	Name    string // "from first", "sub-windows", "by cost", "hold", "location", "anchor", "max hold", "soft", "headroom", "elastic", "shadow", "unit" or "plan"
+	Name    string // "from first", "sub-windows", "by cost", "hold", "location", "anchor", "max hold", "block for", "soft", "headroom", "elastic", "shadow", "unit" or "plan"
 	Text    string // such as "from the first event" or "soft 10%"
 	Default bool   // the rule has it if nothing is said about it
 	OfLimit bool   // says how the limit counts, and belongs to a text about the limit alone
@@ -288,6 +317,7 @@ func (s Spec) Properties(p Plan) (all []Property) {
 	add(s.Anchor != nil, Property{Name: "anchor", Text: "anchored"})
 	add(s.MaxHold == Never, Property{Name: "max hold", Text: "max hold never"})
 	add(s.MaxHold > 0 && s.MaxHold != Never, Property{Name: "max hold", Text: "max hold " + period.Duration(s.MaxHold)})
+	add(s.BlockFor != 0, Property{Name: "block for", Text: "block for " + period.Duration(s.BlockFor)})
 	add(s.Soft > 0, Property{Name: "soft", Text: "soft %v%%"}, s.Soft)
 	add(p.Headroom > 0, Property{Name: "headroom", Text: "headroom %v%%", OfLimit: true}, p.Headroom)
 	add(s.UpTo != 0, Property{Name: "elastic", Text: "elastic up to %v"}, s.UpTo)

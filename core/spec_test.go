@@ -129,6 +129,7 @@ func TestSpec_Modifiers(t *testing.T) {
 		{"Plans", window, window.Plan("gold", l)},
 		{"Soft", window, window.Soft(10)},
 		{"FromFirst", core.FixedWindow("r", l), core.FixedWindow("r", l).FromFirst()},
+		{"BlockFor", window, window.BlockFor(time.Minute)},
 		{"SubWindows", window, window.SubWindows(10)},
 		{"ByCost", places, places.ByCost()},
 		{"Hold", places, places.Hold(time.Minute)},

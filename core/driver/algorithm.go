@@ -47,23 +47,26 @@ type Kind struct {
 // driver does not know the last ones.
 var properties = [...]string{
 	"plan", "limit", "per", "burst", "soft", "headroom", "from first", "sub-windows", "hold", "by cost",
-	"max hold", "location", "anchor", "timezone", "elastic", "candidate",
+	"block for", "max hold", "location", "anchor", "timezone", "elastic", "candidate",
 }
 
-// limited are the properties of all rules with a limit.
-var limited = []string{"plan", "limit", "soft", "headroom", "elastic", "candidate"}
+// limited are the properties of all rules with a limit, and counting those of rules whose events count for a time.
+var (
+	limited  = []string{"plan", "limit", "soft", "headroom", "elastic", "candidate"}
+	counting = slices.Concat(limited, []string{"per", "block for"})
+)
 
-func and(more ...string) []string { return slices.Concat(limited, more) }
+func and(more ...string) []string { return slices.Concat(counting, more) }
 
 var kinds = [...]Kind{
 	{Name: "none"},
-	TokenBucket:   {Name: "token_bucket", Properties: and("per", "burst"), Refills: true, Covers: true, Leases: true},
-	SlidingLog:    {Name: "sliding_log", Properties: and("per")},
-	LeakyBucket:   {Name: "leaky_bucket", Properties: and("per", "burst"), Refills: true, Covers: true, Delays: true},
-	FixedWindow:   {Name: "fixed_window", Properties: and("per", "from first"), Windows: true, Covers: true, Leases: true},
-	SlidingWindow: {Name: "sliding_window", Properties: and("per", "sub-windows")},
-	InFlight:      {Name: "in_flight", Properties: and("hold", "by cost", "max hold"), Holds: true},
-	Quota:         {Name: "quota", Properties: and("per", "location", "anchor", "timezone"), Windows: true, Covers: true, Calendar: true},
+	TokenBucket:   {Name: "token_bucket", Properties: and("burst"), Refills: true, Covers: true, Leases: true},
+	SlidingLog:    {Name: "sliding_log", Properties: counting},
+	LeakyBucket:   {Name: "leaky_bucket", Properties: and("burst"), Refills: true, Covers: true, Delays: true},
+	FixedWindow:   {Name: "fixed_window", Properties: and("from first"), Windows: true, Covers: true, Leases: true},
+	SlidingWindow: {Name: "sliding_window", Properties: and("sub-windows")},
+	InFlight:      {Name: "in_flight", Properties: slices.Concat(limited, []string{"hold", "by cost", "max hold"}), Holds: true},
+	Quota:         {Name: "quota", Properties: and("location", "anchor", "timezone"), Windows: true, Covers: true, Calendar: true},
 	Pause:         {Name: "pause", Closes: true, Covers: true},
 }
 
@@ -80,7 +83,7 @@ func (a Algorithm) kind() *Kind {
 // Check returns a *[RuleError] if a rule with a name has a property that has no meaning for rules of k. has reports of each
 // property whether the rule has it. In the words of messages, they are "plan", "limit", "per" (a period), "burst" (other than
 // the number of events), "soft", "headroom", "from first", "sub-windows", "hold", "by cost", and those that stores need not
-// know: "max hold", "location", "anchor", "timezone", "elastic" and "candidate".
+// know: "block for", "max hold", "location", "anchor", "timezone", "elastic" and "candidate".
 func (k *Kind) Check(rule string, has func(property string) bool) error {
 	for _, p := range properties {
 		if has(p) && !k.has(p) {

@@ -43,7 +43,9 @@ type Charge struct {
 	Op   Op
 	// AtMost makes Cost the largest cost of a Spend: see [Store].
 	AtMost bool
-	Cost   int // at least 1; ignored by Reset; 1 for an in-flight rule without ByCost
+	// Begin says that the Debit of a pause changes nothing while the key is paused.
+	Begin bool
+	Cost  int // at least 1; ignored by Reset; 1 for an in-flight rule without ByCost
 
 	// If a leaky bucket would delay a Spend or Peek for longer than MaxDelay, the charge is denied.
 	// MaxDelay is rounded down to microseconds. Zero means no bound.
@@ -209,7 +211,9 @@ func (c *Charge) Decide(s State, now int64) (_ State, changed bool) {
 func (c *Charge) Apply(s State, r *Reading, now int64) State {
 	e, cost := c.Rule.engine, int64(c.Cost)
 	if c.Rule.Kind.Closes {
-		cost = c.Pause.Microseconds()
+		if cost = c.Pause.Microseconds(); c.Begin && r.Left > 0 {
+			cost = 0
+		}
 	}
 	found := false
 	if c.Rule.Kind.Holds && queueCount(s) > 0 {

@@ -42,16 +42,17 @@ const (
 	Denied              // RetryAfter is finite
 	NeverAllowed        // denied, because the cost is above the capacity
 	Blocked             // denied, because the limit is core.Blocked
+	Banned              // denied, because a denial has closed the key: see core.Spec.BlockFor
 	ShadowDenied        // a shadow rule would have denied
 	Canceled            // the context ended before the decision
 	Failed              // the Store could not decide
 )
 
 // String returns the text for metrics: "allowed", "soft", "denied", "never", "blocked",
-// "shadow_denied", "canceled" or "error", and "unknown" for the zero Result.
+// "banned", "shadow_denied", "canceled" or "error", and "unknown" for the zero Result.
 func (r Result) String() string {
 	if r <= Failed {
-		return [...]string{"unknown", "allowed", "soft", "denied", "never", "blocked", "shadow_denied", "canceled", "error"}[r]
+		return [...]string{"unknown", "allowed", "soft", "denied", "never", "blocked", "banned", "shadow_denied", "canceled", "error"}[r]
 	}
 	return fmt.Sprintf("driver.Result(%d)", int(r))
 }

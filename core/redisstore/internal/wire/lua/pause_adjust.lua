@@ -1,8 +1,9 @@
--- pause_adjust: a pause as a charge of adjust.lua. The later end of two pauses holds.
+-- pause_adjust: a pause as a charge of adjust.lua. The later end of two pauses holds, except that op begin, a debit, changes
+-- nothing while there is a pause.
 
 function algorithms.pause(key, at, op)
   local left, _, corrupt = pause_read(key)
-  if op == 'debit' then
+  if op == 'debit' or op == 'begin' and left == 0 then
     left = math.max(left, ARGV[at] + 0)
     if left > 0 then
       replaced = replaced + corrupt
