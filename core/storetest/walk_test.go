@@ -64,7 +64,7 @@ var situations = []string{
 	"period of another calendar", "undo of an earlier period", "divided",
 	"headroom of a soft limit", "headroom of a size", "headroom in debt",
 	"paused", "paused together", "paused: at most", "paused: peek", "shadow paused", "not paused", "not paused: at most",
-	"pause made longer", "pause not made shorter", "pause of nothing", "longest pause", "a microsecond of a pause", "pause ended",
+	"pause made longer", "pause not made shorter", "begin in a pause", "pause of nothing", "longest pause", "a microsecond of a pause", "pause ended",
 	"credit of a pause", "undo of a pause", "ahead of the clock: pause",
 	"waiter queued", "waiter queued by cost", "waiter admitted in its turn", "waiter that never fits", "next waiter", "yields to waiters",
 	"waiter expired",

@@ -144,6 +144,7 @@ type Charge struct {
 	// the length of the pause, up to 366 days.
 	MaxDelay time.Duration
 	Pause    time.Duration // the length that the Debit of a pause sets
+	Begin    bool          // the Debit of a pause leaves the end of a pause
 	// Receipt, if not nil, is written by an admitted Spend and by a Debit, and read by an Undo and a Renew.
 	Receipt *Receipt
 	// Waiter, if not nil, is the caller of a Spend who waits for places, or the one that an Undo removes from the line.
@@ -346,7 +347,7 @@ func (o *Oracle) Adjust(now int64, charges []Charge) {
 			if c.Receipt != nil {
 				*c.Receipt = s.receipt()
 			}
-			s, changed = s.debit(c.debited())
+			s, changed = s.debit(c.debited(s))
 		case Undo:
 			if c.Waiter != nil {
 				f, _ := s.(inFlight).undo(1, Receipt{})
@@ -366,12 +367,15 @@ func (o *Oracle) Adjust(now int64, charges []Charge) {
 	}
 }
 
-// debited returns the cost of c, a Debit, or the length of a pause in microseconds.
-func (c *Charge) debited() int64 {
-	if c.Rule.Algorithm == "pause" {
-		return c.Pause.Microseconds()
+// debited returns the cost of c, a Debit of s, or the length of a pause in microseconds.
+func (c *Charge) debited(s state) int64 {
+	switch {
+	case c.Rule.Algorithm != "pause":
+		return c.Cost
+	case c.Begin && s.reset() > 0:
+		return 0
 	}
-	return c.Cost
+	return c.Pause.Microseconds()
 }
 
 // Look returns the Verdict of c at now as if c were a Peek, and reports whether the state is ahead

@@ -1,10 +1,12 @@
--- pause_adjust: a pause as a charge of adjust.lua. The later end of two pauses holds, except that op begin, a debit, changes
--- nothing while there is a pause.
+-- pause_adjust: a pause as a charge of adjust.lua. The later end of two pauses holds, and op begin, a debit, leaves the end of
+-- a pause.
 
 function algorithms.pause(key, at, op)
   local left, _, corrupt = pause_read(key)
-  if op == 'debit' or op == 'begin' and left == 0 then
-    left = math.max(left, ARGV[at] + 0)
+  if op == 'debit' or op == 'begin' then
+    if op == 'debit' or left == 0 then
+      left = math.max(left, ARGV[at] + 0)
+    end
     if left > 0 then
       replaced = replaced + corrupt
       pause_write(key, left)
