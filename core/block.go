@@ -12,7 +12,7 @@ func (e *event) addBlock(line int, rule Rule) {
 	m := e.spill
 	l := &m.lines[line]
 	block := m.charges[l.charge]
-	block.Rule, block.MaxDelay, block.Waiter = rule.d.block, 0, nil
+	block.Rule, block.Block, block.MaxDelay, block.Waiter = rule.d.block, true, 0, nil
 	at := meeting(m.charges, &block)
 	if at < 0 {
 		at, m.charges = len(m.charges), append(m.charges, block)
@@ -36,7 +36,7 @@ func (e *event) beginBlocks(ctx context.Context, asks []Ask) {
 			continue
 		}
 		p := &charges[l.block]
-		debits = append(debits, driver.Charge{Key: p.Key, Rule: p.Rule, Op: driver.Debit, Cost: 1, Pause: l.rule.d.spec.BlockFor, Begin: true})
+		debits = append(debits, driver.Charge{Key: p.Key, Rule: p.Rule, Op: driver.Debit, Cost: 1, Pause: l.rule.d.spec.BlockFor, Block: true})
 		places = append(places, l.block)
 	}
 	if debits == nil || asks[0].Limiter.store.Adjust(context.WithoutCancel(ctx), debits) != nil {

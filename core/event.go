@@ -303,7 +303,7 @@ func (e *event) fill(ctx context.Context, l *line, c *driver.Charge, a *Ask, rul
 	c.AtMost = a.atMost
 	c.Cost = max(a.Cost, 1)
 	c.MaxDelay = a.MaxDelay
-	c.Pause, c.Begin = 0, false
+	c.Pause, c.Block = 0, false
 	c.Receipt = driver.Receipt{}
 	c.Waiter = nil
 	c.Verdict = driver.Verdict{} // a Store may set single fields

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"slices"
 
 	"github.com/weir-go/weir/core/driver"
 )
@@ -12,6 +13,10 @@ import (
 // under the limit of its plan, discards these tokens, too.
 func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 	s.calls.Add(1)
+	if slices.ContainsFunc(charges, isBlock) {
+		s.blocks.Add(1)
+		defer s.blocks.Add(1)
+	}
 	err := s.next.Adjust(ctx, charges)
 	heard := s.clock()
 	for i := range charges {
@@ -27,6 +32,7 @@ func (s *Store) passed(c *driver.Charge, heard int64, err error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	sh.forward(heard)
+	delete(sh.open, hash)
 	applied := err == nil || c.Verdict.Done
 	for a := sh.accounts[hash]; a != nil; a = a.next {
 		switch {

@@ -12,8 +12,9 @@ type shard struct {
 	mu       sync.Mutex
 	last     int64               // the latest time of a holder of the lock (ns)
 	accounts map[uint64]*account // by hash: the first account of each list
+	open     map[uint64]int64    // by the hash of a block: until when it counts as open (ns)
 	size     int                 // the number of accounts
-	limit    int                 // of size
+	limit    int                 // of size, and of open
 	closed   bool
 
 	hits, leased uint64 // see Stats

@@ -22,6 +22,7 @@ type Store struct {
 	shards []shard
 
 	calls      atomic.Uint64
+	blocks     atomic.Uint64  // calls of Adjust about blocks that have begun or ended
 	fetches    sync.WaitGroup // under way
 	prefetches atomic.Int64   // fetches without a waiter that are under way
 }
@@ -50,7 +51,8 @@ func New(next driver.Store, opts ...Option) *Store {
 	}
 	s.shards = make([]shard, n)
 	for i := range s.shards {
-		s.shards[i].accounts, s.shards[i].limit = make(map[uint64]*account), (c.maxKeys+n-1)/n
+		s.shards[i].accounts, s.shards[i].open = make(map[uint64]*account), make(map[uint64]int64)
+		s.shards[i].limit = (c.maxKeys + n - 1) / n
 	}
 	return s
 }

@@ -19,10 +19,11 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	}
 	grants = grants[:len(charges)]
 	denies, asks := false, false
+	blocks := len(charges) > 1 && slices.ContainsFunc(charges, isBlock)
 	for i := range charges {
 		g := &grants[i]
 		if c := &charges[i]; c.Op == driver.Spend && !c.AtMost && !denies {
-			if err := s.acquire(ctx, c, g, len(charges) == 1); err != nil {
+			if err := s.acquire(ctx, c, g, len(charges) == 1, blocks); err != nil {
 				returnTokens(s.clock, charges, grants)
 				return err
 			}
@@ -30,7 +31,7 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 		denies = denies || g.outcome == denied
 		asks = asks || g.outcome == passThrough
 	}
-	if asks {
+	if asks && !(blocks && s.answerBlocks(charges, grants)) {
 		if err := s.takeBehind(ctx, charges, grants, denies); err != nil {
 			returnTokens(s.clock, charges, grants)
 			return err
@@ -67,10 +68,14 @@ func (s *Store) takeBehind(ctx context.Context, charges []driver.Charge, grants 
 		}
 	}
 	s.calls.Add(1)
+	sent, adjusted := s.clock(), s.blocks.Load()
 	if err := s.next.Take(ctx, asked); err != nil {
 		return err
 	}
 	heard := s.clock()
+	if len(asked) < len(charges) && s.blocks.Load() == adjusted {
+		s.rememberBlocks(asked, sent)
+	}
 	for i := range charges {
 		if grants[i].outcome != passThrough {
 			continue
@@ -110,8 +115,8 @@ func leasable(c *driver.Charge) bool {
 // acquire takes the cost of c from a lease, and fills in g, which must be zero, and the
 // Verdict of c. If alone is false, the decision contains other charges. Then a key that is used too
 // seldom for a bundle is passed through, because the other charges may require a call of the Store
-// anyway.
-func (s *Store) acquire(ctx context.Context, c *driver.Charge, g *grant, alone bool) error {
+// anyway. If blocks is set, a denial may begin a block, so the Store denies.
+func (s *Store) acquire(ctx context.Context, c *driver.Charge, g *grant, alone, blocks bool) error {
 	if !leasable(c) {
 		return nil
 	}
@@ -135,7 +140,7 @@ func (s *Store) acquire(ctx context.Context, c *driver.Charge, g *grant, alone b
 		r := reply.reading(&a.u, now, held, cost)
 		c.Answer(&r, true)
 		return nil
-	case a.rests(now):
+	case a.rests(now) && !blocks:
 		sh.hits++
 		reply := a.reply
 		sh.mu.Unlock()

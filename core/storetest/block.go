@@ -13,7 +13,7 @@ func begunPauses(s *subject) {
 	p := s.pause("begun")
 	begin := func(d, rest time.Duration) {
 		c := p.charge(driver.Debit, 1)
-		c.Pause, c.Begin = d, true
+		c.Pause, c.Block = d, true
 		p.expect(p.call(c)[0], rest)
 		p.pausedFor(rest)
 	}

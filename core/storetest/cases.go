@@ -179,7 +179,7 @@ func cases() []testCase {
 		{"ConcurrentPauses", concurrentPauses,
 			"Of concurrent pauses of a key, the latest end holds."},
 		{"BegunPauses", begunPauses,
-			"A Debit with Begin pauses a key, and leaves the end of a pause."},
+			"A Debit with Block pauses a key, and leaves the end of a pause."},
 		{"Blocks", eachAlgorithm(blocks),
 			"The denial of a rule with BlockFor closes the key until the end that it tells, and later denials leave it."},
 		{"ConcurrentBlocks", concurrentBlocks,
