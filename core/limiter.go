@@ -230,7 +230,11 @@ func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error)
 	if err != nil {
 		return false, err
 	}
-	for rules := range slices.Chunk(c.states(), bounds.Charges) {
+	states, most := c.states(), bounds.Charges
+	if slices.ContainsFunc(states, func(r Rule) bool { return r.d.block != nil }) {
+		most /= 2
+	}
+	for rules := range slices.Chunk(states, most) {
 		var held []*hold.Hold
 		if l.local && slices.ContainsFunc(rules, holds) {
 			held = hold.Held(l.store, key, ids(rules))

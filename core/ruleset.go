@@ -117,13 +117,20 @@ func (s *ruleSet) states() []Rule {
 	return s.all
 }
 
-// addState adds r to rules, unless it has no states, or the states of one of them.
+// addState adds r to rules, unless it has no states, or the states of one of them, which has its block, too.
 func addState(rules []Rule, r Rule) []Rule {
 	c := r.d.compiled
-	if c == nil || slices.ContainsFunc(rules, func(o Rule) bool { return o.d.compiled.ID == c.ID }) {
+	if c == nil {
 		return rules
 	}
-	return append(rules, r)
+	i := slices.IndexFunc(rules, func(o Rule) bool { return o.d.compiled.ID == c.ID })
+	switch {
+	case i < 0:
+		rules = append(rules, r)
+	case r.d.block != nil:
+		rules[i] = r
+	}
+	return rules
 }
 
 // definitions returns those of the rules, each followed by those of its plans.

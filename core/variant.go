@@ -186,7 +186,7 @@ func (v *view) planned(s *ruleSet) []Rule {
 // states returns rules that have all states of v: for each rule, those of every length, and those that it
 // still follows after ReplaceAll.
 func (v *view) states() (rules []Rule) {
-	rules = slices.Clip(v.ruleSet().states())
+	rules = slices.Clone(v.ruleSet().states())
 	for _, r := range v.current.Load().states() {
 		rules = addState(rules, r)
 	}

@@ -88,13 +88,15 @@ func (s *Store) ask(ctx context.Context, charges []driver.Charge, parts []part) 
 	}
 	for i := range charges {
 		c, p := &charges[i], &parts[i]
-		if c.Rule.Shadow || c.Verdict.Unknown {
+		if c.Verdict.Unknown {
 			continue
 		}
 		if p.cached && c.Verdict.Allowed {
 			s.denials.Invalidate(p.key) // denials of larger costs may last longer now
 		}
-		s.learn(c, *p, sent)
+		if !c.Rule.Shadow { // it may have the states of an enforced rule
+			s.learn(c, *p, sent)
+		}
 	}
 	return nil
 }

@@ -242,7 +242,7 @@ func (h *limiterHistory) compare(got, want core.State, period time.Duration, r l
 	want.Rule = got.Rule
 	plain := core.State{
 		Rule: got.Rule, Ask: got.Ask, Allowed: got.Allowed, Soft: got.Soft, Unknown: got.Unknown, Estimate: got.Estimate, Remaining: got.Remaining,
-		RetryAfter: got.RetryAfter, ResetAfter: got.ResetAfter, Window: got.Window, Delay: got.Delay,
+		RetryAfter: got.RetryAfter, ResetAfter: got.ResetAfter, Window: got.Window, Delay: got.Delay, Block: got.Block,
 	}
 	if plain != want || got.Period() != period {
 		h.differ("%v:\n\tgot  %+v\n\twant %+v and Period %v", got.Rule, got, want, period)
@@ -269,6 +269,7 @@ func (h *limiterHistory) compare(got, want core.State, period time.Duration, r l
 		"estimate by cost":     r.places.byCost && got.Estimate,
 		"headroom of places":   r.headroom > 0 && r.isInFlight(),
 		"paused":               r.isPause() && !got.Allowed && !r.shadow, "shadow paused": r.isPause() && !got.Allowed && r.shadow,
+		"in a block": got.Block > 0, "block behind the limit": got.Block > 0 && got.RetryAfter > got.Block, "block under a plan": got.Block > 0 && r.plan != "",
 		"not paused": r.isPause() && got.Allowed && !got.Unknown, "unknown pause": r.isPause() && got.Unknown,
 	} {
 		if is {
@@ -348,12 +349,19 @@ func (h *limiterHistory) reset() {
 	got, err := v.view.Reset(context.Background(), key)
 	h.must(err)
 	rules, _ := v.choose(key, "")
+	forget := func(r limited) {
+		c := []oracle.Charge{r.charge(key, oracle.Reset)}
+		h.oracle.Adjust(h.now(), c)
+		want = want || c[0].Verdict.Found
+	}
 	for _, r := range slices.Concat(rules, v.of.rules) {
 		for plan, l := range r.limits {
-			if r := r.under(plan, l); r.counts() {
-				c := []oracle.Charge{r.charge(key, oracle.Reset)}
-				h.oracle.Adjust(h.now(), c)
-				want = want || c[0].Verdict.Found
+			r := r.under(plan, l)
+			if r.counts() {
+				forget(r)
+			}
+			if pause, ok := r.block(); ok {
+				forget(pause)
 			}
 		}
 	}

@@ -125,24 +125,54 @@ func newModelDecision(reserved bool, asks ...modelAsk) (d *modelDecision, blocke
 				cost, d.invalid = 1, d.invalid || !a.peek && a.atMost
 			}
 			d.invalid = d.invalid || r.isInFlight() && !a.peek && !reserved
-			c := d.charge(a.key, r)
-			if c == nil {
-				d.charges = append(d.charges, modelCharge{Charge: r.charge(a.key, oracle.Peek), rule: r})
-				c = &d.charges[len(d.charges)-1]
-				c.AtMost = a.atMost
+			d.add(i, r, cost)
+			if pause, ok := r.block(); ok {
+				d.add(i, pause, cost)
 			}
-			switch {
-			case !a.peek && c.Op == oracle.Peek:
-				c.Op, c.Cost = oracle.Spend, cost
-			case !a.peek && !r.takesOne():
-				c.Cost += cost
-			case c.Op == oracle.Peek:
-				c.Cost = max(c.Cost, cost)
-			}
-			c.asks = append(c.asks, i)
 		}
 	}
 	return d, blocked
+}
+
+// add adds a charge of r to d, for the ask with an index.
+func (d *modelDecision) add(ask int, r limited, cost int64) {
+	a := d.asks[ask]
+	c := d.charge(a.key, r)
+	if c == nil {
+		d.charges = append(d.charges, modelCharge{Charge: r.charge(a.key, oracle.Peek), rule: r})
+		c = &d.charges[len(d.charges)-1]
+		c.AtMost = a.atMost
+	}
+	switch {
+	case !a.peek && c.Op == oracle.Peek:
+		c.Op, c.Cost = oracle.Spend, cost
+	case !a.peek && !r.takesOne():
+		c.Cost += cost
+	case c.Op == oracle.Peek:
+		c.Cost = max(c.Cost, cost)
+	}
+	c.asks = append(c.asks, ask)
+}
+
+// beginBlocks begins the blocks of the rules that deny d.
+func (d *modelDecision) beginBlocks(o *oracle.Oracle, now int64) {
+	for i, r := range d.rules {
+		pause, ok := r.block()
+		if !ok {
+			continue
+		}
+		key := d.asks[d.states[i].Ask].key
+		c, block := d.charge(key, r), d.charge(key, pause)
+		if c.Op != oracle.Spend || c.Verdict.Allowed || c.Verdict.RetryAfter == oracle.Never || r.headroom > 0 || !block.Verdict.Allowed {
+			continue
+		}
+		debit := pause.charge(key, oracle.Debit)
+		debit.Pause, debit.Block = r.blockFor, true
+		o.Adjust(now, []oracle.Charge{debit})
+		peek := pause.charge(key, oracle.Peek)
+		peek.Cost = 1
+		block.Verdict, _ = o.Look(now, &peek)
+	}
 }
 
 // charge returns the charge of r for key, or nil.
@@ -180,6 +210,7 @@ func decide(o *oracle.Oracle, now int64, reserved bool, asks ...modelAsk) *model
 				d.charges[i].parts = []oracle.Charge{c}
 			}
 		}
+		d.beginBlocks(o, now)
 	}
 	d.allowed = true
 	for i, r := range d.rules {
@@ -197,6 +228,9 @@ func decide(o *oracle.Oracle, now int64, reserved bool, asks ...modelAsk) *model
 			s.Allowed, s.Soft, s.Remaining = v.Allowed, v.Soft, v.Remaining
 			s.RetryAfter, s.ResetAfter, s.Window, s.Delay = v.RetryAfter, v.ResetAfter, v.Window, v.Delay
 			s.Estimate = r.isInFlight() && !v.Allowed && v.RetryAfter != core.Never
+			if pause, ok := r.block(); ok {
+				d.close(s, d.charge(asks[s.Ask].key, pause))
+			}
 		}
 		d.allowed = d.allowed && (r.shadow || s.Allowed && !s.Unknown)
 	}
@@ -210,6 +244,17 @@ func decide(o *oracle.Oracle, now int64, reserved bool, asks ...modelAsk) *model
 		d.costs = append(d.costs, a.cost)
 	}
 	return d
+}
+
+// close makes s that of a key which block closes, if it does.
+func (d *modelDecision) close(s *core.State, block *modelCharge) {
+	if block.Verdict.Allowed {
+		return
+	}
+	s.Block = time.Duration(block.Verdict.RetryAfter) * time.Microsecond
+	s.Allowed, s.Soft, s.Remaining, s.Delay = false, false, 0, 0
+	s.RetryAfter = max(s.RetryAfter, s.Block)
+	s.ResetAfter, s.Window = max(s.ResetAfter, s.RetryAfter), s.RetryAfter
 }
 
 // cost returns the Cost of the Reservation.

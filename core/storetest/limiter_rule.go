@@ -32,6 +32,7 @@ type modelRule struct {
 	limits     map[string]core.Limit // by plan; "" is the limit without a plan, zero for a pause
 	headroom   map[string]float64    // by plan, for some of them
 	days       days                  // of a quota
+	blockFor   time.Duration
 }
 
 // rule returns the modelled Rule.
@@ -53,6 +54,9 @@ func (r *modelRule) rule() core.Rule {
 	}
 	if r.shadow {
 		rule = rule.Shadow()
+	}
+	if r.blockFor > 0 {
+		rule = rule.BlockFor(r.blockFor)
 	}
 	return rule
 }
@@ -87,13 +91,13 @@ func (r *modelRule) under(plan string, l core.Limit) limited {
 	if l.Burst == 0 {
 		l.Burst = l.Events
 	}
-	return limited{r.name, r.algorithm, r.subWindows, r.soft, r.shadow, r.places, l, plan, r.headroom[plan], r.days}
+	return limited{r.name, r.algorithm, r.subWindows, r.soft, r.shadow, r.places, l, plan, r.headroom[plan], r.days, r.blockFor}
 }
 
 // conflicts reports whether r and o have different limits for one plan.
 func (r *modelRule) conflicts(o *modelRule) bool {
 	for plan, l := range r.limits {
-		if other, ok := o.limits[plan]; ok && r.name == o.name && r.under(plan, l) != o.under(plan, other) {
+		if other, ok := o.limits[plan]; ok && r.name == o.name && !r.under(plan, l).equal(o.under(plan, other)) {
 			return true
 		}
 	}
@@ -111,16 +115,22 @@ type limited struct {
 	plan                  string     // the PlanName
 	headroom              float64
 	days                  days
+	blockFor              time.Duration
 }
 
-// equal reports whether r and o are the same limit, under any plan.
+// equal reports whether r and o are the same limit, under any plan and with any block.
 func (r limited) equal(o limited) bool {
-	o.plan = r.plan
+	o.plan, o.blockFor = r.plan, r.blockFor
 	return r == o
 }
 
+// block returns the pause of the block of r, if it has one.
+func (r *limited) block() (pause limited, ok bool) {
+	return limited{name: r.name + ".block", algorithm: pauseAlgorithm}, r.blockFor > 0 && !r.shadow && r.counts()
+}
+
 func (r limited) String() string {
-	m := modelRule{r.name, r.algorithm, r.subWindows, r.soft, r.shadow, r.places, map[string]core.Limit{"": r.limit}, nil, r.days}
+	m := modelRule{r.name, r.algorithm, r.subWindows, r.soft, r.shadow, r.places, map[string]core.Limit{"": r.limit}, nil, r.days, r.blockFor}
 	return fmt.Sprintf("%v plan %q headroom %v", m.rule(), r.plan, r.headroom)
 }
 
@@ -254,6 +264,11 @@ func (h *limiterHistory) rule(name string, like *modelRule) *modelRule {
 		case "in_flight":
 			r.places = h.places()
 		}
+	}
+	if !isInFlight(r.algorithm) && h.one(2) {
+		r.blockFor = draw(h, 0, time.Second, 1500*time.Millisecond, 10*time.Second)
+	} else if isInFlight(r.algorithm) || h.fine && !h.one(4) { // a block is much longer than fine periods
+		r.blockFor = 0
 	}
 	r.limits, r.headroom = make(map[string]core.Limit), make(map[string]float64)
 	r.limits[""] = h.limit(r.algorithm, limits)
