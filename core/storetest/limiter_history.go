@@ -436,12 +436,9 @@ func (h *limiterHistory) replace(both bool) {
 	rules := make(map[*core.Limiter][]core.Rule)
 	next := make(map[*modelLimiter][]*modelRule)
 	shared := map[string]*modelRule{"shared": h.rule("shared", nil), pauseName: h.rule(pauseName, nil)}
-	for _, l := range h.limiters {
-		for _, r := range l.rules {
-			for r.name == "shared" && r.begins(shared[r.name]) {
-				shared[r.name] = h.rule("shared", nil)
-			}
-		}
+	begins := func(r *modelRule) bool { return r.name == "shared" && r.begins(shared[r.name]) }
+	for slices.ContainsFunc(slices.Concat(h.limiters[0].rules, h.limiters[1].rules), begins) {
+		shared["shared"] = h.rule("shared", nil)
 	}
 	for _, l := range changed {
 		for _, r := range l.rules {
