@@ -65,6 +65,12 @@ var (
 		"a pause is written to the primary and to the backup of this process"}
 	pauseInOutage = &invariant{"a pause in an outage", "algorithm.go",
 		"A pause that begins in an outage is known in this process only, and ends with the outage at the latest."}
+	banInnocent = &invariant{"no key below its limit is blocked", "spec.go",
+		"or by a part of the limit, as in an outage (package failover)"}
+	banHolds = &invariant{"a block holds", "spec.go",
+		"makes a denial by the rule close the key for a time, in all processes"}
+	banEnds = &invariant{"the end of a block stays", "spec.go",
+		"Denials in the block do not make it longer"}
 	fleetCounted = &invariant{"processes are counted", "redisstore/resilient/doc.go",
 		"a larger number counts at once, and a smaller one up to 37 s later"}
 	fleetSettled = &invariant{"the number of processes is found", "redisstore/resilient/doc.go",
@@ -81,5 +87,5 @@ var invariants = []*invariant{
 	placesAtServer, placesHeld, placeKept, placeFreed, placesBack, eventsInSpan, chargedOnce, capacityBack, deniedRightly, available,
 	inTime, breakerOpens, partInUse, breakerCloses, refundAfterStep, blocked, crowdOrder, crowdServed,
 	pauseHolds, pauseLength, pauseExact, pauseCharges, pauseState, pauseEnded, pauseWaits, pauseAfterStep,
-	pauseAtBackup, pauseInOutage, pauseUnchanged, fleetCounted, fleetSettled, fleetBound, fleetFigures, fleetOff,
+	pauseAtBackup, pauseInOutage, pauseUnchanged, banInnocent, banHolds, banEnds, fleetCounted, fleetSettled, fleetBound, fleetFigures, fleetOff,
 }

@@ -99,7 +99,7 @@ func (p *pauses) unclear() bool { return p.s.lossesWithin(pauseUnclear) > 0 }
 // adjusted notes that Redis has executed a charge at a time of its clock, and that left microseconds are left of the
 // pause afterwards.
 func (p *pauses) adjusted(c *charge, now, left int64) {
-	if isCheck(c.key) {
+	if isCheck(c.key) || isBan(c.key) {
 		return
 	}
 	unclear := p.unclear()
@@ -133,7 +133,7 @@ func (p *pauses) adjusted(c *charge, now, left int64) {
 
 // read checks the time until the end of a pause (us), which Redis has read at a time of its clock.
 func (p *pauses) read(c *charge, now, left int64) {
-	if isCheck(c.key) {
+	if isCheck(c.key) || isBan(c.key) {
 		return
 	}
 	unclear := p.unclear()
@@ -149,10 +149,10 @@ func (p *pauses) read(c *charge, now, left int64) {
 }
 
 // onlyRedis reports whether no backup can have decided about a key since a time.
-func (c *client) onlyRedis(k *pausedKey, since time.Time) bool {
+func (c *client) onlyRedis(key string, since time.Time) bool {
 	p := c.process
 	return p.failover == nil ||
-		p.primary() && time.Unix(0, p.changed.Load()).Before(since) && c.healthyFor(p, k.name, time.Since(since)+healed)
+		p.primary() && time.Unix(0, p.changed.Load()).Before(since) && c.healthyFor(p, key, time.Since(since)+healed)
 }
 
 // onlyBackup reports whether only the backup can have decided since a time.
@@ -204,7 +204,7 @@ func (c *client) pauseKey(k *pausedKey, length int64) {
 	p.mu.Unlock()
 	err := l.Pause(context.Background(), k.name, d-time.Duration(c.random.IntN(1000))) // which is rounded up
 	c.called("Pause", k.name, begun, 2*timeout, err)
-	onlyRedis, away := c.onlyRedis(k, begun), c.onlyBackup(begun)
+	onlyRedis, away := c.onlyRedis(k.name, begun), c.onlyBackup(begun)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b.pauses--
@@ -230,7 +230,7 @@ func (c *client) endPause(k *pausedKey, end func(l *core.Limiter) error) {
 	p.mu.Unlock()
 	err := end(c.pausedLimiter())
 	c.called("the end of a pause", k.name, begun, 2*timeout, err)
-	onlyRedis := c.onlyRedis(k, begun)
+	onlyRedis := c.onlyRedis(k.name, begun)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b.ends--
@@ -330,7 +330,7 @@ func (c *client) decided(k *pausedKey, since time.Time, d core.Decision) {
 // admitted checks an event that no pause has denied.
 func (c *client) admitted(k *pausedKey, since time.Time) {
 	p, now, unclear := c.pauses, time.Now(), c.pauses.unclear()
-	onlyRedis, onlyBackup := c.onlyRedis(k, since), c.onlyBackup(since)
+	onlyRedis, onlyBackup := c.onlyRedis(k.name, since), c.onlyBackup(since)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	inRedis, here := k.redis.always(since, now), k.backups[c.process.index].least.always(since, now)
@@ -347,7 +347,7 @@ func (c *client) admitted(k *pausedKey, since time.Time) {
 // denied checks an event that a pause has denied.
 func (c *client) denied(k *pausedKey, since time.Time, retryAfter time.Duration) {
 	p, now, unclear, from := c.pauses, time.Now(), c.pauses.unclear(), since.Add(-c.cached())
-	onlyRedis := c.onlyRedis(k, from)
+	onlyRedis := c.onlyRedis(k.name, from)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b := k.backups[c.process.index]
@@ -467,7 +467,7 @@ func (c *client) waitForPausedKey() {
 // waited checks that a Wait returns soon after the end of a pause.
 func (c *client) waited(k *pausedKey, begun time.Time, err error) {
 	p, now := c.pauses, time.Now()
-	if p.unclear() || !c.onlyRedis(k, begun) || !c.healthyFor(c.process, k.name, now.Sub(begun)+healed) {
+	if p.unclear() || !c.onlyRedis(k.name, begun) || !c.healthyFor(c.process, k.name, now.Sub(begun)+healed) {
 		return
 	}
 	p.mu.Lock()

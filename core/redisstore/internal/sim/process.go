@@ -37,6 +37,7 @@ type process struct {
 	heavy    *core.Limiter
 	hot      *core.Limiter
 	paused   pausedLimiters
+	banned   *core.Limiter
 	crowd    [2]*core.Limiter // by the indexes of crowdRules
 	set      *rules.Set
 	dead     atomic.Bool
@@ -110,6 +111,8 @@ func (s *simulation) start(t *testing.T, index int) *process {
 	p.joint = [2]*core.Limiter{limiter(store, jointRules[0]), limiter(store, jointRules[1])}
 	p.heavy = limiter(store, core.SlidingLog("heavy", core.PerSecond(1_000_000)))
 	p.hot = limiter(fast, bucket(s.scenario.scale))
+	s.rules.add(testkit.Compiled(core.Pause(banRule().Name() + banName)))
+	p.banned = limiter(fast, banRule())
 	p.paused.open = limiter(fast, pauseRule(), pausedBucket())
 	p.paused.places = limiter(store, pauseRule(), pausedLog(), placeRule("paused places", places, s.scenario.hold))
 	for i, r := range crowdRules(s.scenario.hold) {

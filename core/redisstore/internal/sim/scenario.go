@@ -54,6 +54,7 @@ type load struct {
 	hot       int // use one key all the time, and stop for a while
 	waits     int // wait for places, some of them by cost, or take them without waiting
 	pauses    int // use keys that one more client pauses, of each kind
+	bans      int // use a key that is blocked again and again (core.Spec.BlockFor)
 }
 
 const (
@@ -203,6 +204,22 @@ var scenarios = []scenario{
 		length: 40 * time.Second, idle: 200 * time.Millisecond, hold: 5 * time.Second,
 		load: load{pauses: 2}, every: 2 * time.Second,
 		faults: []string{"flush", "failover", "stepOn", "stepBack", "stepBack", "stepBack", "freeze"},
+	},
+	{
+		name: "bans", servers: 1, processes: 3, pool: 10, length: time.Minute, idle: 100 * time.Millisecond, apart: true,
+		load: load{bans: 2}, every: 5 * time.Second, faults: with(network, "slow", "loading", "memory"),
+	},
+	{
+		name: "bansCached", servers: 1, processes: 3, stores: leased, pool: 10, length: time.Minute, idle: 100 * time.Millisecond, apart: true,
+		load: load{bans: 2}, every: 8 * time.Second, faults: with(network, "slow"),
+	},
+	{
+		name: "bansOutage", servers: 1, processes: 3, stores: withBackup, pool: 10, length: 2 * time.Minute, idle: 100 * time.Millisecond,
+		load: load{bans: 2}, every: 8 * time.Second, lasts: 4 * time.Second, faults: []string{"partition", "freeze", "crash", "readonly", "dropBack", "reset", "stall", "flaky"},
+	},
+	{
+		name: "bansCluster", servers: 3, processes: 2, cluster: true, pool: 10, length: 30 * time.Second, idle: 100 * time.Millisecond,
+		load: load{bans: 2}, every: 6 * time.Second, faults: []string{"migrate", "reset"}, healed: 50 * time.Millisecond,
 	},
 }
 

@@ -86,7 +86,7 @@ func (s *server) run(v verb, places bool, keys, argv []string) (reply []any, err
 
 var ops = map[string]driver.Op{
 	"spend": driver.Spend, "wait": driver.Spend, "peek": driver.Peek, "shadow_spend": driver.Spend, "shadow_peek": driver.Peek, "reset": driver.Reset,
-	"credit": driver.Credit, "debit": driver.Debit, "undo": driver.Undo, "undo_last": driver.Undo, "leave": driver.Undo, "renew": driver.Renew,
+	"credit": driver.Credit, "debit": driver.Debit, "begin": driver.Debit, "undo": driver.Undo, "undo_last": driver.Undo, "leave": driver.Undo, "renew": driver.Renew,
 }
 
 // decode reads the charges of a decision from its arguments.
@@ -119,7 +119,7 @@ func (s *server) decode(v verb, keys, args []string) (charges []*charge, err err
 				c.AtMost, c.Cost = true, int(most)
 			}
 			if c.Rule.Algorithm == driver.Pause && c.Op == driver.Debit {
-				c.Pause = time.Duration(integer(rest[0])) * time.Microsecond
+				c.Pause, c.Block = time.Duration(integer(rest[0]))*time.Microsecond, op == "begin"
 			}
 			if c.Rule.Algorithm == driver.LeakyBucket {
 				if delay := integer(rest[3]); delay < 1<<53-1 {

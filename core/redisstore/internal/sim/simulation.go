@@ -28,6 +28,7 @@ type simulation struct {
 	events    *ledger
 	refunds   *refunds
 	pauses    *pauses
+	bans      bans
 	blocks    *blocks
 	crowd     *crowd
 	slowest   time.Duration
@@ -155,6 +156,12 @@ func (s *simulation) clients(ctx context.Context, all *sync.WaitGroup, p *proces
 		start(l.pauses, (*client).reservePausedKey)
 		start(l.pauses, (*client).waitForPausedKey)
 		start(l.joint, (*client).decidePausedTogether)
+	}
+	if l.bans > 0 {
+		start(l.bans, (*client).useGreedily)
+		if p.index == 0 {
+			start(1, (*client).useModestly)
+		}
 	}
 	if l.overrides > 0 {
 		start(l.overrides, (*client).useBlockedKey)
