@@ -222,7 +222,7 @@ func TestRun(t *testing.T) {
 		"explain a policy beside all routes": {[]string{"explain", "all.yaml", "login", "x"}, 0, "" +
 			"RULE   ALGORITHM    LIMIT  SOURCE  MODE\n" +
 			"login  sliding_log  5/h    base    enforce\n", ""},
-		"check too many rules": {[]string{"check", "all.yaml", "toomany.yaml"}, 1, "", "toomany.yaml:5:13: all_routes: policy \"a\" has 65 rules and candidates, and \"b\" of the route \"/b\" has 64: a decision can have 128\n" +
+		"check too many rules": {[]string{"check", "all.yaml", "toomany.yaml"}, 1, "", "toomany.yaml:5:13: all_routes: policy \"a\" has 65 rules, candidates and bans, and \"b\" of the route \"/b\" has 64: a decision can have 128\n" +
 			"\tall_routes: a\n\t            ^\n"},
 		"explain plan": {[]string{"explain", "a.yaml", "api", "x", "gold"}, 0, "" +
 			"RULE              ALGORITHM     LIMIT  SOURCE       MODE\n" +

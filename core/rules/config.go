@@ -70,10 +70,13 @@ func (p *Policy) hasPlan(name string) bool {
 	return slices.ContainsFunc(p.Rules, func(r Rule) bool { return slices.Contains(r.planNames(), name) })
 }
 
-// countRules returns the number of rules of p on the store.
+// countRules returns the number of rules of p on the store, with those of bans.
 func (p *Policy) countRules() (n int) {
 	for i := range p.Rules {
 		if n++; p.Rules[i].Candidate != nil {
+			n++
+		}
+		if p.Rules[i].BlockFor != 0 && !p.Rules[i].Shadow {
 			n++
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/bounds"
 	"github.com/weir-go/weir/core/rules/internal/document"
 	"github.com/weir-go/weir/internal/similar"
 )
@@ -92,6 +93,9 @@ func (d decoder) policy(name string, v document.Value) Policy {
 			known.plans[plan] = true
 		}
 		p.Rules = append(p.Rules, r)
+	}
+	if n := p.countRules(); n > bounds.Charges {
+		d.Fail(f["rules"], "are %d rules, candidates and bans, more than %d", n, bounds.Charges)
 	}
 	if len(elements) == 0 {
 		return p
@@ -180,6 +184,9 @@ func (d decoder) rule(policy string, v document.Value) (Rule, bool) {
 	name := storeName(policy, r.Name)
 	if !document.PlainName.MatchString(policy) || !document.PlainName.MatchString(r.Name) {
 		name = "rule" // the error is reported already
+	}
+	if b := f["block_for"]; b.Node != nil && len(d.Warnings) == 0 { // those about routes follow
+		d.Warn(b, "use it only for keys that the client cannot choose: somebody else could ban them")
 	}
 	if c := f["candidate"]; c.Node != nil {
 		r.Candidate = d.candidate(name, c)
@@ -288,6 +295,9 @@ func (d decoder) check(name string, v document.Value, f map[string]document.Valu
 	if len(d.Errors) == before { // the fields are valid, but not together
 		at, err := f["limit"], r.check(name)
 		switch {
+		case err.Rule == name+".block":
+			d.Fail(f["block_for"], "%q is the name of its bans on a store: %s %s", err.Rule, err.Field, err.Reason)
+			return
 		case err.Field == "candidate":
 			at = f["candidate"]
 		case err.Field == "plan" && len(r.Plans) > 0:

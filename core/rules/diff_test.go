@@ -106,6 +106,13 @@ func TestDiff(t *testing.T) {
 			rules("{name: r, algorithm: quota, limit: 5/day, timezone: Asia/Tokyo}"), rules(first + "}"),
 			[]string{"api.r algorithm: quota to sliding_window", "api.r: 5/day to 10/s", "api.r: begins unused for every key"},
 		},
+		"block for": {
+			rules(first + "block_for: 60m}, {name: b, algorithm: sliding_log, limit: 5/s, block_for: 10m}, {name: n, algorithm: sliding_log, limit: 5/s}"),
+			rules(first + "block_for: 1h}, {name: b, algorithm: sliding_log, limit: 5/s, block_for: 36h}, {name: n, algorithm: sliding_log, limit: 5/s, block_for: 90s}"),
+			[]string{"api.b block for: 10m to 36h", "api.n block for: none to 1m30s"},
+		},
+		"no longer blocks": {rules(first + "block_for: 1h}"), rules(first + "}"), []string{"api.r block for: 1h to none"}},
+		"new block for":    {rules(second), rules(second + ", {name: r, algorithm: sliding_log, limit: 5/s, block_for: 1h}"), []string{"api.r: added (sliding_log 5/s block for 1h)"}},
 		"headroom": {
 			rules(first + "headroom: {a: 20, b: 20, c: 5}}"), rules(first + "headroom: {a: 20, b: 12.5, d: 1}}"),
 			[]string{"api.r headroom b: 20% to 12.5%", "api.r headroom c: removed (was 5%)", "api.r headroom d: added (1%)"},

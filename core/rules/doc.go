@@ -35,6 +35,7 @@
 //	        algorithm: fixed_window
 //	        limit: 900/15m
 //	        from_first: true       # the window of a key begins with its first event; default: false
+//	        block_for: 10m         # a denial bans the key for that time, from 1s to 8784h (core.Spec.BlockFor); default: none
 //	    keys:                      # exceptions for single keys
 //	      "user:7": {blocked: true}
 //	      "user:241531": {plan: gold}
@@ -100,6 +101,13 @@
 // A plan of a headroom that has no limit in plans has the limit of the rule (core.Rule.Headroom). A
 // candidate has neither plans nor headroom.
 //
+// # Bans
+//
+// A denial by a rule with block_for bans the key until a time, in all processes (core.Spec.BlockFor). Only an operator
+// blocks a key, and unblocks it: a ban ends by itself, or with [core.Limiter.Reset]. Overrides keep it, except
+// that a key without a limit, or whose limit is blocked, has no ban. A ban stays when the configuration changes. A shadow rule, a candidate
+// and a rule for a key that enforce excludes ban no key.
+//
 // # Pauses
 //
 // A pause (core.Pause) admits every event of a key until the application closes the key for a time, in all
@@ -158,7 +166,7 @@
 // both admit it, or none is charged. A request without a route has the limiter of New and the policy of
 // all routes; give New the limiter of that policy if there is no other limit. The plans, keys, enforce and
 // disabled of a policy apply to that policy alone. The policy of a route and that of all routes have at most
-// 128 rules and candidates together, which any Store can decide at once. See [Set.ForAll].
+// 128 rules, candidates and bans together, which any Store can decide at once. See [Set.ForAll].
 //
 // # Changes
 //

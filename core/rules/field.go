@@ -43,6 +43,7 @@ var fields = []field{
 	single(field{name: "hold", shared: true, property: "hold", subject: " hold"}, durationCodec, func(r *Rule) *time.Duration { return &r.Hold }),
 	single(field{name: "max_hold", shared: true, property: "max hold", subject: " max hold"}, durationCodec, func(r *Rule) *time.Duration { return &r.MaxHold }),
 	single(field{name: "timezone", shared: true, property: "timezone", subject: " timezone"}, wordCodec("UTC"), func(r *Rule) *string { return &r.Timezone }),
+	single(field{name: "block_for", property: "block for", subject: " block for"}, durationCodec, func(r *Rule) *time.Duration { return &r.BlockFor }),
 	single(field{name: "mode", subject: " mode"}, modeCodec, func(r *Rule) *bool { return &r.Shadow }),
 	single(field{name: "unit", subject: " unit"}, wordCodec("requests"), func(r *Rule) *string { return &r.Unit }),
 }

@@ -85,6 +85,7 @@ func TestConfig_FormatRoundTrip(t *testing.T) {
 			r.Plans, r.Headroom = []core.Plan{{Name: "gold", Limit: core.Daily(1000)}, {Name: "staff", Limit: core.Unlimited}}, map[string]float64{"gold": 0.5, "null": 99, "1 ": 0}
 			r.Candidate = &Rule{Spec: core.Spec{Algorithm: driver.Quota, Limit: core.Blocked}, Timezone: "Etc/GMT+3"}
 		}),
+		"block for": with(func(r *Rule) { r.BlockFor = 36 * time.Hour }),
 		"pause": with(func(r *Rule) {
 			*r = Rule{Spec: core.Spec{Name: "p", Algorithm: driver.Pause, Shadow: true, Unit: "calls"}}
 		}),

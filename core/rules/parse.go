@@ -37,7 +37,7 @@ func ParseOverride(name string, text []byte) (Override, error) {
 }
 
 // Warnings returns the parts of a valid file that probably do not have the intended effect: routes that no
-// request matches, such as "/a/*any" or "get /a". They are in the order of the file, and at most 100. There
+// request matches, such as "/a/*any" or "get /a", and the first block_for, which is for some keys only. They are in the order of the file, and at most 100. There
 // are none for a file that [Parse] rejects. name and data are as for Parse.
 func Warnings(name string, data []byte) (all Errors) {
 	var warnings []document.Error

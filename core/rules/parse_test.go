@@ -284,7 +284,7 @@ var invalidFiles = map[string]struct {
 	"unknown field":       {with(valid, "polices: {}"), []string{`5:1: polices: is an unknown field; did you mean "policies"?`}, false},
 	"unlike any field":    {with(valid, "version: 1"), []string{"5:1: version: is an unknown field; known are policies, routes, all_routes, disabled" + newer}, false},
 	"field of a policy":   {with(valid, "    regions: [eu]"), []string{"5:5: policies.api.regions: is an unknown field; known are rules, keys, enforce, disabled" + newer}, false},
-	"field of a rule":     {with("      - {name: r, algorithm: sliding_log, limit: 5/m, penalty: 1h}", ""), []string{"4:55: policies.api.rules[0].penalty: is an unknown field; known are name, plans, headroom, mode, unit, candidate, algorithm, limit, soft, from_first, sub_windows, by_cost, hold, max_hold, timezone" + newer}, false},
+	"field of a rule":     {with("      - {name: r, algorithm: sliding_log, limit: 5/m, penalty: 1h}", ""), []string{"4:55: policies.api.rules[0].penalty: is an unknown field; known are name, plans, headroom, block_for, mode, unit, candidate, algorithm, limit, soft, from_first, sub_windows, by_cost, hold, max_hold, timezone" + newer}, false},
 	"field of a key":      {with(valid, "    keys: {a: {blocked: true, reason: x}}"), []string{"5:31: policies.api.keys.a.reason: is an unknown field; known are blocked, plan, limits, until" + newer}, false},
 	"route with fields":   {with(valid, "routes: {/: {policy: api, cost: 2}}"), []string{`5:13: routes["/"]: is a mapping, expected a text`}, false},
 	"name of a policy":    {"policies: {a.b: {rules: [{name: r, algorithm: sliding_log, limit: 5/m}]}}", []string{`1:12: policies["a.b"]: the name of a policy consists of letters, digits, _ and -`}, false},
@@ -306,11 +306,26 @@ var invalidFiles = map[string]struct {
 	"name is a number":    {with("      - {name: 1, algorithm: sliding_log, limit: 5/m}", ""), []string{"4:16: policies.api.rules[0].name: is an integer, expected a text"}, false},
 	"long name":           {with("      - {name: "+strings.Repeat("r", 61)+", algorithm: sliding_log, limit: 5/m}", ""), []string{`4:9: policies.api.rules[0]: "api.` + strings.Repeat("r", 61) + `" is its name on a store: name is 65 bytes long, more than 64`}, true},
 	"long candidate":      {with("      - {name: "+strings.Repeat("r", 51)+", algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m}}", ""), []string{`4:116: policies.api.rules[0].candidate: "api.` + strings.Repeat("r", 51) + `.candidate" is its name on a store: name is 65 bytes long, more than 64`}, true},
-	"algorithm":           {with("      - {name: r, algorithm: sliding_logs, limit: 5/m}", ""), []string{`4:30: policies.api.rules[0].algorithm: "sliding_logs" is no algorithm; did you mean "sliding_log"?`}, false},
-	"algorithm none":      {with("      - {name: r, algorithm: none, limit: 5/m}", ""), []string{`4:30: policies.api.rules[0].algorithm: "none" is no algorithm: use ` + allNames() + newer}, false},
-	"limit is a number":   {with("      - {name: r, algorithm: sliding_log, limit: 5}", ""), []string{"4:50: policies.api.rules[0].limit: limit 5 has no period, unlike 5/s and 5/h"}, false},
-	"limit":               {with("      - {name: r, algorithm: sliding_log, limit: 5 per m}", ""), []string{`4:50: policies.api.rules[0].limit: invalid limit "5 per m": events: "5 per m" is not a positive integer (expected "10/s", "500/h", "10/s burst 20", "1000/month", "5", "unlimited" or "blocked")`}, false},
-	"limit of a log":      {with("      - {name: r, algorithm: sliding_log, limit: 5/m burst 6}", ""), []string{"4:50: policies.api.rules[0].limit: burst has no meaning for sliding_log"}, true},
+	"long name of bans": {
+		with("      - {name: "+strings.Repeat("r", 55)+", algorithm: sliding_log, limit: 5/m, block_for: 10m}", ""),
+		[]string{`4:120: policies.api.rules[0].block_for: "api.` + strings.Repeat("r", 55) + `.block" is the name of its bans on a store: name is 65 bytes long, more than 64`}, true,
+	},
+	"block for of a number":    {with("      - {name: r, algorithm: sliding_log, limit: 5/m, block_for: 600}", ""), []string{`4:66: policies.api.rules[0].block_for: is an integer, expected a text`}, false},
+	"block for is none":        {with("      - {name: r, algorithm: sliding_log, limit: 5/m, block_for: 0s}", ""), []string{`4:66: policies.api.rules[0].block_for: "0s" is no positive duration such as 30s or 1h30m`}, true},
+	"block for is short":       {with("      - {name: r, algorithm: sliding_log, limit: 5/m, block_for: 999ms}", ""), []string{`4:66: policies.api.rules[0].block_for: block for is 999ms, outside 1s to 366 days`}, true},
+	"block for is long":        {with("      - {name: r, algorithm: sliding_log, limit: 5/m, block_for: 8784h1s}", ""), []string{`4:66: policies.api.rules[0].block_for: block for is 8784h0m1s, outside 1s to 366 days`}, true},
+	"block for of places":      {with("      - {name: r, algorithm: in_flight, limit: 5, block_for: 10m}", ""), []string{`4:62: policies.api.rules[0].block_for: block for has no meaning for in_flight`}, false},
+	"block for of a pause":     {with("      - {name: r, algorithm: pause, block_for: 10m}", ""), []string{`4:48: policies.api.rules[0].block_for: block for has no meaning for pause`}, false},
+	"block for of a candidate": {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m, block_for: 10m}}", ""), []string{`4:103: policies.api.rules[0].candidate.block_for: is an unknown field; known are algorithm, limit, soft, from_first, sub_windows, by_cost, hold, max_hold, timezone` + newer}, false},
+	"many bans": {
+		"policies: {api: {rules: [" + strings.ReplaceAll(manyRules(65), "5/m}", "5/m, block_for: 10m}") + "]}}",
+		[]string{"1:25: policies.api.rules: are 130 rules, candidates and bans, more than 128"}, true,
+	},
+	"algorithm":         {with("      - {name: r, algorithm: sliding_logs, limit: 5/m}", ""), []string{`4:30: policies.api.rules[0].algorithm: "sliding_logs" is no algorithm; did you mean "sliding_log"?`}, false},
+	"algorithm none":    {with("      - {name: r, algorithm: none, limit: 5/m}", ""), []string{`4:30: policies.api.rules[0].algorithm: "none" is no algorithm: use ` + allNames() + newer}, false},
+	"limit is a number": {with("      - {name: r, algorithm: sliding_log, limit: 5}", ""), []string{"4:50: policies.api.rules[0].limit: limit 5 has no period, unlike 5/s and 5/h"}, false},
+	"limit":             {with("      - {name: r, algorithm: sliding_log, limit: 5 per m}", ""), []string{`4:50: policies.api.rules[0].limit: invalid limit "5 per m": events: "5 per m" is not a positive integer (expected "10/s", "500/h", "10/s burst 20", "1000/month", "5", "unlimited" or "blocked")`}, false},
+	"limit of a log":    {with("      - {name: r, algorithm: sliding_log, limit: 5/m burst 6}", ""), []string{"4:50: policies.api.rules[0].limit: burst has no meaning for sliding_log"}, true},
 	"many fields": {
 		with("      - {name: r, algorithm: token_bucket, limit: 5/1ns, soft: -1, sub_windows: 0, plans: {unknown: 5/m, gold: 1/1ns}, mode: off}", ""),
 		[]string{
@@ -436,7 +451,7 @@ var invalidFiles = map[string]struct {
 	"too many rules": {
 		"policies: {a: {rules: [" + manyRules(65) + "]}, b: {rules: [" + manyRules(63) + ", {name: c, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 4/m}}]}}\n" +
 			"routes: {/a: a, /b: b, /c: b}\nall_routes: a",
-		[]string{`3:13: all_routes: policy "a" has 65 rules and candidates, and "b" of the route "/b" has 65: a decision can have 128`}, true,
+		[]string{`3:13: all_routes: policy "a" has 65 rules, candidates and bans, and "b" of the route "/b" has 65: a decision can have 128`}, true,
 	},
 	"invalid pattern":    {with(valid, `routes: {"GET /{": api}`), []string{`5:10: routes["GET /{"]: is an invalid pattern: parsing "GET /{": at offset 5: bad wildcard segment (must end with '}')`}, true},
 	"long pattern":       {with(valid, "routes: {/"+strings.Repeat("a", 256)+": api}"), []string{`5:10: routes["/` + strings.Repeat("a", 256) + `"]: is longer than 256 bytes`}, false},
@@ -541,6 +556,19 @@ func TestWarnings(t *testing.T) {
 				t.Errorf("got the excerpt %q", got[0].Excerpt)
 			}
 		})
+	}
+}
+
+// The first ban of a file has a warning about its keys.
+func TestWarnings_Ban(t *testing.T) {
+	const rule = "{name: %s, algorithm: fixed_window, limit: 1/m, block_for: 10m}"
+	text := fmt.Sprintf("policies: {api: {rules: ["+rule+", "+rule+"]}}", "a", "b")
+	got := Warnings("f", []byte(text))
+	if want := "f:1:84: policies.api.rules[0].block_for: use it only for keys that the client cannot choose: somebody else could ban them"; len(got) != 1 || got[0].Error() != want {
+		t.Errorf("got %v, want %s", got, want)
+	}
+	if got := Warnings("f", []byte(strings.ReplaceAll(text, ", block_for: 10m", ""))); got != nil {
+		t.Errorf("without a ban: got %v", got)
 	}
 }
 

@@ -19,7 +19,7 @@ func (c *Config) tooManyRules() string {
 		name := c.Routes[pattern]
 		of := c.Policies[name]
 		if n, m := all.countRules(), of.countRules(); name != c.AllRoutes && n+m > bounds.Charges {
-			return fmt.Sprintf("policy %q has %d rules and candidates, and %q of the route %q has %d: a decision can have %d", c.AllRoutes, n, name, pattern, m, bounds.Charges)
+			return fmt.Sprintf("policy %q has %d rules, candidates and bans, and %q of the route %q has %d: a decision can have %d", c.AllRoutes, n, name, pattern, m, bounds.Charges)
 		}
 	}
 	return ""

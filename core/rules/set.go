@@ -154,7 +154,7 @@ func (s *Set) Version() string { return s.applied.Load().version }
 //   - an override of a rule or plan that the policy does not have
 //   - an invalid percentage
 //   - a route that is invalid, in conflict with another route, or without a policy
-//   - a policy of all routes that does not exist, or that has more than 128 rules and candidates together
+//   - a policy of all routes that does not exist, or that has more than 128 rules, candidates and bans together
 //     with that of a route
 func (s *Set) Apply(c *Config) error {
 	s.mu.Lock()

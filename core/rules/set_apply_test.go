@@ -352,7 +352,7 @@ func TestSet_Apply_AllRoutes(t *testing.T) {
 	}
 	for want, change := range map[string]func(*rules.Config){
 		`weir: all_routes: there is no policy "none"`: func(c *rules.Config) { c.AllRoutes = "none" },
-		`weir: all_routes: policy "account" has 1 rules and candidates, and "media" of the route "POST /media" has 128: a decision can have 128`: func(c *rules.Config) {
+		`weir: all_routes: policy "account" has 1 rules, candidates and bans, and "media" of the route "POST /media" has 128: a decision can have 128`: func(c *rules.Config) {
 			p := c.Policies["media"]
 			for i := range 127 {
 				p.Rules = append(slices.Clip(p.Rules), rules.Rule{Spec: core.Spec{Name: fmt.Sprint("r", i), Algorithm: core.AlgorithmSlidingLog, Limit: core.PerMinute(1)}})
