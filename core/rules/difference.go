@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/weir-go/weir/core"
 )
 
 // Differences says where the processes of an application do not agree, as they do for a while during a rollout: about the
@@ -59,11 +57,8 @@ func Differences(all []Process, published map[string]PublishedRule) (texts []str
 
 // text returns the limit of p, and where it is.
 func (p *PublishedRule) text() string {
-	s := p.Policy.Rules[0].Spec
-	s.Name = p.Name
-	text := core.NewRule(s).String()
 	if p.InSet {
-		return text + ", in a configuration"
+		return p.Text + ", in a configuration"
 	}
-	return text + ", in code"
+	return p.Text + ", in code"
 }

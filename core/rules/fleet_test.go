@@ -129,7 +129,8 @@ func TestFleet_Figures(t *testing.T) {
 func TestDifferences(t *testing.T) {
 	rule := func(limit core.Limit, inSet bool, plans ...core.Plan) rules.PublishedRule {
 		spec := core.Spec{Algorithm: driver.SlidingLog, Limit: limit, Plans: plans}
-		return rules.PublishedRule{Name: "api", InSet: inSet, Policy: rules.Policy{Rules: []rules.Rule{{Spec: spec}}}}
+		spec.Name = "api"
+		return rules.PublishedRule{Name: "api", Text: core.NewRule(spec).String(), InSet: inSet, Policy: rules.Policy{Rules: []rules.Rule{{Spec: spec}}}}
 	}
 	with := func(p rules.PublishedRule, others ...rules.PublishedRule) map[string]rules.PublishedRule {
 		p.Others = others

@@ -75,7 +75,7 @@ func TestFleet_Processes(t *testing.T) {
 	watched(t, redisstore.New(rdb, "shop", redisstore.Prefix("other:")), rules.Redis(rdb, "shop"))                     // the overrides of another application
 	watched(t, redisstore.New(rdb, "shop"), rules.Redis(rdb, "shop", rules.KeySecret([]byte("a secret of 16 bytes")))) // another secret
 	code := resilient.New(rdb, "shop")
-	testkit.Limiter(t, code, core.SlidingLog("login", core.PerHour(5)))
+	testkit.Limiter(t, code, core.SlidingLog("login", core.PerHour(5)).BlockFor(time.Minute))
 	t.Cleanup(func() { code.Close() })
 
 	testkit.Must(t, set.Block(t.Context(), "api", "ann", time.Time{}))
@@ -162,11 +162,11 @@ func TestFleet_Published(t *testing.T) {
 	watched(t, store, rules.RedisOf(store))
 	other := resilient.New(rdb, "shop") // another version
 	t.Cleanup(func() { other.Close() })
-	testkit.Limiter(t, other, core.SlidingLog("login", core.PerHour(7)))
+	testkit.Limiter(t, other, core.SlidingLog("login", core.PerHour(7)), core.TokenBucket("bans", core.PerMinute(9)).BlockFor(10*time.Minute))
 
 	var all map[string]rules.PublishedRule
 	awaitProcesses(t, operator, func([]rules.Process) (err error) {
-		if all, err = operator.Fleet().Published(t.Context()); err == nil && (len(all) != 7 || len(all["login"].Others) != 1) {
+		if all, err = operator.Fleet().Published(t.Context()); err == nil && (len(all) != 8 || len(all["login"].Others) != 1) {
 			err = fmt.Errorf("%d rules are published", len(all))
 		}
 		return err
@@ -176,15 +176,18 @@ func TestFleet_Published(t *testing.T) {
 	for name, p := range all {
 		policies[name] = p.Policy
 		r := p.Policy.Rules[0]
-		got[name] = fmt.Sprint(r.Algorithm, " ", r.Limit, " ", len(r.Plans), " ", p.MorePlans, " ", p.Elastic)
+		got[name] = fmt.Sprint(r.Algorithm, " ", r.Limit, " ", len(r.Plans), " ", p.MorePlans, " ", p.Elastic, " ", r.BlockFor)
 	}
 	delete(got, "login") // the latest one is not known
 	want := map[string]string{
-		"slots": "in_flight 3 0 0 0", "month": "quota 100/month 0 0 0", "stop": "pause 0 0 0 0", "many": "token_bucket 1/m 27 3 0",
-		"elastic": "token_bucket 10/m 0 0 2", "api.minute": "token_bucket 100/m 0 0 0",
+		"slots": "in_flight 3 0 0 0 0s", "month": "quota 100/month 0 0 0 0s", "stop": "pause 0 0 0 0 0s", "many": "token_bucket 1/m 27 3 0 0s",
+		"elastic": "token_bucket 10/m 0 0 2 0s", "api.minute": "token_bucket 100/m 0 0 0 0s", "bans": "token_bucket 9/m 0 0 0 1s",
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	if text := all["bans"].Text; text != `token_bucket "bans" 9/m block for 10m` {
+		t.Errorf("got the text %q", text)
 	}
 	limits := []int{all["login"].Policy.Rules[0].Limit.Events, all["login"].Others[0].Policy.Rules[0].Limit.Events}
 	if slices.Sort(limits); fmt.Sprint(limits) != "[5 7]" {

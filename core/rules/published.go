@@ -12,11 +12,12 @@ import (
 // process has described it in Redis within a day.
 type PublishedRule struct {
 	Name string
+	Text string    // describes the rule as core.Rule.String does
 	At   time.Time // when a process has described it last, by the clock of Redis
 
 	// Policy has the rule alone, under an empty name, so that it has the states of the program if Name is the name of the
 	// policy in a [Config]. The time zone and the anchor of a quota, its unit, and limits of Choose and Variant are not
-	// known.
+	// known, nor is the time of BlockFor, which is a second here.
 	Policy Policy
 	// InSet says that the rule is that of a policy in the configuration of a Set of the process, and not of a limiter in code.
 	InSet bool
@@ -35,6 +36,9 @@ func published(r processes.Rule) PublishedRule {
 		Algorithm: b.Algorithm, Limit: limitOf(b), Soft: b.Soft, FromFirst: b.FromFirst, SubWindows: b.SubWindows, Hold: b.Hold, ByCost: b.ByCost,
 		Shadow: b.Shadow,
 	}
+	if r.Bans {
+		spec.BlockFor = time.Second
+	}
 	rule := Rule{Spec: spec}
 	for _, l := range append(r.Plans, r.Others...) {
 		rule.Plans = append(rule.Plans, core.Plan{Name: l.Plan, Limit: limitOf(l)})
@@ -45,7 +49,7 @@ func published(r processes.Rule) PublishedRule {
 			rule.Headroom[l.Plan] = l.Headroom
 		}
 	}
-	return PublishedRule{Name: b.Name, At: r.At, Policy: Policy{Rules: []Rule{rule}, Enforce: 100}, InSet: r.InSet, MorePlans: r.More, Elastic: b.UpTo}
+	return PublishedRule{Name: b.Name, Text: r.Text, At: r.At, Policy: Policy{Rules: []Rule{rule}, Enforce: 100}, InSet: r.InSet, MorePlans: r.More, Elastic: b.UpTo}
 }
 
 func limitOf(l processes.Limit) core.Limit {

@@ -272,8 +272,8 @@ func (c *Counter) heartbeat() Heartbeat {
 		(*about)(&a)
 	}
 	if renewed {
-		before := c.rules
-		if c.group, c.rules = GroupOf(slices.Sorted(maps.Keys(rules))), publish(rules, a.Sets); !slices.Equal(before, c.rules) {
+		before, bans := c.rules, takeBans(rules)
+		if c.group, c.rules = GroupOf(slices.Sorted(maps.Keys(rules))), publish(rules, bans, a.Sets); !slices.Equal(before, c.rules) {
 			c.saidAt = time.Time{}
 			for _, rule := range before[:min(len(before), max(0, maxPublished-len(c.removed)))] {
 				c.removed[rule[0]] = true

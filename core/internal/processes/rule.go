@@ -26,8 +26,8 @@ const (
 	maxPublished = 1000
 	// maxPlans is the number of plans of one published rule, and maxOthers that of further lengths.
 	maxPlans, maxOthers = 20, 64
-	// maxRule is the length of the JSON of a published rule.
-	maxRule = 32 << 10
+	// maxRule is the length of the JSON of a published rule, and maxRuleText that of its Text.
+	maxRule, maxRuleText = 32 << 10, 512
 )
 
 // A Rule is a rule as processes have said it: its limits, and the states that a key may have of it.
@@ -37,6 +37,8 @@ type Rule struct {
 	Others []Limit `json:"others,omitempty"` // of further plans those whose states have another length, at most 64
 	More   int     `json:"more,omitempty"`   // the number of plans that are left out
 	InSet  bool    `json:"in_set,omitempty"` // it is that of a policy in the configuration of a Set
+	Bans   bool    `json:"bans,omitempty"`   // a denial bans the key: see core.Spec.BlockFor
+	Text   string  `json:"text"`             // describes the rule without its plans
 
 	At time.Time `json:"-"` // when a process has said it, by the clock of Redis
 }
@@ -77,16 +79,33 @@ func (l Limit) Definition() driver.Definition {
 	}
 }
 
+// takeBans removes the pauses of rules that ban keys (core.Spec.BlockFor), and returns the names of these rules.
+func takeBans(rules map[string][]driver.Definition) map[string]bool {
+	bans := make(map[string]bool)
+	closes := func(name string) bool { return rules[name][0].Kind().Closes }
+	for name := range rules {
+		of, ok := strings.CutSuffix(name, ".block")
+		if ok = ok && rules[of] != nil && closes(name) && !closes(of); ok {
+			bans[of] = true
+			delete(rules, name)
+		}
+	}
+	return bans
+}
+
 // publish returns the names and texts of rules for a Heartbeat of a process with these Sets. The definitions of a rule are
-// those of callers without a plan, first, and of the plans.
-func publish(rules map[string][]driver.Definition, sets []Set) (all [][2]string) {
+// those of callers without a plan, first, and of the plans. bans is the result of takeBans.
+func publish(rules map[string][]driver.Definition, bans map[string]bool, sets []Set) (all [][2]string) {
 	for name, definitions := range rules {
 		slices.SortFunc(definitions, func(a, b driver.Definition) int { return strings.Compare(a.Plan, b.Plan) })
 		policy, _, dotted := strings.Cut(name, ".")
 		r := Rule{
 			Base:  limitOf(&definitions[0]),
 			InSet: dotted && slices.ContainsFunc(sets, func(s Set) bool { return slices.Contains(s.Policies, policy) }),
+			Bans:  bans[name],
+			Text:  definitions[0].String(),
 		}
+		r.Text = r.Text[:min(len(r.Text), maxRuleText)]
 		lengths := map[string]bool{lengthOf(definitions[0]): true}
 		for _, d := range definitions[1:] {
 			length := lengthOf(d)

@@ -3,6 +3,8 @@ package processes
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +54,7 @@ func definitions() map[string][]driver.Definition {
 // Published rules can be read again, whatever the number of their plans, and have a limit of each length.
 func TestPublish(t *testing.T) {
 	rules := definitions()
-	for _, said := range publish(rules, nil) {
+	for _, said := range publish(rules, nil, nil) {
 		r, ok := parseRule(said[0], "1700000000000 "+said[1])
 		if !ok || len(said[1]) > maxRule {
 			t.Errorf("%s cannot be read: %d bytes, %.200s", said[0], len(said[1]), said[1])
@@ -84,8 +86,41 @@ func TestPublish(t *testing.T) {
 	}
 }
 
+// The pause of a rule is told from its name and its algorithm, and a pause of another one is not.
+func TestTakeBans(t *testing.T) {
+	log := driver.Definition{Algorithm: driver.SlidingLog, Events: 1, Per: time.Second}
+	pause := driver.Definition{Algorithm: driver.Pause}
+	for name, c := range map[string]struct {
+		rules      map[string]driver.Definition
+		bans, left string
+	}{
+		"ban":               {map[string]driver.Definition{"r": log, "r.block": pause, "s": log}, "[r]", "[r s]"},
+		"ban of a policy":   {map[string]driver.Definition{"api.r": log, "api.r.block": pause}, "[api.r]", "[api.r]"},
+		"other pause":       {map[string]driver.Definition{"r": log, "block": pause, "s.block": pause, ".block": pause}, "[]", "[.block block r s.block]"},
+		"no pause":          {map[string]driver.Definition{"r": log, "r.block": log}, "[]", "[r r.block]"},
+		"pause of a pause":  {map[string]driver.Definition{"r": pause, "r.block": pause}, "[]", "[r r.block]"},
+		"rule ends with it": {map[string]driver.Definition{"r.block": log, "r.block.block": pause}, "[r.block]", "[r.block]"},
+	} {
+		rules := make(map[string][]driver.Definition)
+		for rule, d := range c.rules {
+			d.Name = rule
+			rules[rule] = []driver.Definition{d}
+		}
+		bans := takeBans(rules)
+		if got, left := fmt.Sprint(slices.Sorted(maps.Keys(bans))), fmt.Sprint(slices.Sorted(maps.Keys(rules))); got != c.bans || left != c.left {
+			t.Errorf("%s: got the bans %s of the rules %s, want %s of %s", name, got, left, c.bans, c.left)
+		}
+		for _, said := range publish(rules, bans, nil) {
+			r, ok := parseRule(said[0], "1 "+said[1])
+			if !ok || r.Bans != bans[r.Base.Name] || r.Text == "" {
+				t.Errorf("%s: got %+v", name, r)
+			}
+		}
+	}
+}
+
 func FuzzParseRule(f *testing.F) {
-	for _, said := range publish(definitions(), nil) {
+	for _, said := range publish(definitions(), nil, nil) {
 		f.Add(said[0], "1700000000000 "+said[1])
 	}
 	f.Fuzz(func(t *testing.T, name, text string) {
