@@ -176,7 +176,7 @@ func (r *remote) selected(text string) ([]string, error) {
 }
 
 // errInCode is the error of a command about overrides for a rule in code.
-var errInCode = errors.New("limits in code have no overrides: only policies of a rules.Set have them, and a rule that is a core.Pause can close for a key")
+var errInCode = errors.New("limits in code have no overrides: only policies of a rules.Set have them, and a rule that is a core.Pause can close for a key; weir reset ends a ban")
 
 // pauseInCode sets or ends the pause of a key by a rule in code, which must be a core.Pause.
 func (r *remote) pauseInCode(ctx context.Context, rule, key string, until time.Time) error {

@@ -256,6 +256,7 @@ var results = []struct {
 	{"SOFT", func(c observe.Counts) uint64 { return c[driver.Soft] }},
 	{"DENIED", func(c observe.Counts) uint64 { return c[driver.Denied] + c[driver.NeverAllowed] }},
 	{"BLOCKED", func(c observe.Counts) uint64 { return c[driver.Blocked] }},
+	{"BANNED", func(c observe.Counts) uint64 { return c[driver.Banned] }},
 	{"SHADOW", func(c observe.Counts) uint64 { return c[driver.ShadowDenied] }},
 	{"FAILED", func(c observe.Counts) uint64 { return c[driver.Failed] + c[driver.Canceled] }},
 }

@@ -19,7 +19,7 @@ func TestForget(t *testing.T) {
 	rdb := server.Client()
 	files(t)
 	content := []byte(`{policies: {api: {rules: [{name: minute, algorithm: sliding_log, limit: 5/m, plans: {gold: 9/h}}, {name: month, algorithm: quota, limit: 100/month},
-		{name: slots, algorithm: in_flight, limit: 3}, {name: stop, algorithm: pause}]}, jobs: {rules: [{name: day, algorithm: token_bucket, limit: 5/d}]}}}`)
+		{name: slots, algorithm: in_flight, limit: 3}, {name: stop, algorithm: pause}]}, jobs: {rules: [{name: day, algorithm: token_bucket, limit: 5/d, block_for: 1h}]}}}`)
 	write(t, "api.yaml", string(content))
 	store := resilient.New(rdb, "test")
 	t.Cleanup(func() { store.Close() })
@@ -27,7 +27,7 @@ func TestForget(t *testing.T) {
 	testkit.Must(t, err)
 	set, err := rules.New(store, config, rules.Overrides(rules.RedisOf(store)))
 	testkit.Must(t, err)
-	login := testkit.Limiter(t, store, core.SlidingWindow("login", core.PerHour(5)).Plan("pro", core.PerDay(5)))
+	login := testkit.Limiter(t, store, core.SlidingWindow("login", core.PerHour(5)).Plan("pro", core.PerDay(5)).BlockFor(time.Hour))
 	fleet := rules.FleetOf(store)
 	for _, key := range []string{"user:ann", "user:bob"} {
 		for _, policy := range []string{"api", "jobs"} {
@@ -40,10 +40,14 @@ func TestForget(t *testing.T) {
 			testkit.Must(t, set.Override(t.Context(), policy, key, rules.Override{Limits: map[string]core.Limit{map[string]string{"api": "minute", "jobs": "day"}[policy]: core.Per(7, 3*time.Hour)}}, rules.Note("a note"), rules.KeyText()))
 			r := testkit.Reserve(t, l, key, 1) // with the length of the override
 			defer func() { _ = r.Release(t.Context()) }()
+			if policy == "jobs" && testkit.Ask(t, l, key, 7).State(0).Block == 0 {
+				t.Fatal("got no ban")
+			}
 			testkit.Must(t, set.Block(t.Context(), policy, key, time.Now().Add(time.Hour), rules.KeyText()))
 		}
 		testkit.Admit(t, login, key, 1)
 		testkit.Admit(t, login.Plan("pro"), key, 1)
+		testkit.Ask(t, login, key, 5) // begins a ban
 		testkit.Must(t, rdb.Do(t.Context(), "zadd", fmt.Sprintf("weir:test:{test}processes:denied:%d", time.Now().Unix()/3600), 3, fleet.Tag(key)+" api", 2, fleet.Tag(key)+" login").Err())
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -75,7 +79,7 @@ func TestForget(t *testing.T) {
 		return found
 	}
 	bob := left("user:bob")
-	if n := len(left("user:ann")); n != len(bob) || n < 15 {
+	if n := len(left("user:ann")); n != len(bob) || n < 17 {
 		t.Fatalf("%d keys are about ann, %d about bob: %q", n, len(bob), bob)
 	}
 	var stdout, stderr strings.Builder

@@ -72,7 +72,11 @@ func (r *remote) near(ctx context.Context, args []string) error {
 	w := tabwriter.NewWriter(r.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "KEY\tRULE\tLIMIT\tUSED\tSHARE\tUNUSED")
 	for _, u := range all[:min(len(all), r.most)] {
-		fmt.Fprintf(w, "#%s\t%s\t%s\t%d\t%.0f %%\t%s\n", u.tag, escaped(u.state.Rule.Name()), inForce(u.state, ""), u.state.Used(), 100*u.share, waitOf(u.state, u.state.ResetAfter))
+		used := strconv.Itoa(u.state.Used())
+		if u.state.Block > 0 {
+			used = "banned"
+		}
+		fmt.Fprintf(w, "#%s\t%s\t%s\t%s\t%.0f %%\t%s\n", u.tag, escaped(u.state.Rule.Name()), inForce(u.state, ""), used, 100*u.share, waitOf(u.state, u.state.ResetAfter))
 	}
 	if n := len(all) - r.most; n > 0 {
 		r.note("%s more: see -n", plural(n, "key"))
@@ -109,6 +113,9 @@ func (r *remote) tagsOf(ctx context.Context, policies []string) (map[string]map[
 		tags[policy] = make(map[string]bool)
 		for _, rule := range l.Rules() {
 			ofRule[rule.Name()] = policy
+			if rule.Spec().BlockFor > 0 { // the only state of a banned key may be that of the ban: see core.Spec.BlockFor
+				ofRule[rule.Name()+".block"] = policy
+			}
 		}
 	}
 	prefix, full := r.keyPrefix()+"{", false

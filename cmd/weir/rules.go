@@ -455,6 +455,14 @@ func unblock(ctx context.Context, r *remote, policy, key string, _ []string) err
 	if o, err := r.set.OverrideOf(ctx, policy, key); err == nil && o.Blocked {
 		return errDenied
 	}
+	if l, err := r.limiter(policy, ""); err == nil {
+		s := &subject{name: policy}
+		if d, err := l.Peek(ctx, key); err == nil {
+			if bans, left := s.bans(d); left > 0 {
+				r.note("the key is banned by %s, which is no block of an operator: weir reset KEY %s ends it", bans, policy)
+			}
+		}
+	}
 	return nil // the caller reads the override again
 }
 

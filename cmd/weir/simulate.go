@@ -27,15 +27,29 @@ func defineSimulate(flags *flag.FlagSet) func(args []string, stdout, stderr io.W
 		if err != nil {
 			return err
 		}
-		ctx := context.Background()
+		var free *simulation // without bans
+		if config := withoutBans(config); config != nil {
+			if free, err = newSimulation(config, *policy); err != nil {
+				return err
+			}
+		}
+		ctx, byBans := context.Background(), uint64(0)
 		err = t.read(args[1:], s.rules(), stderr, func(e *simulate.Event) error {
-			_, err := s.decide(ctx, e)
+			d, err := s.decide(ctx, e)
+			if free == nil || err != nil {
+				return err
+			}
+			without, err := free.decide(ctx, e)
+			if without.Allowed && !d.Allowed {
+				byBans++
+			}
 			return err
 		})
 		if err := cmp.Or(err, s.check()); err != nil {
 			return err
 		}
 		r := newSimulated(s, &t, names(), *top)
+		r.DeniedByBans = byBans
 		if *asJSON {
 			return writeJSON(stdout, r)
 		}

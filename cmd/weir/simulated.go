@@ -25,7 +25,8 @@ type simulated struct {
 	Admitted     uint64            `json:"admitted"`
 	Denied       uint64            `json:"denied"`
 	Delayed      uint64            `json:"delayed"`
-	NoPolicy     uint64            `json:"no_policy"` // requests without a policy, which are admitted
+	DeniedByBans uint64            `json:"denied_by_bans"` // denied requests that would have been admitted without block_for
+	NoPolicy     uint64            `json:"no_policy"`      // requests without a policy, which are admitted
 	Keys         int               `json:"keys"`
 	DeniedKeys   int               `json:"denied_keys"`
 	AffectedKeys int               `json:"affected_keys"` // with more denials than affected of their requests
@@ -58,8 +59,11 @@ type simulatedRule struct {
 	Admitted  uint64         `json:"admitted"`
 	Denied    uint64         `json:"denied"`
 	Delayed   uint64         `json:"delayed"`
-	Delay     quantiles      `json:"delay"` // of delayed requests, in seconds
-	Queue     quantiles      `json:"queue"` // of a leaky bucket: the costs of the requests in it
+	Bans      uint64         `json:"bans"`
+	Banned    int            `json:"banned_keys"`
+	BlockFor  float64        `json:"block_for"` // the time of a ban, in seconds
+	Delay     quantiles      `json:"delay"`     // of delayed requests, in seconds
+	Queue     quantiles      `json:"queue"`     // of a leaky bucket: the costs of the requests in it
 	Most      *simulatedMost `json:"most,omitempty"`
 }
 
@@ -162,7 +166,7 @@ func newSimulatedPolicy(p *simulate.Policy, deniedKeys int, name func(string) st
 			at = rule + ", candidate"
 		}
 		rule := simulatedRule{Name: at, Algorithm: r.Rule.Algorithm().String(), Limit: r.Rule.Limit().String(), Shadow: r.Rule.IsShadow(),
-			Admitted: r.Admitted, Denied: r.Denied, Delayed: r.Delayed, Delay: quantilesOf(&r.Delay, 1e6), Queue: quantilesOf(&r.Queue, 1)}
+			Admitted: r.Admitted, Denied: r.Denied, Delayed: r.Delayed, Bans: r.Bans, Banned: r.BannedKeys(), BlockFor: r.Rule.Spec().BlockFor.Seconds(), Delay: quantilesOf(&r.Delay, 1e6), Queue: quantilesOf(&r.Queue, 1)}
 		if k := r.Rule.Kind(); k.Holds || k.Closes { // see withoutInFlight
 			rule.Limit = "not simulated"
 		}
@@ -255,6 +259,7 @@ func (r *simulated) write(out io.Writer) error {
 		print("Policy %s denied %s of %s%s", p.Name, count(p.Denied), plural(int(p.Requests), "request"), text)
 	}
 	w.Flush()
+	r.writeBans(out)
 	fmt.Fprintln(out)
 	r.writeRules(out)
 	r.writeTimeline(out)
@@ -272,6 +277,20 @@ func (r *simulated) write(out io.Writer) error {
 		w.Flush()
 	}
 	return writeNotes(out, r.Notes)
+}
+
+// writeBans writes a line for each rule that has banned a key, and their effect.
+func (r *simulated) writeBans(out io.Writer) {
+	for _, p := range r.Policies {
+		for _, s := range p.Rules {
+			if s.Bans > 0 {
+				fmt.Fprintf(out, "The rule %s.%s banned %s for %s: %s in all.\n", p.Name, s.Name, plural(s.Banned, "key"), seconds(s.BlockFor), plural(int(s.Bans), "ban"))
+			}
+		}
+	}
+	if r.DeniedByBans > 0 {
+		fmt.Fprintf(out, "%s denied because of bans, and would be admitted without block_for.\n", pluralWas(int(r.DeniedByBans), "request"))
+	}
 }
 
 // writeRules writes a line for each rule. The last column is last because its text is long.

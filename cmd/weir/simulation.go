@@ -127,6 +127,25 @@ func withoutInFlight(c *rules.Config) (changed *rules.Config, left []string) {
 	return &d, left
 }
 
+// withoutBans returns c with rules that ban no key, or nil if it has no other ones.
+func withoutBans(c *rules.Config) *rules.Config {
+	d, bans := *c, false
+	d.Policies = make(map[string]rules.Policy)
+	for name, p := range c.Policies {
+		p.Rules = slices.Clone(p.Rules)
+		for i := range p.Rules {
+			r := &p.Rules[i]
+			bans = bans || r.BlockFor > 0 && !r.Shadow
+			r.BlockFor = 0
+		}
+		d.Policies[name] = p
+	}
+	if !bans {
+		return nil
+	}
+	return &d
+}
+
 // uncounted returns the limit of an in-flight rule that counts nothing.
 func uncounted(l core.Limit) core.Limit {
 	if l == core.Blocked {

@@ -120,6 +120,12 @@ func (s *subject) explain(w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	for _, state := range d.States() {
+		l, of := state.Limit(), state.Rule.Spec()
+		if of.BlockFor > 0 && !of.Shadow && !s.off() && l != core.Unlimited && l != core.Blocked {
+			fmt.Fprintf(w, "A denial by %s bans the key for %s.\n", s.ruleOf(state), duration(of.BlockFor))
+		}
+	}
 	return s.table(w, "RULE ALGORITHM LIMIT SOURCE MODE", d)
 }
 
@@ -164,8 +170,11 @@ func (s *subject) cells(d core.Decision, state core.State) map[string]string {
 	if state.Unknown { // another rule has denied without a call of Redis
 		set("-", "USED", "LEFT", "NEXT", "UNUSED")
 	}
-	if paused(d, state) {
+	switch {
+	case paused(d, state):
 		set("paused", "LIMIT")
+	case state.Block > 0:
+		set("banned", "USED")
 	}
 	switch {
 	case s.off():
@@ -179,6 +188,17 @@ func (s *subject) cells(d core.Decision, state core.State) map[string]string {
 // paused reports whether a state of d is that of a pause that has begun.
 func paused(d core.Decision, s core.State) bool {
 	return s.Rule.Kind().Closes && s.Limit() == core.Blocked && !d.Blocked()
+}
+
+// bans returns the names of the rules that ban the key of d, and the time until the last of these bans ends.
+func (s *subject) bans(d core.Decision) (names string, left time.Duration) {
+	var all []string
+	for _, state := range d.States() {
+		if state.Block > 0 {
+			all, left = append(all, s.ruleOf(state)), max(left, state.Block)
+		}
+	}
+	return strings.Join(all, ", "), left
 }
 
 // ruleOf returns the name of the rule of a state in its policy. A candidate is called NAME.candidate.

@@ -69,13 +69,19 @@ func (r *remote) ofStatesIn(ctx context.Context, policy, key string, args []stri
 	}
 	defer r.hint(ctx, key, policy)()
 	l, err := r.limiter(policy, r.plan)
-	if err == nil && change != nil {
-		err = change(ctx, l, key, args)
-	}
 	if err != nil {
 		return err
 	}
 	d, err := l.Peek(ctx, key)
+	if err == nil && change != nil {
+		bans, _ := s.bans(d)
+		if err = change(ctx, l, key, args); err == nil {
+			d, err = l.Peek(ctx, key)
+		}
+		if _, left := s.bans(d); err == nil && bans != "" && left == 0 {
+			fmt.Fprintf(r.stdout, "The ban by %s has ended.\n", bans)
+		}
+	}
 	if err != nil {
 		return err
 	}

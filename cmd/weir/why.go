@@ -87,6 +87,9 @@ func (r *remote) whyIn(ctx context.Context, policy, key string) (known bool, err
 		sentence = strings.TrimSuffix(sentence, ".") + fmt.Sprintf(", unless %s has an entry for the key: see -config.", source)
 	}
 	fmt.Fprintln(r.stdout, sentence)
+	if bans, _ := s.bans(d); bans != "" {
+		lines = append(lines, "weir reset KEY "+policy+" ends the ban.")
+	}
 	lines = append(lines, r.origin(s, entries)...)
 	lines = append(lines, r.agreement(ctx, policy, len(entries) > 0)...)
 	if names := s.otherPlans(); len(names) > 0 {
@@ -160,6 +163,7 @@ func (s *subject) sentence(d core.Decision) string {
 		}
 	}
 	by := " by " + strings.Join(denied, ", ")
+	bans, left := s.bans(d)
 	again := " until " + time.Now().Add(d.RetryAfter).UTC().Format(time.RFC3339) + ": admitted again " + d.Retry() + "."
 	switch {
 	case s.off():
@@ -168,6 +172,8 @@ func (s *subject) sentence(d core.Decision) string {
 		return "Blocked: every event is denied."
 	case d.Blocked():
 		return "Blocked" + again
+	case left > 0:
+		return fmt.Sprintf("Banned by %s until %s: admitted again %s.", bans, time.Now().Add(left).UTC().Format(time.RFC3339), d.Retry())
 	case isPaused:
 		return "Paused" + by + again
 	case !d.Allowed && d.RetryAfter == core.Never:

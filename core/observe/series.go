@@ -95,7 +95,7 @@ func (c *counter) count(o driver.Observation) {
 	if near := c.store.near; near > 0 && o.Capacity > 0 && float64(o.Remaining) < (1-near)*float64(o.Capacity) {
 		d.near.Add(1)
 	}
-	denied, shadow := o.Result >= driver.Denied && o.Result <= driver.Blocked, o.Result == driver.ShadowDenied
+	denied, shadow := o.Result >= driver.Denied && o.Result <= driver.Banned, o.Result == driver.ShadowDenied
 	if keys := c.store.keys; keys != nil {
 		if denied {
 			keys.denied.add(o.Key, c.name.rule, c.salt, 1)

@@ -18,7 +18,7 @@ func (c Counts) Total() (n uint64) {
 
 // Denied returns the number of denied ones, for any reason.
 func (c Counts) Denied() uint64 {
-	return c[driver.Denied] + c[driver.NeverAllowed] + c[driver.Blocked]
+	return c[driver.Denied] + c[driver.NeverAllowed] + c[driver.Blocked] + c[driver.Banned]
 }
 
 // Unknown returns the number of decisions in which the rule was not evaluated, because a cached denial or a blocked rule

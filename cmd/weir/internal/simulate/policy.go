@@ -84,11 +84,23 @@ type Rule struct {
 	Delay            Distribution
 	Queue            Distribution // of a leaky bucket: the events in the queue after each admitted one
 	Worst            Window
+	Bans             uint64           // see core.Spec.BlockFor
+	ends             map[string]int64 // of the last bans, by key
 }
+
+// BannedKeys returns the number of keys that were banned at least once.
+func (r *Rule) BannedKeys() int { return len(r.ends) }
 
 func (r *Rule) count(c *Client, e *Event, d *core.Decision, s *core.State) {
 	if !s.Allowed {
 		r.Denied++
+		if end := e.At + s.Block.Microseconds(); s.Block > 0 && end > r.ends[e.Key] {
+			if r.ends == nil {
+				r.ends = make(map[string]int64)
+			}
+			r.ends[e.Key] = end
+			r.Bans++
+		}
 		return
 	}
 	r.Admitted++
