@@ -111,7 +111,9 @@ func TestBan(t *testing.T) {
 // The report has the bans of a file, and the requests that only bans deny. A shadow rule bans no key.
 func TestSimulate_Bans(t *testing.T) {
 	files(t)
-	minute := func(more string) string { return policy("{name: minute, algorithm: fixed_window, limit: 2/m" + more + "}") }
+	minute := func(more string) string {
+		return policy("{name: minute, algorithm: fixed_window, limit: 2/m" + more + "}")
+	}
 	write(t, "bans.yaml", minute(", block_for: 5m"))
 	write(t, "free.yaml", minute(""))
 	write(t, "shadow.yaml", minute(", block_for: 5m, mode: shadow"))

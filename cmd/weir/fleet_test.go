@@ -110,25 +110,25 @@ func TestFleet_Top(t *testing.T) {
 		status := run(append([]string{"top", "-redis", "redis://" + server.Addr}, args...), &stdout, &stderr)
 		return stdout.String(), stderr.String(), status
 	}
-	const none = "0 processes of the application \"test\"\n\nDecisions in the last 5m0s, without those of about the last minute:\nRULE          ALLOWED  SOFT  DENIED  BLOCKED  SHADOW  FAILED\nall requests  0        0     0       0        0       0\n"
+	const none = "0 processes of the application \"test\"\n\nDecisions in the last 5m0s, without those of about the last minute:\nRULE          ALLOWED  SOFT  DENIED  BLOCKED  BANNED  SHADOW  FAILED\nall requests  0        0     0       0        0       0       0\n"
 	if stdout, stderr, status := top(); stdout != none || status != 0 || strings.Count(stderr, "weir: note: ") != 2 {
 		t.Errorf("without a process: got status %d, %s%s", status, stdout, stderr)
 	}
 	rdb := server.Client()
 	now := time.Now()
 	minute := fmt.Sprintf("weir:test:{test}processes:figures:%d", now.Unix()/60)
-	testkit.Must(t, rdb.HSet(t.Context(), minute, "", "0 30 0 6 0 0 0 0 3", "api.day", "0 27 3 6 0 0 0 0 3", "trial", "0 3 0 0 0 0 21", "login\x1b[31m", "0 0 0 3").Err())
+	testkit.Must(t, rdb.HSet(t.Context(), minute, "", "0 30 0 6 0 0 2 0 0 3", "api.day", "0 27 3 6 0 0 2 0 0 3", "trial", "0 3 0 0 0 0 0 21", "login\x1b[31m", "0 0 0 3").Err())
 	for member, n := range map[string]float64{"a api.day": 3, "2 api.day": 3, "1 api.day": 2, "0 api.day": 1} {
 		testkit.Must(t, rdb.ZAdd(t.Context(), fmt.Sprintf("weir:test:{test}processes:denied:%d", now.Unix()/3600), redis.Z{Score: n, Member: member}).Err())
 	}
 	const want = `0 processes of the application "test"
 
 Decisions in the last 2m0s, without those of about the last minute:
-RULE           ALLOWED  SOFT  DENIED  BLOCKED  SHADOW  FAILED
-api.day        27       3     6       0        0       3
-login\x1b[31m  0        0     3       0        0       0
-trial          3        0     0       0        21      0
-all requests   30       0     6       0        0       3
+RULE           ALLOWED  SOFT  DENIED  BLOCKED  BANNED  SHADOW  FAILED
+api.day        27       3     6       0        2       0       3
+login\x1b[31m  0        0     3       0        0       0       0
+trial          3        0     0       0        0       21      0
+all requests   30       0     6       0        2       0       3
 
 Keys with the most denials, in this hour and the one before, without about the last two minutes:
 KEY  RULE     DENIALS

@@ -25,8 +25,8 @@ type simulated struct {
 	Admitted     uint64            `json:"admitted"`
 	Denied       uint64            `json:"denied"`
 	Delayed      uint64            `json:"delayed"`
-	DeniedByBans uint64            `json:"denied_by_bans"` // denied requests that would have been admitted without block_for
-	NoPolicy     uint64            `json:"no_policy"`      // requests without a policy, which are admitted
+	DeniedByBans uint64            `json:"denied_by_bans,omitempty"` // denied requests that would have been admitted without block_for
+	NoPolicy     uint64            `json:"no_policy"`                // requests without a policy, which are admitted
 	Keys         int               `json:"keys"`
 	DeniedKeys   int               `json:"denied_keys"`
 	AffectedKeys int               `json:"affected_keys"` // with more denials than affected of their requests
@@ -59,11 +59,11 @@ type simulatedRule struct {
 	Admitted  uint64         `json:"admitted"`
 	Denied    uint64         `json:"denied"`
 	Delayed   uint64         `json:"delayed"`
-	Bans      uint64         `json:"bans"`
-	Banned    int            `json:"banned_keys"`
-	BlockFor  float64        `json:"block_for"` // the time of a ban, in seconds
-	Delay     quantiles      `json:"delay"`     // of delayed requests, in seconds
-	Queue     quantiles      `json:"queue"`     // of a leaky bucket: the costs of the requests in it
+	Bans      uint64         `json:"bans,omitempty"`
+	Banned    int            `json:"banned_keys,omitempty"`
+	BlockFor  float64        `json:"block_for,omitempty"` // the time of a ban, in seconds
+	Delay     quantiles      `json:"delay"`               // of delayed requests, in seconds
+	Queue     quantiles      `json:"queue"`               // of a leaky bucket: the costs of the requests in it
 	Most      *simulatedMost `json:"most,omitempty"`
 }
 

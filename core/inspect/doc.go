@@ -23,7 +23,7 @@
 //   - Decisions of the last hour, in charts by result and by the rule that determined a denial (the
 //     one with the longest RetryAfter), and in a table by rule and plan.
 //   - A key, which may be a hash of a log, or of the list or the table of a command, if this process counts the key
-//     (observe.TopKeys): used and remaining events of each rule, its override or block, the rest of a pause (core.Pause), and the
+//     (observe.TopKeys): used and remaining events of each rule, its override or block, the rest of a pause (core.Pause) or ban (core.Spec.BlockFor), and the
 //     commands of weir rules that change them. A question about a key is a Peek: it charges nothing. The key is in the
 //     body of a POST, and so not in access logs. The commands are lines for bash, zsh, fish and sh. There is
 //     none for a key or another argument with a character, such as ', & or $, that a shell can execute: the
@@ -54,7 +54,7 @@
 // requests of each minute, of which the last one is not complete. configuration has the name, the version
 // and, as all_routes, the policy of all routes, whose limits of a key have of_all_routes. application has the content below
 // Application, with hour as the decisions of all rules by result. rules, denied, active, measures, calls
-// and key are as on the page; no_command is the reason why a command is missing. Durations are texts, such as
+// and key are as on the page; no_command is the reason why a command is missing, and banned_until the end of a ban by a rule. Durations are texts, such as
 // "1.5s". The retry_after and reset_after of an in-flight rule name the end of events, which has no known
 // time, and those of a quota the end of its period in its time zone, such as "at 2027-01-01T00:00:00+01:00".
 //

@@ -137,7 +137,7 @@ func TestHandler_Unknown(t *testing.T) {
 				page := ask(h, "GET", "/", nil).Body.String()
 				for _, text := range []string{
 					`<th scope="col" class="n">Unknown</th>`, "between Shadow and Shadow plus Unknown.",
-					`<th scope="row">trial</th><td></td><td class="n">1</td><td class="n">0</td><td class="n">0</td><td class="n">0</td><td class="n">1</td><td class="n">2</td>`,
+					`<th scope="row">trial</th><td></td><td class="n">1</td><td class="n">0</td><td class="n">0</td><td class="n">0</td><td class="n">0</td><td class="n">1</td><td class="n">2</td>`,
 				} {
 					if strings.Contains(page, text) != c.column {
 						t.Errorf("the page has %q: %t, want %t", text, !c.column, c.column)

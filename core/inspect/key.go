@@ -52,6 +52,8 @@ type limitsOfKey struct {
 
 	NoCommand string `json:"no_command,omitempty"` // why a command is missing
 
+	BannedUntil string `json:"banned_until,omitempty"` // RFC 3339
+
 	pause string // the name of the one that denies, in its policy
 }
 
@@ -208,6 +210,8 @@ func (all *limitsOfKey) decide(d core.Decision, g *group) {
 		return
 	}
 	all.Allowed, all.Decision = d.Allowed, decisionOf(d)
+	var ban time.Duration
+	var bans []string // the rules that ban the key
 	for _, s := range d.States() {
 		r := stateOf(s, g)
 		if s.Rule.Kind().Closes && s.Limit() == core.Blocked && !d.Blocked() {
@@ -216,7 +220,15 @@ func (all *limitsOfKey) decide(d core.Decision, g *group) {
 				all.Decision = "Paused by the rule " + r.Rule + ": every event is denied for " + text(s.RetryAfter) + "."
 			}
 		}
+		if s.Block > 0 {
+			r.Used, ban, bans = "banned", max(ban, s.Block), append(bans, r.Rule)
+		}
 		all.States = append(all.States, r)
+	}
+	if ban > 0 {
+		all.BannedUntil = time.Now().Add(ban).UTC().Format(time.RFC3339)
+		all.Decision = fmt.Sprintf("Banned by %s until %s. The next event is admitted in %s. A reset (weir reset, core.Limiter.Reset) ends the ban.",
+			strings.Join(bans, ", "), all.BannedUntil, text(d.RetryAfter))
 	}
 }
 
@@ -249,8 +261,11 @@ func (h *Handler) addCommands(all *limitsOfKey, g *group, key string, o rules.Ov
 	if all.pause != "" {
 		add("Let the key in: end its pause", "reset", "-rule", all.pause, g.policy, key)
 	}
-	if all.Error == "" && !all.Allowed && all.pause == "" && !d.Blocked() {
+	if all.Error == "" && !all.Allowed && (all.pause == "" || all.BannedUntil != "") && !d.Blocked() {
 		effect := "Let the key in: forget its events"
+		if all.BannedUntil != "" {
+			effect = "Let the key in: end the ban, and forget its events"
+		}
 		if slices.ContainsFunc(g.limiter.Rules(), func(r core.Rule) bool { return r.Kind().Holds }) {
 			effect += "; those that run lose their places"
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -338,6 +339,62 @@ func TestHandler_Commands(t *testing.T) {
 		if !strings.HasPrefix(l.Decision, c.decision) || !strings.HasPrefix(l.Override, c.override) || strings.Join(got, " ") != c.commands {
 			t.Errorf("%s %s: got %q, %q and %q", c.key, c.plan, l.Decision, l.Override, got)
 		}
+	}
+}
+
+// The ban of a key has its end and its command, and the limit says how long a ban is.
+func TestHandler_Ban(t *testing.T) {
+	config, err := rules.Parse("Redis", []byte(`{policies: {api: {rules: [{name: s, algorithm: sliding_log, limit: 1/m, block_for: 10m}, {name: stop, algorithm: pause}]}}}`))
+	testkit.Must(t, err)
+	store := observe.New(memstore.New())
+	set, err := rules.New(store, config, rules.Overrides(rules.Redis(redistest.Shared(t).Client(), "test", rules.Prefix("bans:"))))
+	testkit.Must(t, err)
+	api, err := set.Limiter("api")
+	testkit.Must(t, err)
+	code := testkit.Limiter(t, store, core.SlidingLog("code", core.PerDay(1)).BlockFor(time.Hour))
+	h := newHandler(t, everybody, store, Rules(set), Limiters(code))
+	for _, l := range []*core.Limiter{api, code} {
+		for range 2 {
+			testkit.Allow(t, l, "k")
+		}
+	}
+	testkit.Must(t, api.Pause(t.Context(), "both", time.Hour))
+	testkit.Must(t, api.Pause(t.Context(), "k", time.Second))
+	r := reportOf(t, h, url.Values{"key": {"k"}})
+	end, commands := time.Now(), map[string]string{}
+	for _, l := range r.Key.Limits {
+		s := l.States[0]
+		until, at := map[string]time.Duration{"api.s": 10 * time.Minute, "code": time.Hour}[s.Rule], time.Time{}
+		testkit.Must(t, at.UnmarshalText([]byte(l.BannedUntil)))
+		if before := at.Sub(end); l.Allowed || before > until || before < until-time.Minute || s.Used != "banned" || s.Left != "0" ||
+			!strings.HasPrefix(l.Decision, "Banned by "+s.Rule+" until "+l.BannedUntil+". The next event is admitted in ") || !strings.HasSuffix(l.Decision, "ends the ban.") {
+			t.Errorf("%s: got %+v", s.Rule, l)
+		}
+		for _, c := range l.Commands {
+			commands[c.Effect] = c.Line
+		}
+	}
+	if line := commands["Let the key in: end the ban, and forget its events"]; !strings.HasSuffix(line, " reset api k") {
+		t.Errorf("got the commands %q", commands)
+	}
+	limits := map[string]string{}
+	for _, of := range r.Rules {
+		limits[of.Name] = of.Limit
+	}
+	if want := map[string]string{"api.s": "1/m block for 10m", "api.stop": "none", "code": "1/d block for 1h"}; !reflect.DeepEqual(limits, want) {
+		t.Errorf("got the limits %q, want %q", limits, want)
+	}
+	if n := r.Requests["banned"]; n != 2 {
+		t.Errorf("got %v, want 2 banned", r.Requests)
+	}
+	body := ask(h, "POST", "/", url.Values{"key": {"k"}}).Body.String()
+	for _, want := range []string{"Banned by api.s until ", "1/d block for 1h", `<i class="banned"></i>banned <b>2</b>`, `<th scope="col" class="n">Banned</th>`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page has no %s", want)
+		}
+	}
+	if l := reportOf(t, h, url.Values{"key": {"both"}}).Key.Limits[0]; !strings.HasPrefix(l.Decision, "Paused") {
+		t.Errorf("a paused key: got %+v", l)
 	}
 }
 

@@ -87,6 +87,7 @@ func (v view) Charts() []chart {
 			layer{Class: "soft", Name: "soft", values: of(driver.Soft)},
 			layer{Class: "denied", Name: "denied", values: of(driver.Denied, driver.NeverAllowed)},
 			layer{Class: "blocked", Name: "blocked", values: of(driver.Blocked)},
+			layer{Class: "banned", Name: "banned", values: of(driver.Banned)},
 			layer{Class: "failed", Name: "not decided", values: of(driver.Canceled, driver.Failed)}),
 		newChart("binding", "Denials by the rule that determined them", "denials a minute", v.intervals, v.binding()...),
 	}

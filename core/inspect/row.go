@@ -11,18 +11,18 @@ import (
 
 // A row is a series in the table.
 type row struct {
-	Rule, Plan                                     string
-	Allowed, Soft, Denied, Blocked, Shadow, Failed uint64
-	Unknown                                        uint64
-	Determined                                     uint64
-	Path                                           string // of the denials that the rule determined, by minute; empty for none
-	Most                                           uint64 // in a minute
+	Rule, Plan                                             string
+	Allowed, Soft, Denied, Blocked, Banned, Shadow, Failed uint64
+	Unknown                                                uint64
+	Determined                                             uint64
+	Path                                                   string // of the denials that the rule determined, by minute; empty for none
+	Most                                                   uint64 // in a minute
 }
 
 // rowOf returns the row of a rule with these decisions.
 func rowOf(rule string, n observe.Counts) row {
 	return row{
-		Rule: rule, Allowed: n[driver.Allowed], Soft: n[driver.Soft], Denied: n[driver.Denied] + n[driver.NeverAllowed], Blocked: n[driver.Blocked], Shadow: n[driver.ShadowDenied],
+		Rule: rule, Allowed: n[driver.Allowed], Soft: n[driver.Soft], Denied: n[driver.Denied] + n[driver.NeverAllowed], Blocked: n[driver.Blocked], Banned: n[driver.Banned], Shadow: n[driver.ShadowDenied],
 		Failed: n[driver.Failed] + n[driver.Canceled], Unknown: n.Unknown(),
 	}
 }

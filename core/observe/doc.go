@@ -33,6 +33,7 @@
 //	denied         over the limit
 //	never          denied for ever, because the cost is above the capacity
 //	blocked        denied, because the limit of the plan or override is core.Blocked
+//	banned         denied, because this denial or an earlier one has banned the key: core.Spec.BlockFor
 //	shadow_denied  a core.Rule.Shadow would have denied
 //	canceled       the context ended before the decision
 //	error          the store could not decide

@@ -64,6 +64,26 @@ func TestStore_Snapshot(t *testing.T) {
 	}
 }
 
+// A denial that begins a ban, and those of a banned key, are counted as banned, and the pause of the ban is no series.
+func TestStore_Banned(t *testing.T) {
+	var log strings.Builder
+	s := observe.New(memstore.New(), observe.TopKeys(3), observe.ClearKeys(), observe.Logger(slog.New(slog.NewTextHandler(&log, nil))))
+	l := testkit.Limiter(t, s, hour("api", 1).BlockFor(time.Minute))
+	for range 3 {
+		testkit.Allow(t, l, "k")
+	}
+	n, counts := s.Snapshot(), observe.Counts{driver.Allowed: 1, driver.Banned: 2}
+	if want := []observe.Series{{Rule: "api", Decisions: counts, Requests: counts}}; fmt.Sprint(n.Series) != fmt.Sprint(want) {
+		t.Errorf("got  %v\nwant %v", n.Series, want)
+	}
+	if total := n.Total(); total.Denied() != 2 || len(n.Denied) != 1 || n.Denied[0].Key != "k" || n.Denied[0].Rule != "api" || n.Denied[0].Count != 2 {
+		t.Errorf("got %v and the denied keys %v", total, n.Denied)
+	}
+	if !strings.Contains(log.String(), "rule=api plan=\"\" result=banned") {
+		t.Errorf("got the log %s", &log)
+	}
+}
+
 // The number of series does not depend on the number of keys, and is bounded for plans.
 func TestStore_Series(t *testing.T) {
 	s := observe.New(memstore.New(), observe.TopKeys(10))

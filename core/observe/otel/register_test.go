@@ -47,16 +47,21 @@ func TestRegister(t *testing.T) {
 	}
 	testkit.Allow(t, l.Plan("pro"), "other")
 	testkit.Allow(t, l.Plan("bad"), "other")
+	ban := testkit.Limiter(t, s, core.SlidingLog("ban", core.PerHour(2)).BlockFor(time.Minute))
+	testkit.Ask(t, ban, "k", 1)
+	testkit.Ask(t, ban, "k", 2)
 	got := collect(t, reader)
 	for name, want := range map[string]map[string]int64{
 		"weir.requests": {
 			"weir.plan= weir.result=allowed weir.rule=api": 2, "weir.plan= weir.result=denied weir.rule=api": 1,
 			"weir.plan=pro weir.result=allowed weir.rule=api": 1, "weir.plan=bad weir.result=blocked weir.rule=api": 1,
+			"weir.plan= weir.result=allowed weir.rule=ban": 1, "weir.plan= weir.result=banned weir.rule=ban": 1,
 		},
-		"weir.near": {"weir.plan= weir.rule=api": 2},
+		"weir.near": {"weir.plan= weir.rule=api": 2, "weir.plan= weir.rule=ban": 1},
 		"weir.decisions": {
 			"weir.plan= weir.result=allowed weir.rule=api": 2, "weir.plan= weir.result=denied weir.rule=api": 1,
 			"weir.plan=pro weir.result=allowed weir.rule=api": 1, "weir.plan=bad weir.result=blocked weir.rule=api": 1,
+			"weir.plan= weir.result=allowed weir.rule=ban": 1, "weir.plan= weir.result=banned weir.rule=ban": 1,
 			"weir.plan= weir.result=allowed weir.rule=day": 4, "weir.plan= weir.result=unknown weir.rule=day": 1,
 		},
 	} {
@@ -72,8 +77,8 @@ func TestRegister(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", name, counts, want)
 		}
 	}
-	if h := got["weir.store.duration"].Data.(metricdata.Histogram[float64]).DataPoints[0]; h.Count != 4 || h.Sum <= 0 {
-		t.Errorf("got %d calls in %v s, want 4", h.Count, h.Sum)
+	if h := got["weir.store.duration"].Data.(metricdata.Histogram[float64]).DataPoints[0]; h.Count != 7 || h.Sum <= 0 {
+		t.Errorf("got %d calls in %v s, want 7", h.Count, h.Sum)
 	}
 	testkit.Must(t, registration.Unregister())
 	if n := len(collect(t, reader)); n > 1 { // the histogram

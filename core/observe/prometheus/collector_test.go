@@ -3,6 +3,7 @@ package prometheus_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -21,6 +22,9 @@ func TestCollector_Collect(t *testing.T) {
 	}
 	testkit.Allow(t, l.Plan("pro"), "other")
 	testkit.Allow(t, l.Plan("bad"), "other")
+	ban := testkit.Limiter(t, s, core.SlidingLog("ban", core.PerHour(1)).BlockFor(time.Minute))
+	testkit.Allow(t, ban, "k")
+	testkit.Allow(t, ban, "k")
 	testkit.Peek(t, l, "k")
 	err := testutil.CollectAndCompare(weirprometheus.NewCollector(s), strings.NewReader(`
 # HELP weir_decisions_total Decisions, counted for each of their rules.
@@ -29,12 +33,15 @@ weir_decisions_total{plan="",result="allowed",rule="api"} 2
 weir_decisions_total{plan="",result="denied",rule="api"} 1
 weir_decisions_total{plan="bad",result="blocked",rule="api"} 1
 weir_decisions_total{plan="pro",result="allowed",rule="api"} 1
+weir_decisions_total{plan="",result="allowed",rule="ban"} 1
+weir_decisions_total{plan="",result="banned",rule="ban"} 1
 weir_decisions_total{plan="",result="allowed",rule="trial"} 2
 weir_decisions_total{plan="",result="shadow_denied",rule="trial"} 2
 weir_decisions_total{plan="",result="unknown",rule="trial"} 1
 # HELP weir_near_total Events after which more than a share of the limit was used.
 # TYPE weir_near_total counter
 weir_near_total{plan="",rule="api"} 2
+weir_near_total{plan="",rule="ban"} 2
 weir_near_total{plan="",rule="trial"} 4
 # HELP weir_requests_total Decisions, each counted for the rule that determined it.
 # TYPE weir_requests_total counter
@@ -42,6 +49,8 @@ weir_requests_total{plan="",result="allowed",rule="api"} 2
 weir_requests_total{plan="",result="denied",rule="api"} 1
 weir_requests_total{plan="bad",result="blocked",rule="api"} 1
 weir_requests_total{plan="pro",result="allowed",rule="api"} 1
+weir_requests_total{plan="",result="allowed",rule="ban"} 1
+weir_requests_total{plan="",result="banned",rule="ban"} 1
 # HELP weir_peeks_total Decisions that charged nothing.
 # TYPE weir_peeks_total counter
 weir_peeks_total{role=""} 1
