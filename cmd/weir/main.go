@@ -78,7 +78,7 @@
 // The commands why, usage, reset and credit concern the states of a program whose store is in Redis, and print them as
 // they then are: NEXT is the time until the next event is admitted, and UNUSED that until nothing is in use. A key
 // that a program has paused has the LIMIT paused, and both times are those until the end of the pause; a reset ends
-// it at once. The command weir explain reads no states. For a quota, both are the end of its
+// it at once, and a ban (core.Spec.BlockFor): the key has banned in place of the events. The command weir explain reads no states. For a quota, both are the end of its
 // period in its time zone. A reset takes the places of running events of an in_flight rule away, and a credit of such
 // a rule is an error. The commands need the name of the application, the prefix and the secret of the store, which are those of the rules. A
 // program notices a reset or a credit at its next decision; with package denycache, which package resilient contains,
