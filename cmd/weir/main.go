@@ -167,7 +167,8 @@
 // times. A request that is later than that has the time of the one before it. A line that cannot be read is
 // counted. Requests with the status 429 count as demand, like all others. Simulated clients do not adapt: each
 // request comes at the time of the trace, also if a real client would have waited after a denial. In-flight rules
-// are left out, because a trace has no ends of requests, and no key is paused. An override with an end has effect if
+// are left out, because a trace has no ends of requests, and no key is paused. Bans (block_for) begin as in a program; the
+// report of simulate counts them, and the requests that would be admitted without block_for. An override with an end has effect if
 // it has not ended now.
 //
 //	weir simulate limits.yaml access.log

@@ -186,7 +186,7 @@ func (d decoder) rule(policy string, v document.Value) (Rule, bool) {
 		name = "rule" // the error is reported already
 	}
 	if b := f["block_for"]; b.Node != nil && len(d.Warnings) == 0 { // those about routes follow
-		d.Warn(b, "use it only for keys that the client cannot choose: somebody else could ban them")
+		d.Warn(b, "use it only for keys that the client cannot choose: another client could ban them")
 	}
 	if c := f["candidate"]; c.Node != nil {
 		r.Candidate = d.candidate(name, c)

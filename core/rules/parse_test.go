@@ -564,7 +564,7 @@ func TestWarnings_Ban(t *testing.T) {
 	const rule = "{name: %s, algorithm: fixed_window, limit: 1/m, block_for: 10m}"
 	text := fmt.Sprintf("policies: {api: {rules: ["+rule+", "+rule+"]}}", "a", "b")
 	got := Warnings("f", []byte(text))
-	if want := "f:1:84: policies.api.rules[0].block_for: use it only for keys that the client cannot choose: somebody else could ban them"; len(got) != 1 || got[0].Error() != want {
+	if want := "f:1:84: policies.api.rules[0].block_for: use it only for keys that the client cannot choose: another client could ban them"; len(got) != 1 || got[0].Error() != want {
 		t.Errorf("got %v, want %s", got, want)
 	}
 	if got := Warnings("f", []byte(strings.ReplaceAll(text, ", block_for: 10m", ""))); got != nil {
