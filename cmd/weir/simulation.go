@@ -135,7 +135,7 @@ func withoutBans(c *rules.Config) *rules.Config {
 		p.Rules = slices.Clone(p.Rules)
 		for i := range p.Rules {
 			r := &p.Rules[i]
-			bans = bans || r.BlockFor > 0 && !r.Shadow
+			bans = bans || r.BlockFor > 0
 			r.BlockFor = 0
 		}
 		d.Policies[name] = p

@@ -388,7 +388,9 @@ func TestHandler_Ban(t *testing.T) {
 		t.Errorf("got %v, want 2 banned", r.Requests)
 	}
 	body := ask(h, "POST", "/", url.Values{"key": {"k"}}).Body.String()
-	for _, want := range []string{"Banned by api.s until ", "1/d block for 1h", `<i class="banned"></i>banned <b>2</b>`, `<th scope="col" class="n">Banned</th>`} {
+	for _, want := range []string{"Banned by api.s until ", "1/d block for 1h", `<i class="banned"></i>banned <b>2</b>`, `<th scope="col" class="n">Banned</th>`,
+		`<th scope="row">api.s</th><td></td>` + strings.Join([]string{"", "1", "0", "0", "0", "1", "0"}, `</td><td class="n">`)[len("</td>"):], // allowed, soft, denied, blocked, banned, shadow
+	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page has no %s", want)
 		}
