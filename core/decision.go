@@ -51,7 +51,7 @@ type State struct {
 	// Estimate reports that RetryAfter is an estimate, because the Rule, an [InFlight], cannot know when
 	// a running event ends. The RetryAfter of a Decision is the longest that is none, if there is one.
 	Estimate bool
-	Block    time.Duration // of a key that the Rule has closed: until the end, see [Spec.BlockFor]
+	Ban      time.Duration // of a key that a denial has banned: until the end, see [Spec.BlockFor]
 	period   int32         // of a Quota, in seconds
 
 	Remaining  int           // events that are left now
@@ -224,10 +224,10 @@ func (d *Decision) deniesPlaces() bool {
 	return false
 }
 
-// paused reports whether a pause denies d, or the block of a rule.
+// paused reports whether a pause denies d, or the ban of a rule.
 func (d *Decision) paused() bool {
 	for _, s := range d.States() {
-		if !s.Allowed && (s.Rule.Kind().Closes || s.Block > 0) && !s.Rule.IsShadow() {
+		if !s.Allowed && (s.Rule.Kind().Closes || s.Ban > 0) && !s.Rule.IsShadow() {
 			return true
 		}
 	}
@@ -314,7 +314,7 @@ func (s *State) result() driver.Result {
 		return driver.ShadowDenied
 	case s.isBlocked():
 		return driver.Blocked
-	case s.Block > 0:
+	case s.Ban > 0:
 		return driver.Banned
 	case s.RetryAfter == Never:
 		return driver.NeverAllowed

@@ -23,7 +23,7 @@ type definition struct {
 
 	once     sync.Once
 	compiled *driver.Compiled             // nil if err is set, and for the limits Unlimited and Blocked
-	block    *driver.Compiled             // the pause of Spec.BlockFor, or nil
+	ban      *driver.Compiled             // the pause of Spec.BlockFor, or nil
 	err      error                        // a *RuleError
 	elastic  *elastic                     // nil unless the rule is elastic
 	partial  bool                         // a limit of an elastic rule that is not its largest
@@ -81,8 +81,8 @@ func (d *definition) compile() error {
 	if c != nil && d.spec.isElastic() {
 		d.elastic, err = newElastic(d, c)
 	}
-	if of, ok := d.spec.blockDefinition(); ok && err == nil && c != nil {
-		d.block, err = of.Compile()
+	if of, ok := d.spec.banDefinition(); ok && err == nil && c != nil {
+		d.ban, err = of.Compile()
 	}
 	if err == nil {
 		d.compiled = c

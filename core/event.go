@@ -28,7 +28,7 @@ type event struct {
 	blocked  bool   // the limit of an enforced rule is Blocked: the Store is not asked
 	denied   bool   // of a Reservation: nothing is charged
 	takes    bool   // a charge takes a place of an in-flight rule
-	blocks   bool   // a charge is the pause of a rule with BlockFor
+	bans     bool   // a charge is the pause of a rule with BlockFor
 	nLines   int8   // the number of lines in the event itself: 0 or 1
 	nCharges int8   // the number of charges there: 0 or 1
 }
@@ -41,7 +41,7 @@ type line struct {
 	cost    int           // the total cost of the ask, zero for a Peek; Settle changes it
 	ask     int16         // the index of the ask
 	charge  int16         // the index of the charge; noCharge for a limit that is never charged
-	block   int16         // the index of the charge of the pause of a rule with BlockFor, or noCharge
+	ban     int16         // the index of the charge of the pause of a rule with BlockFor, or noCharge
 	ends    time.Duration // of a rule that is Blocked, until the block ends; 0 if it does not end
 }
 
@@ -76,7 +76,7 @@ func (e *event) free() {
 	if e.several && max(cap(e.spill.charges), cap(e.spill.lines)) > 64 {
 		return
 	}
-	e.several, e.blocked, e.takes, e.blocks, e.nLines, e.nCharges = false, false, false, false, 0, 0
+	e.several, e.blocked, e.takes, e.bans, e.nLines, e.nCharges = false, false, false, false, 0, 0
 	events.Put(e)
 }
 
@@ -136,8 +136,8 @@ func (e *event) decide(ctx context.Context, asks []Ask, reserved bool) error {
 		return err
 	}
 	err := asks[0].Limiter.store.Take(ctx, charges)
-	if e.blocks && err == nil {
-		e.beginBlocks(ctx, asks)
+	if e.bans && err == nil {
+		e.beginBans(ctx, asks)
 	}
 	if e.takes {
 		for i := range charges {
@@ -190,7 +190,7 @@ func (e *event) carry(ctx context.Context) error {
 // add adds a line for each rule of a, the ask with that index. The op of the charges is op, or Peek if a.Peek is
 // set. ends is that of the choice of rules.
 func (e *event) add(ctx context.Context, ask int, a *Ask, rules []Rule, op driver.Op, ends time.Duration) {
-	if len(rules) == 1 && !e.several && rules[0].d.block == nil {
+	if len(rules) == 1 && !e.several && rules[0].d.ban == nil {
 		e.nLines = 1
 		if e.fill(ctx, &e.line[0], &e.charge[0], a, rules[0], op, ends) {
 			e.nCharges = 1
@@ -216,8 +216,8 @@ func (e *event) add(ctx context.Context, ask int, a *Ask, rules []Rule, op drive
 			}
 			m.charges, at = m.charges[:at], i
 		}
-		if l.charge = int16(at); rule.d.block != nil && (op.Asks() || op == driver.Reset) {
-			e.addBlock(n, rule)
+		if l.charge = int16(at); rule.d.ban != nil && (op.Asks() || op == driver.Reset) {
+			e.addBan(n, rule)
 		}
 	}
 }
@@ -279,7 +279,7 @@ func (e *event) begin() {
 // fill makes l and c the line and the charge of rule, one of those of a, and reports whether it is charged. Both may
 // have been used before. fill does not set the index of the ask, and sets that of the charge to 0.
 func (e *event) fill(ctx context.Context, l *line, c *driver.Charge, a *Ask, rule Rule, op driver.Op, ends time.Duration) bool {
-	l.limiter, l.cost, l.charge, l.block, l.ends = a.Limiter.shared, max(a.Cost, 1), 0, noCharge, 0
+	l.limiter, l.cost, l.charge, l.ban, l.ends = a.Limiter.shared, max(a.Cost, 1), 0, noCharge, 0
 	if a.Peek {
 		op, l.cost = driver.Peek, 0
 	}
@@ -303,7 +303,7 @@ func (e *event) fill(ctx context.Context, l *line, c *driver.Charge, a *Ask, rul
 	c.AtMost = a.atMost
 	c.Cost = max(a.Cost, 1)
 	c.MaxDelay = a.MaxDelay
-	c.Pause, c.Block = 0, false
+	c.Pause, c.Ban = 0, false
 	c.Receipt = driver.Receipt{}
 	c.Waiter = nil
 	c.Verdict = driver.Verdict{} // a Store may set single fields
@@ -392,9 +392,9 @@ func (e *event) conclude(d *Decision, reserved bool) {
 				rule = rule.ruleOf(v.Rule)
 			}
 		}
-		var block time.Duration
-		if l.block != noCharge && !charges[l.block].Verdict.Allowed {
-			v, block = blockedVerdict(v, &charges[l.block].Verdict), charges[l.block].Verdict.RetryAfter
+		var ban time.Duration
+		if l.ban != noCharge && !charges[l.ban].Verdict.Allowed {
+			v, ban = bannedVerdict(v, &charges[l.ban].Verdict), charges[l.ban].Verdict.RetryAfter
 		}
 		retryAfter := v.RetryAfter
 		estimated := !v.Allowed && v.RetryAfter != Never && l.charge >= 0 && rule.Kind().Holds
@@ -405,7 +405,7 @@ func (e *event) conclude(d *Decision, reserved bool) {
 		}
 		if i == 0 || !known {
 			s := d.state(i)
-			s.Rule, s.Ask, s.Estimate, s.period, s.Block = rule, int(l.ask), estimated, v.Period, block
+			s.Rule, s.Ask, s.Estimate, s.period, s.Ban = rule, int(l.ask), estimated, v.Period, ban
 			// Single fields, because v has just been written: the processor would wait for a copy of the whole.
 			s.Allowed, s.Unknown, s.Soft, s.Remaining = v.Allowed, v.Unknown, v.Soft, v.Remaining
 			s.RetryAfter, s.ResetAfter, s.Window, s.Delay = v.RetryAfter, v.ResetAfter, v.Window, v.Delay

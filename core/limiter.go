@@ -231,7 +231,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error)
 		return false, err
 	}
 	states, most := c.states(), bounds.Charges
-	if slices.ContainsFunc(states, func(r Rule) bool { return r.d.block != nil }) {
+	if slices.ContainsFunc(states, func(r Rule) bool { return r.d.ban != nil }) {
 		most /= 2
 	}
 	for rules := range slices.Chunk(states, most) {

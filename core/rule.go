@@ -212,11 +212,11 @@ func (r Rule) Hold(d time.Duration) Rule { return r.with(func(s *Spec) { s.Hold 
 // MaxHold returns a copy of r, an [InFlight], that renews no place for longer than d: see [Spec.MaxHold].
 func (r Rule) MaxHold(d time.Duration) Rule { return r.with(func(s *Spec) { s.MaxHold = d }) }
 
-// BlockFor returns a copy of r whose denials close the key for d: see [Spec.BlockFor]. Zero is an error here.
+// BlockFor returns a copy of r whose denials ban the key for d: see [Spec.BlockFor]. Zero is an error here.
 //
 //	core.SlidingWindow("api", core.PerMinute(100)).BlockFor(10 * time.Minute)
 func (r Rule) BlockFor(d time.Duration) Rule {
-	return r.with(func(s *Spec) { s.BlockFor = cmp.Or(d, -1) }) // zero is no block
+	return r.with(func(s *Spec) { s.BlockFor = cmp.Or(d, -1) }) // zero is no ban
 }
 
 // In returns a copy of r, a [Quota], whose periods are those of the calendar in a place: see

@@ -41,11 +41,11 @@ func newRuleSet(rules []Rule) (*ruleSet, error) {
 		if err := d.ready(); err != nil {
 			return nil, err
 		}
-		if d.block != nil {
+		if d.ban != nil {
 			charges++
 		}
 		for _, other := range s.rules[:i] {
-			if other.Name() == r.Name() || isBlockOf(other, r) || isBlockOf(r, other) {
+			if other.Name() == r.Name() || isBanOf(other, r) || isBanOf(r, other) {
 				return nil, d.spec.invalid("name", "is given to two rules of one limiter")
 			}
 			if r.Kind().Closes && other.Kind().Closes {
@@ -57,7 +57,7 @@ func newRuleSet(rules []Rule) (*ruleSet, error) {
 		}
 	}
 	if charges > bounds.Charges {
-		return nil, rules[0].d.spec.invalid("rules", fmt.Sprintf("and blocks are %d in one limiter, more than %d", charges, bounds.Charges))
+		return nil, rules[0].d.spec.invalid("rules", fmt.Sprintf("and bans are %d in one limiter, more than %d", charges, bounds.Charges))
 	}
 	s.addPlans()
 	return s, nil
@@ -117,7 +117,7 @@ func (s *ruleSet) states() []Rule {
 	return s.all
 }
 
-// addState adds r to rules, unless it has no states, or the states of one of them, which has its block, too.
+// addState adds r to rules, unless it has no states, or the states of one of them, which has its ban, too.
 func addState(rules []Rule, r Rule) []Rule {
 	c := r.d.compiled
 	if c == nil {
@@ -127,7 +127,7 @@ func addState(rules []Rule, r Rule) []Rule {
 	switch {
 	case i < 0:
 		rules = append(rules, r)
-	case r.d.block != nil:
+	case r.d.ban != nil:
 		rules[i] = r
 	}
 	return rules
@@ -146,8 +146,8 @@ func (s *ruleSet) definitions() (all []driver.Definition) {
 		all = append(all, d)
 	}
 	for _, r := range s.rules {
-		if block, ok := r.d.spec.blockDefinition(); ok {
-			all = append(all, block)
+		if ban, ok := r.d.spec.banDefinition(); ok {
+			all = append(all, ban)
 		}
 		add(r.d.spec, &r.d.plan)
 		for i := range r.d.spec.Plans {

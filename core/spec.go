@@ -61,19 +61,19 @@ type Spec struct {
 	// without have different states, like those of different periods (see [Rule]).
 	FromFirst bool
 
-	// BlockFor makes a denial by the rule close the key for a time, in all processes: from a second to 366 days. The denial
-	// that begins the block already has it in its RetryAfter, unless the wait for the limit is longer. Denials in the block
+	// BlockFor makes a denial by the rule ban the key for a time, in all processes: from a second to 366 days. The denial
+	// that begins the ban already has it in its RetryAfter, unless the wait for the limit is longer. Denials during the ban
 	// do not make it longer, and [Limiter.Reset] ends it. The rule counts as two of the 128 of a call. Another BlockFor does not
-	// change blocks that have begun.
+	// change bans that have begun.
 	//
-	// Use it only for keys that the client cannot choose, such as its address: with the name that is tried at a login, anybody
-	// could close the account of somebody else. An event that is refunded afterwards counts until then, so a client with many
-	// requests at the same time can be closed by requests that will be refunded.
+	// Use it only for keys that the client cannot choose, such as its address: with the name that is tried at a login, a
+	// stranger could ban the owner of the name. An event that is refunded afterwards counts until then, so requests that will
+	// be refunded can ban a client that makes many at the same time.
 	//
-	// A Peek begins no block, except for that of a gate whose denial ends the request. Nor does a denial by a shadow, of
+	// A Peek begins no ban, except for that of a gate whose denial ends the request. No ban begins with a denial by a shadow, of
 	// a cost that an unused key would not admit, by a plan with headroom, by an elastic limit that is not at its largest, of a
-	// caller of Wait or Acquire, or by a part of the limit, as in an outage (package failover). The block is the pause
-	// Name + ".block", so Name has at most 58 characters, and no other rule may have that name.
+	// caller of Wait or Acquire, or by a part of the limit, as in an outage (package failover). The ban is the pause
+	// Name + ".ban", so Name has at most 60 characters, and no other rule may have that name.
 	BlockFor time.Duration
 
 	// SubWindows is the number of sub-windows of a [SlidingWindow], 1 to 120, by default 60. With 120, a
@@ -276,14 +276,14 @@ func (s *Spec) definition(p *Plan) (d driver.Definition) {
 	return d
 }
 
-// blockDefinition returns the definition of the pause that blocks the keys of s, if there is one: see Spec.BlockFor.
-func (s *Spec) blockDefinition() (d driver.Definition, ok bool) {
+// banDefinition returns the definition of the pause that bans keys of s, if there is one: see Spec.BlockFor.
+func (s *Spec) banDefinition() (d driver.Definition, ok bool) {
 	if s.BlockFor == 0 || s.Shadow {
 		return d, false
 	}
-	block := Spec{Name: s.Name + ".block", Algorithm: AlgorithmPause, Limit: Unlimited}
-	d = block.definition(&Plan{Limit: Unlimited})
-	d.Text = block.text(&Plan{Limit: Unlimited})
+	ban := Spec{Name: s.Name + ".ban", Algorithm: AlgorithmPause, Limit: Unlimited}
+	d = ban.definition(&Plan{Limit: Unlimited})
+	d.Text = ban.text(&Plan{Limit: Unlimited})
 	return d, true
 }
 

@@ -364,7 +364,7 @@ func (a *acquisition) leaveQueue(ctx context.Context) {
 
 // pausedNow reports whether a pause of the key has begun since a decision.
 func (a *acquisition) pausedNow(ctx context.Context) bool {
-	if !slices.ContainsFunc(a.rules, func(r Rule) bool { return closes(r) || r.d.block != nil }) {
+	if !slices.ContainsFunc(a.rules, func(r Rule) bool { return closes(r) || r.d.ban != nil }) {
 		return false
 	}
 	d, err := AllowTogether(ctx, Ask{Limiter: a.Limiter, Key: a.Key, Peek: true, attempt: always})
@@ -410,7 +410,7 @@ func tooLate(ctx context.Context, d Decision, ahead, n int) error {
 		}
 		switch blocked := s.Rule.Limit() == Blocked; {
 		case s.Rule.Kind().Holds && !blocked && s.RetryAfter != Never: // it is not known
-		case (blocked || s.Block > 0) && s.RetryAfter != Never: // the block ends
+		case (blocked || s.Ban > 0) && s.RetryAfter != Never: // the block ends
 			wait = max(wait, s.RetryAfter)
 		case blocked:
 			return ErrNeverAdmitted
@@ -441,7 +441,7 @@ func (d *Decision) fillsUp(n int) (longest time.Duration) {
 		}
 		switch {
 		case s.Allowed || s.Rule.IsShadow():
-		case s.Rule.Kind().Holds || s.Rule.Kind().Closes || s.Block > 0 || l == Blocked || int64(n) > capacity:
+		case s.Rule.Kind().Holds || s.Rule.Kind().Closes || s.Ban > 0 || l == Blocked || int64(n) > capacity:
 			return Never
 		default:
 			longest = max(longest, after(0, capacity, l))

@@ -29,7 +29,7 @@ func TestBan(t *testing.T) {
 	ban := func(l *core.Limiter, key string, n int) {
 		t.Helper()
 		testkit.Admit(t, l, key, n)
-		if d := testkit.Allow(t, l, key); d.State(0).Block == 0 {
+		if d := testkit.Allow(t, l, key); d.State(0).Ban == 0 {
 			t.Fatalf("got %+v, want a ban", d)
 		}
 	}
@@ -73,8 +73,8 @@ func TestBan(t *testing.T) {
 			tag("ann") + " login 5/h banned 100 % in …\n" + tag("eve") + " login 5/h banned 100 % in …\n", "the policy has gold"},
 		{"list", 0, "WRITTEN POLICY KEY OVERRIDE NOTE\n", ""},
 		{"key ann", 0, tag("ann") + "\n", ""},
-		{"off login.block", 1, "", `no process has a rule or a policy "login.block"`},
-		{"off api.minute.block", 1, "", "the rules are api.minute, login"},
+		{"off login.ban", 1, "", `no process has a rule or a policy "login.ban"`},
+		{"off api.minute.ban", 1, "", "the rules are api.minute, login"},
 		{"doctor -timeout 1m", 0, "§application ok 2 processes\n", ""},
 		{"unblock ann api -config § -wait 0", 0, "{}\n", "the key is banned by minute, which is no block of an operator: weir reset KEY api ends it"},
 		{"unblock ann login", 1, "", "weir reset ends a ban"},

@@ -40,7 +40,7 @@ func TestForget(t *testing.T) {
 			testkit.Must(t, set.Override(t.Context(), policy, key, rules.Override{Limits: map[string]core.Limit{map[string]string{"api": "minute", "jobs": "day"}[policy]: core.Per(7, 3*time.Hour)}}, rules.Note("a note"), rules.KeyText()))
 			r := testkit.Reserve(t, l, key, 1) // with the length of the override
 			defer func() { _ = r.Release(t.Context()) }()
-			if policy == "jobs" && testkit.Ask(t, l, key, 7).State(0).Block == 0 {
+			if policy == "jobs" && testkit.Ask(t, l, key, 7).State(0).Ban == 0 {
 				t.Fatal("got no ban")
 			}
 			testkit.Must(t, set.Block(t.Context(), policy, key, time.Now().Add(time.Hour), rules.KeyText()))

@@ -73,7 +73,7 @@ func (r *remote) near(ctx context.Context, args []string) error {
 	fmt.Fprintln(w, "KEY\tRULE\tLIMIT\tUSED\tSHARE\tUNUSED")
 	for _, u := range all[:min(len(all), r.most)] {
 		used := strconv.Itoa(u.state.Used())
-		if u.state.Block > 0 {
+		if u.state.Ban > 0 {
 			used = "banned"
 		}
 		fmt.Fprintf(w, "#%s\t%s\t%s\t%s\t%.0f %%\t%s\n", u.tag, escaped(u.state.Rule.Name()), inForce(u.state, ""), used, 100*u.share, waitOf(u.state, u.state.ResetAfter))
@@ -114,7 +114,7 @@ func (r *remote) tagsOf(ctx context.Context, policies []string) (map[string]map[
 		for _, rule := range l.Rules() {
 			ofRule[rule.Name()] = policy
 			if rule.Spec().BlockFor > 0 { // the only state of a banned key may be that of the ban: see core.Spec.BlockFor
-				ofRule[rule.Name()+".block"] = policy
+				ofRule[rule.Name()+".ban"] = policy
 			}
 		}
 	}

@@ -173,7 +173,7 @@ func (s *subject) cells(d core.Decision, state core.State) map[string]string {
 	switch {
 	case paused(d, state):
 		set("paused", "LIMIT")
-	case state.Block > 0:
+	case state.Ban > 0:
 		set("banned", "USED")
 	}
 	switch {
@@ -194,8 +194,8 @@ func paused(d core.Decision, s core.State) bool {
 func (s *subject) bans(d core.Decision) (names string, left time.Duration) {
 	var all []string
 	for _, state := range d.States() {
-		if state.Block > 0 {
-			all, left = append(all, s.ruleOf(state)), max(left, state.Block)
+		if state.Ban > 0 {
+			all, left = append(all, s.ruleOf(state)), max(left, state.Ban)
 		}
 	}
 	return strings.Join(all, ", "), left

@@ -43,10 +43,10 @@ type Charge struct {
 	Op   Op
 	// AtMost makes Cost the largest cost of a Spend: see [Store].
 	AtMost bool
-	// Block says that the pause is begun by denials of another rule: see core.Spec.BlockFor. A Debit then leaves the end of a
+	// Ban says that the pause is begun by denials of another rule: see core.Spec.BanFor. A Debit then leaves the end of a
 	// pause. A Store over another one may take a pause that was open as open for a second.
-	Block bool
-	Cost  int // at least 1; ignored by Reset; 1 for an in-flight rule without ByCost
+	Ban  bool
+	Cost int // at least 1; ignored by Reset; 1 for an in-flight rule without ByCost
 
 	// If a leaky bucket would delay a Spend or Peek for longer than MaxDelay, the charge is denied.
 	// MaxDelay is rounded down to microseconds. Zero means no bound.
@@ -212,7 +212,7 @@ func (c *Charge) Decide(s State, now int64) (_ State, changed bool) {
 func (c *Charge) Apply(s State, r *Reading, now int64) State {
 	e, cost := c.Rule.engine, int64(c.Cost)
 	if c.Rule.Kind.Closes {
-		if cost = c.Pause.Microseconds(); c.Block && r.Left > 0 {
+		if cost = c.Pause.Microseconds(); c.Ban && r.Left > 0 {
 			cost = 0
 		}
 	}

@@ -220,8 +220,8 @@ func (all *limitsOfKey) decide(d core.Decision, g *group) {
 				all.Decision = "Paused by the rule " + r.Rule + ": every event is denied for " + text(s.RetryAfter) + "."
 			}
 		}
-		if s.Block > 0 {
-			r.Used, ban, bans = "banned", max(ban, s.Block), append(bans, r.Rule)
+		if s.Ban > 0 {
+			r.Used, ban, bans = "banned", max(ban, s.Ban), append(bans, r.Rule)
 		}
 		all.States = append(all.States, r)
 	}

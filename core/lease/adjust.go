@@ -13,9 +13,9 @@ import (
 // under the limit of its plan, discards these tokens, too.
 func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 	s.calls.Add(1)
-	if slices.ContainsFunc(charges, isBlock) {
-		s.blocks.Add(1)
-		defer s.blocks.Add(1)
+	if slices.ContainsFunc(charges, isBan) {
+		s.bans.Add(1)
+		defer s.bans.Add(1)
 	}
 	err := s.next.Adjust(ctx, charges)
 	heard := s.clock()

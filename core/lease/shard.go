@@ -12,7 +12,7 @@ type shard struct {
 	mu       sync.Mutex
 	last     int64               // the latest time of a holder of the lock (ns)
 	accounts map[uint64]*account // by hash: the first account of each list
-	open     map[uint64]int64    // by the hash of a block: until when it counts as open (ns)
+	open     map[uint64]int64    // by the hash of a ban: until when it counts as open (ns)
 	size     int                 // the number of accounts
 	limit    int                 // of size, and of open
 	closed   bool

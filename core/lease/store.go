@@ -22,7 +22,7 @@ type Store struct {
 	shards []shard
 
 	calls      atomic.Uint64
-	blocks     atomic.Uint64  // calls of Adjust about blocks that have begun or ended
+	bans       atomic.Uint64  // calls of Adjust about bans that have begun or ended
 	fetches    sync.WaitGroup // under way
 	prefetches atomic.Int64   // fetches without a waiter that are under way
 }

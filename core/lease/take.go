@@ -19,11 +19,11 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	}
 	grants = grants[:len(charges)]
 	denies, asks := false, false
-	blocks := len(charges) > 1 && slices.ContainsFunc(charges, isBlock)
+	bans := len(charges) > 1 && slices.ContainsFunc(charges, isBan)
 	for i := range charges {
 		g := &grants[i]
 		if c := &charges[i]; c.Op == driver.Spend && !c.AtMost && !denies {
-			if err := s.acquire(ctx, c, g, len(charges) == 1, blocks); err != nil {
+			if err := s.acquire(ctx, c, g, len(charges) == 1, bans); err != nil {
 				returnTokens(s.clock, charges, grants)
 				return err
 			}
@@ -31,7 +31,7 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 		denies = denies || g.outcome == denied
 		asks = asks || g.outcome == passThrough
 	}
-	if asks && !(blocks && s.answerBlocks(charges, grants)) {
+	if asks && !(bans && s.answerBans(charges, grants)) {
 		if err := s.takeBehind(ctx, charges, grants, denies); err != nil {
 			returnTokens(s.clock, charges, grants)
 			return err
@@ -68,13 +68,13 @@ func (s *Store) takeBehind(ctx context.Context, charges []driver.Charge, grants 
 		}
 	}
 	s.calls.Add(1)
-	sent, adjusted := s.clock(), s.blocks.Load()
+	sent, adjusted := s.clock(), s.bans.Load()
 	if err := s.next.Take(ctx, asked); err != nil {
 		return err
 	}
 	heard := s.clock()
-	if len(asked) < len(charges) && s.blocks.Load() == adjusted {
-		s.rememberBlocks(asked, sent)
+	if len(asked) < len(charges) && s.bans.Load() == adjusted {
+		s.rememberBans(asked, sent)
 	}
 	for i := range charges {
 		if grants[i].outcome != passThrough {
@@ -115,8 +115,8 @@ func leasable(c *driver.Charge) bool {
 // acquire takes the cost of c from a lease, and fills in g, which must be zero, and the
 // Verdict of c. If alone is false, the decision contains other charges. Then a key that is used too
 // seldom for a bundle is passed through, because the other charges may require a call of the Store
-// anyway. If blocks is set, a denial may begin a block, so the Store denies.
-func (s *Store) acquire(ctx context.Context, c *driver.Charge, g *grant, alone, blocks bool) error {
+// anyway. If bans is set, a denial may begin a ban, so the Store denies.
+func (s *Store) acquire(ctx context.Context, c *driver.Charge, g *grant, alone, bans bool) error {
 	if !leasable(c) {
 		return nil
 	}
@@ -140,7 +140,7 @@ func (s *Store) acquire(ctx context.Context, c *driver.Charge, g *grant, alone, 
 		r := reply.reading(&a.u, now, held, cost)
 		c.Answer(&r, true)
 		return nil
-	case a.rests(now) && !blocks:
+	case a.rests(now) && !bans:
 		sh.hits++
 		reply := a.reply
 		sh.mu.Unlock()

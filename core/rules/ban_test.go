@@ -41,7 +41,7 @@ func TestSet_Ban(t *testing.T) {
 			l, err := set.Limiter("api")
 			testkit.Must(t, err)
 			testkit.Admit(t, l, "k", 1)
-			if d := testkit.Allow(t, l, "k"); d.State(0).Block != 10*time.Minute {
+			if d := testkit.Allow(t, l, "k"); d.State(0).Ban != 10*time.Minute {
 				t.Fatalf("the denial is %+v", d)
 			}
 			testkit.Must(t, set.Apply(config(c.after)))
@@ -49,7 +49,7 @@ func TestSet_Ban(t *testing.T) {
 				l = l.Plan(c.plan)
 			}
 			d := testkit.Peek(t, l, "k")
-			if got := d.State(0).Block > 0; got != c.banned || d.Blocked() != c.blocked || d.Allowed != (!c.banned && !c.blocked) || (d.State(0).Limit() == core.Unlimited) != c.unlimited {
+			if got := d.State(0).Ban > 0; got != c.banned || d.Blocked() != c.blocked || d.Allowed != (!c.banned && !c.blocked) || (d.State(0).Limit() == core.Unlimited) != c.unlimited {
 				t.Errorf("got %+v, want a ban: %t, a block: %t", d, c.banned, c.blocked)
 			}
 		})
@@ -78,7 +78,7 @@ func TestSet_Ban_Begins(t *testing.T) {
 			l, err := set.Limiter("api")
 			testkit.Must(t, err)
 			testkit.Admit(t, l, c.key, c.admit)
-			if d := testkit.Allow(t, l, c.key); (d.State(0).Block > 0) != c.bans || d.Allowed == c.bans {
+			if d := testkit.Allow(t, l, c.key); (d.State(0).Ban > 0) != c.bans || d.Allowed == c.bans {
 				t.Errorf("got %+v, want a ban: %t", d, c.bans)
 			}
 		})

@@ -295,7 +295,7 @@ func (d decoder) check(name string, v document.Value, f map[string]document.Valu
 	if len(d.Errors) == before { // the fields are valid, but not together
 		at, err := f["limit"], r.check(name)
 		switch {
-		case err.Rule == name+".block":
+		case err.Rule == name+".ban":
 			d.Fail(f["block_for"], "%q is the name of its bans on a store: %s %s", err.Rule, err.Field, err.Reason)
 			return
 		case err.Field == "candidate":

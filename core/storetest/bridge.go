@@ -142,7 +142,7 @@ func (c catalog) charge(o *oracle.Charge, now int64, receipt *driver.Receipt) dr
 		rule = rule.During(own.periods(now))
 	}
 	return driver.Charge{
-		Key: o.Key, Rule: rule, Op: driverOps[o.Op], AtMost: o.AtMost, Cost: int(o.Cost), MaxDelay: o.MaxDelay, Pause: o.Pause, Block: o.Block, Receipt: *receipt, Waiter: waiterOf(o.Waiter),
+		Key: o.Key, Rule: rule, Op: driverOps[o.Op], AtMost: o.AtMost, Cost: int(o.Cost), MaxDelay: o.MaxDelay, Pause: o.Pause, Ban: o.Ban, Receipt: *receipt, Waiter: waiterOf(o.Waiter),
 	}
 }
 

@@ -242,7 +242,7 @@ func (h *limiterHistory) compare(got, want core.State, period time.Duration, r l
 	want.Rule = got.Rule
 	plain := core.State{
 		Rule: got.Rule, Ask: got.Ask, Allowed: got.Allowed, Soft: got.Soft, Unknown: got.Unknown, Estimate: got.Estimate, Remaining: got.Remaining,
-		RetryAfter: got.RetryAfter, ResetAfter: got.ResetAfter, Window: got.Window, Delay: got.Delay, Block: got.Block,
+		RetryAfter: got.RetryAfter, ResetAfter: got.ResetAfter, Window: got.Window, Delay: got.Delay, Ban: got.Ban,
 	}
 	if plain != want || got.Period() != period {
 		h.differ("%v:\n\tgot  %+v\n\twant %+v and Period %v", got.Rule, got, want, period)
@@ -269,7 +269,7 @@ func (h *limiterHistory) compare(got, want core.State, period time.Duration, r l
 		"estimate by cost":     r.places.byCost && got.Estimate,
 		"headroom of places":   r.headroom > 0 && r.isInFlight(),
 		"paused":               r.isPause() && !got.Allowed && !r.shadow, "shadow paused": r.isPause() && !got.Allowed && r.shadow,
-		"in a block": got.Block > 0, "block behind the limit": got.Block > 0 && got.RetryAfter > got.Block, "block under a plan": got.Block > 0 && r.plan != "",
+		"in a ban": got.Ban > 0, "ban behind the limit": got.Ban > 0 && got.RetryAfter > got.Ban, "ban under a plan": got.Ban > 0 && r.plan != "",
 		"not paused": r.isPause() && got.Allowed && !got.Unknown, "unknown pause": r.isPause() && got.Unknown,
 	} {
 		if is {
@@ -360,7 +360,7 @@ func (h *limiterHistory) reset() {
 			if r.counts() {
 				forget(r)
 			}
-			if pause, ok := r.block(); ok {
+			if pause, ok := r.ban(); ok {
 				forget(pause)
 			}
 		}

@@ -126,7 +126,7 @@ func newModelDecision(reserved bool, asks ...modelAsk) (d *modelDecision, blocke
 			}
 			d.invalid = d.invalid || r.isInFlight() && !a.peek && !reserved
 			d.add(i, r, cost)
-			if pause, ok := r.block(); ok {
+			if pause, ok := r.ban(); ok {
 				d.add(i, pause, cost)
 			}
 		}
@@ -154,10 +154,10 @@ func (d *modelDecision) add(ask int, r limited, cost int64) {
 	c.asks = append(c.asks, ask)
 }
 
-// beginBlocks begins the blocks of the rules that deny d.
-func (d *modelDecision) beginBlocks(o *oracle.Oracle, now int64) {
+// beginBans begins the bans of the rules that deny d.
+func (d *modelDecision) beginBans(o *oracle.Oracle, now int64) {
 	for i, r := range d.rules {
-		pause, ok := r.block()
+		pause, ok := r.ban()
 		if !ok {
 			continue
 		}
@@ -167,7 +167,7 @@ func (d *modelDecision) beginBlocks(o *oracle.Oracle, now int64) {
 			continue
 		}
 		debit := pause.charge(key, oracle.Debit)
-		debit.Pause, debit.Block = r.blockFor, true
+		debit.Pause, debit.Ban = r.blockFor, true
 		o.Adjust(now, []oracle.Charge{debit})
 		peek := pause.charge(key, oracle.Peek)
 		peek.Cost = 1
@@ -210,7 +210,7 @@ func decide(o *oracle.Oracle, now int64, reserved bool, asks ...modelAsk) *model
 				d.charges[i].parts = []oracle.Charge{c}
 			}
 		}
-		d.beginBlocks(o, now)
+		d.beginBans(o, now)
 	}
 	d.allowed = true
 	for i, r := range d.rules {
@@ -228,7 +228,7 @@ func decide(o *oracle.Oracle, now int64, reserved bool, asks ...modelAsk) *model
 			s.Allowed, s.Soft, s.Remaining = v.Allowed, v.Soft, v.Remaining
 			s.RetryAfter, s.ResetAfter, s.Window, s.Delay = v.RetryAfter, v.ResetAfter, v.Window, v.Delay
 			s.Estimate = r.isInFlight() && !v.Allowed && v.RetryAfter != core.Never
-			if pause, ok := r.block(); ok {
+			if pause, ok := r.ban(); ok {
 				d.close(s, d.charge(asks[s.Ask].key, pause))
 			}
 		}
@@ -246,14 +246,14 @@ func decide(o *oracle.Oracle, now int64, reserved bool, asks ...modelAsk) *model
 	return d
 }
 
-// close makes s that of a key which block closes, if it does.
+// close makes s that of a key which ban closes, if it does.
 func (d *modelDecision) close(s *core.State, block *modelCharge) {
 	if block.Verdict.Allowed {
 		return
 	}
-	s.Block = time.Duration(block.Verdict.RetryAfter) * time.Microsecond
+	s.Ban = time.Duration(block.Verdict.RetryAfter) * time.Microsecond
 	s.Allowed, s.Soft, s.Remaining, s.Delay = false, false, 0, 0
-	s.RetryAfter = max(s.RetryAfter, s.Block)
+	s.RetryAfter = max(s.RetryAfter, s.Ban)
 	s.ResetAfter, s.Window = max(s.ResetAfter, s.RetryAfter), s.RetryAfter
 }
 

@@ -118,15 +118,15 @@ type limited struct {
 	blockFor              time.Duration
 }
 
-// equal reports whether r and o are the same limit, under any plan and with any block.
+// equal reports whether r and o are the same limit, under any plan and with any ban.
 func (r limited) equal(o limited) bool {
 	o.plan, o.blockFor = r.plan, r.blockFor
 	return r == o
 }
 
-// block returns the pause of the block of r, if it has one.
-func (r *limited) block() (pause limited, ok bool) {
-	return limited{name: r.name + ".block", algorithm: pauseAlgorithm}, r.blockFor > 0 && !r.shadow && r.counts()
+// ban returns the pause of the ban of r, if it has one.
+func (r *limited) ban() (pause limited, ok bool) {
+	return limited{name: r.name + ".ban", algorithm: pauseAlgorithm}, r.blockFor > 0 && !r.shadow && r.counts()
 }
 
 func (r limited) String() string {

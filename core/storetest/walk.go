@@ -315,7 +315,7 @@ func (w *walk) undo() (oracle.Charge, *driver.Receipt) {
 	}
 	h := &w.held[at]
 	c, m, own := h.charge, h.receipt, h.own
-	c.Op, c.Cost, c.AtMost, c.Waiter, c.MaxDelay, c.Pause, c.Block, c.Verdict = oracle.Undo, h.cost, false, nil, 0, 0, false, oracle.Verdict{}
+	c.Op, c.Cost, c.AtMost, c.Waiter, c.MaxDelay, c.Pause, c.Ban, c.Verdict = oracle.Undo, h.cost, false, nil, 0, 0, false, oracle.Verdict{}
 	if c.Cost > 1 && w.one(3) {
 		c.Cost = 1 + w.rng.Int64N(c.Cost)
 		w.occurred["undo of a part"]++
@@ -375,7 +375,7 @@ func (w *walk) answer(c call) (ok bool) {
 	if first.Op == oracle.Debit && before.ResetAfter > 0 && isPauseRule(first.Rule) {
 		if after.ResetAfter > before.ResetAfter {
 			w.occurred["pause made longer"]++
-		} else if first.Block && first.Pause.Microseconds() > before.ResetAfter {
+		} else if first.Ban && first.Pause.Microseconds() > before.ResetAfter {
 			w.occurred["begin in a pause"]++
 		} else if first.Pause > 0 {
 			w.occurred["pause not made shorter"]++

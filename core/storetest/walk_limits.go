@@ -105,7 +105,7 @@ func (w *walk) pauses(r *oracle.Rule) oracle.Charge {
 	switch c.Op = pick(w, oracle.Credit, oracle.Debit, oracle.Debit, oracle.Debit, oracle.Debit, oracle.Reset, oracle.Undo); c.Op {
 	case oracle.Debit:
 		c.Pause = time.Duration(min(max(0, us), longestPause.Microseconds())) * time.Microsecond
-		c.Block = w.one(2)
+		c.Ban = w.one(2)
 	case oracle.Undo:
 		c.Receipt = &oracle.Receipt{At: pick(w, 0, w.now, w.now-1)}
 	}

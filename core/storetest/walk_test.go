@@ -51,7 +51,7 @@ var limiterSituations = []string{
 	"estimate by cost", "cost that never fits", "at most by cost", "ended by cost",
 	"quota", "quota denied", "anchored", "headroom", "headroom denied", "headroom of places",
 	"paused", "not paused", "shadow paused", "unknown pause", "no pause", "pause ended", "pause not made shorter",
-	"in a block", "block behind the limit", "block under a plan",
+	"in a ban", "ban behind the limit", "ban under a plan",
 }
 
 // situations have to occur in the histories.

@@ -84,7 +84,7 @@ func takeBans(rules map[string][]driver.Definition) map[string]bool {
 	bans := make(map[string]bool)
 	closes := func(name string) bool { return rules[name][0].Kind().Closes }
 	for name := range rules {
-		of, ok := strings.CutSuffix(name, ".block")
+		of, ok := strings.CutSuffix(name, ".ban")
 		if ok = ok && rules[of] != nil && closes(name) && !closes(of); ok {
 			bans[of] = true
 			delete(rules, name)

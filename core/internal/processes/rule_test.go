@@ -94,12 +94,12 @@ func TestTakeBans(t *testing.T) {
 		rules      map[string]driver.Definition
 		bans, left string
 	}{
-		"ban":               {map[string]driver.Definition{"r": log, "r.block": pause, "s": log}, "[r]", "[r s]"},
-		"ban of a policy":   {map[string]driver.Definition{"api.r": log, "api.r.block": pause}, "[api.r]", "[api.r]"},
+		"ban":               {map[string]driver.Definition{"r": log, "r.ban": pause, "s": log}, "[r]", "[r s]"},
+		"ban of a policy":   {map[string]driver.Definition{"api.r": log, "api.r.ban": pause}, "[api.r]", "[api.r]"},
 		"other pause":       {map[string]driver.Definition{"r": log, "block": pause, "s.block": pause, ".block": pause}, "[]", "[.block block r s.block]"},
-		"no pause":          {map[string]driver.Definition{"r": log, "r.block": log}, "[]", "[r r.block]"},
-		"pause of a pause":  {map[string]driver.Definition{"r": pause, "r.block": pause}, "[]", "[r r.block]"},
-		"rule ends with it": {map[string]driver.Definition{"r.block": log, "r.block.block": pause}, "[r.block]", "[r.block]"},
+		"no pause":          {map[string]driver.Definition{"r": log, "r.ban": log}, "[]", "[r r.ban]"},
+		"pause of a pause":  {map[string]driver.Definition{"r": pause, "r.ban": pause}, "[]", "[r r.ban]"},
+		"rule ends with it": {map[string]driver.Definition{"r.ban": log, "r.ban.ban": pause}, "[r.ban]", "[r.ban]"},
 	} {
 		rules := make(map[string][]driver.Definition)
 		for rule, d := range c.rules {

@@ -94,7 +94,7 @@ func (r *Rule) BannedKeys() int { return len(r.ends) }
 func (r *Rule) count(c *Client, e *Event, d *core.Decision, s *core.State) {
 	if !s.Allowed {
 		r.Denied++
-		if end := e.At + s.Block.Microseconds(); s.Block > 0 && end > r.ends[e.Key] {
+		if end := e.At + s.Ban.Microseconds(); s.Ban > 0 && end > r.ends[e.Key] {
 			if r.ends == nil {
 				r.ends = make(map[string]int64)
 			}

@@ -11,8 +11,8 @@ import (
 
 const (
 	banTime = 8 * time.Second
-	banName = ".block" // ends the name of the pause
-	// A lease takes a block that has not begun as open for a second.
+	banName = ".ban" // ends the name of the pause
+	// A lease takes a ban that has not begun as open for a second.
 	banNoticed = time.Second + 3*timeout
 	modestTime = 300 * time.Millisecond // between the events of the modest key: at most 34 in 10 s, and more than a third of the limit
 )
@@ -23,7 +23,7 @@ func banRule() core.Rule {
 
 func isBan(key string) bool { return strings.HasSuffix(key, banName) }
 
-// bans knows the present block of the greedy key in Redis.
+// bans knows the present ban of the greedy key in Redis.
 type bans struct {
 	mu          sync.Mutex
 	known       time.Time // when a process was told about it first
@@ -36,8 +36,8 @@ func (c *client) useModestly() {
 		begun := time.Now()
 		d, err := c.process.banned.Allow(context.Background(), "modest")
 		c.called("Allow", "modest", begun, 2*timeout, err)
-		if err == nil && d.State(0).Block > 0 {
-			c.violate(banInnocent, "%v: a key below its limit is blocked: %v", c.process, d)
+		if err == nil && d.State(0).Ban > 0 {
+			c.violate(banInnocent, "%v: a key below its limit is banned: %v", c.process, d)
 		}
 	}
 }
@@ -47,7 +47,7 @@ func (c *client) useGreedily() {
 	for c.rest(c.scenario.idle) {
 		begun := time.Now()
 		d, err := c.process.banned.Allow(context.Background(), "greedy")
-		c.called("Allow", "greedy", begun, 4*timeout, err) // the denial that begins a block takes two calls
+		c.called("Allow", "greedy", begun, 4*timeout, err) // the denial that begins a ban takes two calls
 		if err == nil {
 			c.bans.decided(c, begun, d)
 		}
@@ -56,19 +56,19 @@ func (c *client) useGreedily() {
 
 // decided checks a decision about the greedy key that was made since a time.
 func (b *bans) decided(c *client, begun time.Time, d core.Decision) {
-	now, left := time.Now(), d.State(0).Block
+	now, left := time.Now(), d.State(0).Ban
 	onlyRedis := c.onlyRedis("greedy", begun.Add(-c.cached())) && c.lossesWithin(pauseUnclear) == 0
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case left > banTime:
-		c.violate(banEnds, "%v: the block lasts %v, want %v at most", c.process, left, banTime)
+		c.violate(banEnds, "%v: the ban lasts %v, want %v at most", c.process, left, banTime)
 	case !onlyRedis:
 	case d.Allowed && begun.After(b.known.Add(banNoticed)) && now.Before(b.least):
-		c.violate(banHolds, "%v: an event was admitted %v before the end of a block", c.process, b.least.Sub(now))
+		c.violate(banHolds, "%v: an event was admitted %v before the end of a ban", c.process, b.least.Sub(now))
 	case left == 0:
 	case now.Before(b.least) && begun.Add(left).After(b.most.Add(2*timeout)):
-		c.violate(banEnds, "%v: a block ends %v later than before", c.process, begun.Add(left).Sub(b.most))
+		c.violate(banEnds, "%v: a ban ends %v later than before", c.process, begun.Add(left).Sub(b.most))
 	case !now.Before(b.least):
 		b.known, b.least, b.most = now, begun.Add(left-2*timeout), now.Add(left)
 	}

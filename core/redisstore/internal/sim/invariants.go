@@ -65,12 +65,12 @@ var (
 		"a pause is written to the primary and to the backup of this process"}
 	pauseInOutage = &invariant{"a pause in an outage", "algorithm.go",
 		"A pause that begins in an outage is known in this process only, and ends with the outage at the latest."}
-	banInnocent = &invariant{"no key below its limit is blocked", "spec.go",
+	banInnocent = &invariant{"no key below its limit is banned", "spec.go",
 		"or by a part of the limit, as in an outage (package failover)"}
-	banHolds = &invariant{"a block holds", "spec.go",
-		"makes a denial by the rule close the key for a time, in all processes"}
-	banEnds = &invariant{"the end of a block stays", "spec.go",
-		"Denials in the block do not make it longer"}
+	banHolds = &invariant{"a ban holds", "spec.go",
+		"makes a denial by the rule ban the key for a time, in all processes"}
+	banEnds = &invariant{"the end of a ban stays", "spec.go",
+		"Denials during the ban do not make it longer"}
 	fleetCounted = &invariant{"processes are counted", "redisstore/resilient/doc.go",
 		"a larger number counts at once, and a smaller one up to 37 s later"}
 	fleetSettled = &invariant{"the number of processes is found", "redisstore/resilient/doc.go",

@@ -54,7 +54,7 @@ type load struct {
 	hot       int // use one key all the time, and stop for a while
 	waits     int // wait for places, some of them by cost, or take them without waiting
 	pauses    int // use keys that one more client pauses, of each kind
-	bans      int // use a key that is blocked again and again (core.Spec.BlockFor)
+	bans      int // use a key that is banned again and again (core.Spec.BlockFor)
 }
 
 const (

@@ -119,7 +119,7 @@ func (s *server) decode(v verb, keys, args []string) (charges []*charge, err err
 				c.AtMost, c.Cost = true, int(most)
 			}
 			if c.Rule.Algorithm == driver.Pause && c.Op == driver.Debit {
-				c.Pause, c.Block = time.Duration(integer(rest[0]))*time.Microsecond, op == "begin"
+				c.Pause, c.Ban = time.Duration(integer(rest[0]))*time.Microsecond, op == "begin"
 			}
 			if c.Rule.Algorithm == driver.LeakyBucket {
 				if delay := integer(rest[3]); delay < 1<<53-1 {

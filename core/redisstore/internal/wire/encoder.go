@@ -126,7 +126,7 @@ func opArgument(c *driver.Charge) any {
 		return "leave"
 	case undoes && c.Rule.Kind.Delays:
 		return "undo_last"
-	case c.Block && c.Op == driver.Debit:
+	case c.Ban && c.Op == driver.Debit:
 		return "begin"
 	case c.Op.Asks() && c.Rule.Shadow:
 		return shadowArguments[c.Op]

@@ -144,7 +144,7 @@ type Charge struct {
 	// the length of the pause, up to 366 days.
 	MaxDelay time.Duration
 	Pause    time.Duration // the length that the Debit of a pause sets
-	Block    bool          // the Debit of a pause leaves the end of a pause
+	Ban      bool          // the Debit of a pause leaves the end of a pause
 	// Receipt, if not nil, is written by an admitted Spend and by a Debit, and read by an Undo and a Renew.
 	Receipt *Receipt
 	// Waiter, if not nil, is the caller of a Spend who waits for places, or the one that an Undo removes from the line.
@@ -372,7 +372,7 @@ func (c *Charge) debited(s state) int64 {
 	switch {
 	case c.Rule.Algorithm != "pause":
 		return c.Cost
-	case c.Block && s.reset() > 0:
+	case c.Ban && s.reset() > 0:
 		return 0
 	}
 	return c.Pause.Microseconds()

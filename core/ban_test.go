@@ -13,10 +13,10 @@ import (
 	"github.com/weir-go/weir/internal/testkit"
 )
 
-const blockTime = 10 * time.Minute
+const banTime = 10 * time.Minute
 
-// blocking are rules of each kind that may have a block, of 3 events.
-func blocking() []core.Rule {
+// banning are rules of each kind that may have a ban, of 3 events.
+func banning() []core.Rule {
 	limit := core.PerMinute(3)
 	return []core.Rule{
 		core.TokenBucket("bucket", limit), core.LeakyBucket("leaky", limit), core.FixedWindow("window", limit), core.FixedWindow("first", limit).FromFirst(),
@@ -26,23 +26,23 @@ func blocking() []core.Rule {
 
 // A denial closes the key until the end that it tells; later denials do not change the end.
 func TestRule_BlockFor(t *testing.T) {
-	for _, r := range blocking() {
+	for _, r := range banning() {
 		t.Run(r.Name(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := testkit.Limiter(t, memstore.New(), r.BlockFor(blockTime))
+				l := testkit.Limiter(t, memstore.New(), r.BlockFor(banTime))
 				testkit.Admit(t, l, "k", 3)
 				d := testkit.Allow(t, l, "k")
 				s := d.State(0)
-				wait := blockTime
+				wait := banTime
 				if r.Kind().Calendar {
 					wait = d.RetryAfter // the day ends later
 				}
-				if d.Allowed || s.Block != blockTime || d.RetryAfter != wait || d.RetryAfter < blockTime || s.RetryAfter != wait || s.Window != wait || s.Remaining != 0 || d.Len() != 1 || d.Blocked() {
+				if d.Allowed || s.Ban != banTime || d.RetryAfter != wait || d.RetryAfter < banTime || s.RetryAfter != wait || s.Window != wait || s.Remaining != 0 || d.Len() != 1 || d.Blocked() {
 					t.Fatalf("the first denial is %+v", d)
 				}
-				for passed := time.Minute; passed < blockTime; passed += time.Minute {
+				for passed := time.Minute; passed < banTime; passed += time.Minute {
 					time.Sleep(time.Minute)
-					if d := testkit.Allow(t, l, "k"); d.Allowed || d.State(0).Block != blockTime-passed {
+					if d := testkit.Allow(t, l, "k"); d.Allowed || d.State(0).Ban != banTime-passed {
 						t.Fatalf("after %v: got %+v", passed, d)
 					}
 				}
@@ -60,15 +60,15 @@ func TestRule_BlockFor(t *testing.T) {
 	}
 }
 
-// Reset ends a block, also in the limiter of another plan.
+// Reset ends a ban, also in the limiter of another plan.
 func TestRule_BlockFor_Reset(t *testing.T) {
 	l := testkit.Limiter(t, memstore.New(), core.SlidingLog("r", core.PerMinute(1)).Plan("gold", core.PerHour(2)).BlockFor(time.Hour))
 	testkit.Admit(t, l, "k", 1)
-	if d := testkit.Allow(t, l, "k"); d.State(0).Block != time.Hour {
-		t.Errorf("got %+v, want a block", d)
+	if d := testkit.Allow(t, l, "k"); d.State(0).Ban != time.Hour {
+		t.Errorf("got %+v, want a ban", d)
 	}
-	if d := testkit.Allow(t, l.Plan("gold"), "k"); d.State(0).Block <= 0 {
-		t.Errorf("another plan: got %+v, want the block", d)
+	if d := testkit.Allow(t, l.Plan("gold"), "k"); d.State(0).Ban <= 0 {
+		t.Errorf("another plan: got %+v, want the ban", d)
 	}
 	if found, err := l.Plan("gold").Reset(t.Context(), "k"); err != nil || !found {
 		t.Errorf("Reset: got %t, %v", found, err)
@@ -76,15 +76,15 @@ func TestRule_BlockFor_Reset(t *testing.T) {
 	testkit.Admit(t, l, "k", 1)
 }
 
-// Denials begin a block if they are those of an event by the whole limit.
+// Denials begin a ban if they are those of an event by the whole limit.
 func TestRule_BlockFor_begins(t *testing.T) {
 	spare := 0.0
-	base := core.FixedWindow("r", core.PerHour(5)).FromFirst().BlockFor(blockTime)
+	base := core.FixedWindow("r", core.PerHour(5)).FromFirst().BlockFor(banTime)
 	ask := func(l *core.Limiter, n int) (core.Decision, error) { return l.AllowN(context.Background(), "k", n) }
 	for name, c := range map[string]struct {
-		rules  []core.Rule
-		deny   func(l *core.Limiter) (core.Decision, error) // after five events
-		blocks bool
+		rules []core.Rule
+		deny  func(l *core.Limiter) (core.Decision, error) // after five events
+		bans  bool
 	}{
 		"event":        {[]core.Rule{base}, func(l *core.Limiter) (core.Decision, error) { return ask(l, 1) }, true},
 		"larger event": {[]core.Rule{base}, func(l *core.Limiter) (core.Decision, error) { return ask(l, 5) }, true},
@@ -126,11 +126,11 @@ func TestRule_BlockFor_begins(t *testing.T) {
 				testkit.Admit(t, l, "k", 5)
 				d, err := c.deny(l)
 				testkit.Must(t, err)
-				if d.Len() > 0 && blocks(d) != c.blocks {
-					t.Errorf("got %+v, want a block: %t", d, c.blocks)
+				if d.Len() > 0 && bans(d) != c.bans {
+					t.Errorf("got %+v, want a ban: %t", d, c.bans)
 				}
-				if later := testkit.Peek(t, l, "k"); blocks(later) != c.blocks {
-					t.Errorf("afterwards: got %+v, want a block: %t", later, c.blocks)
+				if later := testkit.Peek(t, l, "k"); bans(later) != c.bans {
+					t.Errorf("afterwards: got %+v, want a ban: %t", later, c.bans)
 				}
 				if d := testkit.Allow(t, l, "another"); d.Len() > 0 && !d.Allowed {
 					t.Errorf("another key: got %+v", d)
@@ -140,10 +140,10 @@ func TestRule_BlockFor_begins(t *testing.T) {
 	}
 }
 
-// blocks reports whether d has a State of a blocked key.
-func blocks(d core.Decision) bool {
+// bans reports whether d has a State of a blocked key.
+func bans(d core.Decision) bool {
 	for _, s := range d.States() {
-		if s.Block > 0 {
+		if s.Ban > 0 {
 			return true
 		}
 	}
@@ -157,7 +157,7 @@ func reserved(r *core.Reservation, err error) (core.Decision, error) {
 	return r.Decision(), nil
 }
 
-// Each rule that denies blocks its key, and no other one.
+// Each rule that denies bans its key, and no other one.
 func TestRule_BlockFor_severalRules(t *testing.T) {
 	store := memstore.New()
 	ip := testkit.Limiter(t, store, core.SlidingLog("ip", core.PerMinute(2)).BlockFor(time.Minute), core.SlidingLog("hour", core.PerHour(2)).BlockFor(time.Hour))
@@ -168,7 +168,7 @@ func TestRule_BlockFor_severalRules(t *testing.T) {
 		testkit.Must(t, err)
 	}
 	d, err := core.AllowTogether(t.Context(), asks...)
-	if err != nil || d.State(0).Block != time.Minute || d.State(1).Block != time.Hour || d.State(2).Block != 0 || !d.State(2).Allowed {
+	if err != nil || d.State(0).Ban != time.Minute || d.State(1).Ban != time.Hour || d.State(2).Ban != 0 || !d.State(2).Allowed {
 		t.Errorf("got %+v, %v", d, err)
 	}
 	if d := testkit.Allow(t, user, "u"); !d.Allowed || d.State(0).Remaining != 2 {
@@ -176,18 +176,18 @@ func TestRule_BlockFor_severalRules(t *testing.T) {
 	}
 }
 
-// Names and times of blocks are checked.
+// Names and times of bans are checked.
 func TestRule_BlockFor_invalid(t *testing.T) {
 	r := core.SlidingLog("r", core.PerMinute(2))
-	long := core.SlidingLog(fmt.Sprintf("%059d", 0), core.PerMinute(2)).BlockFor(time.Minute)
+	long := core.SlidingLog(fmt.Sprintf("%061d", 0), core.PerMinute(2)).BlockFor(time.Minute)
 	for want, rules := range map[string][]core.Rule{
-		`weir: rule "r": block for is -1ns, outside 1s to 366 days`:                   {r.BlockFor(0)},
-		`weir: rule "r": block for is 999.999999ms, outside 1s to 366 days`:           {r.BlockFor(time.Second - 1)},
-		`weir: rule "r": block for is 8784h0m0.000000001s, outside 1s to 366 days`:    {r.BlockFor(366*24*time.Hour + 1)},
-		`weir: rule "p": block for has no meaning for in_flight`:                      {core.InFlight("p", 1).BlockFor(time.Minute)},
-		`weir: rule "p": block for has no meaning for pause`:                          {core.Pause("p").BlockFor(time.Minute)},
-		`weir: rule "r.block": name is given to two rules of one limiter`:             {r.BlockFor(time.Minute), core.Pause("r.block")},
-		`weir: rule "` + long.Name() + `.block": name is 65 bytes long, more than 64`: {long},
+		`weir: rule "r": block for is -1ns, outside 1s to 366 days`:                 {r.BlockFor(0)},
+		`weir: rule "r": block for is 999.999999ms, outside 1s to 366 days`:         {r.BlockFor(time.Second - 1)},
+		`weir: rule "r": block for is 8784h0m0.000000001s, outside 1s to 366 days`:  {r.BlockFor(366*24*time.Hour + 1)},
+		`weir: rule "p": block for has no meaning for in_flight`:                    {core.InFlight("p", 1).BlockFor(time.Minute)},
+		`weir: rule "p": block for has no meaning for pause`:                        {core.Pause("p").BlockFor(time.Minute)},
+		`weir: rule "r.ban": name is given to two rules of one limiter`:             {r.BlockFor(time.Minute), core.Pause("r.ban")},
+		`weir: rule "` + long.Name() + `.ban": name is 65 bytes long, more than 64`: {long},
 	} {
 		if _, err := core.New(memstore.New(), rules...); err == nil || err.Error() != want {
 			t.Errorf("got the error %v, want %s", err, want)

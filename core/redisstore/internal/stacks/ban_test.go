@@ -20,19 +20,19 @@ import (
 	"github.com/weir-go/weir/internal/testkit"
 )
 
-const blockTime = 10 * time.Minute
+const banTime = 10 * time.Minute
 
-// blockedLimit is the rule of the tests of blocks.
-var blockedLimit = core.SlidingLog("api", core.PerHour(100)).BlockFor(blockTime)
+// bannedLimit is the rule of the tests of bans.
+var bannedLimit = core.SlidingLog("api", core.PerHour(100)).BlockFor(banTime)
 
 // A key that one process has closed is closed in all, until one end, and costs no call of Redis in the process that knows it.
-func TestBlock_processes(t *testing.T) {
+func TestBan_processes(t *testing.T) {
 	prefix := redistest.Prefix(t)
 	var all []*core.Limiter
 	var caches []*denycache.Store
 	for range 3 {
 		caches = append(caches, newRedis(t, prefix))
-		all = append(all, testkit.Limiter(t, caches[len(caches)-1], blockedLimit))
+		all = append(all, testkit.Limiter(t, caches[len(caches)-1], bannedLimit))
 	}
 	testkit.Admit(t, all[0], "k", 100)
 	testkit.Peek(t, all[1], "k") // its cache knows the denial before an event
@@ -40,16 +40,16 @@ func TestBlock_processes(t *testing.T) {
 	begun := time.Now()
 	testkit.Concurrently(60, func(i int) {
 		d, err := all[i%3].Allow(t.Context(), "k")
-		if s := d.State(0); err != nil || d.Allowed || s.Block <= blockTime-time.Minute || s.Block > blockTime {
+		if s := d.State(0); err != nil || d.Allowed || s.Ban <= banTime-time.Minute || s.Ban > banTime {
 			t.Errorf("process %d: got %+v, %v", i%3, d, err)
 		}
 	})
 	for i, l := range all {
 		d := testkit.Allow(t, l, "k")
-		ends[time.Now().Add(d.State(0).Block).Round(time.Second).Unix()] = true
+		ends[time.Now().Add(d.State(0).Ban).Round(time.Second).Unix()] = true
 		before := caches[i].Stats().Misses
 		for range 1000 {
-			if d := testkit.Allow(t, l, "k"); d.Allowed || d.State(0).Block <= 0 {
+			if d := testkit.Allow(t, l, "k"); d.Allowed || d.State(0).Ban <= 0 {
 				t.Fatalf("process %d: got %+v", i, d)
 			}
 		}
@@ -58,7 +58,7 @@ func TestBlock_processes(t *testing.T) {
 		}
 	}
 	if len(ends) > 2 {
-		t.Errorf("the block has the ends %v", ends)
+		t.Errorf("the ban has the ends %v", ends)
 	}
 	if _, err := all[2].Reset(t.Context(), "k"); err != nil {
 		t.Fatal(err)
@@ -90,22 +90,22 @@ func (s *failing) Take(ctx context.Context, charges []driver.Charge) error {
 	return err
 }
 
-// A denial by a part of a limit, in an outage or after a late reply, blocks no key. A process that enforces the whole limit
-// blocks a key until the outage ends.
-func TestBlock_outage(t *testing.T) {
+// A denial by a part of a limit, in an outage or after a late reply, bans no key. A process that enforces the whole limit
+// bans a key until the outage ends.
+func TestBan_outage(t *testing.T) {
 	for name, c := range map[string]struct {
 		instances, events, admitted int
-		late, blocks                bool
+		late, bans                  bool
 	}{
 		"ten processes":          {10, 20, 10, false, false},
 		"one process":            {1, 120, 100, false, true},
 		"one late reply, of ten": {10, 1, 0, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			primary := &failing{Store: redisstore.New(redistest.Shared(t).Client(), "test", redisstore.Prefix(fmt.Sprintf("block%d:", c.events)))}
+			primary := &failing{Store: redisstore.New(redistest.Shared(t).Client(), "test", redisstore.Prefix(fmt.Sprintf("ban%d:", c.events)))}
 			store := failover.New(primary, memstore.New(), failover.Instances(c.instances))
 			t.Cleanup(func() { testkit.Must(t, store.Close()) })
-			l := testkit.Limiter(t, store, blockedLimit)
+			l := testkit.Limiter(t, store, bannedLimit)
 			primary.away.Store(true)
 			if c.late { // the backup has counted the key in an outage before
 				for testkit.Allow(t, l, "k").Allowed {
@@ -114,19 +114,19 @@ func TestBlock_outage(t *testing.T) {
 				servertest.Eventually(t, func() error { return primaryDecides(store, l) })
 				primary.late.Store(true)
 			}
-			admitted, blocks := 0, false
+			admitted, bans := 0, false
 			for range c.events {
 				d := testkit.Allow(t, l, "k")
-				if blocks = blocks || d.State(0).Block > 0; d.Allowed {
+				if bans = bans || d.State(0).Ban > 0; d.Allowed {
 					admitted++
 				}
 			}
-			if blocks != c.blocks || !c.late && admitted != c.admitted {
-				t.Errorf("in the outage: admitted %d, want %d, and a block: %t, want %t", admitted, c.admitted, blocks, c.blocks)
+			if bans != c.bans || !c.late && admitted != c.admitted {
+				t.Errorf("in the outage: admitted %d, want %d, and a ban: %t, want %t", admitted, c.admitted, bans, c.bans)
 			}
 			primary.away.Store(false)
 			servertest.Eventually(t, func() error { return primaryDecides(store, l) })
-			if d := testkit.Allow(t, l, "k"); !d.Allowed || d.State(0).Block > 0 {
+			if d := testkit.Allow(t, l, "k"); !d.Allowed || d.State(0).Ban > 0 {
 				t.Errorf("after the outage: got %+v", d)
 			}
 		})
@@ -142,9 +142,9 @@ func primaryDecides(s *failover.Store, l *core.Limiter) error {
 	return err
 }
 
-// A leased rule with a block takes no more calls than without, but for one a second, and other processes know a block within
+// A leased rule with a ban takes no more calls than without, but for one a second, and other processes know a ban within
 // a second.
-func TestBlock_lease(t *testing.T) {
+func TestBan_lease(t *testing.T) {
 	prefix := redistest.Prefix(t)
 	calls := func(rule core.Rule, events int) (n uint64, l *core.Limiter, took time.Duration) {
 		s := lease.New(newRedis(t, prefix))
@@ -158,33 +158,33 @@ func TestBlock_lease(t *testing.T) {
 	}
 	limit := core.Per(10_000, 100*365*24*time.Hour) // which does not end during a test
 	plain, _, _ := calls(core.FixedWindow("plain", limit), 3000)
-	blocks, one, took := calls(core.FixedWindow("blocks", limit).BlockFor(blockTime), 3000)
-	if most := plain + 2 + uint64(took/time.Second); blocks > most {
-		t.Errorf("3000 events took %d calls, want at most %d", blocks, most)
+	bans, one, took := calls(core.FixedWindow("bans", limit).BlockFor(banTime), 3000)
+	if most := plain + 2 + uint64(took/time.Second); bans > most {
+		t.Errorf("3000 events took %d calls, want at most %d", bans, most)
 	}
-	_, other, _ := calls(core.FixedWindow("blocks", limit).BlockFor(blockTime), 3000)
+	_, other, _ := calls(core.FixedWindow("bans", limit).BlockFor(banTime), 3000)
 	for testkit.Allow(t, one, "k").Allowed {
 	}
-	if d := testkit.Allow(t, one, "k"); d.State(0).Block <= 0 {
-		t.Errorf("got %+v, want a block", d)
+	if d := testkit.Allow(t, one, "k"); d.State(0).Ban <= 0 {
+		t.Errorf("got %+v, want a ban", d)
 	}
 	begun := time.Now()
 	servertest.Eventually(t, func() error {
-		if d := testkit.Allow(t, other, "k"); d.Allowed || d.State(0).Block <= 0 {
+		if d := testkit.Allow(t, other, "k"); d.Allowed || d.State(0).Ban <= 0 {
 			return fmt.Errorf("got %+v", d)
 		}
 		return nil
 	})
 	if took := time.Since(begun); took > busy {
-		t.Errorf("the other process knows the block after %v", took)
+		t.Errorf("the other process knows the ban after %v", took)
 	}
 }
 
-// On a Cluster, where each key is a script of its own, a decision blocks the keys that it denies, and charges no other one.
-func TestBlock_cluster(t *testing.T) {
+// On a Cluster, where each key is a script of its own, a decision bans the keys that it denies, and charges no other one.
+func TestBan_cluster(t *testing.T) {
 	store := denycache.New(redisstore.New(redistest.SharedCluster(t).Client(), "test", redisstore.Prefix(redistest.Prefix(t)), redisstore.Timeout(20*time.Second)))
 	address := testkit.Limiter(t, store, core.SlidingLog("address", core.PerHour(3)).BlockFor(time.Minute))
-	user := testkit.Limiter(t, store, core.LeakyBucket("user", core.PerHour(2)).BlockFor(blockTime))
+	user := testkit.Limiter(t, store, core.LeakyBucket("user", core.PerHour(2)).BlockFor(banTime))
 	for i := range 20 {
 		a, u := fmt.Sprint("a", i), fmt.Sprint("u", i)
 		together := func() core.Decision {
@@ -199,8 +199,8 @@ func TestBlock_cluster(t *testing.T) {
 		}
 		for range 2 {
 			d := together()
-			if of := d.State(1); d.Allowed || of.Block <= blockTime-time.Minute || d.RetryAfter < of.Block || d.State(0).Block > 0 {
-				t.Errorf("%s: got %+v, want a block of the user", a, d)
+			if of := d.State(1); d.Allowed || of.Ban <= banTime-time.Minute || d.RetryAfter < of.Ban || d.State(0).Ban > 0 {
+				t.Errorf("%s: got %+v, want a ban of the user", a, d)
 			}
 		}
 		if d := testkit.Allow(t, address, a); !d.Allowed || d.State(0).Remaining != 0 {

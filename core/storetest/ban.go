@@ -13,7 +13,7 @@ func begunPauses(s *subject) {
 	p := s.pause("begun")
 	begin := func(d, rest time.Duration) {
 		c := p.charge(driver.Debit, 1)
-		c.Pause, c.Block = d, true
+		c.Pause, c.Ban = d, true
 		p.expect(p.call(c)[0], rest)
 		p.pausedFor(rest)
 	}
@@ -33,7 +33,7 @@ func begunPauses(s *subject) {
 	p.reset(true)
 }
 
-func blocks(s *subject, a algorithm) {
+func bans(s *subject, a algorithm) {
 	const d = time.Hour
 	rule := a.Rule(a.Name, core.PerMinute(3))
 	l := s.limiter(rule.BlockFor(d), core.FixedWindow("beside "+a.Name, core.PerHour(100)))
@@ -42,8 +42,8 @@ func blocks(s *subject, a algorithm) {
 	s.Advance(time.Second)
 	for rest := d; rest > 0; rest -= 10 * time.Minute {
 		got := s.deny(l, "k", 1).State(0)
-		if got.Block != rest || got.RetryAfter != rest || got.Remaining != 0 || got.Rule.Name() != a.Name {
-			s.fail("%v before the end of the block: got %+v", rest, got)
+		if got.Ban != rest || got.RetryAfter != rest || got.Remaining != 0 || got.Rule.Name() != a.Name {
+			s.fail("%v before the end of the ban: got %+v", rest, got)
 		}
 		s.deny(l, "k", 3)
 		s.Advance(10 * time.Minute)
@@ -67,13 +67,13 @@ func blocks(s *subject, a algorithm) {
 	s.admit(l, "other", 1)
 }
 
-func concurrentBlocks(s *subject) {
+func concurrentBans(s *subject) {
 	const d = 10 * time.Minute
 	l := s.limiter(core.SlidingLog("log", core.PerHour(5)).BlockFor(d))
 	var wrong atomic.Int64
 	admitted := s.hammer(32, 10, func(int) (core.Decision, error) {
 		got, err := l.Allow(context.Background(), "k")
-		if !got.Allowed && (got.State(0).Block != d || got.RetryAfter < d) {
+		if !got.Allowed && (got.State(0).Ban != d || got.RetryAfter < d) {
 			wrong.Add(1)
 		}
 		return got, err

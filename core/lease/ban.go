@@ -6,20 +6,20 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// openTime is the time for which a block that had not begun counts as open, in decisions that need no call but for blocks.
+// openTime is the time for which a ban that had not begun counts as open, in decisions that need no call but for bans.
 const openTime = time.Second
 
-func isBlock(c driver.Charge) bool { return c.Block }
+func isBan(c driver.Charge) bool { return c.Ban }
 
-// answerBlocks answers the charges that leases do not cover, if all of them are blocks that count as open. Otherwise it returns
+// answerBans answers the charges that leases do not cover, if all of them are bans that count as open. Otherwise it returns
 // false.
-func (s *Store) answerBlocks(charges []driver.Charge, grants []grant) bool {
+func (s *Store) answerBans(charges []driver.Charge, grants []grant) bool {
 	for i := range charges {
 		c := &charges[i]
 		if grants[i].outcome != passThrough {
 			continue
 		}
-		if !isBlock(*c) || c.Op != driver.Spend || c.AtMost {
+		if !isBan(*c) || c.Op != driver.Spend || c.AtMost {
 			return false
 		}
 		sh, hash := s.shard(c)
@@ -38,11 +38,11 @@ func (s *Store) answerBlocks(charges []driver.Charge, grants []grant) bool {
 	return true
 }
 
-// rememberBlocks notes the blocks that were open in a call that was sent at a time.
-func (s *Store) rememberBlocks(asked []driver.Charge, sent int64) {
+// rememberBans notes the bans that were open in a call that was sent at a time.
+func (s *Store) rememberBans(asked []driver.Charge, sent int64) {
 	for i := range asked {
 		c := &asked[i]
-		if !isBlock(*c) || c.Verdict.Unknown {
+		if !isBan(*c) || c.Verdict.Unknown {
 			continue
 		}
 		sh, hash := s.shard(c)

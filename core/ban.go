@@ -1,0 +1,70 @@
+package core
+
+import (
+	"context"
+	"slices"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// addBan adds the charge of the pause of rule, that of the line with an index, which has a charge. See Spec.BlockFor.
+func (e *event) addBan(line int, rule Rule) {
+	m := e.spill
+	l := &m.lines[line]
+	ban := m.charges[l.charge]
+	ban.Rule, ban.Ban, ban.MaxDelay, ban.Waiter = rule.d.ban, true, 0, nil
+	at := meeting(m.charges, &ban)
+	if at < 0 {
+		at, m.charges = len(m.charges), append(m.charges, ban)
+	} else {
+		join(&m.charges[at], &ban)
+	}
+	l.ban, e.bans = int16(at), true
+}
+
+// isBanOf reports whether r has the name of the pause of rule.
+func isBanOf(r, rule Rule) bool { return rule.d.ban != nil && rule.d.ban.Name == r.Name() }
+
+// beginBans begins the bans of the rules that deny e, whose decision the Store has made. If the Store fails, there is none.
+func (e *event) beginBans(ctx context.Context, asks []Ask) {
+	lines, charges := e.lines(), e.charges()
+	var debits []driver.Charge
+	var places []int16 // of their pauses
+	for i := range lines {
+		l := &lines[i]
+		if l.ban == noCharge || !l.beginsBan(&charges[l.charge], &asks[l.ask]) || !charges[l.ban].Verdict.Allowed || slices.Contains(places, l.ban) {
+			continue
+		}
+		p := &charges[l.ban]
+		debits = append(debits, driver.Charge{Key: p.Key, Rule: p.Rule, Op: driver.Debit, Cost: 1, Pause: l.rule.d.spec.BlockFor, Ban: true})
+		places = append(places, l.ban)
+	}
+	if debits == nil || asks[0].Limiter.store.Adjust(context.WithoutCancel(ctx), debits) != nil {
+		return
+	}
+	for i, place := range places {
+		v := &debits[i].Verdict
+		v.Allowed, v.RetryAfter = false, v.ResetAfter
+		charges[place].Verdict = *v
+	}
+}
+
+// beginsBan reports whether the denial of c, the charge of l and a, begins a ban.
+func (l *line) beginsBan(c *driver.Charge, a *Ask) bool {
+	v := &c.Verdict
+	of := l.rule.d
+	if v.Allowed || v.RetryAfter == driver.Never || c.Rule.Headroom > 0 || of.elastic != nil || of.partial || v.Rule != nil && v.Rule != c.Rule {
+		return false
+	}
+	return c.Op == driver.Spend && a.attempt == 0 || a.attempt == unlessDenied
+}
+
+// bannedVerdict returns v, that of a rule, while ban closes its key.
+func bannedVerdict(v, ban *driver.Verdict) *driver.Verdict {
+	closed := *v
+	closed.Allowed, closed.Unknown, closed.Soft, closed.Remaining, closed.Delay = false, false, false, 0, 0
+	closed.RetryAfter = max(v.RetryAfter, ban.RetryAfter)
+	closed.ResetAfter = max(v.ResetAfter, closed.RetryAfter)
+	closed.Window = closed.RetryAfter
+	return &closed
+}
