@@ -86,6 +86,7 @@ func (s State) Used() int {
 //	denied, retry after about 30s: "exports" 0 of 5 left
 //	denied for ever: "page" blocked, "hour" unlimited
 //	denied, retry after 6s: "partner" closed, "rate" 9 of 10 left
+//	denied, retry after 10m0s: "login" banned
 //	no decision
 func (d Decision) String() string {
 	var b strings.Builder
@@ -99,6 +100,8 @@ func (d Decision) String() string {
 		switch l := s.Limit(); {
 		case s.Unknown:
 			b.WriteString("unknown")
+		case s.Ban > 0:
+			b.WriteString("banned")
 		case s.Rule.Kind().Closes && l == Unlimited:
 			b.WriteString("open")
 		case s.Rule.Kind().Closes && !s.isBlocked():

@@ -229,7 +229,9 @@ func (c *Charge) Apply(s State, r *Reading, now int64) State {
 		s = State{}
 	case Debit:
 		c.Receipt = c.Rule.Receipt(r, now, cost)
-		s = e.debit(s, *r, now, cost)
+		if !c.Ban || r.Left == 0 || r.moved {
+			s = e.debit(s, *r, now, cost)
+		}
 	case Credit:
 		s = e.credit(s, *r, now, cost)
 	case Undo:

@@ -308,7 +308,7 @@ var invalidFiles = map[string]struct {
 	"long candidate":      {with("      - {name: "+strings.Repeat("r", 51)+", algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m}}", ""), []string{`4:116: policies.api.rules[0].candidate: "api.` + strings.Repeat("r", 51) + `.candidate" is its name on a store: name is 65 bytes long, more than 64`}, true},
 	"long name of bans": {
 		with("      - {name: "+strings.Repeat("r", 57)+", algorithm: sliding_log, limit: 5/m, block_for: 10m}", ""),
-		[]string{`4:120: policies.api.rules[0].block_for: "api.` + strings.Repeat("r", 57) + `.ban" is the name of its bans on a store: name is 65 bytes long, more than 64`}, true,
+		[]string{`4:122: policies.api.rules[0].block_for: "api.` + strings.Repeat("r", 57) + `.ban" is the name of its bans on a store: name is 65 bytes long, more than 64`}, true,
 	},
 	"block for of a number":    {with("      - {name: r, algorithm: sliding_log, limit: 5/m, block_for: 600}", ""), []string{`4:66: policies.api.rules[0].block_for: is an integer, expected a text`}, false},
 	"block for is none":        {with("      - {name: r, algorithm: sliding_log, limit: 5/m, block_for: 0s}", ""), []string{`4:66: policies.api.rules[0].block_for: "0s" is no positive duration such as 30s or 1h30m`}, true},

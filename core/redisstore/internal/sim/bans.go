@@ -14,11 +14,12 @@ const (
 	banName = ".ban" // ends the name of the pause
 	// A lease takes a ban that has not begun as open for a second.
 	banNoticed = time.Second + 3*timeout
-	modestTime = 300 * time.Millisecond // between the events of the modest key: at most 34 in 10 s, and more than a third of the limit
+	modestTime = 300 * time.Millisecond // between the events of the modest key: less than the rate, and more than a third of it
+	banCost    = 10
 )
 
 func banRule() core.Rule {
-	return core.FixedWindow("banned", core.Limit{Events: 40, Per: 10 * time.Second}).FromFirst().BlockFor(banTime)
+	return core.TokenBucket("banned", core.Limit{Events: 400, Per: 10 * time.Second}).BlockFor(banTime)
 }
 
 func isBan(key string) bool { return strings.HasSuffix(key, banName) }
@@ -34,8 +35,8 @@ type bans struct {
 func (c *client) useModestly() {
 	for c.sleep(modestTime) {
 		begun := time.Now()
-		d, err := c.process.banned.Allow(context.Background(), "modest")
-		c.called("Allow", "modest", begun, 2*timeout, err)
+		d, err := c.process.banned.AllowN(context.Background(), "modest", banCost)
+		c.called("AllowN", "modest", begun, 2*timeout, err)
 		if err == nil && d.State(0).Ban > 0 {
 			c.violate(banInnocent, "%v: a key below its limit is banned: %v", c.process, d)
 		}
@@ -46,8 +47,8 @@ func (c *client) useModestly() {
 func (c *client) useGreedily() {
 	for c.rest(c.scenario.idle) {
 		begun := time.Now()
-		d, err := c.process.banned.Allow(context.Background(), "greedy")
-		c.called("Allow", "greedy", begun, 4*timeout, err) // the denial that begins a ban takes two calls
+		d, err := c.process.banned.AllowN(context.Background(), "greedy", banCost)
+		c.called("AllowN", "greedy", begun, 4*timeout, err) // the denial that begins a ban takes two calls
 		if err == nil {
 			c.bans.decided(c, begun, d)
 		}

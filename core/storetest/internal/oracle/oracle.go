@@ -347,7 +347,9 @@ func (o *Oracle) Adjust(now int64, charges []Charge) {
 			if c.Receipt != nil {
 				*c.Receipt = s.receipt()
 			}
-			s, changed = s.debit(c.debited(s))
+			if changed = !c.Ban || s.reset() == 0 || s.ahead(); changed {
+				s, changed = s.debit(c.debited(s))
+			}
 		case Undo:
 			if c.Waiter != nil {
 				f, _ := s.(inFlight).undo(1, Receipt{})

@@ -6,7 +6,7 @@ package oracle
 // RULE: a debit pauses a key for its length from now, and the later end holds. Pauses do not add up, because
 // callers that are told the same end at different times must not make it later together.
 //
-// RULE: a debit that only begins a pause leaves the end of one, so that concurrent denials block a key until the same end.
+// RULE: a debit that only begins a pause leaves the end of one, so that concurrent denials ban a key until the same end.
 //
 // RULE: after a step back, the rest is as long as when the pause was written, so that no step makes a pause
 // longer.

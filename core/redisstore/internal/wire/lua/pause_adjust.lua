@@ -2,8 +2,8 @@
 -- a pause.
 
 function algorithms.pause(key, at, op)
-  local left, _, corrupt = pause_read(key)
-  if op == 'debit' or op == 'begin' then
+  local left, moved, corrupt = pause_read(key)
+  if op == 'debit' or op == 'begin' and (left == 0 or moved) then
     if op == 'debit' or left == 0 then
       left = math.max(left, ARGV[at] + 0)
     end
