@@ -6,7 +6,7 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// openTime is the time for which a ban that had not begun counts as open, in decisions that need no call but for bans.
+// openTime is the time for which a ban that had not begun counts as open, in decisions that need no call except for bans.
 const openTime = time.Second
 
 func isBan(c driver.Charge) bool { return c.Ban }

@@ -142,7 +142,7 @@ func primaryDecides(s *failover.Store, l *core.Limiter) error {
 	return err
 }
 
-// A leased rule with a ban takes no more calls than without, but for one a second, and other processes know a ban within
+// A leased rule with a ban takes no more calls than without, except for one a second, and other processes know a ban within
 // a second.
 func TestBan_lease(t *testing.T) {
 	prefix := redistest.Prefix(t)
