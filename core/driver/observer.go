@@ -42,7 +42,7 @@ const (
 	Denied              // RetryAfter is finite
 	NeverAllowed        // denied, because the cost is above the capacity
 	Blocked             // denied, because the limit is core.Blocked
-	Banned              // denied, because a denial has closed the key: see core.Spec.BlockFor
+	Banned              // denied, because a denial has banned the key: see core.Spec.BlockFor
 	ShadowDenied        // a shadow rule would have denied
 	Canceled            // the context ended before the decision
 	Failed              // the Store could not decide
