@@ -7,11 +7,18 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// addBan adds the charge of the pause of rule, that of the line with an index, which has a charge. See Spec.BlockFor.
-func (e *event) addBan(line int, rule Rule) {
+// addBan adds the charge of the pause of rule, that of the line of a with an index, which has a charge. It is a Spend if a
+// denial by rule may begin the ban, and a Peek otherwise. See Spec.BlockFor.
+func (e *event) addBan(line int, rule Rule, a *Ask) {
 	m := e.spill
 	l := &m.lines[line]
 	ban := m.charges[l.charge]
+	if ban.Op.Asks() && !ban.AtMost {
+		ban.Op = driver.Peek
+		if l.mayBan(&m.charges[l.charge], a) {
+			ban.Op = driver.Spend
+		}
+	}
 	ban.Rule, ban.Ban, ban.MaxDelay, ban.Waiter = rule.d.ban, true, 0, nil
 	at := meeting(m.charges, &ban)
 	if at < 0 {
@@ -23,7 +30,10 @@ func (e *event) addBan(line int, rule Rule) {
 }
 
 // isBanOf reports whether r has the name of the pause of rule.
-func isBanOf(r, rule Rule) bool { return rule.d.ban != nil && rule.d.ban.Name == r.Name() }
+func isBanOf(r, rule Rule) bool {
+	s := rule.def().spec
+	return s.bans() && s.Name+banSuffix == r.Name()
+}
 
 // beginBans begins the bans of the rules that deny e, whose decision the Store has made. If the Store fails, there is none.
 func (e *event) beginBans(ctx context.Context, asks []Ask) {
@@ -32,7 +42,7 @@ func (e *event) beginBans(ctx context.Context, asks []Ask) {
 	var places []int16 // of their pauses
 	for i := range lines {
 		l := &lines[i]
-		if l.ban == noCharge || !l.beginsBan(&charges[l.charge], &asks[l.ask]) || !charges[l.ban].Verdict.Allowed || slices.Contains(places, l.ban) {
+		if l.ban == noCharge || !l.bans(&charges[l.charge], &charges[l.ban], &asks[l.ask]) || slices.Contains(places, l.ban) {
 			continue
 		}
 		p := &charges[l.ban]
@@ -49,14 +59,22 @@ func (e *event) beginBans(ctx context.Context, asks []Ask) {
 	}
 }
 
-// beginsBan reports whether the denial of c, the charge of l and a, begins a ban.
-func (l *line) beginsBan(c *driver.Charge, a *Ask) bool {
-	v := &c.Verdict
-	of := l.rule.d
-	if v.Allowed || v.RetryAfter == driver.Never || c.Rule.Headroom > 0 || of.elastic != nil || of.partial || v.Rule != nil && v.Rule != c.Rule {
+// mayBan reports whether a denial of c, the charge of l and a, may begin a ban.
+func (l *line) mayBan(c *driver.Charge, a *Ask) bool {
+	if of := l.rule.d; c.Rule.Headroom > 0 || of.elastic != nil || of.partial {
 		return false
 	}
 	return c.Op == driver.Spend && a.attempt == 0 || a.attempt == unlessDenied
+}
+
+// bans reports whether the verdict of c, the charge of l and a, begins the ban whose charge is ban. A leaky bucket that has room
+// for the event denies it only because its caller does not accept the delay. A Store that does not know the pause begins none.
+func (l *line) bans(c, ban *driver.Charge, a *Ask) bool {
+	v := &c.Verdict
+	if v.Allowed || v.RetryAfter == driver.Never || v.Rule != nil && v.Rule != c.Rule || c.MaxDelay > 0 && v.Remaining >= c.Cost {
+		return false
+	}
+	return l.mayBan(c, a) && ban.Op == driver.Spend && ban.Verdict.Allowed && !ban.Verdict.Unknown
 }
 
 // bannedVerdict returns v, that of a rule, while ban closes its key.

@@ -176,21 +176,128 @@ func TestRule_BlockFor_severalRules(t *testing.T) {
 	}
 }
 
+// A leaky bucket that has room begins no ban if the caller does not accept the delay. A full one does.
+func TestRule_BlockFor_maxDelay(t *testing.T) {
+	for name, c := range map[string]struct {
+		taken    int
+		maxDelay time.Duration
+		cost     int
+		bans     bool
+	}{
+		"room, but a long delay":           {1, time.Second, 1, false},
+		"room for a part of a larger cost": {2, time.Second, 2, true},
+		"full":                             {3, time.Second, 1, true},
+		"full, and no delay is too long":   {3, 0, 1, true},
+		"full, and a long delay":           {3, time.Hour, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := testkit.Limiter(t, memstore.New(), core.LeakyBucket("r", core.PerMinute(3)).BlockFor(banTime))
+				testkit.Admit(t, l, "k", c.taken)
+				d, err := core.AllowTogether(t.Context(), core.Ask{Limiter: l, Key: "k", Cost: c.cost, MaxDelay: c.maxDelay})
+				if err != nil || d.Allowed || bans(d) != c.bans {
+					t.Errorf("got %+v, %v, want a denial, and a ban: %t", d, err, c.bans)
+				}
+				if later := testkit.Peek(t, l, "k"); bans(later) != c.bans {
+					t.Errorf("afterwards: got %+v, want a ban: %t", later, c.bans)
+				}
+			})
+		})
+	}
+}
+
 // Names and times of bans are checked.
 func TestRule_BlockFor_invalid(t *testing.T) {
 	r := core.SlidingLog("r", core.PerMinute(2))
 	long := core.SlidingLog(fmt.Sprintf("%061d", 0), core.PerMinute(2)).BlockFor(time.Minute)
-	for want, rules := range map[string][]core.Rule{
-		`weir: rule "r": block for is -1ns, outside 1s to 366 days`:                 {r.BlockFor(0)},
-		`weir: rule "r": block for is 999.999999ms, outside 1s to 366 days`:         {r.BlockFor(time.Second - 1)},
-		`weir: rule "r": block for is 8784h0m0.000000001s, outside 1s to 366 days`:  {r.BlockFor(366*24*time.Hour + 1)},
-		`weir: rule "p": block for has no meaning for in_flight`:                    {core.InFlight("p", 1).BlockFor(time.Minute)},
-		`weir: rule "p": block for has no meaning for pause`:                        {core.Pause("p").BlockFor(time.Minute)},
-		`weir: rule "r.ban": name is given to two rules of one limiter`:             {r.BlockFor(time.Minute), core.Pause("r.ban")},
-		`weir: rule "` + long.Name() + `.ban": name is 65 bytes long, more than 64`: {long},
+	longPlan := core.SlidingLog(long.Name(), core.Unlimited).Plan("gold", core.PerMinute(2)).BlockFor(time.Minute)
+	rule := func(i int) core.Rule { return core.SlidingLog(fmt.Sprint("n", i), core.PerMinute(2)) }
+	tooMany := `weir: rule "n0": rules and bans are 130 in one limiter, more than 128`
+	for _, c := range []struct {
+		want  string
+		rules []core.Rule
+	}{
+		{`weir: rule "r": block for is 0s, outside 1s to 366 days`, []core.Rule{r.BlockFor(0)}},
+		{`weir: rule "r": block for is 0s, outside 1s to 366 days`, []core.Rule{r.BlockFor(-time.Minute)}},
+		{`weir: rule "r": block for is 999.999999ms, outside 1s to 366 days`, []core.Rule{r.BlockFor(time.Second - 1)}},
+		{`weir: rule "r": block for is 8784h0m0.000000001s, outside 1s to 366 days`, []core.Rule{r.BlockFor(366*24*time.Hour + 1)}},
+		{`weir: rule "p": block for has no meaning for in_flight`, []core.Rule{core.InFlight("p", 1).BlockFor(time.Minute)}},
+		{`weir: rule "p": block for has no meaning for pause`, []core.Rule{core.Pause("p").BlockFor(time.Minute)}},
+		{`weir: rule "r.ban": name is given to two rules of one limiter`, []core.Rule{r.BlockFor(time.Minute), core.Pause("r.ban")}},
+		{`weir: rule "r": name is given to two rules of one limiter`, []core.Rule{core.Pause("r.ban"), r.BlockFor(time.Minute)}},
+		{`weir: rule "` + long.Name() + `.ban": name is 65 bytes long, more than 64`, []core.Rule{long}},
+		{`weir: rule "` + long.Name() + `.ban": name is 65 bytes long, more than 64`, []core.Rule{longPlan}},
+		{tooMany, several(65, func(i int) core.Rule { return rule(i).BlockFor(time.Minute) })},
+		{tooMany, several(65, func(i int) core.Rule {
+			return core.SlidingLog(fmt.Sprint("n", i), core.Unlimited).Plan("gold", core.PerMinute(2)).BlockFor(time.Minute)
+		})},
 	} {
-		if _, err := core.New(memstore.New(), rules...); err == nil || err.Error() != want {
-			t.Errorf("got the error %v, want %s", err, want)
+		if _, err := core.New(memstore.New(), c.rules...); !errors.Is(err, core.ErrInvalidRule) || err.Error() != c.want {
+			t.Errorf("got the error %v, want %s", err, c.want)
 		}
+	}
+	testkit.Limiter(t, memstore.New(), several(64, func(i int) core.Rule { return rule(i).BlockFor(time.Minute) })...)
+	testkit.Limiter(t, memstore.New(), several(128, func(i int) core.Rule { return rule(i).BlockFor(time.Minute).Shadow() })...)
+}
+
+// several returns n rules.
+func several(n int, rule func(i int) core.Rule) []core.Rule {
+	all := make([]core.Rule, n)
+	for i := range all {
+		all[i] = rule(i)
+	}
+	return all
+}
+
+// Bans of a Variant count as rules of the limiter, and their names are no names of rules.
+func TestRule_BlockFor_Variant(t *testing.T) {
+	rule := func(i int) core.Rule { return core.SlidingLog(fmt.Sprint("n", i), core.PerMinute(2)) }
+	pause := func(name string) func(i int) core.Rule {
+		return func(i int) core.Rule {
+			if i == 1 {
+				return core.Pause(name)
+			}
+			return rule(i)
+		}
+	}
+	for name, c := range map[string]struct {
+		base    []core.Rule
+		variant core.Rule
+		want    string // "" if there is no error
+	}{
+		"a ban":              {several(127, rule), rule(0).BlockFor(banTime), ""},
+		"of a shadow":        {several(128, rule), rule(0).BlockFor(banTime).Shadow(), ""},
+		"too many":           {several(128, rule), rule(0).BlockFor(banTime), `weir: rule "n0": rules and bans are 129 in one limiter, more than 128`},
+		"one less":           {append(several(126, rule), rule(126).BlockFor(banTime)), rule(126), ""},
+		"the name of a rule": {several(2, pause("n0.ban")), rule(0).BlockFor(banTime), `weir: rule "n0": name is given to two rules of one limiter`},
+		"another name":       {several(2, pause("n2.ban")), rule(0).BlockFor(banTime), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := testkit.Limiter(t, memstore.New(), c.base...)
+			v, err := l.Variant(c.variant)
+			if c.want != "" {
+				if !errors.Is(err, core.ErrInvalidRule) || err.Error() != c.want {
+					t.Errorf("got the error %v, want %s", err, c.want)
+				}
+				return
+			}
+			testkit.Must(t, err)
+			testkit.Admit(t, v, "k", 2)
+			if d := testkit.Allow(t, v, "k"); d.Allowed || bans(d) != (c.variant.Spec().BlockFor > 0 && !c.variant.IsShadow()) {
+				t.Errorf("got %+v", d)
+			}
+		})
+	}
+	l := testkit.Limiter(t, memstore.New(), several(2, rule)...)
+	v, err := l.Variant(rule(0).BlockFor(banTime))
+	testkit.Must(t, err)
+	testkit.Must(t, l.Replace(several(128, rule)...))
+	if d, err := v.Allow(t.Context(), "k"); !errors.Is(err, core.ErrInvalidAsk) {
+		t.Errorf("after Replace: got %+v, %v, want an ErrInvalidAsk", d, err)
+	}
+	testkit.Must(t, l.Replace(several(127, rule)...))
+	testkit.Admit(t, v, "k", 2)
+	if d := testkit.Allow(t, v, "k"); d.State(0).Ban != banTime {
+		t.Errorf("after the next Replace: got %+v, want a ban", d)
 	}
 }

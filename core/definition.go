@@ -81,8 +81,10 @@ func (d *definition) compile() error {
 	if c != nil && d.spec.isElastic() {
 		d.elastic, err = newElastic(d, c)
 	}
-	if of, ok := d.spec.banDefinition(); ok && err == nil && c != nil {
-		d.ban, err = of.Compile()
+	if of, ok := d.spec.banDefinition(); ok && err == nil {
+		if d.ban, err = of.Compile(); c == nil {
+			d.ban = nil // a plan may have a limit
+		}
 	}
 	if err == nil {
 		d.compiled = c

@@ -108,6 +108,9 @@ func (e *event) decide(ctx context.Context, asks []Ask, reserved bool) error {
 			return err
 		}
 		e.add(ctx, 0, a, rules, driver.Spend, ends)
+		if n := len(e.charges()); n > bounds.Charges { // a Variant has bans
+			return tooManyCharges(n)
+		}
 	} else if err := e.addTogether(ctx, asks); err != nil {
 		return err
 	}
@@ -217,7 +220,7 @@ func (e *event) add(ctx context.Context, ask int, a *Ask, rules []Rule, op drive
 			m.charges, at = m.charges[:at], i
 		}
 		if l.charge = int16(at); rule.d.ban != nil && (op.Asks() || op == driver.Reset) {
-			e.addBan(n, rule)
+			e.addBan(n, rule, a)
 		}
 	}
 }
@@ -262,9 +265,13 @@ func (e *event) addTogether(ctx context.Context, asks []Ask) error {
 		e.add(ctx, i, &asks[i], rules[i], driver.Spend, choices[i].ends)
 	}
 	if n := len(e.charges()); n > bounds.Charges {
-		return invalidAsk(fmt.Sprintf("%d rules for keys in one call, more than %d", n, bounds.Charges))
+		return tooManyCharges(n)
 	}
 	return nil
+}
+
+func tooManyCharges(n int) error {
+	return invalidAsk(fmt.Sprintf("%d rules and bans for keys in one call, more than %d", n, bounds.Charges))
 }
 
 // begin makes e an event of several lines, of which it has none yet.

@@ -35,14 +35,10 @@ func newRuleSet(rules []Rule) (*ruleSet, error) {
 		}
 	}
 	s := &ruleSet{rules: slices.Clone(rules), replaced: make(chan struct{})}
-	charges := len(rules)
 	for i, r := range s.rules {
 		d := r.def()
 		if err := d.ready(); err != nil {
 			return nil, err
-		}
-		if d.ban != nil {
-			charges++
 		}
 		for _, other := range s.rules[:i] {
 			if other.Name() == r.Name() || isBanOf(other, r) || isBanOf(r, other) {
@@ -56,11 +52,25 @@ func newRuleSet(rules []Rule) (*ruleSet, error) {
 			return nil, err
 		}
 	}
-	if charges > bounds.Charges {
-		return nil, rules[0].d.spec.invalid("rules", fmt.Sprintf("and bans are %d in one limiter, more than %d", charges, bounds.Charges))
+	if err := s.checkCharges(); err != nil {
+		return nil, err
 	}
 	s.addPlans()
 	return s, nil
+}
+
+// checkCharges returns an error if an event of s has more charges than a call may have.
+func (s *ruleSet) checkCharges() error {
+	n := len(s.rules)
+	for _, r := range s.rules {
+		if r.d.spec.bans() {
+			n++
+		}
+	}
+	if n > bounds.Charges {
+		return s.rules[0].d.spec.invalid("rules", fmt.Sprintf("and bans are %d in one limiter, more than %d", n, bounds.Charges))
+	}
+	return nil
 }
 
 // addPlans sets s.plans. The rules for a plan are made at its first event: those of all plans would

@@ -72,8 +72,12 @@ type Spec struct {
 	//
 	// A Peek begins no ban, except for that of a gate whose denial ends the request. No ban begins with a denial by a shadow, of
 	// a cost that an unused key would not admit, by a plan with headroom, by an elastic limit that is not at its largest, of a
-	// caller of Wait or Acquire, or by a part of the limit, as in an outage (package failover). The ban is the pause
-	// Name + ".ban", so Name has at most 60 characters, and no other rule may have that name.
+	// caller of Wait or Acquire, or by a leaky bucket only because of MaxDelay. None begins or holds while the backup of package
+	// failover decides. What other events hold counts, which is not yet used: tokens of leases (package lease), debts, and on a
+	// Cluster, for a moment, charges of events that are denied in the end.
+	//
+	// The ban is the pause Name + ".ban", so Name has at most 60 characters. No other rule should have that name, and none of the
+	// same limiter may have it.
 	BlockFor time.Duration
 
 	// SubWindows is the number of sub-windows of a [SlidingWindow], 1 to 120, by default 60. With 120, a
@@ -212,7 +216,7 @@ func (s *Spec) check() error {
 		return err
 	}
 	if s.BlockFor != 0 && (s.BlockFor < time.Second || s.BlockFor > maxPause) {
-		return s.invalid("block for", fmt.Sprintf("is %v, outside 1s to 366 days", s.BlockFor))
+		return s.invalid("block for", fmt.Sprintf("is %v, outside 1s to 366 days", max(0, s.BlockFor)))
 	}
 	if s.MaxHold < 0 {
 		return s.invalid("max hold", fmt.Sprintf("is %v, negative", s.MaxHold))
@@ -276,12 +280,17 @@ func (s *Spec) definition(p *Plan) (d driver.Definition) {
 	return d
 }
 
+const banSuffix = ".ban" // ends the name of the pause of a ban
+
+// bans reports whether denials ban keys, unless the limit is Unlimited or Blocked.
+func (s *Spec) bans() bool { return s.BlockFor != 0 && !s.Shadow }
+
 // banDefinition returns the definition of the pause that bans keys of s, if there is one: see Spec.BlockFor.
 func (s *Spec) banDefinition() (d driver.Definition, ok bool) {
-	if s.BlockFor == 0 || s.Shadow {
+	if !s.bans() {
 		return d, false
 	}
-	ban := Spec{Name: s.Name + ".ban", Algorithm: AlgorithmPause, Limit: Unlimited}
+	ban := Spec{Name: s.Name + banSuffix, Algorithm: AlgorithmPause, Limit: Unlimited}
 	d = ban.definition(&Plan{Limit: Unlimited})
 	d.Text = ban.text(&Plan{Limit: Unlimited})
 	return d, true

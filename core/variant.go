@@ -57,9 +57,15 @@ func (l *Limiter) Variant(rules ...Rule) (*Limiter, error) {
 	}
 	base := l.current.Load()
 	for _, r := range rules {
+		if slices.ContainsFunc(base.rules, func(o Rule) bool { return isBanOf(o, r) || isBanOf(r, o) }) {
+			return nil, r.d.spec.invalid("name", "is given to two rules of one limiter")
+		}
 		if base.find(r) < 0 {
 			return nil, r.d.spec.invalid("name", fmt.Sprintf("and the algorithm %s belong to no rule of the limiter", r.Algorithm()))
 		}
+	}
+	if err := base.with(s).checkCharges(); err != nil {
+		return nil, err
 	}
 	v := *l
 	v.variant = &variant{rules: s}

@@ -2,6 +2,7 @@ package denycache
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/maypok86/otter/v2"
@@ -73,7 +74,21 @@ func (s *Store) lookup(charges []driver.Charge, parts []part) (denied bool, ende
 			ended = i
 		}
 	}
-	return denied, ended
+	return denied && !mayBan(charges), ended
+}
+
+// mayBan reports whether a denial among the verdicts of lookup begins a ban that is not cached. Only the Store knows whether
+// the denial still holds.
+func mayBan(charges []driver.Charge) bool {
+	for i := range charges {
+		if b := &charges[i]; b.Ban && b.Op == driver.Spend && b.Verdict.Unknown && slices.ContainsFunc(charges, func(c driver.Charge) bool {
+			name, _ := strings.CutSuffix(b.Rule.Name, ".ban")
+			return !c.Verdict.Allowed && c.Key == b.Key && c.Rule.Name == name
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 // ask calls the Store behind and caches its denials.

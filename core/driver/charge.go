@@ -43,8 +43,9 @@ type Charge struct {
 	Op   Op
 	// AtMost makes Cost the largest cost of a Spend: see [Store].
 	AtMost bool
-	// Ban says that the pause is begun by denials of another rule: see core.Spec.BanFor. A Debit then leaves the end of a
-	// pause. A Store over another one may take a pause that was open as open for a second.
+	// Ban says that denials of another rule begin the pause, whose name is that of the rule and ".ban": see core.Spec.BlockFor.
+	// A Debit then leaves the end of a pause. A Spend may be followed by that Debit, and a Peek is not. A Store over another one
+	// may take a pause that was open as open for a second.
 	Ban  bool
 	Cost int // at least 1; ignored by Reset; 1 for an in-flight rule without ByCost
 

@@ -13,7 +13,7 @@ import (
 var errAway = fmt.Errorf("%w: the primary is away, and its charges cannot be refunded or renewed", driver.ErrUnavailable)
 
 // Adjust implements [driver.Store]. An Undo or a Renew goes to the store that has the charge, a Reset, a Debit of
-// a pause and an Undo of a driver.Waiter to both stores, and every other charge to the store that decides now. See the package comment.
+// a pause and an Undo of a driver.Waiter to both stores, the beginning of a ban to the primary, and every other charge to the store that decides now. See the package comment.
 func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 	toPrimary := s.breaker.admits(s.now())
 	if toPrimary && onlyPrimary(charges) {
@@ -34,7 +34,7 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 			if !away {
 				primary.add(i, c)
 			}
-		case toPrimary:
+		case toPrimary || begins(&c):
 			primary.add(i, c)
 		default:
 			backup.add(i, c)
@@ -80,9 +80,12 @@ func onlyPrimary(charges []driver.Charge) bool {
 // belongsToBoth reports whether c goes to both stores: a Reset; the Debit of a pause, which also holds while the
 // other store decides; or the Undo of a [driver.Waiter], which either may know.
 func belongsToBoth(c *driver.Charge) bool {
-	return c.Op == driver.Reset || c.Op == driver.Debit && c.Rule.Kind.Closes ||
+	return c.Op == driver.Reset || c.Op == driver.Debit && c.Rule.Kind.Closes && !begins(c) ||
 		c.Op == driver.Undo && c.Waiter != nil
 }
+
+// begins reports whether c begins a ban (core.Spec.BlockFor). Only the primary has bans.
+func begins(c *driver.Charge) bool { return c.Op == driver.Debit && c.Ban }
 
 // readsReceipt reports whether c belongs to the store that wrote its receipt.
 func readsReceipt(c *driver.Charge) bool {
@@ -113,6 +116,8 @@ func (s *Store) adjustPrimary(ctx context.Context, charges []driver.Charge, away
 		switch op := charges[i].Op; {
 		case belongsToBoth(&charges[i]): // Adjust passes it to the backup
 			kept = kept || op == driver.Debit && s.breaker.State() != open
+		case begins(&charges[i]):
+			kept = true
 		case op == driver.Debit:
 			debits.add(i, charges[i])
 		case op == driver.Renew:

@@ -139,7 +139,8 @@
 // process has ended a pause early: while it decides, it denies until the end that it knows. A pause that begins while the
 // primary is away ends in this process when the primary is back, and one that is ended then is there again. If the
 // primary fails and is not away, the backup gets the pause, and the Debit returns an error, because the next decisions
-// may be those of the primary.
+// may be those of the primary. A ban (core.Spec.BlockFor) is in the primary only: while the backup decides, none begins or
+// holds, and a Debit that begins one returns an error.
 //
 // While the backup decides, a call with a charge of a fail-closed rule returns an error, after the
 // charges of the other rules were executed.

@@ -95,10 +95,16 @@ func isFailure(err error) bool {
 func (s *Store) callBackup(ctx context.Context, do verb, charges []driver.Charge) error {
 	s.prober.renew(charges)
 	err := s.backup.do(ctx, do, charges)
-	if err == nil {
-		s.backups.Add(1)
+	if err != nil {
+		return err
 	}
-	return err
+	s.backups.Add(1)
+	for i := range charges { // bans are those of the primary, and none begins without it
+		if c := &charges[i]; c.Ban && c.Op.Asks() {
+			c.Verdict = driver.Verdict{Rule: c.Rule, Allowed: true, Unknown: true}
+		}
+	}
+	return nil
 }
 
 // The lowest bit of [driver.Receipt.Origin] says which store has the charge. For a charge of the backup, the next bits are

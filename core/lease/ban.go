@@ -19,7 +19,7 @@ func (s *Store) answerBans(charges []driver.Charge, grants []grant) bool {
 		if grants[i].outcome != passThrough {
 			continue
 		}
-		if !isBan(*c) || c.Op != driver.Spend || c.AtMost {
+		if !isBan(*c) || c.AtMost {
 			return false
 		}
 		sh, hash := s.shard(c)

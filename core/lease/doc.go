@@ -45,7 +45,8 @@
 // leased, and a small limit for each user beside it is passed through.
 //
 // The ban of a leased rule (core.Spec.BlockFor) is asked for at most once a second while it has not begun, so a ban that another
-// process has begun takes effect within a second. Its rule does not rest: the Store behind denies.
+// process has begun takes effect within a second. Its rule does not rest: the Store behind denies. Tokens that other processes
+// hold count as used, so a key can be banned although some are left.
 //
 // A core.Limiter.ReserveAtMost is passed through, too. It takes the tokens that the Store behind has
 // left, and none of the tokens that are held here, so it may be denied while Allow is admitted.

@@ -49,7 +49,8 @@ func (s *Store) parts(charges []driver.Charge, add func(p *part, i int, tag stri
 
 // decideSplit takes or adjusts charges in one job for each hash slot. The jobs run concurrently.
 // A part that spends from a leaky bucket at first only peeks, and spends after all other parts were
-// admitted, because only the last place in a queue can be freed.
+// admitted, because only the last place in a queue can be freed. So does a part whose denials begin a ban: what an event
+// that is denied elsewhere holds for a moment would ban others.
 func (s *Store) decideSplit(ctx context.Context, deadline time.Time, charges []driver.Charge) error {
 	parts := s.parts(charges, func(p *part, i int, tag string) { p.add(charges[i], s.encoder.Key(tag, charges[i].Rule), i) })
 	if len(parts) > 1 {
@@ -57,7 +58,7 @@ func (s *Store) decideSplit(ctx context.Context, deadline time.Time, charges []d
 	}
 	spends := make(map[int]*part) // if parts[i] only peeks, spends[i] is the part that spends
 	for i, p := range parts {
-		if len(parts) > 1 && p.delays() {
+		if len(parts) > 1 && p.isLate() {
 			spends[i], parts[i] = p, p.peek()
 		}
 	}
@@ -92,10 +93,10 @@ func (s *Store) decideSplit(ctx context.Context, deadline time.Time, charges []d
 	return failed
 }
 
-// delays reports whether p spends from leaky buckets.
-func (p *part) delays() bool {
+// isLate reports whether p spends from leaky buckets, or its denials begin a ban.
+func (p *part) isLate() bool {
 	return slices.ContainsFunc(p.job.Charges, func(c driver.Charge) bool {
-		return c.Op == driver.Spend && c.Rule.Kind.Delays
+		return c.Op == driver.Spend && (c.Rule.Kind.Delays || c.Ban)
 	})
 }
 
