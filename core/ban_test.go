@@ -295,6 +295,11 @@ func TestRule_BlockFor_Variant(t *testing.T) {
 	if d, err := v.Allow(t.Context(), "k"); !errors.Is(err, core.ErrInvalidAsk) {
 		t.Errorf("after Replace: got %+v, %v, want an ErrInvalidAsk", d, err)
 	}
+	testkit.Must(t, l.Replace(rule(0), core.Pause("n0.ban")))
+	testkit.Admit(t, v, "another", 2)
+	if d := testkit.Allow(t, v, "another"); d.State(0).Ban != banTime {
+		t.Errorf("with a pause of the name of the ban: got %+v, want a ban", d)
+	}
 	testkit.Must(t, l.Replace(several(127, rule)...))
 	testkit.Admit(t, v, "k", 2)
 	if d := testkit.Allow(t, v, "k"); d.State(0).Ban != banTime {

@@ -204,7 +204,7 @@ func (e *event) add(ctx context.Context, ask int, a *Ask, rules []Rule, op drive
 		e.begin()
 	}
 	m := e.spill
-	before := len(m.charges) // no two rules of a have the same name
+	before := len(m.charges) // no two rules of a have the same name, unless Replace has added that of a ban of a Variant
 	for _, rule := range rules {
 		n, at := len(m.lines), len(m.charges)
 		m.lines, m.charges = slices.Grow(m.lines, 1)[:n+1], slices.Grow(m.charges, 1)[:at+1]
@@ -213,7 +213,11 @@ func (e *event) add(ctx context.Context, ask int, a *Ask, rules []Rule, op drive
 			m.charges = m.charges[:at]
 			continue
 		}
-		if i := meeting(m.charges[:before], c); i >= 0 {
+		among := m.charges[:before]
+		if e.bans {
+			among = m.charges[:at]
+		}
+		if i := meeting(among, c); i >= 0 {
 			if join(&m.charges[i], c); c.Rule.Constants != m.charges[i].Rule.Constants { // an elastic limit has changed meanwhile
 				l.rule = m.lines[slices.IndexFunc(m.lines, func(l line) bool { return l.charge == int16(i) })].rule
 			}

@@ -219,6 +219,18 @@ var simulated = []fault{
 	{"a caller whose reply is late stays in the order", "core/redisstore/freer.go",
 		"if wire.Waits(c) {",
 		"if false {", simulationOfWaiters},
+	{"bans that several processes begin add up", "core/driver/charge.go",
+		"\t\tif !c.Ban || r.Left == 0 || r.moved {",
+		"\t\tif c.Ban {\n\t\t\tcost = c.Pause.Microseconds() + r.Left\n\t\t}\n\t\tif true {", simulationOfBans},
+	{"the time until the end of a cached ban stays", "core/denycache/denial.go",
+		"\t\tv.RetryAfter -= since\n",
+		"", simulationOfBans},
+	{"a lease takes a ban as open for a minute", "core/lease/ban.go",
+		"openTime = time.Second",
+		"openTime = time.Minute", simulationOfBans},
+	{"the backup bans keys", "core/failover/take.go",
+		"Allowed: true, Unknown: true}",
+		"RetryAfter: 1e9}", simulationOfBans},
 }
 
 // simulationOfFleet runs fleets with six seeds.
@@ -234,3 +246,6 @@ const simulationOfPauses = "core/redisstore/internal/sim ^TestSim$ -scenario=pau
 // simulationOfWaiters runs the scenarios with callers who wait for places for 20 seconds.
 const simulationOfWaiters = "core/redisstore/internal/sim ^TestSim$ -scenario=waiting,waitingFaults,waitingOutage,waitingCluster,waitingLate -time=20s " +
 	"-noshrink -watchdog=20s"
+
+// simulationOfBans runs the scenarios with bans for 20 seconds.
+const simulationOfBans = "core/redisstore/internal/sim ^TestSim$ -scenario=bans,bansCached,bansOutage,bansCluster -time=20s -noshrink -watchdog=20s"

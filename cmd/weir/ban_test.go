@@ -152,6 +152,12 @@ func TestSimulate_Bans(t *testing.T) {
 			t.Errorf("explain %s: got %s", file, got)
 		}
 	}
+	write(t, "plans.yaml", minute(", block_for: 5m, plans: {gold: 9/m}, headroom: {batch: 50}"))
+	for plan, want := range map[string]bool{"": true, "gold": true, "batch": false, "unknown": true} {
+		if got := output(t, slices.DeleteFunc([]string{"explain", "plans.yaml", "api", "a", plan}, func(s string) bool { return s == "" })...); strings.Contains(got, "A denial by minute bans the key for 5m.\n") != want {
+			t.Errorf("explain of the plan %q: got %s", plan, got)
+		}
+	}
 	var stderr strings.Builder
 	if status := run([]string{"check", "bans.yaml"}, &stderr, &stderr); status != 0 || !strings.Contains(stderr.String(), ".block_for: use it only for keys that the client cannot choose: ") {
 		t.Errorf("check: got %d, %s", status, &stderr)

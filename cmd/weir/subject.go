@@ -122,7 +122,7 @@ func (s *subject) explain(w io.Writer) error {
 	}
 	for _, state := range d.States() {
 		l, of := state.Limit(), state.Rule.Spec()
-		if of.BlockFor > 0 && !of.Shadow && !s.off() && l != core.Unlimited && l != core.Blocked {
+		if of.BlockFor > 0 && !of.Shadow && !s.off() && l != core.Unlimited && l != core.Blocked && planOf(state).Headroom == 0 {
 			fmt.Fprintf(w, "A denial by %s bans the key for %s.\n", s.ruleOf(state), duration(of.BlockFor))
 		}
 	}
@@ -223,20 +223,26 @@ func (s *subject) sourceOf(state core.State, rule string) string {
 	}
 }
 
+// planOf returns the plan whose limit was in force. It has no properties if that was the limit of callers without a plan.
+func planOf(s core.State) (p core.Plan) {
+	if of := s.Rule.Spec(); s.Rule.PlanName() != "" && len(of.Plans) > 0 { // only that plan, or none if it is unknown
+		p = of.Plans[0]
+	}
+	return p
+}
+
 // inForce returns the text of the limit that was in force, of a rule with a unit: "none" for a pause. It says how the limit
 // counts.
 func inForce(s core.State, unit string) string {
-	of, l, plan := s.Rule.Spec(), s.Limit(), core.Plan{}
+	of, l := s.Rule.Spec(), s.Limit()
 	switch {
 	case of.Limit == (core.Limit{}):
 		return "none"
 	case l == core.Unlimited || l == core.Blocked:
 		return l.String()
-	case s.Rule.PlanName() != "" && len(of.Plans) > 0: // only that plan, or none if it is unknown
-		plan = of.Plans[0]
 	}
 	text := l.String()
-	for _, p := range of.Properties(plan) {
+	for _, p := range of.Properties(planOf(s)) {
 		if p.OfLimit {
 			text += " " + p.Text
 		}

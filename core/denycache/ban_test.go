@@ -14,8 +14,8 @@ const banTime = 10 * time.Minute
 // A cached denial begins no ban by itself, because it may have ended: the Store decides about the event that begins the ban.
 // Further denials are hits.
 func TestStore_Take_ban(t *testing.T) {
-	limit := core.PerHour(2)
-	base := core.SlidingLog("r", limit).BlockFor(banTime)
+	base, second := core.SlidingLog("r", core.PerHour(2)).BlockFor(banTime), core.SlidingLog("r", core.PerHour(50)).BlockFor(banTime)
+	plain := func(name string) core.Rule { return core.SlidingLog(name, core.PerHour(2)) }
 	admitted := func(f *fixture, l *core.Limiter) { testkit.Admit(f, l, "k", 2) } // the last one says that nothing is left
 	peeked := func(f *fixture, l *core.Limiter) {
 		f.elsewhere(l, "k", 2)
@@ -41,8 +41,8 @@ func TestStore_Take_ban(t *testing.T) {
 		"ended elsewhere, learned from an admission": {[]core.Rule{base}, admitted, reset, true, false},
 		"ended elsewhere, learned from a Peek":       {[]core.Rule{base}, peeked, reset, true, false},
 		"the first of two rules":                     {[]core.Rule{base, core.SlidingLog("other", core.PerHour(50))}, admitted, nil, true, true},
-		"only another rule has a ban":                {[]core.Rule{core.SlidingLog("first", limit), core.SlidingLog("r", core.PerHour(50)).BlockFor(banTime)}, admitted, nil, false, false},
-		"another rule of a similar name":             {[]core.Rule{core.SlidingLog("r.ba", limit), core.SlidingLog("r", core.PerHour(50)).BlockFor(banTime)}, admitted, nil, false, false},
+		"only another rule has a ban":                {[]core.Rule{plain("first"), second}, admitted, nil, false, false},
+		"another rule of a similar name":             {[]core.Rule{plain("r.ba"), second}, admitted, nil, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, denycache.MaxAge(age))
@@ -67,6 +67,29 @@ func TestStore_Take_ban(t *testing.T) {
 			}
 			if after := f.cache.Stats(); after.Hits != before.Hits+5 || after.Misses != before.Misses {
 				t.Errorf("got %+v, want 5 hits more than %+v", after, before)
+			}
+		})
+	}
+}
+
+// Denials that begin no ban are hits, as without BlockFor.
+func TestStore_Take_noBan(t *testing.T) {
+	for name, ask := range map[string]core.Ask{
+		"the delay is too long": {Cost: 1, MaxDelay: time.Second},
+		"the cost is too large": {Cost: 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, denycache.MaxAge(age))
+			ask.Limiter, ask.Key = f.limiter(core.LeakyBucket("r", core.PerMinute(3)).BlockFor(banTime)), "k"
+			testkit.Admit(f, ask.Limiter, "k", 1)
+			before := f.cache.Stats()
+			for range 10 {
+				if d, err := core.AllowTogether(t.Context(), ask); err != nil || d.Allowed || d.State(0).Ban > 0 {
+					t.Fatalf("got %+v, %v, want a denial without a ban", d, err)
+				}
+			}
+			if after := f.cache.Stats(); after.Hits != before.Hits+9 {
+				t.Errorf("got %d hits, want 9", after.Hits-before.Hits)
 			}
 		})
 	}

@@ -83,7 +83,8 @@ func mayBan(charges []driver.Charge) bool {
 	for i := range charges {
 		if b := &charges[i]; b.Ban && b.Op == driver.Spend && b.Verdict.Unknown && slices.ContainsFunc(charges, func(c driver.Charge) bool {
 			name, _ := strings.CutSuffix(b.Rule.Name, ".ban")
-			return !c.Verdict.Allowed && c.Key == b.Key && c.Rule.Name == name
+			never := c.Verdict.RetryAfter == driver.Never || c.MaxDelay > 0 && c.Verdict.Remaining >= c.Cost // see core.Spec.BlockFor
+			return !c.Verdict.Allowed && !never && c.Key == b.Key && c.Rule.Name == name
 		}) {
 			return true
 		}

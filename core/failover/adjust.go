@@ -13,7 +13,8 @@ import (
 var errAway = fmt.Errorf("%w: the primary is away, and its charges cannot be refunded or renewed", driver.ErrUnavailable)
 
 // Adjust implements [driver.Store]. An Undo or a Renew goes to the store that has the charge, a Reset, a Debit of
-// a pause and an Undo of a driver.Waiter to both stores, the beginning of a ban to the primary, and every other charge to the store that decides now. See the package comment.
+// a pause and an Undo of a driver.Waiter to both stores, the beginning of a ban to the primary, and every other charge to
+// the store that decides now. See the package comment.
 func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 	toPrimary := s.breaker.admits(s.now())
 	if toPrimary && onlyPrimary(charges) {

@@ -54,10 +54,12 @@ func TestBan(t *testing.T) {
 		"a body, asked with a Peek": {window, many, []gate.Option{ofBody}, []requests{{1, body("3"), 200, ""}, {2, body("1"), 429, "600"}}, banTime, 0, 3, 1},
 		"a body, of which nothing is left to read": {queue, many, []gate.Option{ofBody, longDelay},
 			[]requests{{3, token("bad"), 401, ""}, {2, body("1"), 429, "600"}}, banTime, 0, 3, 0},
-		"the cost of a body":                   {window, many, []gate.Option{ofBody}, []requests{{1, body("2"), 200, ""}, {2, body("2"), 429, "600"}}, banTime, 0, 2, 1},
+		"the cost of a body": {window, many, []gate.Option{ofBody},
+			[]requests{{1, body("2"), 200, ""}, {2, body("2"), 429, "600"}}, banTime, 0, 2, 1},
 		"the cost of a body is never admitted": {window, many, []gate.Option{ofBody}, []requests{{1, body("4"), 429, ""}, {1, body("2"), 200, ""}}, 0, 0, 2, 1},
-		"a cost of zero":                       {window, many, []gate.Option{costs(0)}, []requests{{3, token("bad"), 401, ""}, {1, token("ann"), 429, "600"}}, banTime, 0, 3, 0},
-		"refunded":                             {window, user, []gate.Option{refundAll}, []requests{{9, token("ann"), 200, ""}}, 0, 0, 0, 9},
+		"a cost of zero": {window, many, []gate.Option{costs(0)},
+			[]requests{{3, token("bad"), 401, ""}, {1, token("ann"), 429, "600"}}, banTime, 0, 3, 0},
+		"refunded": {window, user, []gate.Option{refundAll}, []requests{{9, token("ann"), 200, ""}}, 0, 0, 0, 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
