@@ -73,8 +73,8 @@ type Spec struct {
 	// A Peek begins no ban, except for that of a gate whose denial ends the request. No ban begins with a denial by a shadow, of
 	// a cost that an unused key would not admit, by a plan with headroom, by an elastic limit that is not at its largest, of a
 	// caller of Wait or Acquire, or by a leaky bucket only because of MaxDelay. None begins or holds while the backup of package
-	// failover decides. What other events hold counts, which is not yet used: tokens of leases (package lease), debts, and on a
-	// Cluster, for a moment, charges of events that are denied in the end.
+	// failover decides. Debts and the tokens of leases (package lease) count, and on a Cluster, for a moment, so do the charges
+	// of events that another rule denies.
 	//
 	// The ban is the pause Name + ".ban", so Name has at most 60 characters. No other rule should have that name, and none of the
 	// same limiter may have it.

@@ -156,6 +156,6 @@
 // event was denied. No decision exceeds a limit, except that a bucket may briefly exceed its burst by the events that are being undone;
 // its rate is never exceeded in the long run. A place in the queue of a leaky bucket cannot be
 // freed once later events are behind it. The place is therefore taken in a second round
-// trip, after the charges in all other slots were admitted. So is the charge of a rule whose denials ban keys
-// (core.Spec.BlockFor): otherwise, the charges of events that another slot denies could ban a key.
+// trip, after the charges in all other slots were admitted. The charge of a rule whose denials ban keys (core.Spec.BlockFor) is
+// taken then, too, because otherwise the charges of events that another slot denies could ban a key.
 package redisstore

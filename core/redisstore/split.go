@@ -48,9 +48,9 @@ func (s *Store) parts(charges []driver.Charge, add func(p *part, i int, tag stri
 }
 
 // decideSplit takes or adjusts charges in one job for each hash slot. The jobs run concurrently.
-// A part that spends from a leaky bucket at first only peeks, and spends after all other parts were
-// admitted, because only the last place in a queue can be freed. So does a part whose denials begin a ban: what an event
-// that is denied elsewhere holds for a moment would ban others.
+// A part that spends from a leaky bucket, or whose denials begin a ban, at first only peeks, and spends after all other parts
+// were admitted: only the last place in a queue can be freed, and the charges of events that are denied elsewhere must ban
+// no key.
 func (s *Store) decideSplit(ctx context.Context, deadline time.Time, charges []driver.Charge) error {
 	parts := s.parts(charges, func(p *part, i int, tag string) { p.add(charges[i], s.encoder.Key(tag, charges[i].Rule), i) })
 	if len(parts) > 1 {
