@@ -174,14 +174,14 @@ func TestInspect_Unauthorized(t *testing.T) {
 // figures compares the table of decisions with a snapshot.
 func (b *Tab) figures(n *observe.Snapshot) {
 	b.t.Helper()
-	const all = `[...document.querySelectorAll('#decisions tbody tr')].map(row => [...row.cells].slice(0, 10).map(cell => cell.textContent.replace(/\u202f/g, '')).join(' '))`
+	const all = `[...document.querySelectorAll('#decisions tbody tr')].map(row => [...row.cells].slice(0, 11).map(cell => cell.textContent.replace(/\u202f/g, '')).join(' '))`
 	got := Eval[[]string](b, all)
 	if len(got) != len(n.Series) || len(got) < 5 {
 		b.t.Fatalf("got %d rows %q, want %d", len(got), got, len(n.Series))
 	}
 	for i, s := range n.Series {
 		d := s.Decisions
-		want := fmt.Sprint(s.Rule, " ", s.Plan, " ", d[driver.Allowed], " ", d[driver.Soft], " ", d[driver.Denied]+d[driver.NeverAllowed], " ", d[driver.Blocked], " ", d[driver.ShadowDenied], " ", d.Unknown(), " ", d[driver.Failed]+d[driver.Canceled], " ", s.Requests.Denied())
+		want := fmt.Sprint(s.Rule, " ", s.Plan, " ", d[driver.Allowed], " ", d[driver.Soft], " ", d[driver.Denied]+d[driver.NeverAllowed], " ", d[driver.Blocked], " ", d[driver.Banned], " ", d[driver.ShadowDenied], " ", d.Unknown(), " ", d[driver.Failed]+d[driver.Canceled], " ", s.Requests.Denied())
 		if got[i] != want {
 			b.t.Errorf("row %d is %q, want %q", i, got[i], want)
 		}
