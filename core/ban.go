@@ -29,10 +29,10 @@ func (e *event) addBan(line int, rule Rule, a *Ask) {
 	l.ban, e.bans = int16(at), true
 }
 
-// isBanOf reports whether r has the name of the pause of rule.
-func isBanOf(r, rule Rule) bool {
-	s := rule.def().spec
-	return s.bans() && s.Name+banSuffix == r.Name()
+// isBan reports whether one of a and b has the name of the pause of the other.
+func isBan(a, b Rule) bool {
+	s, o := a.def().spec, b.def().spec
+	return s.bans() && s.Name+banSuffix == o.Name || o.bans() && o.Name+banSuffix == s.Name
 }
 
 // beginBans begins the bans of the rules that deny e, whose decision the Store has made. If the Store fails, there is none.

@@ -108,16 +108,16 @@ func (e *event) decide(ctx context.Context, asks []Ask, reserved bool) error {
 			return err
 		}
 		e.add(ctx, 0, a, rules, driver.Spend, ends)
-		if n := len(e.charges()); n > bounds.Charges { // a Variant has bans
-			return tooManyCharges(n)
-		}
 	} else if err := e.addTogether(ctx, asks); err != nil {
 		return err
+	}
+	charges := e.charges()
+	if n := len(charges); n > bounds.Charges { // of several asks, or with the bans of a Variant
+		return invalidAsk(fmt.Sprintf("%d rules and bans for keys in one call, more than %d", n, bounds.Charges))
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	charges := e.charges()
 	if e.takes {
 		if !reserved || charges[0].AtMost && slices.ContainsFunc(charges, takesOne) {
 			return errNoHolder
@@ -268,14 +268,7 @@ func (e *event) addTogether(ctx context.Context, asks []Ask) error {
 		}
 		e.add(ctx, i, &asks[i], rules[i], driver.Spend, choices[i].ends)
 	}
-	if n := len(e.charges()); n > bounds.Charges {
-		return tooManyCharges(n)
-	}
 	return nil
-}
-
-func tooManyCharges(n int) error {
-	return invalidAsk(fmt.Sprintf("%d rules and bans for keys in one call, more than %d", n, bounds.Charges))
 }
 
 // begin makes e an event of several lines, of which it has none yet.

@@ -41,7 +41,7 @@ func newRuleSet(rules []Rule) (*ruleSet, error) {
 			return nil, err
 		}
 		for _, other := range s.rules[:i] {
-			if other.Name() == r.Name() || isBanOf(other, r) || isBanOf(r, other) {
+			if other.Name() == r.Name() || isBan(other, r) {
 				return nil, d.spec.invalid("name", "is given to two rules of one limiter")
 			}
 			if r.Kind().Closes && other.Kind().Closes {

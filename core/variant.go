@@ -57,7 +57,7 @@ func (l *Limiter) Variant(rules ...Rule) (*Limiter, error) {
 	}
 	base := l.current.Load()
 	for _, r := range rules {
-		if slices.ContainsFunc(base.rules, func(o Rule) bool { return isBanOf(o, r) || isBanOf(r, o) }) {
+		if slices.ContainsFunc(base.rules, func(o Rule) bool { return isBan(o, r) }) {
 			return nil, r.d.spec.invalid("name", "is given to two rules of one limiter")
 		}
 		if base.find(r) < 0 {

@@ -81,10 +81,14 @@ func (s *Store) lookup(charges []driver.Charge, parts []part) (denied bool, ende
 // the denial still holds.
 func mayBan(charges []driver.Charge) bool {
 	for i := range charges {
-		if b := &charges[i]; b.Ban && b.Op == driver.Spend && b.Verdict.Unknown && slices.ContainsFunc(charges, func(c driver.Charge) bool {
-			name, _ := strings.CutSuffix(b.Rule.Name, ".ban")
+		b := &charges[i]
+		if !b.Ban || b.Op != driver.Spend || !b.Verdict.Unknown {
+			continue
+		}
+		rule := strings.TrimSuffix(b.Rule.Name, ".ban")
+		if slices.ContainsFunc(charges, func(c driver.Charge) bool {
 			never := c.Verdict.RetryAfter == driver.Never || c.MaxDelay > 0 && c.Verdict.Remaining >= c.Cost // see core.Spec.BlockFor
-			return !c.Verdict.Allowed && !never && c.Key == b.Key && c.Rule.Name == name
+			return !c.Verdict.Allowed && !never && c.Key == b.Key && c.Rule.Name == rule
 		}) {
 			return true
 		}
