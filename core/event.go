@@ -482,7 +482,7 @@ func (e *event) observe(asks []Ask, d *Decision, err error) {
 			s := d.state(i)
 			n.Result, n.RetryAfter = s.result(), s.RetryAfter
 			if c := s.Rule.d.compiled; c != nil && !s.Unknown {
-				n.Remaining, n.Capacity = s.Remaining, int(c.Constants.Capacity-c.Constants.Extra)
+				n.Remaining, n.Capacity = s.Remaining, s.Rule.Capacity()
 			}
 		}
 		if i == binding {

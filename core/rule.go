@@ -165,7 +165,8 @@ func (r Rule) IsShadow() bool { return r.def().spec.Shadow }
 func (r Rule) PlanName() string { return r.def().plan.Name }
 
 // Capacity returns the burst of a bucket, the events of a window or log, or the places of an [InFlight].
-// It ignores [Spec.Soft], and leaves out the part of a [Plan.Headroom].
+// It ignores [Spec.Soft], and leaves out the part of a [Plan.Headroom]. That of a [State] includes what has rolled over
+// ([Spec.Rollover]).
 // The capacity is [math.MaxInt] if the limit is [Unlimited], and 0 if it is [Blocked].
 func (r Rule) Capacity() int {
 	switch d, l := r.def(), r.Limit(); l {
@@ -175,7 +176,7 @@ func (r Rule) Capacity() int {
 		return 0
 	default:
 		if c := d.compiled; c != nil {
-			return int(c.Constants.Capacity - c.Constants.Extra)
+			return int(c.Constants.Capacity - c.Constants.Extra - c.Constants.Rollover)
 		}
 		return cmp.Or(l.Burst, l.Events)
 	}
@@ -217,6 +218,14 @@ func (r Rule) MaxHold(d time.Duration) Rule { return r.with(func(s *Spec) { s.Ma
 //	core.SlidingWindow("api", core.PerMinute(100)).BlockFor(10 * time.Minute)
 func (r Rule) BlockFor(d time.Duration) Rule {
 	return r.with(func(s *Spec) { s.BlockFor = cmp.Or(d, -1) }) // zero is no ban
+}
+
+// Rollover returns a copy of r, a [Quota], of which up to max events that a key has left in a period are added to its limit
+// in the next one: see [Spec.Rollover]. Zero is an error here.
+//
+//	core.Quota("calls", core.Monthly(1000)).Rollover(500)
+func (r Rule) Rollover(max int) Rule {
+	return r.with(func(s *Spec) { s.Rollover = cmp.Or(max, -1) }) // zero is no rollover
 }
 
 // In returns a copy of r, a [Quota], whose periods are those of the calendar in a place: see
@@ -273,7 +282,7 @@ func (r Rule) Headroom(plan string, percent float64) Rule {
 //
 // The rate of a bucket is divided exactly. If its events cannot be divided, the period becomes
 // longer: a third of 10/s is 10/3s. Bursts, and the events of windows and logs, are rounded down,
-// so that n processes together never admit more than r. The same holds for places and quotas. But each process admits
+// so that n processes together never admit more than r. The same holds for places, quotas and [Spec.Rollover]. But each process admits
 // at least one event: if r admits fewer than n events at once, n processes admit n. Divide returns r itself if n is
 // less than 2, and if r cannot be divided, such as a soft bucket that takes decades to refill.
 func (r Rule) Divide(n int) Rule {
@@ -282,6 +291,7 @@ func (r Rule) Divide(n int) Rule {
 	}
 	divided := r.with(func(s *Spec) {
 		s.Limit = r.d.part(n)
+		s.Rollover /= n
 		for i := range s.Plans {
 			s.Plans[i].Limit = (&definition{spec: r.d.ofPlans, plan: s.Plans[i]}).part(n)
 		}

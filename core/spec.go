@@ -80,6 +80,18 @@ type Spec struct {
 	// same limiter may have it.
 	BlockFor time.Duration
 
+	// Rollover adds the rest of a period of a [Quota], the events of its limit that were not used, to the limit of the next
+	// period: up to that many events, 1 to 2^48-1. Limit, Capacity and Remaining of the [State] include the rest, and so do
+	// its header fields, a [Plan.Headroom], and the rest of that period in turn. The extra events of Soft do not roll over.
+	//
+	// Only a state on the Store has a rest, so nothing else adds to a limit: no new key, Reset, eviction or outage, and no
+	// period in which the key had no admitted event. The state of a key lives until the end of the next period. The first
+	// event of a period fixes the rest, from the events that counted then, and the limit of its own plan. An event of an
+	// earlier period that is undone, refunded or settled later does not change the rest. After a change of the Location or the
+	// Anchor, a period ends as it began, and the next one may be short: it is a period like all others. A smaller Rollover
+	// takes effect at once, and a greater one in the next period.
+	Rollover int
+
 	// SubWindows is the number of sub-windows of a [SlidingWindow], 1 to 120, by default 60. With 120, a
 	// limit per minute has sub-windows of 0.5 s. More sub-windows make the rule less strict, its state
 	// larger, and Redis slower for costs above 1.
@@ -271,7 +283,7 @@ func (s *Spec) definition(p *Plan) (d driver.Definition) {
 	}
 	d.Name, d.Algorithm, d.Plan = s.Name, s.Algorithm, p.Name
 	d.Events, d.Per, d.Calendar, d.Burst, d.Always = l.Events, l.Per, l.Calendar, l.Burst, l.always
-	d.FromFirst, d.ByCost, d.SubWindows, d.Hold = s.FromFirst, s.ByCost, s.SubWindows, s.Hold
+	d.FromFirst, d.ByCost, d.Rollover, d.SubWindows, d.Hold = s.FromFirst, s.ByCost, s.Rollover, s.SubWindows, s.Hold
 	d.Soft, d.Headroom = s.Soft, p.Headroom
 	d.Shadow, d.UpTo, d.Text = s.Shadow, s.UpTo, ""
 	if *l == Unlimited && s.kind().Closes {
@@ -302,7 +314,7 @@ func limitOf(d *driver.Definition) Limit {
 
 // A Property is one property of a rule in words, apart from its name, algorithm and limit.
 type Property struct {
-	Name    string // "from first", "sub-windows", "by cost", "hold", "location", "anchor", "max hold", "block for", "soft", "headroom", "elastic", "shadow", "unit" or "plan"
+	Name    string // "from first", "sub-windows", "by cost", "hold", "rollover", "location", "anchor", "max hold", "block for", "soft", "headroom", "elastic", "shadow", "unit" or "plan"
 	Text    string // such as "from the first event" or "soft 10%"
 	Default bool   // the rule has it if nothing is said about it
 	OfLimit bool   // says how the limit counts, and belongs to a text about the limit alone
@@ -322,6 +334,7 @@ func (s Spec) Properties(p Plan) (all []Property) {
 	add(slices.Contains(properties, "sub-windows"), Property{Name: "sub-windows", Text: "in %d sub-windows", Default: s.SubWindows == defaultSubWindows}, s.SubWindows)
 	add(s.ByCost, Property{Name: "by cost", Text: "by cost", OfLimit: true})
 	add(slices.Contains(properties, "hold"), Property{Name: "hold", Text: "hold " + period.Duration(s.Hold), Default: s.Hold == defaultHold})
+	add(s.Rollover != 0, Property{Name: "rollover", Text: "rollover %d", OfLimit: true}, s.Rollover)
 	add(s.Location != nil || slices.Contains(properties, "location"), Property{Name: "location", Text: "in %v", Default: s.Location == nil, OfLimit: true}, cmp.Or(s.Location, time.UTC))
 	add(s.Anchor != nil, Property{Name: "anchor", Text: "anchored"})
 	add(s.MaxHold == Never, Property{Name: "max hold", Text: "max hold never"})

@@ -47,7 +47,7 @@ type Kind struct {
 // driver does not know the last ones.
 var properties = [...]string{
 	"plan", "limit", "per", "burst", "soft", "headroom", "from first", "sub-windows", "hold", "by cost",
-	"block for", "max hold", "location", "anchor", "timezone", "elastic", "candidate",
+	"rollover", "block for", "max hold", "location", "anchor", "timezone", "elastic", "candidate",
 }
 
 // limited are the properties of all rules with a limit, and counting those of rules whose events count for a time.
@@ -66,7 +66,7 @@ var kinds = [...]Kind{
 	FixedWindow:   {Name: "fixed_window", Properties: and("from first"), Windows: true, Covers: true, Leases: true},
 	SlidingWindow: {Name: "sliding_window", Properties: and("sub-windows")},
 	InFlight:      {Name: "in_flight", Properties: slices.Concat(limited, []string{"hold", "by cost", "max hold"}), Holds: true},
-	Quota:         {Name: "quota", Properties: and("location", "anchor", "timezone"), Windows: true, Covers: true, Calendar: true},
+	Quota:         {Name: "quota", Properties: and("rollover", "location", "anchor", "timezone"), Windows: true, Covers: true, Calendar: true},
 	Pause:         {Name: "pause", Closes: true, Covers: true},
 }
 
@@ -82,7 +82,7 @@ func (a Algorithm) kind() *Kind {
 
 // Check returns a *[RuleError] if a rule with a name has a property that has no meaning for rules of k. has reports of each
 // property whether the rule has it. In the words of messages, they are "plan", "limit", "per" (a period), "burst" (other than
-// the number of events), "soft", "headroom", "from first", "sub-windows", "hold", "by cost", and those that stores need not
+// the number of events), "soft", "headroom", "from first", "sub-windows", "hold", "by cost", "rollover", and those that stores need not
 // know: "block for", "max hold", "location", "anchor", "timezone", "elastic" and "candidate".
 func (k *Kind) Check(rule string, has func(property string) bool) error {
 	for _, p := range properties {

@@ -47,6 +47,7 @@ type Constants struct {
 	Algorithm Algorithm
 	Capacity  int64 // the largest cost that is ever admitted, including Extra
 	Extra     int64 // the part of Capacity that a soft limit adds
+	Rollover  int64 // the part of Capacity that a Quota can have from the last period
 
 	// Bucket: the times in which one event, the whole bucket and its Headroom refill, and their
 	// Denominator, at least 1. A debt is at most 100 years of 366 days long.
@@ -58,6 +59,9 @@ type Constants struct {
 	SubWindow int64 // in microseconds; 1 for a SlidingLog, zero for a FixedWindow
 
 	Periods Periods // of a Quota: see During; Period is then a bound of their lengths
+	// Share is the part, as a fraction, of the limit and of the events that have rolled over that Headroom leaves to a Quota
+	// with a Rollover. Its denominator is at most 90 million. Zero for other rules.
+	Share [2]int64
 }
 
 // Periods are two periods of the calendar that follow each other: from Start to Boundary, and from
@@ -135,6 +139,15 @@ func (c *Compiled) During(p Periods) *Compiled {
 	q.periods = p
 	d := &Compiled{Definition: c.Definition, Kind: c.Kind, Constants: c.Constants, StateName: c.StateName, ID: c.ID, engine: &q}
 	d.Constants.Periods = p
+	return d
+}
+
+// with returns c, a quota, with a limit to which rest events of the last period are added. It is for a Verdict.
+func (c *Compiled) with(rest int64) *Compiled {
+	o := c.engine.(*quota).rollover
+	d := &Compiled{Definition: c.Definition, Kind: c.Kind, Constants: c.Constants, StateName: c.StateName, ID: c.ID, engine: c.engine}
+	d.Events, d.Text = d.Events+int(rest), ""
+	d.Constants.Rollover = c.Constants.Capacity - o.capacity(rest)
 	return d
 }
 

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"math/big"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -28,6 +26,7 @@ type Definition struct {
 	FromFirst  bool    // FixedWindow: the window of a key begins with its first event
 	ByCost     bool    // InFlight: an event takes as many places as its cost
 	SubWindows int     // SlidingWindow: 1 to 120; other algorithms: zero
+	Rollover   int     // Quota: the most events that are left of the last period and count in the present one, 1 to 2^48-1, or zero
 	Soft       float64 // the percentage that is admitted beyond the limit, 0 to 1000
 	Headroom   float64 // the percentage of the limit that is left to other plans, 0 to 99
 	Shadow     bool    // decisions do not depend on the rule
@@ -150,7 +149,7 @@ func (d Definition) Compile() (*Compiled, error) {
 		if !b.fillLike(fill{like.full, like.den}) { // of a part, it may be longer than d.inherited
 			return nil, d.invalid("limit", tooMany)
 		}
-		b.leave(d.left())
+		b.leave(d.left(int64(d.capacity())))
 		c = newCompiled(d, b)
 	}
 	return c, nil
@@ -158,7 +157,10 @@ func (d Definition) Compile() (*Compiled, error) {
 
 // compile compiles d, which must be valid.
 func (d Definition) compile() *Compiled {
-	e := newEngine(&d, portion(int64(d.capacity()), d.Soft))
+	extra := portion(int64(d.capacity()), d.Soft)
+	most := min(maxCount, math.MaxInt) - int64(d.capacity()) - extra
+	d.Rollover = int(min(int64(d.Rollover), most))
+	e := newEngine(&d, extra)
 	b, isBucket := e.(*bucket)
 	if isBucket && d.inherited.den != 0 {
 		// The parts of the limits of one length share States, so they must fill up in the same time,
@@ -169,7 +171,7 @@ func (d Definition) compile() *Compiled {
 		}
 	}
 	if isBucket {
-		b.leave(d.left())
+		b.leave(d.left(int64(d.capacity())))
 	}
 	return newCompiled(d, e)
 }
@@ -202,6 +204,7 @@ func (d *Definition) fault() error {
 func (d Definition) divide(n int) *Compiled {
 	least := d
 	least.Text, least.Events, least.Burst, least.Like = "", max(1, d.Events/n), 0, nil
+	least.Rollover /= n
 	exact := least
 	if d.Kind().Refills {
 		least.inherited = d.fillTime()
@@ -252,13 +255,12 @@ func (d Definition) Equal(o Definition) bool {
 
 func (d *Definition) capacity() int { return cmp.Or(d.Burst, d.Events) }
 
-// left returns the part of the capacity that Headroom leaves to the plan of d, at least 1, or 0 if d has no
-// Headroom.
-func (d *Definition) left() int64 {
+// left returns the part of n events that Headroom leaves to the plan of d, at least 1, or 0 if d has no Headroom.
+func (d *Definition) left(n int64) int64 {
 	if d.Headroom == 0 {
 		return 0
 	}
-	return max(1, portion(int64(d.capacity()), 100-d.Headroom))
+	return max(1, portion(n, 100-d.Headroom))
 }
 
 // check returns an error if a field of d other than Algorithm is invalid.
@@ -300,6 +302,8 @@ func (d *Definition) check() error {
 		return d.invalid("burst", fmt.Sprintf("is %d, negative", d.Burst))
 	case k.has("sub-windows") && (d.SubWindows < 1 || d.SubWindows > maxSubWindows):
 		return d.invalid("sub-windows", fmt.Sprintf("are %d, outside 1 to %d", max(0, d.SubWindows), maxSubWindows))
+	case d.Rollover < 0 || int64(d.Rollover) > maxCount:
+		return d.invalid("rollover", fmt.Sprintf("is %d, outside 1 to 2^48-1", max(0, d.Rollover)))
 	case !(d.Headroom >= 0 && d.Headroom <= maxHeadroom): // NaN is neither
 		return d.invalid("headroom", fmt.Sprintf("is %v percent, outside 0 to %d", d.Headroom, maxHeadroom))
 	case !(d.Soft >= 0 && d.Soft <= maxPercent):
@@ -318,6 +322,7 @@ func (d *Definition) has(property string) bool {
 		property == "headroom" && d.Headroom != 0 ||
 		property == "from first" && d.FromFirst ||
 		property == "sub-windows" && d.SubWindows != 0 ||
+		property == "rollover" && d.Rollover != 0 ||
 		property == "hold" && d.Hold != 0 ||
 		property == "by cost" && d.ByCost
 }
@@ -328,14 +333,27 @@ func (d *Definition) invalid(field, reason string) error {
 	return &RuleError{Rule: d.Name, Field: field, Reason: reason, Category: ErrInvalidRule}
 }
 
-// portion returns percent of n, rounded down. It is exact for the decimal number that percent stands for. The
-// product of a large n and a percentage has more than the 53 bits of a float64.
+// portion returns percent of n, rounded down.
 func portion(n int64, percent float64) int64 {
-	if percent == 0 {
-		return 0
+	a, b := fraction(percent)
+	return n/b*a + n%b*a/b
+}
+
+// fraction returns percent as a fraction a/b: 1/3 for 100.0/3, and 1/10 for 100*(1-0.9), which is less than 10. With a
+// larger b, the products of a script in Lua would be above 2^53.
+func fraction(percent float64) (a, b int64) {
+	const largest, tolerance = 9e7, 1e-14
+	x := percent / 100
+	a, b = int64(x), 1
+	for lastA, lastB, rest := int64(1), int64(0), x-math.Floor(x); math.Abs(float64(a)/float64(b)-x) > tolerance; {
+		whole := math.Floor(1 / rest)
+		rest = 1/rest - whole
+		nextB := whole*float64(b) + float64(lastB)
+		if nextB > largest {
+			break
+		}
+		a, lastA = int64(whole)*a+lastA, a
+		b, lastB = int64(nextB), b
 	}
-	exact, _ := new(big.Rat).SetString(strconv.FormatFloat(percent, 'f', -1, 64))
-	exact.Mul(exact, big.NewRat(n, 100))
-	exact.Add(exact, big.NewRat(1, 1e9)) // 100*(1-0.9), which is less than 10, is 10 percent
-	return new(big.Int).Quo(exact.Num(), exact.Denom()).Int64()
+	return a, b
 }

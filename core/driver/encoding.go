@@ -11,12 +11,14 @@ import (
 // unsigned varints: for a bucket or fixed window, its time, amount and debt; for each run of a log, the
 // time since the previous run and the number of events; for each place, the time since the previous
 // renewal and the number of the place. If callers wait for places, there is another version, then the number of their
-// queues and, for each, the time since the previous arrival, its number, the end of its hold, and its limit and cost.
+// queues and, for each, the time since the previous arrival, its number, the end of its hold, and its limit and cost. Of a quota with a rollover, another
+// version, the rest, and the words.
 const (
 	wordsEncoding  = 1
 	logEncoding    = 2
 	placesEncoding = 3
 	queuesEncoding = 4
+	rollsEncoding  = 5
 )
 
 // maxTime is the latest time in a State: the latest time of a clock plus the longest limit.
@@ -29,8 +31,12 @@ func (s State) AppendBinary(b []byte) ([]byte, error) {
 	if s == (State{}) {
 		return b, nil
 	}
-	if s.log == nil {
-		b = append(b, wordsEncoding)
+	if s.log == nil || s.rolls() {
+		if s.rolls() {
+			b, s.Time = binary.AppendUvarint(append(b, rollsEncoding), uint64(s.rest())), -s.Time
+		} else {
+			b = append(b, wordsEncoding)
+		}
 		for _, n := range [...]int64{s.Time, s.Amount, s.Debt} {
 			b = binary.AppendUvarint(b, uint64(n))
 		}
@@ -40,7 +46,7 @@ func (s State) AppendBinary(b []byte) ([]byte, error) {
 	runs := h.live()
 	queues, places := parts(s)
 	switch {
-	case s.Time != placesMark:
+	case s.Time >= 0:
 		b = append(b, logEncoding)
 	case len(queues) == 0:
 		b, runs = append(b, placesEncoding), places
@@ -78,6 +84,11 @@ func (s *State) UnmarshalBinary(b []byte) error {
 	switch b[0] {
 	case wordsEncoding:
 		next = d.words()
+	case rollsEncoding:
+		rest := d.number(maxCount)
+		next = d.words()
+		d.failed = d.failed || next.Time <= -placesMark
+		next = next.rolling(State{}, rest)
 	case logEncoding:
 		next = d.log()
 	case placesEncoding:

@@ -63,7 +63,7 @@ func (c *Compiled) spend(s State, r *Reading, now, cost int64) State {
 	case *places:
 		return e.spend(s, r, now, cost)
 	case *quota:
-		return e.spend(r, now, cost)
+		return e.spend(s, r, now, cost)
 	}
 	panic(c.Algorithm.unknown())
 }
@@ -91,6 +91,9 @@ func (c *Compiled) verdict(v *Verdict, r *Reading, cost, maxDelay int64, spent b
 		e.verdict(v, r, cost, spent)
 	case *quota:
 		e.verdict(v, r, cost, spent)
+		if r.Rest > 0 {
+			v.Rule = c.with(r.Rest)
+		}
 	case pause:
 		e.verdict(v, r)
 	default:
@@ -104,14 +107,14 @@ func newEngine(d *Definition, extra int64) engine {
 	if k := d.Kind(); k.Refills {
 		return newBucket(int64(d.Events), period, capacity, extra, k.Delays)
 	}
-	if left := d.left(); left > 0 {
+	if left := d.left(int64(d.capacity())); left > 0 {
 		capacity, extra = left, 0
 	}
 	switch d.Algorithm {
 	case FixedWindow:
 		w := window{capacity, extra, period}
 		if d.FromFirst {
-			return &quota{w, Periods{}}
+			return &quota{window: w}
 		}
 		return &w
 	case SlidingLog:
@@ -122,7 +125,11 @@ func newEngine(d *Definition, extra int64) engine {
 	case InFlight:
 		return &places{capacity, extra, d.Hold.Microseconds(), false}
 	case Quota:
-		return &quota{window{capacity, extra, d.Calendar.longest()}, Periods{}}
+		q := &quota{window: window{capacity, extra, d.Calendar.longest()}}
+		if d.Rollover > 0 {
+			q.rollover = &rollover{int64(d.Events), int64(d.Rollover), extra, d}
+		}
+		return q
 	case Pause:
 		return pause{}
 	}
@@ -143,7 +150,11 @@ func (c *Compiled) free(r *Reading) int64 {
 	if r.Left > 0 && c.Kind.Closes {
 		return 0
 	}
-	return max(0, c.Constants.Capacity-r.Count)
+	most := c.Constants.Capacity
+	if c.Rollover > 0 {
+		most = c.engine.(*quota).rollover.capacity(r.Rest)
+	}
+	return max(0, most-r.Count)
 }
 
 // unknown returns the text of the panic in a switch that has no case for the algorithm.

@@ -165,7 +165,7 @@ func (b *bucket) used(s State, now int64) (used Span, moved bool) {
 		until = Span{until.Micros + 1, 0}
 	}
 	switch used := (Span{until.Micros - now, until.Frac}); {
-	case s.Time == placesMark: // of another algorithm
+	case s.Time < 0: // of another algorithm
 		return Span{}, false
 	case s.Debt > now:
 		return Span{until.Micros - s.Debt, until.Frac}, true

@@ -32,7 +32,7 @@ const (
 	costBits = 20
 )
 
-// placesMark is the field Time of a State with places, which tells it from that of a log.
+// placesMark is the field Time of a State with places. That of no other State is -1.
 const placesMark = -1
 
 func (p *places) constants() Constants {

@@ -8,8 +8,35 @@ package driver
 //
 // A fixed window from the first event is a quota without Periods: a period without events begins now.
 type quota struct {
-	window  // whose period is a bound of the lengths of periods
-	periods Periods
+	window   // whose period is a bound of the lengths of periods
+	periods  Periods
+	rollover *rollover // nil if no events roll over
+}
+
+// A rollover is the part of a quota that adds the rest of a period, the events of its limit that were not used, to the limit
+// of the next period. The rest follows from the State of the last period, which a rule with a rollover has written.
+type rollover struct {
+	limit int64 // of all plans together
+	most  int64 // of the events that roll over
+	extra int64 // the events that a soft limit adds
+	of    *Definition
+}
+
+// capacity returns the largest cost that an unused key with a rest admits.
+func (o *rollover) capacity(rest int64) int64 {
+	if left := o.of.left(o.limit + rest); left > 0 {
+		return left
+	}
+	return o.limit + rest + o.extra
+}
+
+// rest returns the events of a period with a rest of its own and a count that roll over: none of a period without events,
+// whose State may be that of a charge which was undone.
+func (o *rollover) rest(own, count int64) int64 {
+	if count == 0 {
+		return 0
+	}
+	return min(o.most, max(0, o.limit+own-count))
 }
 
 // longest returns a bound of the length of a period of c in microseconds. A day in which a place changes
@@ -21,7 +48,11 @@ func (c Calendar) longest() int64 {
 
 func (q *quota) constants() Constants {
 	k := q.window.constants()
-	k.Periods = q.periods
+	if k.Periods = q.periods; q.rollover != nil {
+		k.Capacity = q.rollover.capacity(q.rollover.most)
+		k.Rollover = k.Capacity - q.events
+		k.Share[0], k.Share[1] = fraction(100 - q.rollover.of.Headroom)
+	}
 	return k
 }
 
@@ -48,23 +79,43 @@ func (q *quota) present(now int64) (start, end int64) {
 func (q *quota) read(r *Reading, s State, now int64) {
 	start, end := q.present(now)
 	stored, ends, count := q.parts(s)
+	o, rolls := q.rollover, s.rolls()
 	switch left := ends - now; {
 	case left <= 0:
+		if o != nil && rolls && ends >= start {
+			r.Rest = o.rest(min(s.rest(), o.most), count)
+		}
+		count, rolls = 0, false
 	case left <= q.period && stored < ends:
-		start, end, r.Count = stored, ends, count
+		start, end = stored, ends
 	default:
-		r.Count, r.moved = count, count > 0
+		rolls = true // when it is written again
+		r.moved = count > 0 || o != nil && s.rest() > 0
+	}
+	if r.Count = count; o != nil && ends > now {
+		r.Rest = min(s.rest(), o.most) // a greater Rollover may have written it
+		if rolls {
+			r.Next = o.rest(r.Rest, count)
+		}
 	}
 	r.Left, r.Length = end-now, end-start
 }
 
-func (q *quota) spend(r *Reading, now, cost int64) State { return q.at(r, r.Count+cost, now) }
-
-func (q *quota) debit(_ State, r Reading, now, n int64) State {
-	return q.at(&r, r.Count+countable(r.Count, n), now)
+func (q *quota) spend(s State, r *Reading, now, cost int64) State {
+	return q.at(s, r, r.Count+cost, now)
 }
 
-func (q *quota) credit(_ State, r Reading, now, n int64) State { return q.at(&r, r.Count-n, now) }
+func (q *quota) debit(s State, r Reading, now, n int64) State {
+	return q.at(s, &r, r.Count+countable(r.Count, n), now)
+}
+
+// credit does not change a State without events that count: from that of the last period, the rest follows.
+func (q *quota) credit(s State, r Reading, now, n int64) State {
+	if r.Count == 0 && q.rollover != nil {
+		return s
+	}
+	return q.at(s, &r, r.Count-n, now)
+}
 
 // undo forgets n events of the charge of m, unless their period is over or the clock has stepped back
 // since.
@@ -72,32 +123,74 @@ func (q *quota) undo(s State, r Reading, now, n int64, m Receipt) State {
 	if m.At == 0 || m.stepped(now) || m.At < now+r.Left-r.Length {
 		return s
 	}
-	return q.at(&r, r.Count-n, now)
+	return q.credit(s, r, now, n)
 }
 
-func (q *quota) rewrite(_ State, r Reading, now int64) State { return q.at(&r, r.Count, now) }
+func (q *quota) rewrite(s State, r Reading, now int64) State { return q.at(s, &r, r.Count, now) }
 
-// at returns the State with count events in the period of r: the zero State if there are none. A period
-// that began before the Unix epoch, by a clock that has not been set, begins then in the State.
-func (q *quota) at(r *Reading, count, now int64) State {
-	if count <= 0 {
+// at returns the State with count events in the period of r, which reuses the memory of s. It is the zero State if there
+// are none, and nothing has rolled over. A period that began before the Unix epoch, by a clock that has not been set, begins then
+// in the State.
+func (q *quota) at(s State, r *Reading, count, now int64) State {
+	if count = max(0, count); count+r.Rest == 0 {
 		return State{}
 	}
-	return State{Time: now + r.Left, Amount: count, Debt: max(0, now+r.Left-r.Length)}
+	next := State{Time: now + r.Left, Amount: count, Debt: max(0, now+r.Left-r.Length)}
+	if q.rollover != nil {
+		next = next.rolling(s, r.Rest)
+	}
+	return next
+}
+
+// rolling returns s as the State of a quota with a rollover and a rest, which reuses the memory of old. The Time of such a State
+// is negative.
+func (s State) rolling(old State, rest int64) State {
+	if s.Time = -s.Time; rest > 0 {
+		if s.log = old.log; s.log == nil || !old.rolls() {
+			s.log = &[]run{{}}
+		}
+		(*s.log)[0].n = rest
+	}
+	return s
+}
+
+// rolls reports whether s is the State of a quota with a rollover.
+func (s State) rolls() bool { return s.Time < placesMark }
+
+// rest returns the rest in s.
+func (s State) rest() int64 {
+	if s.log == nil || !s.rolls() {
+		return 0
+	}
+	return (*s.log)[0].n
 }
 
 // parts returns the period of s, and its events.
-func (q *quota) parts(s State) (start, end, count int64) { return s.Debt, s.Time, s.Amount }
-
-func (q *quota) expiresAt(s State) int64 {
-	if _, end, count := q.parts(s); count > 0 {
-		return end
+func (q *quota) parts(s State) (start, end, count int64) {
+	if s.rolls() {
+		s.Time = -s.Time
 	}
-	return 0
+	return s.Debt, s.Time, s.Amount
+}
+
+// expiresAt returns the end of the period of s, or if its events roll over a bound of the end of the next period.
+func (q *quota) expiresAt(s State) int64 {
+	_, end, count := q.parts(s)
+	if s.rolls() && count > 0 {
+		return end + q.period
+	}
+	return end
 }
 
 func (q *quota) verdict(v *Verdict, r *Reading, cost int64, spent bool) {
-	q.window.verdict(v, r, cost, spent)
+	if o := q.rollover; o == nil {
+		q.window.verdict(v, r, cost, spent)
+	} else {
+		w := window{o.capacity(r.Rest), q.extra, q.period}
+		w.verdict(v, r, cost, spent)
+		v.RetryAfter = 0
+		v.deny(cost, o.capacity(r.Next), r.Left)
+	}
 	if q.periods != (Periods{}) {
 		v.Period = int32(min(r.Length/1e6, 1<<31-1))
 	}

@@ -179,7 +179,7 @@ const (
 
 // history returns the events of s, the State of a log.
 func (s State) history() (h history) {
-	if s.log != nil && s.Time != placesMark {
+	if s.log != nil && s.Time >= 0 {
 		h = history{*s.log, int(s.Time), s.Amount}
 	}
 	return h

@@ -5,16 +5,16 @@ package driver
 // [Compiled.ExpiresAt]. The meaning of a State depends on the algorithm of the rule. The limit of the rule
 // may change before a State is read again. A Store must keep States by key and [Compiled.ID].
 //
-// States of the two sliding algorithms and of in-flight rules share memory with the States that they were
+// States of the two sliding algorithms, of quotas and of in-flight rules share memory with the States that they were
 // made from. After a call of [Charge.Commit], [Charge.Apply] or Coarsen, only the returned State may be
 // used. A State that was decoded from bytes shares no memory.
 type State struct {
 	// For a store that packs the States of buckets and fixed windows. Other stores use MarshalBinary.
-	Time   int64 // bucket: the time at which it will be full; fixed window: its start; quota and pause: the end of its period
+	Time   int64 // bucket: the time at which it will be full; fixed window: its start; quota and pause: the end of its period (see rolling)
 	Amount int64 // bucket: a fraction of a microsecond, times Denominator, to add to Time; fixed window and quota: their events
 	Debt   int64 // bucket in debt and pause: the time at which it was written; quota: the start of its period; in flight: the number of its queues; else 0
 
-	log *[]run // log or places: see history and places
+	log *[]run // log, places, or what has rolled over: see history, places and rolling
 }
 
 // Size returns the number of bytes of memory that s refers to.
@@ -30,7 +30,7 @@ func (s State) Size() int {
 // Debit made s grow, the new State is no larger than s was before. Other States do not change, such as
 // those with the places of an in-flight rule.
 func (s State) Coarsen() State {
-	if s.log == nil || s.Time == placesMark {
+	if s.log == nil || s.Time < 0 {
 		return s
 	}
 	h := s.history()
@@ -46,6 +46,8 @@ type Reading struct {
 	Count  int64 // window or log: the events that count; in flight: the places that are taken, or all if there can be no other event
 	Left   int64 // until the window, the period of a Quota or the Pause ends; at least 1, and 0 for a Pause that has ended
 	Length int64 // Quota: of the period
+	Rest   int64 // Quota: the events of the last period that are added to the limit
+	Next   int64 // Quota: those that will be added to the limit of the next period if no event follows
 
 	// Log, sliding window or places; meaningless while Count is zero.
 	First, Last int64 // until the first and the last event that counts leave the window; Last: until the last place lapses

@@ -82,6 +82,9 @@ func (s *shard) take(c *driver.Charge, key uint64, now, wall int64, clock func()
 func (s *shard) load(h hashes, rule *driver.Compiled, now int64) (state driver.State, at uint64, b *bucket) {
 	if !rule.Kind.Refills {
 		if it, at := find(s, &s.items, h, now); it != nil {
+			if at != h.own && rule.Rollover > 0 && (&driver.Charge{Rule: rule, Cost: 1}).Read(it.state, it.time(s, now)).Count == 0 {
+				return driver.State{}, at, nil // nothing rolls over from a state of other keys
+			}
 			return it.state, at, nil
 		}
 		return driver.State{}, 0, nil

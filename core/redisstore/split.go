@@ -48,9 +48,9 @@ func (s *Store) parts(charges []driver.Charge, add func(p *part, i int, tag stri
 }
 
 // decideSplit takes or adjusts charges in one job for each hash slot. The jobs run concurrently.
-// A part that spends from a leaky bucket, or whose denials begin a ban, at first only peeks, and spends after all other parts
-// were admitted: only the last place in a queue can be freed, and the charges of events that are denied elsewhere must ban
-// no key.
+// A part that spends from a leaky bucket or from a quota with a rollover, or whose denials begin a ban, at first only peeks, and
+// spends after all other parts were admitted: only the last place in a queue can be freed, and the charges of events that are
+// denied elsewhere must fix no rest and ban no key.
 func (s *Store) decideSplit(ctx context.Context, deadline time.Time, charges []driver.Charge) error {
 	parts := s.parts(charges, func(p *part, i int, tag string) { p.add(charges[i], s.encoder.Key(tag, charges[i].Rule), i) })
 	if len(parts) > 1 {
@@ -93,10 +93,10 @@ func (s *Store) decideSplit(ctx context.Context, deadline time.Time, charges []d
 	return failed
 }
 
-// isLate reports whether p spends from leaky buckets, or its denials begin a ban.
+// isLate reports whether p spends after the other parts: see decideSplit.
 func (p *part) isLate() bool {
 	return slices.ContainsFunc(p.job.Charges, func(c driver.Charge) bool {
-		return c.Op == driver.Spend && (c.Rule.Kind.Delays || c.Ban)
+		return c.Op == driver.Spend && (c.Rule.Kind.Delays || c.Rule.Rollover > 0 || c.Ban)
 	})
 }
 

@@ -42,6 +42,7 @@ var fields = []field{
 	single(field{name: "by_cost", shared: true, property: "by cost", subject: " by cost"}, yesCodec, func(r *Rule) *bool { return &r.ByCost }),
 	single(field{name: "hold", shared: true, property: "hold", subject: " hold"}, durationCodec, func(r *Rule) *time.Duration { return &r.Hold }),
 	single(field{name: "max_hold", shared: true, property: "max hold", subject: " max hold"}, durationCodec, func(r *Rule) *time.Duration { return &r.MaxHold }),
+	single(field{name: "rollover", shared: true, property: "rollover", subject: " rollover"}, countCodec, func(r *Rule) *int { return &r.Rollover }),
 	single(field{name: "timezone", shared: true, property: "timezone", subject: " timezone"}, wordCodec("UTC"), func(r *Rule) *string { return &r.Timezone }),
 	single(field{name: "block_for", property: "block for", subject: " block for"}, durationCodec, func(r *Rule) *time.Duration { return &r.BlockFor }),
 	single(field{name: "mode", subject: " mode"}, modeCodec, func(r *Rule) *bool { return &r.Shadow }),

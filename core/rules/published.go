@@ -33,7 +33,7 @@ type PublishedRule struct {
 func published(r processes.Rule) PublishedRule {
 	b := r.Base
 	spec := core.Spec{
-		Algorithm: b.Algorithm, Limit: limitOf(b), Soft: b.Soft, FromFirst: b.FromFirst, SubWindows: b.SubWindows, Hold: b.Hold, ByCost: b.ByCost,
+		Algorithm: b.Algorithm, Limit: limitOf(b), Soft: b.Soft, FromFirst: b.FromFirst, Rollover: b.Rollover, SubWindows: b.SubWindows, Hold: b.Hold, ByCost: b.ByCost,
 		Shadow: b.Shadow,
 	}
 	if r.Bans {

@@ -58,13 +58,13 @@ func kindOf(r *oracle.Rule) string {
 // verdicts of the oracle to charges and verdicts of package driver.
 type catalog map[*oracle.Rule]*driver.Compiled
 
-// compile adds r, a limit of plan, whose Extra is soft percent of the limit, and whose Most leaves
+// compile adds r, a limit of plan, whose Extra is soft percent of the limit, and which leaves
 // headroom percent. It returns false if no store can run r, such as a bucket of 1000 tokens that gains
 // one token a year.
 func (c catalog) compile(r *oracle.Rule, plan string, soft, headroom float64) bool {
 	d := driver.Definition{
 		Name: r.Name, Plan: plan, Algorithm: driverAlgorithms[r.Algorithm], Events: int(r.Events), Per: time.Duration(r.Per) * time.Microsecond,
-		Burst: int(r.Burst), FromFirst: r.FromFirst, ByCost: r.ByCost, SubWindows: int(r.SubWindows), Soft: soft, Headroom: headroom,
+		Burst: int(r.Burst), FromFirst: r.FromFirst, ByCost: r.ByCost, SubWindows: int(r.SubWindows), Rollover: int(r.Rollover), Soft: soft, Headroom: headroom,
 		Shadow: r.Shadow,
 	}
 	switch {
@@ -113,7 +113,7 @@ func (c catalog) divide(r *oracle.Rule, n int) (all []*oracle.Rule) {
 	if isBucketRule(r) {
 		part.Per, part.Base = d.Per.Microseconds(), r
 		own, whole := part, part
-		own.Base, own.Most, whole.Most = nil, 0, 0
+		own.Base, own.Leaves, whole.Leaves = nil, nil, nil
 		if compiled == c[r] || r.Base != nil || whole.Capacity() < own.Capacity() {
 			return nil
 		}
@@ -126,10 +126,15 @@ func (c catalog) divide(r *oracle.Rule, n int) (all []*oracle.Rule) {
 func setLimit(r *oracle.Rule, d driver.Definition) {
 	r.Events, r.Burst = int64(d.Events), int64(d.Burst)
 	limit := cmp.Or(r.Burst, r.Events)
-	r.Extra, r.Most = percent(limit, d.Soft), 0
-	if d.Headroom > 0 {
-		r.Most = max(1, percent(limit, 100-d.Headroom))
+	r.Extra, r.Leaves, r.Rollover = percent(limit, d.Soft), leaves(d.Headroom), int64(d.Rollover)
+}
+
+// leaves returns the part that a headroom in percent leaves, or nil for all.
+func leaves(headroom float64) *big.Rat {
+	if headroom == 0 {
+		return nil
 	}
+	return new(big.Rat).Quo(exactly(100-headroom), big.NewRat(100, 1))
 }
 
 // charge returns o as a charge for a store at now, with the store's own receipt.

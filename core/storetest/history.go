@@ -75,6 +75,12 @@ func (h *history) step() {
 		got, want := &charges[i], &call.charges[i]
 		v := h.verdict(want)
 		v.Rule = rules[i] // of a quota, the rule during its periods
+		if rest := want.Verdict.Rest; rest > 0 && got.Verdict.Rule != nil {
+			v.Rule = got.Verdict.Rule
+			if k := v.Rule.Constants; int64(v.Rule.Events-rules[i].Events) != rest || k.Capacity-k.Extra-k.Rollover != want.Rule.Limit(rest) {
+				h.differ("charge %d: got the rule %v with %+v, want a rest of %d", i, v.Rule, k, rest)
+			}
+		}
 		if got.Verdict != v || int64(got.Cost) != want.Cost {
 			h.differ("charge %d:\n\tgot  %+v, cost %d\n\twant %+v, cost %d", i, got.Verdict, got.Cost, v, want.Cost)
 		}

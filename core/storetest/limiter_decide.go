@@ -52,7 +52,7 @@ func (h *limiterHistory) decide(reserve reserveFunc, asks ...modelAsk) {
 			got, got.RetryAfter, got.Delay, want.allowed, retryAfter, delay, len(want.states))
 	}
 	for i, s := range got.States() {
-		h.compare(s, want.states[i], want.periods[i], want.rules[i])
+		h.compare(s, want.states[i], want.periods[i], want.rests[i], want.rules[i])
 	}
 	if r == nil {
 		return

@@ -236,9 +236,11 @@ func (h *limiterHistory) advance() {
 	h.Advance(d.Truncate(time.Microsecond))
 }
 
-// compare fails if the State got differs from want with the given Period, of a Rule as in r.
-func (h *limiterHistory) compare(got, want core.State, period time.Duration, r limited) {
+// compare fails if the State got differs from want with the given Period, of a Rule as in r, into whose period
+// a rest has rolled over.
+func (h *limiterHistory) compare(got, want core.State, period time.Duration, rest int, r limited) {
 	h.Helper()
+	r.limit.Events, r.limit.Burst = r.limit.Events+rest, r.limit.Burst+rest
 	want.Rule = got.Rule
 	plain := core.State{
 		Rule: got.Rule, Ask: got.Ask, Allowed: got.Allowed, Soft: got.Soft, Unknown: got.Unknown, Estimate: got.Estimate, Remaining: got.Remaining,
@@ -263,7 +265,7 @@ func (h *limiterHistory) compare(got, want core.State, period time.Duration, r l
 		"plan": r.plan != "" && r.plan != "unknown", "unknown plan": r.plan == "unknown",
 		"denied": !got.Allowed, "soft": got.Soft, "delayed": got.Delay > 0,
 		"estimate": got.Estimate, "elastic": l != r.limit && !r.isPause(),
-		"quota": period > 0, "quota denied": period > 0 && got.RetryAfter > 0, "anchored": period > 0 && !r.days.anchor.IsZero(),
+		"quota": period > 0, "quota denied": period > 0 && got.RetryAfter > 0, "anchored": period > 0 && !r.days.anchor.IsZero(), "rest": rest > 0,
 		"headroom": r.headroom > 0 && got.Remaining > 0, "headroom denied": r.headroom > 0 && !got.Allowed,
 		"cost that never fits": r.places.byCost && !got.Allowed && got.RetryAfter == core.Never && r.limit != core.Blocked,
 		"estimate by cost":     r.places.byCost && got.Estimate,

@@ -87,6 +87,7 @@ type modelDecision struct {
 	rules   []limited    // of all asks
 	states  []core.State // for each of rules, without its Rule and Period
 	periods []time.Duration
+	rests   []int         // what has rolled over
 	charges []modelCharge // those of equal rules and keys are merged
 	invalid bool          // the error is an ErrInvalidAsk
 
@@ -110,7 +111,7 @@ func newModelDecision(reserved bool, asks ...modelAsk) (d *modelDecision, blocke
 	for i, a := range asks {
 		for _, r := range a.view.rules(a.key, a.plan) {
 			d.rules = append(d.rules, r)
-			d.states, d.periods = append(d.states, core.State{Ask: i}), append(d.periods, 0)
+			d.states, d.periods, d.rests = append(d.states, core.State{Ask: i}), append(d.periods, 0), append(d.rests, 0)
 			for j, o := range d.rules[:len(d.rules)-1] {
 				if o.name == r.name && asks[d.states[j].Ask].key == a.key && !o.equal(r) {
 					d.invalid = true
@@ -223,7 +224,9 @@ func decide(o *oracle.Oracle, now int64, reserved bool, asks ...modelAsk) *model
 		case blocked:
 			s.Allowed, s.Unknown = true, true
 		default:
-			v := catalog(nil).verdict(&d.charge(asks[s.Ask].key, r).Charge)
+			c := &d.charge(asks[s.Ask].key, r).Charge
+			v := catalog(nil).verdict(c)
+			d.rests[i] = int(c.Verdict.Rest)
 			d.periods[i] = time.Duration(v.Period) * time.Second
 			s.Allowed, s.Soft, s.Remaining = v.Allowed, v.Soft, v.Remaining
 			s.RetryAfter, s.ResetAfter, s.Window, s.Delay = v.RetryAfter, v.ResetAfter, v.Window, v.Delay

@@ -155,18 +155,13 @@ func (r *limited) oracle() *oracle.Rule {
 	name, fromFirst := strings.CutSuffix(modelAlgorithms[r.algorithm].Name, "_from_first")
 	o := &oracle.Rule{
 		Name: name + " " + r.name, Algorithm: name, Events: int64(l.Events), Per: (l.Per + r.places.hold).Microseconds(),
-		Extra: percent(int64(l.Burst), r.soft), FromFirst: fromFirst, ByCost: r.places.byCost, SubWindows: int64(r.subWindows), Shadow: r.shadow, Lasting: r.places.lasting,
-	}
-	if r.headroom > 0 {
-		o.Most = max(1, percent(int64(l.Burst), 100-r.headroom))
+		Extra: percent(int64(l.Burst), r.soft), Leaves: leaves(r.headroom), FromFirst: fromFirst, ByCost: r.places.byCost, SubWindows: int64(r.subWindows), Shadow: r.shadow, Lasting: r.places.lasting,
 	}
 	switch {
 	case isBucketRule(o):
 		o.Burst = int64(l.Burst)
-	case l.Calendar == core.Day:
-		o.Unit = "day"
-	case l.Calendar == core.Week:
-		o.Unit = "week"
+	case l.Calendar != 0:
+		o.Unit, o.Rollover = l.Calendar.String(), int64(r.days.rollover)
 	}
 	return o
 }
@@ -180,16 +175,20 @@ func (r *limited) charge(key string, op oracle.Op) oracle.Charge {
 	return c
 }
 
-// days are a calendar of days and weeks that all have the same length, because the clock of the Store may
+// days are a rollover, and a calendar of days and weeks that all have the same length, because the clock of the Store may
 // be years from the clock with which package core computes periods.
 type days struct {
 	east   time.Duration // of the zone
 	anchor time.Time     // for the key "a", unless it is zero
+
+	rollover int
 }
 
 // rule returns r, a quota, with the calendar d.
 func (d days) rule(r core.Rule) core.Rule {
-	r = r.In(time.FixedZone("east", int(d.east/time.Second)))
+	if r = r.In(time.FixedZone("east", int(d.east/time.Second))); d.rollover > 0 {
+		r = r.Rollover(d.rollover)
+	}
 	if d.anchor.IsZero() {
 		return r
 	}
@@ -288,7 +287,7 @@ func (h *limiterHistory) rule(name string, like *modelRule) *modelRule {
 // days returns the calendar of a name, always the same.
 func (h *limiterHistory) days(name string) days {
 	rng := rand.New(rand.NewPCG(h.seed, uint64(name[0])<<8|uint64(name[1])))
-	d := days{east: time.Duration(rng.IntN(53)-24) * 30 * time.Minute}
+	d := days{east: time.Duration(rng.IntN(53)-24) * 30 * time.Minute, rollover: max(0, rng.IntN(20)-5)}
 	if rng.IntN(2) == 0 {
 		d.anchor = time.UnixMicro(rng.Int64N(2e15)).UTC()
 	}

@@ -432,11 +432,11 @@ func (w *walk) remember(c *oracle.Charge, own *driver.Receipt, together bool) {
 		"same time":                          c.Op == oracle.Spend && c.Receipt != nil && c.Receipt.At > w.now && !c.Rule.ByCost,
 		"reset of something":                 c.Op == oracle.Reset && v.Found,
 		"reset of nothing":                   c.Op == oracle.Reset && !v.Found,
-		"headroom: " + kindOf(c.Rule):        c.Rule.Most > 0 && asks && v.Allowed,
-		"headroom denied: " + kindOf(c.Rule): c.Rule.Most > 0 && !v.Allowed && v.RetryAfter != oracle.Never,
-		"headroom of a soft limit":           c.Rule.Most > 0 && c.Rule.Extra > 0,
-		"headroom of a size":                 c.Rule.Most > 0 && c.Rule.Base != nil,
-		"headroom in debt":                   c.Rule.Most > 0 && isBucketRule(c.Rule) && c.Op == oracle.Debit && v.Remaining == 0,
+		"headroom: " + kindOf(c.Rule):        c.Rule.Leaves != nil && asks && v.Allowed,
+		"headroom denied: " + kindOf(c.Rule): c.Rule.Leaves != nil && !v.Allowed && v.RetryAfter != oracle.Never,
+		"headroom of a soft limit":           c.Rule.Leaves != nil && c.Rule.Extra > 0,
+		"headroom of a size":                 c.Rule.Leaves != nil && c.Rule.Base != nil,
+		"headroom in debt":                   c.Rule.Leaves != nil && isBucketRule(c.Rule) && c.Op == oracle.Debit && v.Remaining == 0,
 	} {
 		if is {
 			w.occurred[name]++
@@ -486,6 +486,12 @@ func (w *walk) rememberPeriod(c *oracle.Charge, own calendar) {
 		"clock of the caller behind":      byCaller < start,
 		"period of another calendar":      c.Verdict.ResetAfter > 0 && w.now+c.Verdict.Window != end && w.now+c.Verdict.ResetAfter != end,
 		"undo of an earlier period":       c.Op == oracle.Undo && 0 < c.Receipt.At && c.Receipt.At < start,
+		"rest":                            c.Verdict.Rest > 0,
+		"rest of a plan with headroom":    c.Verdict.Rest > 0 && c.Rule.Leaves != nil,
+		"taken of a rest":                 c.Op == oracle.Spend && c.Verdict.Rest > 0 && c.Verdict.Allowed,
+		"denied in spite of a rest":       c.Verdict.Rest > 0 && !c.Verdict.Allowed,
+		"admitted by the next rest":       !c.Verdict.Allowed && c.Cost > c.Rule.Capacity() && c.Verdict.RetryAfter != oracle.Never,
+		"undo in spite of a rest":         c.Op == oracle.Undo && c.Verdict.Rest > 0,
 	} {
 		if is {
 			w.occurred[name]++

@@ -50,6 +50,7 @@ func (w *walk) limits(name string) (all []*oracle.Rule) {
 			if r.Events = most(pick[int64](w, 1, 2, 5, 10, 100, 1_000_003, oracle.MaxCount-1)); w.one(4) {
 				w.setUnit(&r)
 			}
+			r.Rollover = most([...]int64{2, 0, 5, 100, 1, 0, oracle.MaxCount - 1}[(w.seed+uint64(i))%7]) // without a draw, which would change all histories
 		case w.fine:
 			r.Events, r.Per = 1+w.rng.Int64N(12), 1+w.rng.Int64N(100)
 		case i > 0:
@@ -126,7 +127,7 @@ func (w *walk) variants(r oracle.Rule, plan string) (all []*oracle.Rule) {
 	soft := pick(w, 0, 0, 0, 0, 7.5, 10, 33.3, 50, 300)
 	for _, headroom := range []float64{0, pick(w, 0, 0, 1, 20, 33.3, 50, 90, 99)} {
 		limited := r
-		setLimit(&limited, driver.Definition{Events: int(r.Events), Burst: int(r.Burst), Soft: soft, Headroom: headroom})
+		setLimit(&limited, driver.Definition{Events: int(r.Events), Burst: int(r.Burst), Rollover: int(r.Rollover), Soft: soft, Headroom: headroom})
 		if len(all) > 0 && headroom == 0 || !w.compile(&limited, plan, soft, headroom) {
 			continue
 		}
@@ -146,12 +147,18 @@ func (w *walk) variants(r oracle.Rule, plan string) (all []*oracle.Rule) {
 
 // percent returns soft percent of n, rounded down.
 func percent(n int64, soft float64) int64 {
-	exact, ok := new(big.Rat).SetString(strconv.FormatFloat(soft, 'f', -1, 64))
-	if !ok {
-		panic("storetest: not a percentage")
-	}
+	exact := exactly(soft)
 	exact.Mul(exact, big.NewRat(n, 100))
 	return new(big.Int).Quo(exact.Num(), exact.Denom()).Int64()
+}
+
+// exactly returns the decimal number that f stands for.
+func exactly(f float64) *big.Rat {
+	exact, ok := new(big.Rat).SetString(strconv.FormatFloat(f, 'f', -1, 64))
+	if !ok {
+		panic("storetest: not a number")
+	}
+	return exact
 }
 
 // most returns n, or the largest int on a 32-bit platform.

@@ -40,7 +40,7 @@ func TestHistories_EverySituation(t *testing.T) {
 	}
 	check(occurred, n/4, all)
 	check(occurred, 1, rareSituations)
-	check(compareLimiters(s, n/3), n/16, limiterSituations)
+	check(compareLimiters(s, n/3), n/20, limiterSituations)
 }
 
 // limiterSituations have to occur in the histories of limiters.
@@ -49,7 +49,7 @@ var limiterSituations = []string{
 	"merged", "invalid", "at most", "settled", "replaced", "conflict", "reset true", "reset false",
 	"estimate", "elastic", "acquired", "released", "refunded", "lapsed",
 	"estimate by cost", "cost that never fits", "at most by cost", "ended by cost",
-	"quota", "quota denied", "anchored", "headroom", "headroom denied", "headroom of places",
+	"quota", "quota denied", "rest", "anchored", "headroom", "headroom denied", "headroom of places",
 	"paused", "not paused", "shadow paused", "unknown pause", "no pause", "pause ended", "pause not made shorter",
 	"in a ban", "ban behind the limit", "ban under a plan",
 }
@@ -62,7 +62,7 @@ var situations = []string{
 	"renew", "renew of nothing", "same time",
 	"by cost", "by cost denied", "cost that never fits", "by cost renewed", "smaller cost fits", "at most: in_flight_by_cost",
 	"a microsecond before a boundary", "at a boundary", "a microsecond after a boundary", "clock of the caller ahead", "clock of the caller behind",
-	"period of another calendar", "undo of an earlier period", "divided",
+	"period of another calendar", "undo of an earlier period", "divided", "rest", "taken of a rest", "denied in spite of a rest",
 	"headroom of a soft limit", "headroom of a size", "headroom in debt",
 	"paused", "paused together", "paused: at most", "paused: peek", "shadow paused", "not paused", "not paused: at most",
 	"pause made longer", "pause not made shorter", "begin in a pause", "pause of nothing", "longest pause", "a microsecond of a pause", "pause ended",
@@ -74,6 +74,7 @@ var situations = []string{
 // rareSituations have to occur at least once.
 var rareSituations = []string{
 	"waiter behind others", "waiter denied by another rule", "no next waiter", "at most, with waiters", "waiter removed", "reset of waiters",
+	"rest of a plan with headroom", "admitted by the next rest", "undo in spite of a rest",
 }
 
 // RetryAfter, ResetAfter and, for buckets, Window of the oracle are exact: the condition that each of

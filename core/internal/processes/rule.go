@@ -55,6 +55,7 @@ type Limit struct {
 	Always     driver.Result    `json:"always,omitempty"`
 	FromFirst  bool             `json:"from_first,omitempty"`
 	ByCost     bool             `json:"by_cost,omitempty"`
+	Rollover   int              `json:"rollover,omitempty"`
 	SubWindows int              `json:"sub_windows,omitempty"`
 	Soft       float64          `json:"soft,omitempty"`
 	Headroom   float64          `json:"headroom,omitempty"`
@@ -65,7 +66,7 @@ type Limit struct {
 
 func limitOf(d *driver.Definition) Limit {
 	return Limit{
-		d.Name, d.Algorithm, d.Plan, d.Events, d.Per, d.Calendar, d.Burst, d.Always, d.FromFirst, d.ByCost, d.SubWindows, d.Soft,
+		d.Name, d.Algorithm, d.Plan, d.Events, d.Per, d.Calendar, d.Burst, d.Always, d.FromFirst, d.ByCost, d.Rollover, d.SubWindows, d.Soft,
 		d.Headroom, d.Shadow, d.UpTo, d.Hold,
 	}
 }
@@ -74,7 +75,7 @@ func limitOf(d *driver.Definition) Limit {
 func (l Limit) Definition() driver.Definition {
 	return driver.Definition{
 		Name: l.Name, Algorithm: l.Algorithm, Plan: l.Plan, Events: l.Events, Per: l.Per, Calendar: l.Calendar, Burst: l.Burst, Always: l.Always,
-		FromFirst: l.FromFirst, ByCost: l.ByCost, SubWindows: l.SubWindows, Soft: l.Soft, Headroom: l.Headroom, Shadow: l.Shadow, UpTo: l.UpTo,
+		FromFirst: l.FromFirst, ByCost: l.ByCost, Rollover: l.Rollover, SubWindows: l.SubWindows, Soft: l.Soft, Headroom: l.Headroom, Shadow: l.Shadow, UpTo: l.UpTo,
 		Hold: l.Hold,
 	}
 }

@@ -27,8 +27,16 @@ var libraries = map[driver.Algorithm]string{
 	driver.Pause: "pause",
 }
 
+// libraryOf returns the library of r.
+func libraryOf(r *driver.Compiled) string {
+	if r.Rollover > 0 {
+		return "rollover"
+	}
+	return libraries[r.Algorithm]
+}
+
 // sizes has the numbers of arguments of the libraries; a bucket may have more.
-var sizes = map[string]int{"bucket": 5, "sliding_window": 4, "sliding_log": 4, "in_flight": 3, "quota": 6, "pause": 1}
+var sizes = map[string]int{"bucket": 5, "sliding_window": 4, "sliding_log": 4, "in_flight": 3, "quota": 6, "pause": 1, "rollover": 10}
 
 // probes has the readings of unused keys.
 var probes = map[string][]any{
@@ -59,9 +67,9 @@ func isCheck(key string) bool { return strings.HasSuffix(key, ":check") }
 func (c *catalog) add(r *driver.Compiled) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	name := libraries[r.Algorithm] + " " + r.StateName
+	name := libraryOf(r) + " " + r.StateName
 	for _, old := range c.rules[name] {
-		if old.Constants == r.Constants && old.Shadow == r.Shadow || r.Algorithm == driver.Quota && old.Constants.Capacity == r.Constants.Capacity && old.Shadow == r.Shadow {
+		if old.Constants == r.Constants && old.Shadow == r.Shadow || r.Kind.Calendar && old.Definition.Equal(r.Definition) {
 			return
 		}
 	}
@@ -113,8 +121,13 @@ func costOf(r *driver.Compiled, n []int64) (int64, bool) {
 		return n[0], n[1] == k.Capacity && n[2] == k.Period
 	case driver.Pause: // all have equal constants, and the argument is the length that a debit sets
 		return 1, true
-	default:
+	case driver.Quota:
+		if r.Rollover > 0 {
+			return n[0], n[1] == int64(r.Events) && n[6] == int64(r.Rollover) && n[7] == k.Share[0] && n[8] == k.Share[1] && n[9] == k.Extra
+		}
 		return n[0], n[1] == k.Capacity
+	default:
+		panic(fmt.Sprintf("sim: no arguments of %v", r))
 	}
 }
 
@@ -180,7 +193,9 @@ func (c *charge) report(reply []any, r *driver.Reading, done bool) []any {
 		}
 		reply = append(reply, r.Count, r.Last, r.Retry, phase)
 	case driver.Quota:
-		reply = append(reply, r.Count, r.Left, r.Length)
+		if reply = append(reply, r.Count, r.Left, r.Length); c.Rule.Rollover > 0 {
+			reply = append(reply, r.Rest, r.Next)
+		}
 	case driver.Pause:
 		reply = append(reply, r.Left)
 	}

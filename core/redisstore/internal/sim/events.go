@@ -185,7 +185,7 @@ func (l *ledger) denied(p *process, r core.Rule, key string) {
 
 // most returns how many events of r may be admitted in a span.
 func (l *ledger) most(r core.Rule, from, to time.Time, period time.Duration) float64 {
-	limit := float64(r.Limit().Events)
+	limit := float64(r.Limit().Events + r.Spec().Rollover)
 	periods := float64(to.Sub(from)) / float64(period)
 	most := limit * (1 + periods) // of a bucket
 	switch r.Algorithm() {
@@ -328,7 +328,11 @@ func (l *ledger) checkLeft(p *process, i int) {
 	for k := range rateKeys {
 		key := fmt.Sprint("key", k)
 		d, err := p.rates[i].Peek(context.Background(), key)
-		if want := r.Limit().Events; err != nil || d.State(0).Remaining != want {
+		want := r.Limit().Events
+		if rest := d.State(0).Rule.Capacity() - want; rest > 0 && rest <= r.Spec().Rollover {
+			want += rest
+		}
+		if err != nil || d.State(0).Remaining != want {
 			l.s.violate(capacityBack, "at the end, %d events of %s %s are left, want %d: %v", d.State(0).Remaining, r.Name(), key, want, err)
 		}
 	}

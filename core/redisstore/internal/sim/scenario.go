@@ -245,7 +245,7 @@ var rates = []rate{
 		return []core.Rule{core.SlidingWindow("sliding", core.Limit{Events: 30, Per: 10 * time.Second}), core.SlidingLog("shadow", core.PerMinute(2)).Shadow()}
 	}},
 	{rules: func(int) []core.Rule {
-		return []core.Rule{core.Quota("quota", core.Daily(40))}
+		return []core.Rule{core.Quota("quota", core.Daily(40)).Rollover(20)}
 	}},
 	{rules: func(scale int) []core.Rule { return []core.Rule{bucket(scale)} }, atMost: true},
 	{rules: func(scale int) []core.Rule { return []core.Rule{ownWindow(scale)} }},

@@ -21,6 +21,7 @@ var libraries = [...]any{ // strings, boxed once
 	inFlight:      "in_flight",
 	quota:         "quota",
 	pause:         "pause",
+	rollover:      "rollover",
 }
 
 // A library is an index into the array libraries.
@@ -33,6 +34,7 @@ const (
 	inFlight
 	quota
 	pause
+	rollover
 )
 
 // An algorithm encodes the script arguments of charges of a [driver.Algorithm], and decodes the
@@ -97,13 +99,17 @@ var algorithms = [...]algorithm{
 	driver.Pause:         {library: pause, version: "p1", readings: 1, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: pauseArguments, read: readPause},
 }
 
+// withRollover encodes a quota with a rollover. Quotas with and without one have the same keys, and read each other's states.
+var withRollover = algorithm{library: rollover, version: "d1", readings: 5, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: rolloverArguments, read: readRollover}
+
 // fromFirst encodes a fixed window from the first event, which is a quota without periods in Lua.
 var fromFirst = algorithm{library: quota, version: "s1", readings: 3, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: quotaArguments, read: readQuota}
 
-// Libraries returns the names of the libraries of Lua, each with the first algorithm that has it.
+// Libraries returns the names of the libraries of Lua, each with the first algorithm that has it, except for rollover, which
+// needs the same of a server as quota.
 func Libraries() iter.Seq2[string, driver.Algorithm] {
 	return func(yield func(string, driver.Algorithm) bool) {
-		for l, name := range libraries {
+		for l, name := range libraries[:rollover] {
 			a := slices.IndexFunc(algorithms[:], func(a algorithm) bool { return a.readings > 0 && a.library == library(l) })
 			if !yield(name.(string), driver.Algorithm(a)) {
 				return
@@ -117,8 +123,11 @@ func CheckDefinition(d *driver.Definition) { algorithmOf(d) }
 
 // algorithmOf returns the row of d. It panics if its Algorithm has no row.
 func algorithmOf(d *driver.Definition) *algorithm {
-	if d.FromFirst {
+	switch {
+	case d.FromFirst:
 		return &fromFirst
+	case d.Rollover > 0:
+		return &withRollover
 	}
 	a := d.Algorithm
 	if int(a) >= len(algorithms) || algorithms[a].readings == 0 {
@@ -218,6 +227,18 @@ func quotaArguments(r *driver.Compiled, cost int64) []any {
 func readQuota(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {
 	r := driver.Reading{Count: n[0], Left: n[1], Length: n[2]}
 	return r, r.Count <= maxCount && 1 <= r.Left && r.Left <= k.Period && 1 <= r.Length && r.Length <= k.Period
+}
+
+func rolloverArguments(r *driver.Compiled, cost int64) []any {
+	args, k := quotaArguments(r, cost), &r.Constants
+	args[1] = integer(int64(r.Events))
+	return append(args, integer(int64(r.Rollover)), integer(k.Share[0]), integer(k.Share[1]), integer(k.Extra))
+}
+
+func readRollover(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {
+	r, ok := readQuota(k, n)
+	r.Rest, r.Next = n[3], n[4]
+	return r, ok // Decode checks these two
 }
 
 // pauseArguments returns the length that a debit sets.

@@ -101,10 +101,10 @@ func (b bucket) to(tokens *big.Rat) state {
 
 // usable returns the tokens that the rule may take. A rule with headroom leaves the others in the bucket.
 func (b bucket) usable() *big.Rat {
-	if b.rule.Most == 0 {
+	if b.rule.Leaves == nil {
 		return b.tokens
 	}
-	return sub(b.tokens, sub(b.rule.holds(), whole(b.rule.Most)))
+	return sub(b.tokens, sub(b.rule.holds(), whole(b.rule.Limit(0))))
 }
 
 // used returns the time in which b refills completely.

@@ -52,16 +52,17 @@ type Rule struct {
 	Unit        string // of a quota: "day", "week" or "month"; Per then has no meaning
 	Burst       int64  // the burst of a bucket; 0 means Events
 	Extra       int64  // the number of events that a soft limit admits beyond the limit
+	Rollover    int64  // the most events of a quota that are left of a period and count in the next one
 	FromFirst   bool   // the windows of a fixed window begin with the first event of a key
 	ByCost      bool   // in flight: an event takes as many places as its cost
 	SubWindows  int64  // the number of sub-windows; only for a sliding window
 	Shadow      bool   // the rule is charged if the cost fits, but denies nothing
 	Lasting     bool   // in flight: no place lapses, because their holders would renew them
 
-	// Most is not 0 if the rule leaves headroom: the number of events of the limit that it admits at once.
-	// RULE: the rest and Extra are left to other rules that share the state. The state is that of a
-	// rule without headroom, so a bucket is full when it holds all tokens, not only Most.
-	Most int64
+	// Leaves is not nil if the rule leaves headroom: the part of the events of the limit that it admits at once.
+	// RULE: the others and Extra are left to other rules that share the state. The state is that of a
+	// rule without headroom, so a bucket is full when it holds all tokens, not only this part.
+	Leaves *big.Rat
 
 	// Base is the rule that was enlarged to this elastic bucket, or nil. RULE: both rules take the
 	// same time to refill; the enlarged rule rounds it down to a multiple of parts. Neither limit
@@ -86,8 +87,8 @@ func (r *Rule) limit() int64 {
 // Capacity returns how many events the rule admits at once.
 func (r *Rule) Capacity() int64 {
 	switch {
-	case r.Most != 0:
-		return r.Most
+	case r.Leaves != nil:
+		return r.Limit(0)
 	case r.Base != nil:
 		return floor(r.holds())
 	}
@@ -210,6 +211,7 @@ type Verdict struct {
 	// denial, Window is RetryAfter, unless RetryAfter is Never.
 	Window int64
 	Period int64 // of a quota: the length of the present period
+	Rest   int64 // of a quota: the events that have rolled over into it
 }
 
 // A state is the use of one rule by one key, at one time and under one limit. It is immutable.
@@ -261,7 +263,9 @@ func (o *Oracle) write(c *Charge, s state) {
 		o.states = make(map[name]state)
 	}
 	o.states[c.name()] = s
-	if f, ok := s.(inFlight); s.reset() == 0 && (!ok || len(f.line) == 0) {
+	f, _ := s.(inFlight)
+	q, _ := s.(quota)
+	if s.reset() == 0 && len(f.line) == 0 && q.rest == 0 {
 		delete(o.states, c.name())
 	}
 }
@@ -396,13 +400,17 @@ func verdict(r *Rule, before, after state, cost, maxDelay int64) Verdict {
 		Window:     after.window(),
 	}
 	if q, ok := after.(quota); ok && r.Unit != "" {
-		v.Period = q.end - q.start
+		v.Period, v.Rest = q.end-q.start, q.rest
+	}
+	fits := r.Capacity()
+	if q, ok := before.(quota); ok {
+		fits = q.later()
 	}
 	switch {
 	case v.Allowed:
 		v.Delay = before.delay()
 		v.Soft = before.left()-cost < r.soft()
-	case cost > r.Capacity():
+	case cost > fits:
 		v.RetryAfter = Never
 	default:
 		v.RetryAfter = before.retry(cost, maxDelay)

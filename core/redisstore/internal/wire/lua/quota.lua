@@ -10,8 +10,8 @@
 -- Inserted   MAX_INTEGER
 
 -- Returns the time until the period ends; its length; count; whether the state has to be written again
--- even if no event is counted, because the clock stepped back; and 1 if the state is unreadable,
--- otherwise 0. The period is that of the state until it ends, and otherwise that of the arguments. Before
+-- even if no event is counted, because the clock stepped back; 1 if the state is unreadable,
+-- otherwise 0; and the state, if it is readable. The period is that of the state until it ends, and otherwise that of the arguments. Before
 -- and after their two periods, periods continue with the same lengths. A window from the first event
 -- begins now.
 local function quota_read(key, at)
@@ -29,7 +29,7 @@ local function quota_read(key, at)
     return left, length, 0, false, 0
   end
   local own, count
-  if type(value) == 'string' and #value == 20 then
+  if type(value) == 'string' and (#value == 20 or #value == 26) then -- or that of rollover.lua
     stop, own, count = struct.unpack('>I7I7I6', value)
   end
   -- If value is text instead of a state, its first bytes decode to an end above 2^53.
@@ -37,11 +37,11 @@ local function quota_read(key, at)
     return left, length, 0, false, unreadable(value)
   end
   if stop <= now then
-    return left, length, 0, false, 0
+    return left, length, 0, false, 0, value
   elseif stop - now > longest then -- the clock stepped back
-    return left, length, count, count > 0, 0
+    return left, length, count, count > 0, 0, value
   end
-  return stop - now, own, count, false, 0
+  return stop - now, own, count, false, 0, value
 end
 
 local function quota_write(key, left, length, count)
