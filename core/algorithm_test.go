@@ -136,6 +136,7 @@ func TestQuota_ErrInvalidRule(t *testing.T) {
 	for want, r := range map[string]core.Rule{
 		`quota "calls" 1000000/month`:                 core.Quota("calls", core.Monthly(1_000_000)),
 		`quota "calls" 7/week in Asia/Tokyo anchored`: core.Quota("calls", core.Weekly(7)).In(location(t, "Asia/Tokyo")).Anchor(anchor),
+		`quota "calls" 5/week rollover 3`:             core.Quota("calls", core.Weekly(5)).Rollover(3),
 		`quota "calls" 5/day soft 20% plan "pro"`:     testkit.OfPlan(t, core.Quota("calls", core.Daily(2)).Plan("pro", core.Daily(5)).Soft(20), "pro"),
 	} {
 		if got := r.String(); got != want {

@@ -34,6 +34,8 @@ func TestRule_Divide(t *testing.T) {
 		{core.SlidingLog("r", core.PerMinute(5)), 8, `sliding_log "r" 1/m`},
 		{core.SlidingWindow("r", core.PerHour(500)).SubWindows(7).Soft(10).Shadow(), 2, `sliding_window "r" 250/h in 7 sub-windows soft 10% shadow`},
 		{core.TokenBucket("r", core.PerSecond(10)).Elastic(func() float64 { return 1 }, 3), 2, `token_bucket "r" 5/s elastic up to 3`},
+		{core.Quota("r", core.Monthly(100)).Rollover(50).Plan("pro", core.Monthly(7)), 8, `quota "r" 12/month rollover 6`},
+		{core.Quota("r", core.Monthly(100)).Rollover(5), 8, `quota "r" 12/month`},
 		// The exact part would have a period of centuries, which is invalid.
 		{core.TokenBucket("r", core.Per(1, 50*365*24*time.Hour)), 4, `token_bucket "r" 1/18250d burst 1`},
 		{core.TokenBucket("r", core.Per(1000, 99*365*24*time.Hour).WithBurst(1)), math.MaxInt / 2, `token_bucket "r" 1/36135d burst 1`},

@@ -414,7 +414,8 @@ func tooLate(ctx context.Context, d Decision, ahead, n int) error {
 			wait = max(wait, s.RetryAfter)
 		case blocked:
 			return ErrNeverAdmitted
-		case int64(n) > s.Rule.d.compiled.Constants.Capacity: // of a smaller limit, or of a part of it while the Store has failed
+		case int64(n) > s.Rule.d.compiled.Constants.Capacity, // of a smaller limit, or of a part of it while the Store has failed
+			s.Rule.d.spec.Rollover > 0 && s.RetryAfter == Never: // more than the next period has
 			if ahead == 0 && s.RetryAfter == Never {
 				return ErrNeverAdmitted
 			}

@@ -84,12 +84,14 @@ func maxDelay(c *driver.Charge) int64 {
 }
 
 // covers reports whether d denies an event of cost under rule, and the Verdict on that event can be
-// computed from d. For the sliding algorithms only the Store knows when a larger cost fits.
+// computed from d. For the sliding algorithms only the Store knows when a larger cost fits, and for a quota with a rollover
+// when one above the limit does.
 func (d *denial) covers(rule *driver.Compiled, cost, maxDelay int64) bool {
 	if cost < d.cost || maxDelay > d.maxDelay || d.rule.Constants != rule.Constants {
 		return false
 	}
-	return cost == d.cost || rule.Kind.Covers || d.verdict.RetryAfter == driver.Never
+	k := &rule.Constants
+	return cost == d.cost || d.verdict.RetryAfter == driver.Never || rule.Kind.Covers && (k.Rollover == 0 || cost <= k.Capacity-k.Extra-k.Rollover)
 }
 
 // verdictAt returns the Verdict at now for c, which d covers. The times in the Verdict are too long

@@ -96,3 +96,23 @@ func TestStore_Take_AtMostOfOverflowBucket(t *testing.T) {
 		})
 	}
 }
+
+// Nothing rolls over from an overflow bucket: a key would get what others have left.
+func TestStore_Take_overflowBucketAndRollover(t *testing.T) {
+	r := core.Quota("r", core.Daily(10)).Rollover(5)
+	s, _ := fullStore(t)
+	l := s.limiter(r)
+	k1, k2 := twoKeys(s, r)
+	for day := range 2 {
+		for _, key := range []string{k1, k2} {
+			d, err := l.AllowN(t.Context(), key, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := d.State(0); got.Limit() != core.Daily(10) || day == 0 && got.Remaining != 10-map[string]int{k1: 1, k2: 2}[key] {
+				t.Errorf("day %d: got %v, want a limit of 10", day, d)
+			}
+		}
+		s.now += 24 * time.Hour.Microseconds()
+	}
+}

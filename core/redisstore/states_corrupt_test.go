@@ -43,19 +43,20 @@ func (s *subject) longest() time.Duration {
 func (s *subject) checkLimit(taken int) int {
 	s.t.Helper()
 	s.do(driver.Charge{Op: driver.Peek})
-	for range corruptLimit + 5 {
+	most := corruptLimit + s.rule.Rollover
+	for range most + 5 {
 		v := s.do(driver.Charge{}).Verdict
 		if v.Allowed {
 			taken++
 		} else if v.RetryAfter <= 0 || v.RetryAfter > s.longest() {
 			s.t.Fatalf("RetryAfter is %v, want more than 0 and at most %v", v.RetryAfter, s.longest())
 		}
-		if v.Remaining < 0 || v.Remaining > corruptLimit || v.ResetAfter > s.longest() {
+		if v.Remaining < 0 || v.Remaining > most || v.ResetAfter > s.longest() {
 			s.t.Fatalf("the verdict is %+v, want possible values", v)
 		}
 	}
-	if v := s.do(driver.Charge{}).Verdict; taken > corruptLimit || v.Allowed {
-		s.t.Fatalf("%d were admitted, want at most %d, and then the verdict %+v, want a denial", taken, corruptLimit, v)
+	if v := s.do(driver.Charge{}).Verdict; taken > most || v.Allowed {
+		s.t.Fatalf("%d were admitted, want at most %d, and then the verdict %+v, want a denial", taken, most, v)
 	}
 	return taken
 }
@@ -382,6 +383,20 @@ func windowCorruptions(longest time.Duration) func(now time.Time) []corruption {
 			{"a bucket", 1, text(strconv.FormatInt(now.UnixMicro(), 10))},
 		}
 	}
+}
+
+func rolloverCorruptions(now time.Time) []corruption {
+	length, end := 33*day.Microseconds(), now.UnixMicro()+day.Microseconds()
+	state := func(end, count, rest int64) writer { return text(windowText(end, length, count) + bytesOf(rest, 6)) }
+	return append(windowCorruptions(33*day)(now), []corruption{
+		{"a rest", 0, state(end, 1, 2)},
+		{"more than rolls over", 0, state(end, 1, 1<<48-1)},
+		{"a rest and no events", 0, state(end, 0, 2)},
+		{"a rest of a period that has ended", 0, state(now.UnixMicro()-1, 1<<48-1, 1<<48-1)},
+		{"a rest and a length that is too long", 1, text(windowText(end, length+1, 1) + bytesOf(2, 6))},
+		{"twenty-six letters", 1, text("abcdefghijklmnopqrstuvwxyz")},
+		{"a byte more than a rest", 1, text(windowText(end, length, 3) + bytesOf(2, 6) + "\x00")},
+	}...)
 }
 
 func pauseCorruptions(now time.Time) []corruption {

@@ -38,13 +38,17 @@ func bytesOf(pairs ...int64) string {
 // windowText returns the state of a quota or a fixed window, as lua/quota.lua describes it.
 func windowText(end, length, count int64) string { return bytesOf(end, 7, length, 7, count, 6) }
 
-// quotaText returns such a state. Package driver keeps the start of a fixed window that does not begin with the first event.
+// quotaText returns such a state, also as lua/rollover.lua describes it. Package driver keeps the start of a fixed window that does not begin with the first event.
 func quotaText(r *driver.Compiled, s driver.State) string {
 	if s == (driver.State{}) {
 		return ""
 	}
 	if r.Algorithm == driver.FixedWindow && !r.FromFirst {
 		s.Time, s.Debt = s.Time+r.Constants.Period, s.Time
+	}
+	if b, _ := s.MarshalBinary(); s.Time < 0 {
+		rest, _ := binary.Uvarint(b[1:])
+		return windowText(-s.Time, -s.Time-s.Debt, s.Amount) + bytesOf(int64(rest), 6)
 	}
 	return windowText(s.Time, s.Time-s.Debt, s.Amount)
 }
@@ -70,10 +74,10 @@ func bucketRules(a driver.Algorithm) (all []driver.Definition) {
 	return all
 }
 
-func quotaRules() (all []driver.Definition) {
+func quotaRules(rollover int) (all []driver.Definition) {
 	for _, unit := range []driver.Calendar{driver.Day, driver.Week, driver.Month} {
 		for _, soft := range []float64{0, 50} {
-			all = append(all, driver.Definition{Algorithm: driver.Quota, Events: 5, Calendar: unit, Soft: soft})
+			all = append(all, driver.Definition{Algorithm: driver.Quota, Events: 5, Calendar: unit, Soft: soft, Rollover: rollover})
 		}
 	}
 	return all
@@ -84,6 +88,23 @@ func windowRules(fromFirst bool) (all []driver.Definition) {
 		all = append(all, driver.Definition{Algorithm: driver.FixedWindow, Events: 5, Per: per, FromFirst: fromFirst, Soft: 50, Headroom: 20})
 	}
 	return all
+}
+
+// randomRollover is randomWindow for a quota with a rollover. Most states are those of such a rule, with a rest or without.
+func randomRollover(rng *rand.Rand, r *driver.Compiled, now int64) (driver.State, driver.Charge) {
+	in, c := randomWindow(rng, r, now)
+	if in == (driver.State{}) || rng.IntN(4) == 0 {
+		return in, c
+	}
+	rest := rng.Int64N(5)
+	b := binary.AppendUvarint([]byte{5}, uint64(rest))
+	for _, n := range [...]int64{in.Time, pick(rng, in.Amount, min(in.Amount, 1-min(rest, 1))), in.Debt} {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	if err := in.UnmarshalBinary(b); err != nil {
+		panic(err)
+	}
+	return in, c
 }
 
 // pick returns one of all.
@@ -255,6 +276,9 @@ func TestStates_equalDriver(t *testing.T) {
 					want := c
 					out := f.text(rule, apply(&want, in, now))
 					got := s.do(c)
+					if testkit.SameRule(got.Verdict.Rule, want.Verdict.Rule) {
+						got.Verdict.Rule = want.Verdict.Rule
+					}
 					if state := rdb.Get(t.Context(), s.key).Val(); got != want || state != out {
 						t.Fatalf("%s, receipt %v, in the state %+v at %d:\n\tgot  %+v, cost %d, %v, state %q\n\twant %+v, cost %d, %v, state %q",
 							fmt.Sprintf("op %d, at most %t, cost %d of %v", c.Op, c.AtMost, c.Cost, c.Rule), c.Receipt, in, now,

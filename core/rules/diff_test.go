@@ -93,6 +93,7 @@ func TestDiff(t *testing.T) {
 			rules("{name: r, algorithm: quota, limit: 5/month, plans: {gold: 10/month}}"), rules("{name: r, algorithm: quota, limit: 8/week, plans: {gold: 10/day}, timezone: Europe/Berlin}"),
 			[]string{"api.r plan gold: 10/month to 10/day", "api.r plan gold: begins unused for every key", "api.r timezone: UTC to Europe/Berlin", "api.r: 5/month to 8/week", "api.r: begins unused for every key"},
 		},
+		"rollover":         {rules("{name: r, algorithm: quota, limit: 5/day}"), rules("{name: r, algorithm: quota, limit: 5/day, rollover: 3}"), []string{"api.r rollover: 0 to 3"}},
 		"default timezone": {rules("{name: r, algorithm: quota, limit: 5/day}"), rules("{name: r, algorithm: quota, limit: 5 / day, timezone: UTC}"), nil},
 		"new quota": {
 			rules(second), rules(second + ", {name: r, algorithm: quota, limit: 5/day, timezone: Asia/Tokyo, soft: 10, headroom: {batch: 20}}"),

@@ -59,6 +59,7 @@
 //	        algorithm: quota
 //	        limit: 100000/month    # per day, week or month of the calendar
 //	        plans: {pro: 5000000/month}
+//	        rollover: 50000        # what is left of the last period is added, up to that (core.Spec.Rollover); default: nothing
 //	        timezone: Asia/Tokyo   # periods begin at midnight there; default: UTC
 //	        headroom: {batch: 20}  # percent of its limit that a plan leaves to all others, in any algorithm
 //	  partner:
@@ -135,7 +136,7 @@
 //	import _ "time/tzdata"
 //
 // After a change of the file, a new limit of a quota applies at once, and a new timezone after the end of
-// the period that a key is in. A limit with another period, such as 5/week after 20/month, begins a new
+// the period that a key is in. A smaller rollover applies at once. A limit with another period, such as 5/week after 20/month, begins a new
 // count.
 //
 // # Files

@@ -83,7 +83,8 @@ func TestConfig_FormatRoundTrip(t *testing.T) {
 		"quota": with(func(r *Rule) {
 			r.Algorithm, r.Limit, r.Timezone = driver.Quota, core.Weekly(5), "America/Argentina/Buenos_Aires"
 			r.Plans, r.Headroom = []core.Plan{{Name: "gold", Limit: core.Daily(1000)}, {Name: "staff", Limit: core.Unlimited}}, map[string]float64{"gold": 0.5, "null": 99, "1 ": 0}
-			r.Candidate = &Rule{Spec: core.Spec{Algorithm: driver.Quota, Limit: core.Blocked}, Timezone: "Etc/GMT+3"}
+			r.Candidate = &Rule{Spec: core.Spec{Algorithm: driver.Quota, Limit: core.Blocked, Rollover: 1}, Timezone: "Etc/GMT+3"}
+			r.Rollover = 1<<31 - 1
 		}),
 		"block for": with(func(r *Rule) { r.BlockFor = 36 * time.Hour }),
 		"pause": with(func(r *Rule) {

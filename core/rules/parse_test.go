@@ -165,14 +165,14 @@ func TestParse_ByCost(t *testing.T) {
 
 func TestParse_Quota(t *testing.T) {
 	for text, l := range map[string]core.Limit{"1000000/month": core.Monthly(1_000_000), " 5 / week ": core.Weekly(5), "7/day": core.Daily(7)} {
-		rule := fmt.Sprintf("      - {name: r, algorithm: quota, limit: %s, plans: {pro: %[1]s}, soft: 10, timezone: Asia/Kolkata, candidate: {algorithm: quota, limit: %[1]s, timezone: UTC}}", text)
+		rule := fmt.Sprintf("      - {name: r, algorithm: quota, limit: %s, plans: {pro: %[1]s}, soft: 10, rollover: 3, timezone: Asia/Kolkata, candidate: {algorithm: quota, limit: %[1]s, rollover: 4, timezone: UTC}}", text)
 		got, err := Parse("limits.yaml", []byte(with(rule, fmt.Sprintf("    keys: {k: {limits: {r: %s}}}", text))))
 		want := &Config{Name: "limits.yaml", Policies: map[string]Policy{"api": {
 			Enforce: 100,
 			Rules: []Rule{{
-				Spec:      core.Spec{Name: "r", Algorithm: driver.Quota, Limit: l, Plans: []core.Plan{{Name: "pro", Limit: l}}, Soft: 10},
+				Spec:      core.Spec{Name: "r", Algorithm: driver.Quota, Limit: l, Plans: []core.Plan{{Name: "pro", Limit: l}}, Soft: 10, Rollover: 3},
 				Timezone:  "Asia/Kolkata",
-				Candidate: &Rule{Spec: core.Spec{Algorithm: driver.Quota, Limit: l}, Timezone: "UTC"},
+				Candidate: &Rule{Spec: core.Spec{Algorithm: driver.Quota, Limit: l, Rollover: 4}, Timezone: "UTC"},
 			}},
 			Keys: map[string]Override{"k": {Limits: map[string]core.Limit{"r": l}}},
 		}}}
@@ -284,7 +284,7 @@ var invalidFiles = map[string]struct {
 	"unknown field":       {with(valid, "polices: {}"), []string{`5:1: polices: is an unknown field; did you mean "policies"?`}, false},
 	"unlike any field":    {with(valid, "version: 1"), []string{"5:1: version: is an unknown field; known are policies, routes, all_routes, disabled" + newer}, false},
 	"field of a policy":   {with(valid, "    regions: [eu]"), []string{"5:5: policies.api.regions: is an unknown field; known are rules, keys, enforce, disabled" + newer}, false},
-	"field of a rule":     {with("      - {name: r, algorithm: sliding_log, limit: 5/m, penalty: 1h}", ""), []string{"4:55: policies.api.rules[0].penalty: is an unknown field; known are name, plans, headroom, block_for, mode, unit, candidate, algorithm, limit, soft, from_first, sub_windows, by_cost, hold, max_hold, timezone" + newer}, false},
+	"field of a rule":     {with("      - {name: r, algorithm: sliding_log, limit: 5/m, penalty: 1h}", ""), []string{"4:55: policies.api.rules[0].penalty: is an unknown field; known are name, plans, headroom, block_for, mode, unit, candidate, algorithm, limit, soft, from_first, sub_windows, by_cost, hold, max_hold, rollover, timezone" + newer}, false},
 	"field of a key":      {with(valid, "    keys: {a: {blocked: true, reason: x}}"), []string{"5:31: policies.api.keys.a.reason: is an unknown field; known are blocked, plan, limits, until" + newer}, false},
 	"route with fields":   {with(valid, "routes: {/: {policy: api, cost: 2}}"), []string{`5:13: routes["/"]: is a mapping, expected a text`}, false},
 	"name of a policy":    {"policies: {a.b: {rules: [{name: r, algorithm: sliding_log, limit: 5/m}]}}", []string{`1:12: policies["a.b"]: the name of a policy consists of letters, digits, _ and -`}, false},
@@ -316,7 +316,7 @@ var invalidFiles = map[string]struct {
 	"block for is long":        {with("      - {name: r, algorithm: sliding_log, limit: 5/m, block_for: 8784h1s}", ""), []string{`4:66: policies.api.rules[0].block_for: block for is 8784h0m1s, outside 1s to 366 days`}, true},
 	"block for of places":      {with("      - {name: r, algorithm: in_flight, limit: 5, block_for: 10m}", ""), []string{`4:62: policies.api.rules[0].block_for: block for has no meaning for in_flight`}, false},
 	"block for of a pause":     {with("      - {name: r, algorithm: pause, block_for: 10m}", ""), []string{`4:48: policies.api.rules[0].block_for: block for has no meaning for pause`}, false},
-	"block for of a candidate": {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m, block_for: 10m}}", ""), []string{`4:103: policies.api.rules[0].candidate.block_for: is an unknown field; known are algorithm, limit, soft, from_first, sub_windows, by_cost, hold, max_hold, timezone` + newer}, false},
+	"block for of a candidate": {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m, block_for: 10m}}", ""), []string{`4:103: policies.api.rules[0].candidate.block_for: is an unknown field; known are algorithm, limit, soft, from_first, sub_windows, by_cost, hold, max_hold, rollover, timezone` + newer}, false},
 	"many bans": {
 		"policies: {api: {rules: [" + strings.ReplaceAll(manyRules(65), "5/m}", "5/m, block_for: 10m}") + "]}}",
 		[]string{"1:25: policies.api.rules: are 130 rules, candidates and bans, more than 128"}, true,
@@ -345,7 +345,7 @@ var invalidFiles = map[string]struct {
 	"unit is long":          {with("      - {name: r, algorithm: sliding_log, limit: 5/m, unit: "+strings.Repeat("x", 33)+"}", ""), []string{"4:61: policies.api.rules[0].unit: unit is 33 bytes long, more than 32"}, false},
 	"unit is not ASCII":     {with("      - {name: r, algorithm: sliding_log, limit: 5/m, unit: jetons é}", ""), []string{"4:61: policies.api.rules[0].unit: unit is not printable ASCII, so it cannot be sent in a RateLimit field"}, false},
 	"unit is a number":      {with("      - {name: r, algorithm: sliding_log, limit: 5/m, unit: 1}", ""), []string{"4:61: policies.api.rules[0].unit: is an integer, expected a text"}, false},
-	"unit of a candidate":   {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m, unit: tokens}}", ""), []string{"4:103: policies.api.rules[0].candidate.unit: is an unknown field; known are algorithm, limit, soft, from_first, sub_windows, by_cost, hold, max_hold, timezone" + newer}, false},
+	"unit of a candidate":   {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m, unit: tokens}}", ""), []string{"4:103: policies.api.rules[0].candidate.unit: is an unknown field; known are algorithm, limit, soft, from_first, sub_windows, by_cost, hold, max_hold, rollover, timezone" + newer}, false},
 	"sub-windows are 1.5":   {with("      - {name: r, algorithm: sliding_window, limit: 5/m, sub_windows: 1.5}", ""), []string{"4:71: policies.api.rules[0].sub_windows: is a number, expected an integer"}, false},
 	"plan with soft":        {with("      - {name: r, algorithm: token_bucket, limit: 1/s, soft: 100, plans: {gold: 1/36000d}}", ""), []string{`4:74: policies.api.rules[0].plans: plan "gold": limit reaches over more than 100 years`}, true},
 	"places with a period":  {with("      - {name: r, algorithm: in_flight, limit: 5/s, plans: {gold: 9/m}}", ""), []string{`4:48: policies.api.rules[0].limit: limit 5/s has a period, and in_flight counts events at the same time: write 5`, `4:67: policies.api.rules[0].plans.gold: plan "gold": limit 9/m has a period, and in_flight counts events at the same time: write 9`}, false},
@@ -411,6 +411,11 @@ var invalidFiles = map[string]struct {
 	"timezone is Local":     {with("      - {name: r, algorithm: quota, limit: 5/day, timezone: Local}", ""), []string{`4:61: policies.api.rules[0].timezone: timezone "Local" differs from machine to machine: write a name such as Europe/Berlin`}, false},
 	"timezone is localtime": {with("      - {name: r, algorithm: quota, limit: 5/day, timezone: localtime}", ""), []string{`4:61: policies.api.rules[0].timezone: timezone "localtime" differs from machine to machine: write a name such as Europe/Berlin`}, false},
 	"timezone is empty":     {with("      - {name: r, algorithm: quota, limit: 5/day, timezone: ''}", ""), []string{`4:61: policies.api.rules[0].timezone: timezone is empty`}, false},
+	"rollover is 0":         {with("      - {name: r, algorithm: quota, limit: 5/day, rollover: 0}", ""), []string{`4:61: policies.api.rules[0].rollover: rollover is 0, outside 1 to 2^48-1`}, false},
+	"rollover is large":     {with("      - {name: r, algorithm: quota, limit: 5/day, rollover: 281474976710656}", ""), []string{`4:61: policies.api.rules[0].rollover: rollover is 281474976710656, outside 1 to 2^48-1`}, false},
+	"rollover is 10%":       {with("      - {name: r, algorithm: quota, limit: 5/day, rollover: 10%}", ""), []string{`4:61: policies.api.rules[0].rollover: is a text, expected an integer`}, false},
+	"rollover of a window":  {with("      - {name: r, algorithm: fixed_window, limit: 5/d, rollover: 5}", ""), []string{`4:66: policies.api.rules[0].rollover: rollover has no meaning for fixed_window`}, false},
+	"rollover of places":    {with("      - {name: r, algorithm: in_flight, limit: 5, rollover: 5}", ""), []string{`4:61: policies.api.rules[0].rollover: rollover has no meaning for in_flight`}, false},
 	"timezone is a number":  {with("      - {name: r, algorithm: quota, limit: 5/day, timezone: 1}", ""), []string{`4:61: policies.api.rules[0].timezone: is an integer, expected a text`}, false},
 	"timezone of a window":  {with("      - {name: r, algorithm: fixed_window, limit: 5/d, timezone: UTC}", ""), []string{`4:66: policies.api.rules[0].timezone: timezone has no meaning for fixed_window`}, false},
 	"timezone of places":    {with("      - {name: r, algorithm: in_flight, limit: 5, timezone: UTC}", ""), []string{`4:61: policies.api.rules[0].timezone: timezone has no meaning for in_flight`}, false},
@@ -418,12 +423,12 @@ var invalidFiles = map[string]struct {
 	"headroom":              {with("      - {name: r, algorithm: token_bucket, limit: 5/m, headroom: {a: 100, b: -1, c: 99.5, unknown: 2, é: 20%}}", ""), []string{`4:70: policies.api.rules[0].headroom.a: plan "a": headroom is 100 percent, outside 0 to 99`, `4:78: policies.api.rules[0].headroom.b: plan "b": headroom is -1 percent, outside 0 to 99`, `4:85: policies.api.rules[0].headroom.c: plan "c": headroom is 99.5 percent, outside 0 to 99`, `4:100: policies.api.rules[0].headroom.unknown: plan cannot be called "unknown"`, `4:106: policies.api.rules[0].headroom["é"]: is a text, expected a number`, `4:106: policies.api.rules[0].headroom["é"]: plan "é" is not a name of at most 64 characters of printable ASCII`}, false},
 	"headroom is NaN":       {with("      - {name: r, algorithm: token_bucket, limit: 5/m, headroom: {a: .nan}}", ""), []string{`4:70: policies.api.rules[0].headroom.a: plan "a": headroom is NaN percent, outside 0 to 99`}, true},
 	"headroom is a number":  {with("      - {name: r, algorithm: token_bucket, limit: 5/m, headroom: 20}", ""), []string{`4:66: policies.api.rules[0].headroom: is an integer, expected a mapping`}, false},
-	"headroom of a test":    {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m, headroom: {a: 1}}}", ""), []string{`4:103: policies.api.rules[0].candidate.headroom: is an unknown field; known are algorithm, limit, soft, from_first, sub_windows, by_cost, hold, max_hold, timezone` + newer}, false},
+	"headroom of a test":    {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m, headroom: {a: 1}}}", ""), []string{`4:103: policies.api.rules[0].candidate.headroom: is an unknown field; known are algorithm, limit, soft, from_first, sub_windows, by_cost, hold, max_hold, rollover, timezone` + newer}, false},
 	"headroom with a limit": {with("      - {name: r, algorithm: token_bucket, limit: 5/36500d, headroom: {a: 20}, soft: 500}", ""), []string{`4:51: policies.api.rules[0].limit: limit reaches over more than 100 years`}, true},
 	"limit with soft":       {with("      - {name: r, algorithm: token_bucket, limit: 1/36000d, soft: 100}", ""), []string{"4:51: policies.api.rules[0].limit: limit reaches over more than 100 years"}, true},
 	"mode":                  {with("      - {name: r, algorithm: sliding_log, limit: 5/m, mode: off}", ""), []string{`4:61: policies.api.rules[0].mode: "off" is no mode: use enforce, shadow` + newer}, false},
 	"name of a plan":        {with("      - {name: r, algorithm: sliding_log, limit: 5/m, plans: {é: 5/m}}", ""), []string{`4:66: policies.api.rules[0].plans["é"]: plan "é" is not a name of at most 64 characters of printable ASCII`}, false},
-	"candidate":             {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {mode: shadow, limit: 5/m}}", ""), []string{"4:66: policies.api.rules[0].candidate: the field algorithm is missing", `4:67: policies.api.rules[0].candidate.mode: is an unknown field; known are algorithm, limit, soft, from_first, sub_windows, by_cost, hold, max_hold, timezone` + newer}, false},
+	"candidate":             {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {mode: shadow, limit: 5/m}}", ""), []string{"4:66: policies.api.rules[0].candidate: the field algorithm is missing", `4:67: policies.api.rules[0].candidate.mode: is an unknown field; known are algorithm, limit, soft, from_first, sub_windows, by_cost, hold, max_hold, rollover, timezone` + newer}, false},
 	"limit of a candidate":  {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m, soft: 2000}}", ""), []string{"4:109: policies.api.rules[0].candidate.soft: soft is 2000 percent, outside 0 to 1000"}, false},
 	"empty override":        {with(valid, "    keys: {a: {}}"), []string{"5:15: policies.api.keys.a: an override needs a plan, limits or blocked: true"}, false},
 	"override without":      {with(valid, "    keys: {a: {limits: {}, until: 2026-01-01T00:00:00Z}}"), []string{"5:15: policies.api.keys.a: an override needs a plan, limits or blocked: true"}, false},

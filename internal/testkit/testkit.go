@@ -148,3 +148,8 @@ func Panics(t testing.TB, want string, f func()) {
 	}()
 	f()
 }
+
+// SameRule reports whether a and b are the same rule, or that of a quota with the same rest, which is made for each Verdict.
+func SameRule(a, b *driver.Compiled) bool {
+	return a == b || a != nil && b != nil && a.Rollover > 0 && a.Definition.Equal(b.Definition) && a.Constants == b.Constants
+}
