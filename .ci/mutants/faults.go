@@ -48,6 +48,10 @@ var faults = []fault{
 		"return around.versions()", "return around.versions() | rec.gate.versions", "core/gate ^TestNested$",
 	},
 	{
+		"Retry-After is -1 if places and an unknown rule deny", "core/gate/denial.go",
+		"case s.Allowed || s.Rule.IsShadow():", "case s.Allowed && !s.Unknown || s.Rule.IsShadow():", "core/gate ^TestInFlight_Fields$",
+	},
+	{
 		"Check cannot be settled", "core/gate/record.go",
 		"return rec.reservation.Decision().Allowed", "return !rec.gate.check && rec.reservation.Decision().Allowed", "core/gate ^TestCheck",
 	},

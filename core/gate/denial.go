@@ -105,7 +105,7 @@ func RetryAfter(d core.Decision) (seconds int64, ok bool) {
 	wait, estimate, known := d.RetryAfter, false, false
 	for _, s := range d.States() {
 		switch {
-		case s.Allowed && !s.Unknown || s.Rule.IsShadow():
+		case s.Allowed || s.Rule.IsShadow():
 		case s.Estimate:
 			estimate = true
 		default:

@@ -35,6 +35,10 @@ func TestInFlight_Fields(t *testing.T) {
 		header: map[string]string{"RateLimit-Policy": policy, "RateLimit": `"exports";r=0`, "Retry-After": ""},
 		body:   document(none, `"exports"`),
 	}, {
+		name: "denied, beside an unknown rule", rules: both, states: states{"exports": denied(7 * time.Second), "burst": {Allowed: true, Unknown: true}}, status: 429,
+		header: map[string]string{"RateLimit": `"exports";r=0`, "Retry-After": ""},
+		body:   document(none, `"exports"`),
+	}, {
 		name: "denied, text", rules: []core.Rule{five}, states: full, status: 429, req: accept("text/plain"), text: true,
 		header: map[string]string{"RateLimit": `"exports";r=0`, "Retry-After": ""},
 		body:   "Policy \"exports\" allows 5 requests at the same time.\n",
