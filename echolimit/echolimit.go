@@ -126,9 +126,9 @@ func run(o *adapter.Outcome, c echo.Context, next echo.HandlerFunc) (err error) 
 }
 
 // OnDenied replaces the response to requests over the limit: the middleware returns the result of
-// f. When f is called, Retry-After and the other header fields are set. f must choose the status,
-// which should be 429, and the body. For the other requests that are not let through, see
-// [OnRejected]. OnDenied panics if f is nil.
+// f. When f is called, Retry-After and the other header fields are set; with [gate.Jitter], Retry-After is
+// longer than d says. f must choose the status, which should be 429, and the body. For the other requests
+// that are not let through, see [OnRejected]. OnDenied panics if f is nil.
 func OnDenied(f func(c echo.Context, d core.Decision) error) gate.Option {
 	var responder respond
 	if f != nil {
@@ -174,7 +174,7 @@ func OnRejected(f func(c echo.Context, rejection *gate.Rejection) error) gate.Op
 // [gate.SettleFor] corrects the cost of the event, and [gate.Key] and [gate.Reset] find its key. [gate.Settle]
 // and [gate.Refund] are about the gate around the handler, or about the last Check if there is none.
 // [gate.RefundIf] of that gate does not change the charge of Check. An empty key is rejected with 400. Check
-// panics if l is nil, or if an option is not one of [gate.Cost], [gate.FailClosed], [gate.Headers],
+// panics if l is nil, or if an option is not one of [gate.Cost], [gate.FailClosed], [gate.Headers], [gate.Jitter],
 // [gate.OnDecision], [gate.OnError] and [gate.XRateLimitRule], or a [gate.Options] of these.
 func Check(c echo.Context, l *core.Limiter, key string, opts ...gate.Option) error {
 	if rejection := adapter.Check(name, &view{c}, c.Response().Header(), c.Request(), l, key, opts...); rejection != nil {

@@ -104,9 +104,10 @@ func abort(c *gin.Context, rejection *gate.Rejection, respond respond) {
 }
 
 // OnDenied replaces the response to requests over the limit. When f is called, the request is
-// aborted, and Retry-After and the other header fields are set. f must choose the status, which
-// should be 429, and the body; if f writes no body, an outer middleware may write it. For the other
-// requests that are not let through, see [OnRejected]. OnDenied panics if f is nil.
+// aborted, and Retry-After and the other header fields are set; with [gate.Jitter], Retry-After is longer
+// than d says. f must choose the status, which should be 429, and the body; if f writes no body, an outer
+// middleware may write it. For the other requests that are not let through, see [OnRejected]. OnDenied
+// panics if f is nil.
 func OnDenied(f func(c *gin.Context, d core.Decision)) gate.Option {
 	var responder respond
 	if f != nil {
@@ -148,7 +149,7 @@ func OnRejected(f func(c *gin.Context, rejection *gate.Rejection)) gate.Option {
 // [gate.SettleFor] corrects the cost of the event, and [gate.Key] and [gate.Reset] find its key. [gate.Settle]
 // and [gate.Refund] are about the gate around the handler, or about the last Check if there is none.
 // [gate.RefundIf] of that gate does not change the charge of Check. An empty key is rejected with 400. Check
-// panics if l is nil, or if an option is not one of [gate.Cost], [gate.FailClosed], [gate.Headers],
+// panics if l is nil, or if an option is not one of [gate.Cost], [gate.FailClosed], [gate.Headers], [gate.Jitter],
 // [gate.OnDecision], [gate.OnError] and [gate.XRateLimitRule], or a [gate.Options] of these.
 func Check(c *gin.Context, l *core.Limiter, key string, opts ...gate.Option) bool {
 	rejection := adapter.Check(name, c, c.Writer.Header(), c.Request, l, key, opts...)

@@ -94,9 +94,9 @@ func PerIP(limit core.Limit, opts ...gate.Option) func(http.Handler) http.Handle
 type respond = func(http.ResponseWriter, *http.Request, *gate.Rejection)
 
 // OnDenied replaces the response to requests over the limit. When f is called, Retry-After and the
-// other header fields are set. f must choose the status, which should be 429, and the body; if f
-// writes nothing, the status is 200. For the other requests that are not let through, see [OnRejected].
-// OnDenied panics if f is nil.
+// other header fields are set; with [gate.Jitter], Retry-After is longer than d says. f must choose the
+// status, which should be 429, and the body; if f writes nothing, the status is 200. For the other requests
+// that are not let through, see [OnRejected]. OnDenied panics if f is nil.
 func OnDenied(f func(w http.ResponseWriter, r *http.Request, d core.Decision)) gate.Option {
 	var responder respond
 	if f != nil {
@@ -140,7 +140,7 @@ func OnRejected(f func(w http.ResponseWriter, r *http.Request, rejection *gate.R
 // [gate.SettleFor] corrects the cost of the event, and [gate.Key] and [gate.Reset] find its key. [gate.Settle]
 // and [gate.Refund] are about the gate around the handler, or about the last Check if there is none.
 // [gate.RefundIf] of that gate does not change the charge of Check. An empty key is rejected with 400. Check
-// panics if l is nil, or if an option is not one of [gate.Cost], [gate.FailClosed], [gate.Headers],
+// panics if l is nil, or if an option is not one of [gate.Cost], [gate.FailClosed], [gate.Headers], [gate.Jitter],
 // [gate.OnDecision], [gate.OnError] and [gate.XRateLimitRule], or a [gate.Options] of these.
 func Check(w http.ResponseWriter, r *http.Request, l *core.Limiter, key string, opts ...gate.Option) bool {
 	rejection := adapter.Check(name, r.Context(), w.Header(), r, l, key, opts...)

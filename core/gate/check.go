@@ -34,9 +34,9 @@ func (functions) Check(name string, ctx context.Context, h http.Header, r *http.
 	if len(opts) > 0 {
 		argument.Apply(function, &g.options, opts)
 		rest := g.options
-		rest.adapter, rest.failClosed, rest.onError, rest.headers, rest.xRateLimitRule, rest.cost, rest.onDecision = "", false, nil, nil, "", nil, nil
+		rest.adapter, rest.failClosed, rest.jitter, rest.onError, rest.headers, rest.xRateLimitRule, rest.cost, rest.onDecision = "", false, 0, nil, nil, "", nil, nil
 		if !reflect.ValueOf(rest).IsZero() {
-			panic(function + ": only Cost, FailClosed, Headers, OnDecision, OnError and XRateLimitRule can be given")
+			panic(function + ": only Cost, FailClosed, Headers, Jitter, OnDecision, OnError and XRateLimitRule can be given")
 		}
 	}
 	g.versions = ownVersions(g.headers)

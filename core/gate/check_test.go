@@ -149,7 +149,7 @@ func TestCheck_Panics(t *testing.T) {
 		"CostOfBody": CostOfBody(1, func(context.Context, *http.Request, []byte) (int, error) { return 1, nil }),
 	} {
 		t.Run(name, func(t *testing.T) {
-			testkit.Panics(t, "test: Check: only Cost, FailClosed, Headers, OnDecision, OnError and XRateLimitRule can be given", func() {
+			testkit.Panics(t, "test: Check: only Cost, FailClosed, Headers, Jitter, OnDecision, OnError and XRateLimitRule can be given", func() {
 				check("test", t.Context(), header(), get("/"), l, "k", []Option{opt})
 			})
 		})

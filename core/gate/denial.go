@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
@@ -32,6 +33,29 @@ import (
 func DeniedStatus(f func(d core.Decision) int) Option {
 	argument.NotNil("gate: DeniedStatus", "function", f)
 	return option(func(o *options) { o.deniedStatus = f })
+}
+
+// Jitter makes the Retry-After of each denied request longer by a random number of seconds, from 1 to the whole
+// seconds of d, so that denied clients do not return together. Use it for a [core.FixedWindow] or a [core.Quota],
+// whose denied clients otherwise all return at the end of the window. With 30 s, 300 clients return at about 10 a
+// second:
+//
+//	nethttplimit.Limit(store, core.FixedWindow("api", core.PerMinute(100)), user, gate.Jitter(30*time.Second))
+//
+// The problem document names the wait of Retry-After. A denial by the places of a [core.InFlight] alone, which otherwise
+// has no Retry-After, gets the random seconds as Retry-After. A denial for ever ([core.Never]) still has none.
+//
+// The seconds are drawn once for each denial, independently of others, and are in Retry-After before OnDenied of an adapter is
+// called. The decision, [RetryAfter], the fields RateLimit and X-RateLimit-Reset, and the end of a block in the document
+// are without them, and so are rejections (503). A gate does not inherit Jitter from the gate around it, and Deny of an
+// adapter has none.
+//
+// Jitter panics if d is less than a second or more than 24 hours.
+func Jitter(d time.Duration) Option {
+	if d < time.Second || d > 24*time.Hour {
+		panic("gate: Jitter: the duration is not from 1 s to 24 h")
+	}
+	return option(func(o *options) { o.jitter = int32(d / time.Second) })
 }
 
 // A denial is the Rejection of a denied request. One allocation holds it and all that it refers to.
@@ -75,14 +99,19 @@ func (g *gate) deny(h http.Header, r *http.Request, d core.Decision) *Rejection 
 		}
 	}
 	retry, later := RetryAfter(d)
-	if named >= 0 {
+	switch {
+	case g.jitter > 0 && d.RetryAfter != core.Never:
+		later = true // places have no other Retry-After
+		n.values[0], p.Detail = g.spread(&d, named, retry)
+		p.Violated = violated
+	case named >= 0:
 		s, text := d.State(named), retry
 		if s.Estimate {
 			text = unknownRetry
 		}
 		texts := g.policies.of(named, s.Rule).denial(text, endOf(&s, g.now))
 		n.values[0], p.Detail, p.Violated = texts.retryAfter, texts.detail, violated
-	} else { // the Store denies without a reason
+	default: // the Store denies without a reason
 		n.values[0] = strconv.FormatInt(retry, 10)
 	}
 	if later {
@@ -94,8 +123,23 @@ func (g *gate) deny(h http.Header, r *http.Request, d core.Decision) *Rejection 
 	return &n.rejection
 }
 
+// spread returns Retry-After, longer than retry by the random seconds of [Jitter], and the detail of the document. named is
+// the number of the State that denied, or -1. The texts are not remembered, because they would replace those of other
+// denials.
+func (g *gate) spread(d *core.Decision, named int, retry int64) (retryAfter, detail string) {
+	jitter := 1 + int64(rand.Int32N(g.jitter))
+	retry += jitter
+	if retryAfter = strconv.FormatInt(retry, 10); named < 0 {
+		return retryAfter, ""
+	}
+	s := d.State(named)
+	p := g.policies.of(named, s.Rule)
+	return retryAfter, p.describe(retry, laterEnd(s, g.now, jitter))
+}
+
 // RetryAfter returns the Retry-After of the denied decision d in seconds, for an OnDenied function
-// that writes the wait in its own words. The result is at least 1, and at least the parameter t of
+// that writes the wait in its own words. With [Jitter], the field Retry-After of the response is longer than
+// the result: read the field instead. The result is at least 1, and at least the parameter t of
 // the RateLimit field for every rule that denied. RetryAfter returns false if d is admitted, if its cost
 // can never be admitted, or if the wait is unknown ([core.State.Estimate]).
 func RetryAfter(d core.Decision) (seconds int64, ok bool) {

@@ -3,9 +3,11 @@ package gate_test
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -243,6 +245,48 @@ func TestRetryAfter_Rounding(t *testing.T) {
 			if got, ok := gate.RetryAfter(core.Decision{RetryAfter: wait}); got != want || !ok {
 				t.Errorf("got %d, %v, want %d", got, ok, want)
 			}
+		})
+	}
+}
+
+// All of 300 clients that wait for Retry-After return in the second after the window ends; with Jitter, in 30 seconds.
+func TestJitter_Return(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts        []gate.Option
+		least, most int // of the clients that return in the second with the most
+	}{
+		"without": {nil, 300, 300},
+		"with":    {[]gate.Option{gate.Jitter(30 * time.Second)}, 10, 40}, // 41 in a second: 1 in 10^11 runs
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := start(setup{Rules: []core.Rule{core.FixedWindow("api", core.PerMinute(300))}, Opts: c.opts})
+				for range 300 {
+					a.Gets(t, 200)
+				}
+				var mu sync.Mutex
+				begin, returns := time.Now(), map[time.Duration]int{} // by second
+				var clients sync.WaitGroup
+				for range 300 {
+					clients.Go(func() {
+						time.Sleep(time.Duration(rand.IntN(20_000)) * time.Millisecond)
+						seconds, _ := record(t, a, request("GET", "/")).RetryAfter(t)
+						time.Sleep(time.Duration(seconds) * time.Second)
+						a.Gets(t, 200)
+						mu.Lock()
+						defer mu.Unlock()
+						returns[time.Since(begin).Truncate(time.Second)]++
+					})
+				}
+				clients.Wait()
+				most := 0
+				for _, n := range returns {
+					most = max(most, n)
+				}
+				if most < c.least || most > c.most {
+					t.Errorf("%d clients return in the same second, want %d to %d: %v", most, c.least, c.most, returns)
+				}
+			})
 		})
 	}
 }

@@ -26,9 +26,10 @@
 // The response to a denied request has the status 429 (RFC 6585) or that of [DeniedStatus], Retry-After
 // (RFC 9110 section 10.2.3) and a problem document (RFC 9457, see [Problem]). A client that waits for
 // Retry-After seconds is admitted unless other requests use the same key in the meantime. Retry-After is
-// absent if the cost can never be admitted, and if all places of a [core.InFlight] are taken. The responses
-// of the gate itself (by default 400, 401, 429, 500 and 503) forbid caches to store them (Cache-Control:
-// no-store) and clients to guess their type (X-Content-Type-Options: nosniff).
+// absent if the cost can never be admitted, and if all places of a [core.InFlight] are taken. [Jitter] makes it
+// longer by random seconds, so that denied clients do not return together. The responses of the gate itself (by
+// default 400, 401, 429, 500 and 503) forbid caches to store them (Cache-Control: no-store) and clients to guess
+// their type (X-Content-Type-Options: nosniff).
 //
 // The decision tells the handler whether the request was admitted beyond a soft limit
 // ([core.Decision.Soft]). No header field tells the client.
@@ -155,7 +156,7 @@
 //	}
 //
 // The header fields have no time, because a place ends by an event. The problem document has none either,
-// and there is no Retry-After unless another rule denies the request, too. OnDenied can set one.
+// and there is no Retry-After unless another rule denies the request, too. [Jitter] or OnDenied can set one.
 //
 //	RateLimit-Policy: "exports";q=5;qu="concurrent-requests"
 //	RateLimit: "exports";r=4

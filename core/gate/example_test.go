@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"time"
 
@@ -374,6 +375,21 @@ func ExampleDeniedStatus() {
 	// 429 Policy "api" allows 10 requests per 60 s. Retry in 24 s.
 	// 413 Policy "api" allows 10 requests per 60 s. This request costs more than the policy ever allows.
 	// 403 Policy "api" allows no requests.
+}
+
+// Denied clients return in the 30 seconds after the end of the window, and not in one.
+func ExampleJitter() {
+	rule := core.FixedWindow("api", core.PerMinute(1)).FromFirst()
+	h := nethttplimit.Limit(memstore.New(), rule, keyfunc.RemoteIP(), gate.Jitter(30*time.Second))(hello)
+
+	do(h, "GET", "/")
+	w := do(h, "GET", "/")
+	seconds, err := strconv.Atoi(w.Header().Get("Retry-After"))
+	fmt.Println(w.Code, w.Header().Get("RateLimit"))
+	fmt.Println("61 to 90:", seconds >= 61 && seconds <= 90, err)
+	// Output:
+	// 429 "api";r=0;t=60
+	// 61 to 90: true <nil>
 }
 
 // Both versions of the fields are sent, for clients that know only the older one.

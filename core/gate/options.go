@@ -51,6 +51,7 @@ type options struct {
 	xRateLimitRule string
 	exposeHeaders  bool
 	failClosed     bool
+	jitter         int32 // in seconds
 	onError        func(r *http.Request, err error, status int) int
 	onDecision     func(context.Context, Event)
 	deniedStatus   func(core.Decision) int

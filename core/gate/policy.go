@@ -88,6 +88,18 @@ func endOf(s *core.State, now func() time.Time) int64 {
 	return (clockOf(s, now)().Add(s.RetryAfter).UnixMilli() + 999) / 1000
 }
 
+// laterEnd returns the endOf of s for a Retry-After that [Jitter] has made longer by jitter, in seconds. A block ends
+// when it ends.
+func laterEnd(s core.State, now func() time.Time, jitter int64) int64 {
+	if s.Estimate {
+		s.RetryAfter = 0
+	}
+	if s.Limit() != core.Blocked {
+		s.RetryAfter += time.Duration(jitter) * time.Second
+	}
+	return endOf(&s, now)
+}
+
 // clockOf returns the clock of the times of s: now, that of the Store, or that of this process, by which a block ends.
 func clockOf(s *core.State, now func() time.Time) func() time.Time {
 	if s.Limit() == core.Blocked {

@@ -103,3 +103,32 @@ func TestBlockEnd(t *testing.T) {
 		})
 	}
 }
+
+// A longer Retry-After does not move the end of a block, and a wait that becomes longer than a day has an end.
+func TestLaterEnd(t *testing.T) {
+	const (
+		day    = 24 * time.Hour
+		allows = `Policy "a" allows 5 requests per 86400 s.`
+	)
+	log, blocked := core.SlidingLog("a", core.PerDay(5)), core.SlidingLog("a", core.Blocked)
+	for name, c := range map[string]struct {
+		state core.State
+		retry int64
+		want  string
+	}{
+		"a day":              {core.State{Rule: log, RetryAfter: day - 5*time.Second}, 86400, allows + " Retry in 86400 s."},
+		"above a day by it":  {core.State{Rule: log, RetryAfter: day - 4*time.Second}, 86401, allows + " Retry after 2000-01-02T00:00:01Z."},
+		"above a day before": {core.State{Rule: log, RetryAfter: 2 * day}, 172805, allows + " Retry after 2000-01-03T00:00:05Z."},
+		"the longest wait":   {core.State{Rule: log, RetryAfter: core.Never - 1}, 9223372042, allows + " Retry in 9223372042 s."},
+		"a block":            {core.State{Rule: blocked, RetryAfter: 12 * time.Second}, 17, `Policy "a" allows no requests until 2000-01-01T00:00:12Z. Retry in 17 s.`},
+		"places":             {core.State{Rule: core.InFlight("a", 5), Estimate: true, RetryAfter: 2 * day}, 5, `Policy "a" allows 5 requests at the same time. Retry in 5 s.`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if got := newPolicy(c.state.Rule).describe(c.retry, laterEnd(c.state, time.Now, 5)); got != c.want {
+					t.Errorf("got %s, want %s", got, c.want)
+				}
+			})
+		})
+	}
+}

@@ -67,7 +67,7 @@ const unknownRetry = -1
 // that of endOf.
 func (p *policy) describe(retry, end int64) string {
 	rule, l, unit := p.rule, p.rule.Limit(), p.unit
-	b := append([]byte("Policy "), p.name...)
+	b := append(append(make([]byte, 0, 128), "Policy "...), p.name...)
 	b = append(b, " allows "...)
 	if l == core.Blocked {
 		if b = append(append(b, "no "...), unit...); end == 0 {

@@ -91,6 +91,7 @@ var invalid = []struct {
 	{onlyOfOne, func() { gate.And(l, constant, gate.And(l, constant)) }},
 	{onlyOfOne, func() { gate.And(l, constant, gate.Exempt(constant, "::1")) }},
 	{onlyOfOne, func() { gate.And(l, constant, gate.XRateLimitRule("once")) }},
+	{onlyOfOne, func() { gate.And(l, constant, gate.Jitter(time.Second)) }},
 	{onlyOfOne, func() { gate.And(l, constant, gate.Options(gate.Cost(costOf), gate.FailClosed())) }},
 	{"gate: Plan: function is nil", func() { gate.Plan(nil) }},
 	{"gate: Cost: function is nil", func() { gate.Cost(nil) }},
@@ -105,6 +106,10 @@ var invalid = []struct {
 	{`gate: Exempt: keyfunc: ParseProxies: "10.0.0/8" is not a CIDR prefix such as 10.0.0.0/8`, func() { gate.Exempt(constant, "10.0.0.0/8", "10.0.0/8") }},
 	{"gate: Caller: function is nil", func() { gate.Caller(nil) }},
 	{"gate: DeniedStatus: function is nil", func() { gate.DeniedStatus(nil) }},
+	{noJitter, func() { gate.Jitter(0) }},
+	{noJitter, func() { gate.Jitter(-time.Second) }},
+	{noJitter, func() { gate.Jitter(999 * time.Millisecond) }},
+	{noJitter, func() { gate.Jitter(24*time.Hour + 1) }},
 	{"gate: RefundIf: function is nil", func() { gate.RefundIf(nil) }},
 	{"gate: MaxDelay: duration is not positive", func() { gate.MaxDelay(0) }},
 	{"gate: MaxDelay: duration is not positive", func() { gate.MaxDelay(-time.Second) }},
@@ -217,7 +222,10 @@ type noRoutes struct{}
 
 func (noRoutes) ForRequest(*http.Request) *core.Limiter { return nil }
 
-const onlyOfOne = "gate: And: only Cost, CostOfBody and Plan can be given for one limiter"
+const (
+	onlyOfOne = "gate: And: only Cost, CostOfBody and Plan can be given for one limiter"
+	noJitter  = "gate: Jitter: the duration is not from 1 s to 24 h"
+)
 
 // Each function panics if an argument is invalid, also a nil in an interface, and names the argument.
 func TestInvalid(t *testing.T) {

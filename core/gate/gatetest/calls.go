@@ -276,7 +276,7 @@ func (s *suite) testCheckCorrections(t *testing.T) {
 // testCheckPanics checks that invalid arguments of Check panic, with the name of the function.
 func (s *suite) testCheckPanics(t *testing.T) {
 	l := core.Must(core.New(memory(), apptest.Hundred))
-	const only = adapterName + `: Check: only Cost, FailClosed, Headers, OnDecision, OnError and XRateLimitRule can be given$`
+	const only = adapterName + `: Check: only Cost, FailClosed, Headers, Jitter, OnDecision, OnError and XRateLimitRule can be given$`
 	for name, c := range map[string]struct {
 		limiter *core.Limiter
 		opt     gate.Option

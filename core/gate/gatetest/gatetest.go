@@ -38,9 +38,9 @@
 //   - Panics: a panic of the handler, a key function, Skip, Cost, OnError or RefundIf passes through the
 //     middleware. The next request is served.
 //   - Allocations: an admitted request costs at most 4 allocations, 3 without header fields, 6 with
-//     two keys and 5 with a limiter of gate.Routes; a denied request costs at most 9. These numbers
-//     include the allocations of the framework, with a request and a ResponseWriter that are reused.
-//     They are not tested with the race detector or counters of coverage.
+//     two keys and 5 with a limiter of gate.Routes; a denied request costs at most 9, and 11 with
+//     gate.Jitter. These numbers include the allocations of the framework, with a request and a
+//     ResponseWriter that are reused. They are not tested with the race detector or counters of coverage.
 //   - OnDenied and OnRejected: OnDenied is called for denials, and OnRejected for all other rejections.
 //     The header fields are set then. If the function of OnRejected writes nothing, the status of the
 //     response is that of the Problem, and the response has no body.
@@ -166,6 +166,7 @@ func Run(t *testing.T, build Build, opts ...Option) {
 	}
 	t.Run("answers", s.testAnswers)
 	t.Run("X-RateLimit", s.testXRateLimit)
+	t.Run("jitter", s.testJitter)
 	t.Run("contexts", s.testContexts)
 	t.Run("hangs up", s.testHangUp)
 	t.Run("several gates", s.testGates)

@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
@@ -68,14 +69,23 @@ func (s *suite) testAllocations(t *testing.T) {
 			}
 		})
 	}
-	t.Run("denied", func(t *testing.T) {
-		l := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerDay(1))))
-		serve := serving(s.build(l, keyfunc.RemoteIP(), nil, func(http.ResponseWriter, *http.Request) {}))
-		serve()
-		if got := testing.AllocsPerRun(1000, serve); got > deniedBudget {
-			t.Errorf("a denied request costs %v allocations, more than %v", got, deniedBudget)
-		}
-	})
+	for _, c := range []struct {
+		name string
+		opts []gate.Option
+		most float64
+	}{
+		{"denied", nil, deniedBudget},
+		{"denied, with Jitter", []gate.Option{gate.Jitter(time.Hour)}, deniedBudget + 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerDay(1))))
+			serve := serving(s.build(l, keyfunc.RemoteIP(), c.opts, func(http.ResponseWriter, *http.Request) {}))
+			serve()
+			if got := testing.AllocsPerRun(1000, serve); got > c.most {
+				t.Errorf("a denied request costs %v allocations, more than %v", got, c.most)
+			}
+		})
+	}
 }
 
 // allowedRequest returns a function that serves one allowed request, by a gate with the given

@@ -25,7 +25,7 @@ import (
 //	weir.plan         the plan of its limit, if it has one
 //	weir.limit        the limit in force, such as "100/m"
 //	weir.remaining    the events that are left
-//	weir.retry_after  of a denial: the seconds of Retry-After, unless the response has none (gate.RetryAfter)
+//	weir.retry_after  of a denial: the seconds of gate.RetryAfter, to which gate.Jitter adds, unless it returns none
 //
 // With several gates for a request, those of the last one stay. A span that does not record costs no allocation.
 func Span(ctx context.Context, e gate.Event) {
