@@ -42,6 +42,7 @@ func (s *suite) testJitter(t *testing.T) {
 		{"places beside a rate", []core.Rule{minute, places}, states{"minute": allowed(7, time.Minute, 0), "places": full}, nil, 0, false},
 		{"places beside an unknown rule", []core.Rule{minute, places}, states{"minute": {Allowed: true, Unknown: true}, "places": full}, nil, 0, false},
 		{"places and a rate", []core.Rule{places, minute}, states{"minute": denied(12 * time.Second), "places": full}, nil, 12, false},
+		{"without a reason", []core.Rule{minute}, states{"minute": {Allowed: true, Unknown: true}}, nil, 1, false},
 		{"too expensive", []core.Rule{minute}, states{"minute": {Remaining: 10, RetryAfter: core.Never}}, nil, 0, true},
 		{"blocked for ever", []core.Rule{core.FixedWindow("no", core.Blocked)}, nil, nil, 0, true},
 		{"closed until a time", []core.Rule{core.Pause("partner"), minute}, nil, func(t *testing.T, l *core.Limiter) {
