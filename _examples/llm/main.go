@@ -1,8 +1,10 @@
-// Llm is a proxy to a language model. It limits the requests and the tokens of each user, in one
-// decision. The number of tokens of a chat is estimated from its body (max_tokens) and settled after it. Those
-// of a stream are taken in blocks while it is forwarded, so that it ends at the token that uses up the
-// budget of the user, whatever other processes do. During an outage of Redis, chats are not limited, and
-// there are no streams.
+// Llm is a proxy to a language model with a budget. It limits the requests, the tokens and the money of
+// each user, team and organization, in one decision: a request is charged to all nine limits or to none.
+//
+// An answer is charged before the model is called, at an estimate of the prompt and max_tokens. Afterwards it
+// is settled at the usage that the model names. If the model names none, the estimate stays charged. A stream
+// takes its tokens and their price in blocks, and ends at the token that uses up a budget, whatever other
+// processes do. During an outage of Redis, nothing is spent.
 //
 //	go run -C _examples ./llm
 //
@@ -36,44 +38,57 @@ import (
 	"github.com/weir-go/weir/nethttplimit"
 )
 
-const (
-	tokensPerMinute = 1000
-	budgetPerDay    = 5000 // tokens of the streams of a user
-	block           = 50   // tokens of a stream that are taken at once
-	maxBody         = 64 << 10
-)
+// A model calls send with each token of its answer, until send returns an error. The usage is nil if the model
+// does not name it.
+type model func(ctx context.Context, q question, send func(token string) error) (*usage, error)
 
-func newHandler(framework string, store core.Store) http.Handler {
-	requests := core.Must(core.New(store, core.TokenBucket("requests", core.PerMinute(5))))
-	tokens := core.Must(core.New(store, core.TokenBucket("tokens", core.PerMinute(tokensPerMinute))))
-	budget := core.Must(core.New(store, core.SlidingWindow("budget", core.PerDay(budgetPerDay))))
+const maxBody = 64 << 10
 
-	// The client of a request that never fits into the limit, or has a longer body, should not retry.
-	neverFits := gate.Options(
-		gate.DeniedStatus(func(d core.Decision) int {
-			if d.RetryAfter == core.Never {
-				return http.StatusRequestEntityTooLarge
-			}
-			return http.StatusTooManyRequests
-		}),
-		gate.OnError(func(_ *http.Request, err error, status int) int {
-			if tooLong := new(http.MaxBytesError); errors.As(err, &tooLong) {
-				return http.StatusRequestEntityTooLarge
-			}
-			return status
-		}),
-	)
+type proxy struct {
+	model   model
+	budgets budgets
+}
+
+func newHandler(framework string, store core.Store, m model) http.Handler {
+	p := &proxy{m, newBudgets(store)}
+	opts := []gate.Option{gate.FailClosed(), neverFits}
+	for i, b := range p.budgets {
+		if i > 0 { // the gate itself has the first one
+			opts = append(opts, gate.And(b.requests, b.key))
+		}
+		opts = append(opts,
+			gate.And(b.tokens, b.key, gate.CostOfBody(maxBody, estimated(usage.tokens))),
+			gate.And(b.money, b.key, gate.CostOfBody(maxBody, estimated(usage.money))))
+	}
 	mux := http.NewServeMux()
-	mux.Handle("POST /chat", limited(framework, chat(tokens), requests, user,
-		// A request counts as one request, and as the estimated number of tokens. If either limit
-		// denies it, neither is charged.
-		gate.And(tokens, user, gate.CostOfBody(maxBody, estimate)), neverFits,
-	))
-	mux.Handle("POST /stream", limited(framework, stream(budget), requests, user,
-		gate.And(budget, user, gate.CostOfBody(maxBody, promptTokens)), neverFits,
-	))
+	mux.Handle("POST /chat", limited(framework, http.HandlerFunc(p.chat), p.budgets[0].requests, p.budgets[0].key, opts...))
 	return mux
 }
+
+// newBudgets returns small limits, which the commands below use up.
+func newBudgets(store core.Store) budgets {
+	return budgets{
+		newBudget(store, "user", by(func(m member) string { return m.user }), 5, 4000, 30_000),
+		newBudget(store, "team", by(func(m member) string { return m.team }), 15, 20_000, 45_000),
+		newBudget(store, "org", by(func(m member) string { return m.org }), 60, 80_000, 60_000),
+	}
+}
+
+// neverFits is for a request that never fits into a limit, or has a longer body: its client should not retry.
+var neverFits = gate.Options(
+	gate.DeniedStatus(func(d core.Decision) int {
+		if d.RetryAfter == core.Never {
+			return http.StatusRequestEntityTooLarge
+		}
+		return http.StatusTooManyRequests
+	}),
+	gate.OnError(func(_ *http.Request, err error, status int) int {
+		if tooLong := new(http.MaxBytesError); errors.As(err, &tooLong) {
+			return http.StatusRequestEntityTooLarge
+		}
+		return status
+	}),
+)
 
 // limited puts h behind a limiter. The limiter, the key function and the options are the same in
 // every framework.
@@ -92,163 +107,177 @@ func limited(framework string, h http.Handler, l *core.Limiter, key keyfunc.Func
 	return nethttplimit.New(l, key, opts...)(h)
 }
 
-// user is the key function. It stands for the authentication of your application.
-func user(_ context.Context, r *http.Request) (string, error) {
-	if name, ok := map[string]string{"key-of-ann": "ann", "key-of-bob": "bob", "key-of-carol": "carol"}[r.Header.Get("X-API-Key")]; ok {
-		return keyfunc.UserKey(name), nil
+// A member has the keys of a user, and of its team and organization. Those of two teams differ, even if both
+// teams are called red.
+type member struct{ user, team, org string }
+
+// members stands for the authentication of your application. A client chooses neither its team nor its
+// organization.
+var members = map[string]member{
+	"key-of-ann":   {"user:ann", "team:acme/red", "org:acme"},
+	"key-of-bob":   {"user:bob", "team:acme/red", "org:acme"},
+	"key-of-carol": {"user:carol", "team:acme/blue", "org:acme"},
+	"key-of-dave":  {"user:dave", "team:globex/red", "org:globex"},
+	"key-of-erin":  {"user:erin", "team:globex/red", "org:globex"},
+}
+
+// by returns a key function.
+func by(key func(member) string) keyfunc.Func {
+	return func(_ context.Context, r *http.Request) (string, error) {
+		if m, ok := members[r.Header.Get("X-API-Key")]; ok {
+			return key(m), nil
+		}
+		return "", keyfunc.ErrNoToken // status 401
 	}
-	return "", keyfunc.ErrNoToken // status 401
 }
 
 // A question is the body of a request.
 type question struct {
 	Prompt    string `json:"prompt"`
 	MaxTokens int    `json:"max_tokens"` // that the answer may have
+	Stream    bool   `json:"stream"`
 }
 
 // read returns the question in a body. The gate sends the text of the error to the client.
 func read(body []byte) (q question, err error) {
-	if err := json.Unmarshal(body, &q); err != nil {
-		return q, &keyfunc.NoKeyError{Detail: "the body is not a JSON object with prompt and max_tokens"}
+	if err := json.Unmarshal(body, &q); err != nil || q.MaxTokens < 0 {
+		return q, &keyfunc.NoKeyError{Detail: "the body is not a JSON object with prompt, max_tokens and stream"}
 	}
-	if q.MaxTokens < 1 {
+	if q.MaxTokens == 0 {
 		q.MaxTokens = 400
 	}
+	q.MaxTokens = min(q.MaxTokens, longest) // which a client has chosen: without this, a sum or a price may overflow
 	return q, nil
 }
 
-// promptTokens returns the number of tokens of the prompt, one for four bytes.
-func promptTokens(_ context.Context, _ *http.Request, body []byte) (int, error) {
-	q, err := read(body)
-	return (len(q.Prompt) + 3) / 4, err
+// estimate returns the tokens that are charged before the model is called: one for four bytes of the prompt,
+// and max_tokens, except for a stream.
+func (q question) estimate() usage {
+	u := usage{prompt: (len(q.Prompt) + 3) / 4}
+	if !q.Stream {
+		u.answer = q.MaxTokens
+	}
+	return u
 }
 
-// estimate returns the number of tokens that a chat is charged at first: those of the prompt, and
-// max_tokens for the answer. A cost above the limit would be denied for ever, so the answer is estimated at
-// no more than the limit has room for. If it becomes longer, the rest is a debt.
-func estimate(ctx context.Context, r *http.Request, body []byte) (int, error) {
-	prompt, err := promptTokens(ctx, r, body)
+// estimated returns a function for [gate.CostOfBody].
+func estimated(cost func(usage) int) func(context.Context, *http.Request, []byte) (int, error) {
+	return func(_ context.Context, _ *http.Request, body []byte) (int, error) {
+		q, err := read(body)
+		return cost(q.estimate()), err
+	}
+}
+
+// chat passes the question to the model. The handler is the same in every framework.
+func (p *proxy) chat(w http.ResponseWriter, r *http.Request) {
+	settleFor := func(l *core.Limiter, cost int) error { return gate.SettleFor(r.Context(), l, cost) }
+	body, _ := io.ReadAll(r.Body) // no errors: the gate has read the same
 	q, _ := read(body)
-	answer := min(q.MaxTokens, tokensPerMinute) // which a client has chosen: without this, the sum may overflow
-	return max(prompt, min(prompt+answer, tokensPerMinute)), err
-}
-
-// asked returns the question of r. In an outage, the gate has not read it.
-func asked(w http.ResponseWriter, r *http.Request) (q question, ok bool) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err == nil {
-		q, err = read(body)
+	if q.Stream {
+		p.budgets.settle(settleFor, usage{prompt: p.stream(w, r, q)})
+		return
 	}
+	var answer strings.Builder
+	sent := 0
+	named, err := p.model(r.Context(), q, func(token string) error {
+		sent++
+		answer.WriteString(token)
+		return nil
+	})
+	u := final(q.estimate(), named, sent, err)
+	p.budgets.settle(settleFor, u)
 	if err != nil {
-		http.Error(w, "the question cannot be read", http.StatusBadRequest)
+		log.Print(err)
+		http.Error(w, "the model does not answer", http.StatusBadGateway)
+		return
 	}
-	return q, err == nil
+	fmt.Fprintf(w, "%s(%d tokens, %d millionths of a dollar)\n", answer.String(), u.tokens(), u.money())
 }
 
-// chat passes the prompt to the model. The handler is the same in every framework.
-func chat(tokens *core.Limiter) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		used := 0 // if the model does not answer, only the request counts
-		// Most answers are shorter than max_tokens, and the difference is refunded. If the model
-		// has used more than the estimate, the difference is debited, into debt if necessary.
-		defer func() {
-			if err := gate.SettleFor(r.Context(), tokens, used); err != nil {
-				log.Print(err)
-			}
-		}()
-		q, ok := asked(w, r)
-		if !ok {
-			return
+// stream forwards the tokens of the model while they fit into all budgets, and returns those of the prompt. The
+// first block is taken before the model is called. The rest of the last one is refunded.
+func (p *proxy) stream(w http.ResponseWriter, r *http.Request, q question) (prompt int) {
+	var last *core.Reservation
+	taken, sent := 0, 0
+	take := func() (err error) {
+		if last, err = p.budgets.take(r.Context()); err == nil {
+			taken += last.Cost()
 		}
-		answer, usage, err := complete(q.Prompt, q.MaxTokens)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadGateway)
-			return
-		}
-		used = usage
-		fmt.Fprintf(w, "%s(%d tokens used)\n", answer, used)
+		return err
 	}
-}
-
-// stream forwards the tokens of the model while they fit into the budget. It takes them in blocks, so that
-// the store is asked once for 50 tokens, and refunds the rest of the last block.
-func stream(budget *core.Limiter) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		key, ok := gate.Key(r.Context(), budget)
-		if !ok { // an outage: the gate has let the request through, but a stream needs its budget
-			http.Error(w, "the budget cannot be checked, try again", http.StatusServiceUnavailable)
-			return
-		}
-		q, ok := asked(w, r)
-		if !ok {
-			return
-		}
-		var taken *core.Reservation
-		left := 0 // of the block
-		defer func() {
-			if left == 0 {
-				return
-			}
-			lasting := context.WithoutCancel(r.Context()) // also if the client has gone
-			if err := taken.Settle(lasting, taken.Cost()-left); err != nil {
-				log.Print(err)
-			}
-		}()
-		for range q.MaxTokens { // the tokens of the model
-			if left == 0 {
-				var err error
-				if taken, err = budget.ReserveAtMost(r.Context(), key, block); err != nil {
-					log.Print(err)
-					fmt.Fprint(w, "\n(the budget cannot be checked, try again)\n")
-					return
-				}
-				if left = taken.Cost(); left == 0 {
-					fmt.Fprintf(w, "\n(%s)\n", usedUp(taken.Decision()))
-					return
+	var named *usage
+	err := take()
+	if err == nil {
+		named, err = p.model(r.Context(), q, func(token string) error {
+			if sent == taken {
+				if err := take(); err != nil {
+					return err
 				}
 			}
-			if _, err := fmt.Fprint(w, "blah "); err != nil {
-				return
-			}
-			left--
+			sent++
+			_, err := io.WriteString(w, token)
 			_ = http.NewResponseController(w).Flush()
-		}
+			return err
+		})
+	}
+	u := final(usage{q.estimate().prompt, taken}, named, sent, err)
+	if rest := taken - u.answer; rest != 0 && last != nil {
+		lasting := context.WithoutCancel(r.Context()) // also if the client has gone
+		p.budgets.settle(func(l *core.Limiter, cost int) error { return last.SettleFor(lasting, l, cost) },
+			usage{answer: max(0, last.Cost()-rest)})
+	}
+	switch stop := (*stopError)(nil); {
+	case err == nil:
 		fmt.Fprint(w, "\n(done)\n")
+	case errors.As(err, &stop) && sent == 0:
+		nethttplimit.Deny(w, r, stop.Decision)
+	case errors.As(err, &stop):
+		fmt.Fprintf(w, "\n(%v)\n", stop)
+	case sent == 0:
+		log.Print(err)
+		http.Error(w, "the model does not answer", http.StatusBadGateway)
+	default:
+		log.Print(err)
+		fmt.Fprint(w, "\n(the answer is not complete)\n")
 	}
+	return u.prompt
 }
 
-// usedUp describes a denial to the user. RetryAfter of a Decision is core.Never for a user who is blocked.
-func usedUp(d core.Decision) string {
-	if seconds, ok := gate.RetryAfter(d); ok {
-		return fmt.Sprintf("budget used up, retry after %d s", seconds)
-	}
-	return "budget used up"
-}
-
-// complete stands for the language model. Each word is a token, and the answer has twice as many
-// words as the prompt, but at most maxTokens.
-func complete(prompt string, maxTokens int) (answer string, usage int, err error) {
-	words := len(strings.Fields(prompt))
+// blah stands for the language model. Each word is a token, and the answer has half of the tokens that it may
+// have. As many models do, it does not name the usage of a stream.
+func blah(ctx context.Context, q question, send func(token string) error) (*usage, error) {
+	words := len(strings.Fields(q.Prompt))
 	if words == 0 {
-		return "", 0, errors.New("the model does not answer")
+		return nil, errors.New("there is no prompt")
 	}
-	n := min(2*words, maxTokens)
-	return strings.Repeat("blah ", n), words + n, nil
+	n := (q.MaxTokens + 1) / 2
+	for range n {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err := send("blah "); err != nil {
+			return nil, err
+		}
+	}
+	if q.Stream {
+		return nil, nil
+	}
+	return &usage{words, n}, nil
 }
 
 const try = `
-  # five requests a minute: each is estimated at 405 tokens and settled at 15, so five fit into 1000
-  for i in $(seq 6); do curl -s -H 'X-API-Key: key-of-ann' -d '{"prompt": "why is the sky blue"}' http://ADDR/chat; done
-  # 300 words are estimated at 673 tokens and use 700: the limit of tokens denies the next such request
-  for i in 1 2; do curl -si -H 'X-API-Key: key-of-bob' -d "{\"prompt\": \"$(seq -s ' ' 300)\"}" http://ADDR/chat | grep -i -e http -e rate -e retry; done
-  # a prompt of more tokens than the limit ever allows: 413 without Retry-After
-  curl -i -H 'X-API-Key: key-of-bob' -d "{\"prompt\": \"$(seq -s ' ' 2000)\"}" http://ADDR/chat
-  # the model fails: the tokens are refunded, the request counts
-  curl -i -H 'X-API-Key: key-of-bob' -d '{"max_tokens": 100}' http://ADDR/chat
+  # three streams end at a budget: that of the user ann, of the team of ann and bob, and of the organization of all three
+  for user in ann bob carol; do curl -s -H "X-API-Key: key-of-$user" -d '{"prompt": "tell me all", "max_tokens": 5000, "stream": true}' http://ADDR/chat | tail -c 60; done
+  # five requests a minute: each is estimated at 405 tokens, and settled at 205
+  for i in $(seq 6); do curl -s -H 'X-API-Key: key-of-dave' -d '{"prompt": "why is the sky blue"}' http://ADDR/chat | tail -c 200; done
+  # 300 words are estimated at 293 tokens and use 310
+  curl -s -H 'X-API-Key: key-of-erin' -d "{\"max_tokens\": 20, \"prompt\": \"$(seq -s ' ' 300)\"}" http://ADDR/chat
+  # an answer that can cost more than the budget of a month: 413 without Retry-After
+  curl -i -H 'X-API-Key: key-of-erin' -d '{"prompt": "tell me all", "max_tokens": 3000}' http://ADDR/chat
+  # the model fails: tokens and money are refunded, the request counts
+  curl -i -H 'X-API-Key: key-of-erin' -d '{"max_tokens": 100}' http://ADDR/chat
   # the body has no cost: 400, and the request counts
-  curl -i -H 'X-API-Key: key-of-bob' -d 'why is the sky blue' http://ADDR/chat
-  # a stream ends at the token that uses up the budget of 5000
-  curl -s -H 'X-API-Key: key-of-carol' -d '{"prompt": "tell me all", "max_tokens": 6000}' http://ADDR/stream | tail -c 60
+  curl -i -H 'X-API-Key: key-of-erin' -d 'why is the sky blue' http://ADDR/chat
 `
 
 func main() {
@@ -260,7 +289,7 @@ func main() {
 		}
 		store = redisstore.New(redis.NewClient(options), "llm")
 	}
-	if err := demo.Serve(newHandler(os.Getenv("FRAMEWORK"), store), try); err != nil {
+	if err := demo.Serve(newHandler(os.Getenv("FRAMEWORK"), store, blah), try); err != nil {
 		log.Fatal(err)
 	}
 }
