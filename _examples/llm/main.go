@@ -52,16 +52,15 @@ type proxy struct {
 func newHandler(framework string, store core.Store, m model) http.Handler {
 	p := &proxy{m, newBudgets(store)}
 	opts := []gate.Option{gate.FailClosed(), neverFits}
-	for i, b := range p.budgets {
-		if i > 0 { // the gate itself has the first one
-			opts = append(opts, gate.And(b.requests, b.key))
-		}
+	for _, b := range p.budgets {
 		opts = append(opts,
+			gate.And(b.requests, b.key), // the gate below has that of the user, too, and charges it once
 			gate.And(b.tokens, b.key, gate.CostOfBody(maxBody, estimated(usage.tokens))),
 			gate.And(b.money, b.key, gate.CostOfBody(maxBody, estimated(usage.money))))
 	}
 	mux := http.NewServeMux()
-	mux.Handle("POST /chat", limited(framework, http.HandlerFunc(p.chat), p.budgets[0].requests, p.budgets[0].key, opts...))
+	user := p.budgets[0]
+	mux.Handle("POST /chat", limited(framework, http.HandlerFunc(p.chat), user.requests, user.key, opts...))
 	return mux
 }
 
@@ -168,7 +167,8 @@ func estimated(cost func(usage) int) func(context.Context, *http.Request, []byte
 	}
 }
 
-// chat passes the question to the model. The handler is the same in every framework.
+// chat passes the question to the model, and settles what the gate has charged. The handler is the same in every
+// framework.
 func (p *proxy) chat(w http.ResponseWriter, r *http.Request) {
 	settleFor := func(l *core.Limiter, cost int) error { return gate.SettleFor(r.Context(), l, cost) }
 	body, _ := io.ReadAll(r.Body) // no errors: the gate has read the same

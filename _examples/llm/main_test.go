@@ -136,6 +136,7 @@ func TestSettle(t *testing.T) {
 		{"gone", false, 0, nil, nil, true, usage{5, 0}, 502, ""},
 		{"gone, part", false, 10, nil, nil, true, usage{5, 10}, 502, ""},
 		{"stream, lower", true, 110, &usage{6, 110}, nil, false, usage{6, 110}, 200, "(done)"},
+		{"stream, lower than its blocks", true, 110, &usage{6, 20}, nil, false, usage{6, 100}, 200, "(done)"}, // only the last one is refunded
 		{"stream, higher", true, 110, &usage{90, 300}, nil, false, usage{90, 300}, 200, "(done)"},
 		{"stream, no usage", true, 110, nil, nil, false, usage{5, 150}, 200, "(done)"}, // three blocks
 		{"stream, no answer", true, 0, &usage{6, 0}, nil, false, usage{6, 0}, 200, "(done)"},
@@ -261,27 +262,29 @@ func TestStream(t *testing.T) {
 // the block that a stream has. The client does not get the text of the error.
 func TestOutage(t *testing.T) {
 	const secret = "redis-7.internal"
-	for calls, want := range map[int]struct {
-		status, tokens int
-		body           string
+	for _, c := range []struct {
+		stream                bool
+		calls, status, tokens int
+		body                  string
 	}{
-		0: {503, 0, ""}, // the gate asks before and after it reads the body
-		1: {503, 0, ""},
-		2: {503, 0, ""}, // the stream asks for each block
-		3: {200, block, "(the budget cannot be checked, try again)"},
+		{false, 0, 503, 0, ""}, // the gate asks before and after it reads the body
+		{false, 1, 503, 0, ""},
+		{true, 1, 503, 0, ""},
+		{true, 2, 503, 0, ""}, // the stream asks for each block
+		{true, 3, 200, block, "(the budget cannot be checked, try again)"},
 	} {
 		each(t, func(t *testing.T, framework string) {
 			fake := new(storetest.Fake)
 			fake.Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
-				if fake.Calls() > calls {
+				if fake.Calls() > c.calls {
 					return fmt.Errorf("%w: dial %s", core.ErrUnavailable, secret)
 				}
 				return next(ctx, charges)
 			})
-			w := post(newHandler(framework, fake, blah), "ann", ask("tell me", 400, true))
+			w := post(newHandler(framework, fake, blah), "ann", ask("tell me", 400, c.stream))
 			body := w.Body.String()
-			if n := strings.Count(body, "blah"); w.Code != want.status || n != want.tokens || !strings.Contains(body, want.body) || strings.Contains(body, secret) {
-				t.Errorf("after %d calls: got %d, %d tokens and %.60q, want %+v", calls, w.Code, n, body[5*n:], want)
+			if n := strings.Count(body, "blah"); w.Code != c.status || n != c.tokens || !strings.Contains(body, c.body) || strings.Contains(body, secret) {
+				t.Errorf("got %d, %d tokens and %.60q, want %+v", w.Code, n, body[5*n:], c)
 			}
 		})
 	}
