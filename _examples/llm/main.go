@@ -167,7 +167,7 @@ func estimated(cost func(usage) int) func(context.Context, *http.Request, []byte
 	}
 }
 
-// chat passes the question to the model, and settles what the gate has charged. The handler is the same in every
+// chat passes the question to the model, and settles the charges of the gate. The handler is the same in every
 // framework.
 func (p *proxy) chat(w http.ResponseWriter, r *http.Request) {
 	settleFor := func(l *core.Limiter, cost int) error { return gate.SettleFor(r.Context(), l, cost) }
