@@ -38,7 +38,7 @@ func newBudget(store core.Store, name string, key keyfunc.Func, requests, tokens
 		key:      key,
 		requests: core.Must(core.New(store, core.TokenBucket(name+"-requests", core.PerMinute(requests)))),
 		tokens:   core.Must(core.New(store, core.TokenBucket(name+"-tokens", core.PerMinute(tokens)).Unit("tokens"))),
-		money:    core.Must(core.New(store, core.Quota(name+"-money", core.Monthly(money)).Unit("millionths of a dollar"))),
+		money:    core.Must(core.New(store, core.Quota(name+"-money", core.Monthly(money)).Rollover(money/10).Unit("millionths of a dollar"))),
 	}
 }
 

@@ -109,7 +109,7 @@ func (g *gate) deny(h http.Header, r *http.Request, d core.Decision) *Rejection 
 		if s.Estimate {
 			text = unknownRetry
 		}
-		texts := g.policies.of(named, s.Rule).denial(text, endOf(&s, g.now))
+		texts := g.policies.of(named, s.Rule).denial(text, endOf(&s, g.now), banned(&s))
 		n.values[0], p.Detail, p.Violated = texts.retryAfter, texts.detail, violated
 	default: // the Store denies without a reason
 		n.values[0] = strconv.FormatInt(retry, 10)
@@ -134,7 +134,7 @@ func (g *gate) spread(d *core.Decision, named int, retry int64) (retryAfter, det
 	}
 	s := d.State(named)
 	p := g.policies.of(named, s.Rule)
-	return retryAfter, p.describe(retry, laterEnd(s, g.now, jitter))
+	return retryAfter, p.describe(retry, laterEnd(s, g.now, jitter), banned(&s))
 }
 
 // RetryAfter returns the Retry-After of the denied decision d in seconds, for an OnDenied function

@@ -295,7 +295,7 @@ func (rec *record) knownLimits(d *core.Decision) (limits string, ok bool) {
 		switch {
 		case !p.visible:
 		case len(first) == 1 && !p.places && !s.Allowed && s.Remaining == 0 && s.RetryAfter != core.Never:
-			return p.denial(max(seconds(s.Window), 1), 0).limits, true
+			return p.denial(max(seconds(s.Window), 1), 0, false).limits, true
 		default:
 			b = appendMember(b, p, &s)
 		}

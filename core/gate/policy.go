@@ -33,10 +33,11 @@ var quotaUnits = map[string]string{
 }
 
 // denialTexts holds the texts about a denial that depend only on the policy, on Retry-After and on
-// the end of a block.
+// the end of a block or ban.
 type denialTexts struct {
 	retry      int64  // in seconds, zero if the request can never be admitted, or unknownRetry
 	end        int64  // as in endOf
+	closed     bool   // by a ban, which the end is that of
 	retryAfter string // retry as a number
 	detail     string // of the problem document
 	limits     string // the value of RateLimit, if this is the only policy and nothing remains
@@ -65,36 +66,42 @@ func newPolicy(rule core.Rule) *policy {
 	return p
 }
 
-// denial returns the texts about a denial with this Retry-After and endOf. It remembers some of them.
-func (p *policy) denial(retry, end int64) *denialTexts {
+// denial returns the texts about a denial with this Retry-After and endOf. closed says whether a ban has denied. It remembers
+// some of them.
+func (p *policy) denial(retry, end int64, closed bool) *denialTexts {
 	slot := &p.denials[uint64(retry)%uint64(len(p.denials))]
-	if t := slot.Load(); t != nil && t.retry == retry && t.end == end {
+	if t := slot.Load(); t != nil && t.retry == retry && t.end == end && t.closed == closed {
 		return t
 	}
 	n := strconv.FormatInt(retry, 10)
-	t := &denialTexts{retry, end, n, p.describe(retry, end), p.limit + "0;t=" + n}
+	t := &denialTexts{retry, end, closed, n, p.describe(retry, end, closed), p.limit + "0;t=" + n}
 	slot.Store(t)
 	return t
 }
 
-// endOf returns the end of the block or of a wait above a day of s, which denied, in Unix seconds, rounded up, or
+// endOf returns the end of the block or ban, or of a wait above a day, of s, which denied, in Unix seconds, rounded up, or
 // zero for other denials. now is the clock of the Store. The ends of blocks and periods are whole milliseconds, so that
 // the time since the decision, usually some microseconds, does not count. The end of a pause is not: texts about it may
 // differ by a second.
 func endOf(s *core.State, now func() time.Time) int64 {
-	if s.RetryAfter == core.Never || s.Limit() != core.Blocked && s.RetryAfter <= 24*time.Hour {
+	if s.RetryAfter == core.Never || !closes(s) && s.RetryAfter <= 24*time.Hour {
 		return 0
 	}
 	return (clockOf(s, now)().Add(s.RetryAfter).UnixMilli() + 999) / 1000
 }
 
-// laterEnd returns the endOf of s for a Retry-After that [Jitter] has made longer by jitter, in seconds. A block ends
-// when it ends.
+// closes reports whether a block denies, or a ban that lasts longer than the limit.
+func closes(s *core.State) bool { return s.Limit() == core.Blocked || banned(s) }
+
+func banned(s *core.State) bool { return s.Ban > 0 && s.Ban == s.RetryAfter }
+
+// laterEnd returns the endOf of s for a Retry-After that [Jitter] has made longer by jitter, in seconds. A block or ban
+// ends when it ends.
 func laterEnd(s core.State, now func() time.Time, jitter int64) int64 {
 	if s.Estimate {
 		s.RetryAfter = 0
 	}
-	if s.Limit() != core.Blocked {
+	if !closes(&s) {
 		s.RetryAfter += time.Duration(jitter) * time.Second
 	}
 	return endOf(&s, now)

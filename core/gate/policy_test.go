@@ -22,7 +22,7 @@ func TestPolicy_Denial(t *testing.T) {
 			if retry > 9_223_372_036 {
 				state.Window = core.Never
 			}
-			got, detail, limits := p.denial(retry, end), p.describe(retry, end), string(appendMember(nil, p, &state))
+			got, detail, limits := p.denial(retry, end, false), p.describe(retry, end, false), string(appendMember(nil, p, &state))
 			if got.detail != detail || got.retryAfter != strconv.FormatInt(retry, 10) || retry > 0 && got.limits != limits {
 				t.Errorf("%v, %d s: %+v, want %q and %q", rule, retry, *got, detail, limits)
 			}
@@ -61,7 +61,7 @@ func TestDescribe(t *testing.T) {
 		"blocked until, with pct": {core.SlidingLog("a", core.Blocked).Unit("%d 2006"), 5, end, `Policy "a" allows no %d 2006 until 2026-11-23T14:05:00Z. Retry in 5 s.`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := newPolicy(c.rule).describe(c.retry, c.end); got != c.want {
+			if got := newPolicy(c.rule).describe(c.retry, c.end, false); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
@@ -121,11 +121,14 @@ func TestLaterEnd(t *testing.T) {
 		"above a day before": {core.State{Rule: log, RetryAfter: 2 * day}, 172805, allows + " Retry after 2000-01-03T00:00:05Z."},
 		"the longest wait":   {core.State{Rule: log, RetryAfter: core.Never - 1}, 9223372042, allows + " Retry in 9223372042 s."},
 		"a block":            {core.State{Rule: blocked, RetryAfter: 12 * time.Second}, 17, `Policy "a" allows no requests until 2000-01-01T00:00:12Z. Retry in 17 s.`},
+		"a ban":              {core.State{Rule: log, RetryAfter: 12 * time.Second, Ban: 12 * time.Second}, 17, `Policy "a" allows no requests until 2000-01-01T00:00:12Z. Retry in 17 s.`},
+		"a ban of two days":  {core.State{Rule: log, RetryAfter: 2 * day, Ban: 2 * day}, 172805, `Policy "a" allows no requests until 2000-01-03T00:00:00Z. Retry in 172805 s.`},
+		"a ban, then limit":  {core.State{Rule: log, RetryAfter: 12 * time.Second, Ban: 5 * time.Second}, 17, allows + " Retry in 17 s."},
 		"places":             {core.State{Rule: core.InFlight("a", 5), Estimate: true, RetryAfter: 2 * day}, 5, `Policy "a" allows 5 requests at the same time. Retry in 5 s.`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				if got := newPolicy(c.state.Rule).describe(c.retry, laterEnd(c.state, time.Now, 5)); got != c.want {
+				if got := newPolicy(c.state.Rule).describe(c.retry, laterEnd(c.state, time.Now, 5), banned(&c.state)); got != c.want {
 					t.Errorf("got %s, want %s", got, c.want)
 				}
 			})

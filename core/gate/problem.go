@@ -63,13 +63,13 @@ func newProblem(r *http.Request, status int) Problem {
 // unknownRetry is the wait of a denial by places, which end by an event.
 const unknownRetry = -1
 
-// describe returns the text for the client about the rule of p, which denied. retry is as in denialTexts, and end is
-// that of endOf.
-func (p *policy) describe(retry, end int64) string {
+// describe returns the text for the client about the rule of p, which denied. retry and closed are as in denialTexts, and
+// end is that of endOf.
+func (p *policy) describe(retry, end int64, closed bool) string {
 	rule, l, unit := p.rule, p.rule.Limit(), p.unit
 	b := append(append(make([]byte, 0, 128), "Policy "...), p.name...)
 	b = append(b, " allows "...)
-	if l == core.Blocked {
+	if closed || l == core.Blocked {
 		if b = append(append(b, "no "...), unit...); end == 0 {
 			return string(append(b, '.'))
 		}
