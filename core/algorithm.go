@@ -83,7 +83,8 @@ func SlidingWindow(name string, l Limit) Rule {
 // The clock of the Store decides which period it is, so the clock of a process may be wrong by less than
 // half a period. [State.Window], after a denial [State.RetryAfter], and if something is used
 // [State.ResetAfter] are the time until the next period. [State.Period] is the length of the present
-// period. A refund of an event of an earlier period does nothing.
+// period. A refund of an event of an earlier period does nothing. With [Spec.Rollover], a part of the events
+// that a key has left in a period is added to its limit in the next one.
 //
 // A period of a key lasts until the end that it had when its first event was counted. If the zone or the
 // anchor of the key changes meanwhile, the new calendar applies from then on, and the period after the
@@ -96,7 +97,7 @@ func SlidingWindow(name string, l Limit) Rule {
 // The backup of package failover begins at zero, as it does not know the counts of Redis, so the outages of
 // a period may admit one more quota in each process (one n-th of it in each of n with failover.Instances).
 // For a quota that must not be exceeded, name the rule in failover.FailClosedFor. A state lives until the
-// end of its period, up to 31 days and an hour: Redis must keep it (maxmemory-policy noeviction, and
+// end of its period, up to 31 days and an hour, and with Rollover up to 33 days longer: Redis must keep it (maxmemory-policy noeviction, and
 // persistence), or the quota begins again. With memstore.Store, it begins again when the process is
 // started. Package lease does not lease quotas, because a process that ends would lose the events that it
 // holds.

@@ -165,8 +165,8 @@ func (r Rule) IsShadow() bool { return r.def().spec.Shadow }
 func (r Rule) PlanName() string { return r.def().plan.Name }
 
 // Capacity returns the burst of a bucket, the events of a window or log, or the places of an [InFlight].
-// It ignores [Spec.Soft], and leaves out the part of a [Plan.Headroom]. That of a [State] includes what has rolled over
-// ([Spec.Rollover]).
+// It ignores [Spec.Soft], and leaves out the part of a [Plan.Headroom]. The capacity of a [State] includes the
+// events that have rolled over ([Spec.Rollover]).
 // The capacity is [math.MaxInt] if the limit is [Unlimited], and 0 if it is [Blocked].
 func (r Rule) Capacity() int {
 	switch d, l := r.def(), r.Limit(); l {

@@ -84,12 +84,14 @@ type Spec struct {
 	// period: up to that many events, 1 to 2^48-1. Limit, Capacity and Remaining of the [State] include the rest, and so do
 	// its header fields, a [Plan.Headroom], and the rest of that period in turn. The extra events of Soft do not roll over.
 	//
-	// Only a state on the Store has a rest, so nothing else adds to a limit: no new key, Reset, eviction or outage, and no
-	// period in which the key had no admitted event. The state of a key lives until the end of the next period. The first
-	// event of a period fixes the rest, from the events that counted then, and the limit of its own plan. An event of an
+	// The rest follows from the state of the last period on the Store, so nothing else adds to a limit: no new key, Reset,
+	// eviction or outage, and no period in which no event of the key counts, because there was none or all were refunded. The
+	// state of a key lives until the end of the next period, in Redis up to 33 days longer than its own.
+	//
+	// The first event of a period fixes the rest, from the events that counted then and the limit of its own plan. An event of an
 	// earlier period that is undone, refunded or settled later does not change the rest. After a change of the Location or the
-	// Anchor, a period ends as it began, and the next one may be short: it is a period like all others. A smaller Rollover
-	// takes effect at once, and a greater one in the next period.
+	// Anchor, a period ends as it began, and the next one, which may be short, is a period like all others. A smaller Rollover
+	// takes effect at once, and a greater one with the next period. Rules with and without it have the same states.
 	Rollover int
 
 	// SubWindows is the number of sub-windows of a [SlidingWindow], 1 to 120, by default 60. With 120, a

@@ -11,8 +11,8 @@ import (
 // unsigned varints: for a bucket or fixed window, its time, amount and debt; for each run of a log, the
 // time since the previous run and the number of events; for each place, the time since the previous
 // renewal and the number of the place. If callers wait for places, there is another version, then the number of their
-// queues and, for each, the time since the previous arrival, its number, the end of its hold, and its limit and cost. Of a quota with a rollover, another
-// version, the rest, and the words.
+// queues and, for each, the time since the previous arrival, its number, the end of its hold, and its limit and cost. For a quota with a rollover, there is
+// another version, then the rest, and the words.
 const (
 	wordsEncoding  = 1
 	logEncoding    = 2

@@ -32,7 +32,7 @@ const (
 	costBits = 20
 )
 
-// placesMark is the field Time of a State with places. That of no other State is -1.
+// placesMark is the field Time of a State with places. No other State has -1 there.
 const placesMark = -1
 
 func (p *places) constants() Constants {

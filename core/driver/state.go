@@ -14,7 +14,7 @@ type State struct {
 	Amount int64 // bucket: a fraction of a microsecond, times Denominator, to add to Time; fixed window and quota: their events
 	Debt   int64 // bucket in debt and pause: the time at which it was written; quota: the start of its period; in flight: the number of its queues; else 0
 
-	log *[]run // log, places, or what has rolled over: see history, places and rolling
+	log *[]run // log, places, or the rest of a quota: see history, places and rolling
 }
 
 // Size returns the number of bytes of memory that s refers to.

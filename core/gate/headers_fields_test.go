@@ -398,38 +398,52 @@ func keyOf(t *testing.T, user string) string {
 	return key
 }
 
-// The header fields and documents of a quota have the length of the present period and the time to the
-// next one.
+// The header fields and documents of a quota have the length of the present period, the time to the next one, and
+// the events that have rolled over.
 func TestQuota_Fields(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // begins at midnight, on January 1, 2000
-		store := memstore.New()
-		l := testkit.Limiter(t, store, core.Quota("calls", core.Monthly(2)), core.TokenBucket("rate", core.PerMinute(60)))
-		h := nethttplimit.New(l, keyfunc.Header("User"), gate.Headers(gate.IETFDraft, gate.XRateLimit))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-		get := func() http.Header {
-			r := httptest.NewRequest(http.MethodGet, "/", nil)
-			r.Header.Set("User", "u")
-			w := httptest.NewRecorder()
-			h.ServeHTTP(w, r)
-			w.Header().Set("Body", w.Body.String())
-			return w.Header()
-		}
-		for i, want := range []struct {
-			wait                          time.Duration
-			policy, limit, retry, problem string
-		}{
+	type request struct {
+		wait                          time.Duration
+		policy, limit, retry, problem string
+	}
+	const january = 31 * 24 * time.Hour
+	quota := core.Quota("calls", core.Monthly(2))
+	for name, c := range map[string]struct {
+		rule     core.Rule
+		requests []request
+	}{
+		"quota": {quota, []request{
 			{0, `"calls";q=2;w=2678400`, `"calls";r=1;t=2678400`, "", ""},
-			{31*24*time.Hour - 90*time.Second, `"calls";q=2;w=2678400`, `"calls";r=0;t=90`, "", ""},
+			{january - 90*time.Second, `"calls";q=2;w=2678400`, `"calls";r=0;t=90`, "", ""},
 			{time.Second, `"calls";q=2;w=2678400`, `"calls";r=0;t=89`, "89", `Policy \"calls\" allows 2 requests per month. Retry in 89 s.`},
 			{89 * time.Second, `"calls";q=2;w=2505600`, `"calls";r=1;t=2505600`, "", ""},
-		} {
-			time.Sleep(want.wait)
-			got := get()
-			policy, limit := got.Get("RateLimit-Policy"), got.Get("RateLimit")
-			if !strings.HasPrefix(policy, want.policy+", ") || !strings.HasPrefix(limit, want.limit+", ") || got.Get("Retry-After") != want.retry || !strings.Contains(got.Get("Body"), want.problem) {
-				t.Errorf("request %d: got %s | %s | %q | %s", i, policy, limit, got.Get("Retry-After"), got.Get("Body"))
-			}
-		}
-	})
+		}},
+		"rollover": {quota.Rollover(5), []request{
+			{0, `"calls";q=2;w=2678400`, `"calls";r=1;t=2678400`, "", ""},
+			{january, `"calls";q=3;w=2505600`, `"calls";r=2;t=2505600`, "", ""},
+			{0, `"calls";q=3;w=2505600`, `"calls";r=1;t=2505600`, "", ""},
+			{29*24*time.Hour - 90*time.Second, `"calls";q=3;w=2505600`, `"calls";r=0;t=90`, "", ""},
+			{0, `"calls";q=3;w=2505600`, `"calls";r=0;t=90`, "90", `Policy \"calls\" allows 3 requests per month. Retry in 90 s.`},
+			{90 * time.Second, `"calls";q=2;w=2678400`, `"calls";r=1;t=2678400`, "", ""},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { // begins at midnight, on January 1, 2000
+				l := testkit.Limiter(t, memstore.New(), c.rule, core.TokenBucket("rate", core.PerMinute(60)))
+				h := nethttplimit.New(l, keyfunc.Header("User"), gate.Headers(gate.IETFDraft, gate.XRateLimit))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+				for i, want := range c.requests {
+					time.Sleep(want.wait)
+					r, w := httptest.NewRequest(http.MethodGet, "/", nil), httptest.NewRecorder()
+					r.Header.Set("User", "u")
+					h.ServeHTTP(w, r)
+					got := w.Header()
+					policy, limit := got.Get("RateLimit-Policy"), got.Get("RateLimit")
+					if !strings.HasPrefix(policy, want.policy+", ") || !strings.HasPrefix(limit, want.limit+", ") || got.Get("Retry-After") != want.retry || !strings.Contains(w.Body.String(), want.problem) {
+						t.Errorf("request %d: got %s | %s | %q | %s", i, policy, limit, got.Get("Retry-After"), w.Body)
+					}
+				}
+			})
+		})
+	}
 }
 
 // A plan that leaves headroom has the quota and the units that it may use.

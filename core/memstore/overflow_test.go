@@ -97,7 +97,7 @@ func TestStore_Take_AtMostOfOverflowBucket(t *testing.T) {
 	}
 }
 
-// Nothing rolls over from an overflow bucket: a key would get what others have left.
+// Nothing rolls over from an overflow bucket: a key would get the events that others have left.
 func TestStore_Take_overflowBucketAndRollover(t *testing.T) {
 	r := core.Quota("r", core.Daily(10)).Rollover(5)
 	s, _ := fullStore(t)

@@ -63,7 +63,7 @@
 // mark and expire after about a second; the test under Batches writes such keys, too, for 10 s.
 //
 // The key of a quota, such as weir:shop:{N3Jh0bO7eS3y5cQ4kz1mGA}d1:month:calls, has the name of its period, and
-// expires at the end of that: in up to 31 days. Its time zone and anchor are no part of the key, so a
+// expires at the end of that: in up to 31 days, or with a core.Spec.Rollover 33 days later, after the next one. Its time zone and anchor are no part of the key, so a
 // change of them begins no new count.
 //
 // The places of an in-flight rule are a sorted set of up to 1000 numbers, which the Store chooses at random.

@@ -39,6 +39,7 @@ func TestStore_TwoVersions(t *testing.T) {
 		"leaky bucket, burst":                    {core.LeakyBucket("r", bucket), core.LeakyBucket("r", bucket.WithBurst(10)), 15},
 		"leaky bucket, period":                   {core.LeakyBucket("r", bucket), core.LeakyBucket("r", core.PerHour(10)), 15},
 		"quota, number":                          {core.Quota("r", core.Monthly(5)), core.Quota("r", core.Monthly(10)), 10},
+		"quota, rollover":                        {core.Quota("r", core.Monthly(5)), core.Quota("r", core.Monthly(5)).Rollover(5), 5},
 		"quota, period":                          {core.Quota("r", core.Weekly(5)), core.Quota("r", core.Monthly(10)), 15},
 		"in flight, number":                      {places, core.InFlight("r", 10), 10},
 		"in flight, hold":                        {places, core.InFlight("r", 10).Hold(time.Minute), 15},

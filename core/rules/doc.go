@@ -59,7 +59,7 @@
 //	        algorithm: quota
 //	        limit: 100000/month    # per day, week or month of the calendar
 //	        plans: {pro: 5000000/month}
-//	        rollover: 50000        # what is left of the last period is added, up to that (core.Spec.Rollover); default: nothing
+//	        rollover: 50000        # so many events left of the last period are added at most (core.Spec.Rollover); default: none
 //	        timezone: Asia/Tokyo   # periods begin at midnight there; default: UTC
 //	        headroom: {batch: 20}  # percent of its limit that a plan leaves to all others, in any algorithm
 //	  partner:

@@ -87,7 +87,7 @@ type modelDecision struct {
 	rules   []limited    // of all asks
 	states  []core.State // for each of rules, without its Rule and Period
 	periods []time.Duration
-	rests   []int         // what has rolled over
+	rests   []int         // the events that have rolled over
 	charges []modelCharge // those of equal rules and keys are merged
 	invalid bool          // the error is an ErrInvalidAsk
 

@@ -20,7 +20,7 @@ type Calendar interface {
 //
 // RULE: when the limit changes, the count and its period stay.
 //
-// RULE: with a Rollover, the rest of a period is what its limit and its own rest leave, at most Rollover. It is added to
+// RULE: with a Rollover, the rest of a period is the unused part of its limit and its own rest, at most Rollover. It is added to
 // the limit of the period that begins before or when that period ends, at the first charge that is written then. A period
 // without events that count has no rest, so a charge that is undone has no effect, nor has one that another rule wrote.
 //

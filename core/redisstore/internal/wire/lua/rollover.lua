@@ -1,4 +1,4 @@
--- rollover: a quota to whose limit a part of what was left of the last period is added.
+-- rollover: a quota whose limit grows by a part of the events that were left of the last period.
 --
 -- State      that of a quota, and 6 bytes with the rest: the events that are added to the limit
 -- Arguments  those of a quota, with the whole limit; the most events that roll over; the part that
