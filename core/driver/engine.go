@@ -151,7 +151,7 @@ func (c *Compiled) free(r *Reading) int64 {
 		return 0
 	}
 	most := c.Constants.Capacity
-	if c.Rollover > 0 {
+	if c.Constants.Rollover > 0 {
 		most = c.engine.(*quota).rollover.capacity(r.Rest)
 	}
 	return max(0, most-r.Count)

@@ -30,13 +30,13 @@ func (o *rollover) capacity(rest int64) int64 {
 	return o.limit + rest + o.extra
 }
 
-// rest returns the events of a period with a rest of its own and a count that roll over: none of a period without events,
-// whose State may be that of a charge which was undone.
-func (o *rollover) rest(own, count int64) int64 {
+// next returns the rest that a period with a rest and a count leaves: none without events, because the State may be that of a
+// charge which was undone.
+func (o *rollover) next(rest, count int64) int64 {
 	if count == 0 {
 		return 0
 	}
-	return min(o.most, max(0, o.limit+own-count))
+	return min(o.most, max(0, o.limit+rest-count))
 }
 
 // longest returns a bound of the length of a period of c in microseconds. A day in which a place changes
@@ -79,26 +79,26 @@ func (q *quota) present(now int64) (start, end int64) {
 func (q *quota) read(r *Reading, s State, now int64) {
 	start, end := q.present(now)
 	stored, ends, count := q.parts(s)
-	o, rolls := q.rollover, s.rolls()
+	rest := q.rest(s)
 	switch left := ends - now; {
 	case left <= 0:
-		if o != nil && rolls && ends >= start {
-			r.Rest = o.rest(min(s.rest(), o.most), count)
+		if q.rollover != nil && s.rolls() && ends >= start {
+			r.Rest = q.rollover.next(rest, count)
 		}
-		count, rolls = 0, false
 	case left <= q.period && stored < ends:
-		start, end = stored, ends
-	default:
-		rolls = true // when it is written again
-		r.moved = count > 0 || o != nil && s.rest() > 0
-	}
-	if r.Count = count; o != nil && ends > now {
-		r.Rest = min(s.rest(), o.most) // a greater Rollover may have written it
-		if rolls {
-			r.Next = o.rest(r.Rest, count)
-		}
+		start, end, r.Count, r.Rest, r.Rolls = stored, ends, count, rest, s.rolls()
+	default: // it rolls over when it is written again
+		r.Count, r.Rest, r.Rolls, r.moved = count, rest, true, count+rest > 0
 	}
 	r.Left, r.Length = end-now, end-start
+}
+
+// rest returns the rest in s, which a rule with a greater Rollover may have written.
+func (q *quota) rest(s State) int64 {
+	if q.rollover == nil {
+		return 0
+	}
+	return min(s.rest(), q.rollover.most)
 }
 
 func (q *quota) spend(s State, r *Reading, now, cost int64) State {
@@ -188,8 +188,12 @@ func (q *quota) verdict(v *Verdict, r *Reading, cost int64, spent bool) {
 	} else {
 		w := window{o.capacity(r.Rest), q.extra, q.period}
 		w.verdict(v, r, cost, spent)
+		next := int64(0)
+		if r.Rolls {
+			next = o.next(r.Rest, r.Count)
+		}
 		v.RetryAfter = 0
-		v.deny(cost, o.capacity(r.Next), r.Left)
+		v.deny(cost, o.capacity(next), r.Left)
 	}
 	if q.periods != (Periods{}) {
 		v.Period = int32(min(r.Length/1e6, 1<<31-1))

@@ -47,7 +47,6 @@ type Reading struct {
 	Left   int64 // until the window, the period of a Quota or the Pause ends; at least 1, and 0 for a Pause that has ended
 	Length int64 // Quota: of the period
 	Rest   int64 // Quota: the events of the last period that are added to the limit
-	Next   int64 // Quota: those that will be added to the limit of the next period if no event follows
 
 	// Log, sliding window or places; meaningless while Count is zero.
 	First, Last int64 // until the first and the last event that counts leave the window; Last: until the last place lapses
@@ -57,6 +56,7 @@ type Reading struct {
 
 	Number int64 // InFlight: until the time in the number of the next place
 	Single bool  // InFlight: there can be one more event only
+	Rolls  bool  // Quota: the events of the period roll over if their rule says so
 
 	moved bool     // the clock has stepped back: the State must be stored even if nothing is charged
 	woken *[]int64 // the queues that Commit or Apply has woken, for Answer; nil if the State had none

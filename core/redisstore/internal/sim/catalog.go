@@ -194,7 +194,11 @@ func (c *charge) report(reply []any, r *driver.Reading, done bool) []any {
 		reply = append(reply, r.Count, r.Last, r.Retry, phase)
 	case driver.Quota:
 		if reply = append(reply, r.Count, r.Left, r.Length); c.Rule.Rollover > 0 {
-			reply = append(reply, r.Rest, r.Next)
+			rolls := int64(0)
+			if r.Rolls {
+				rolls = 1
+			}
+			reply = append(reply, r.Rest, rolls)
 		}
 	case driver.Pause:
 		reply = append(reply, r.Left)

@@ -237,8 +237,8 @@ func rolloverArguments(r *driver.Compiled, cost int64) []any {
 
 func readRollover(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {
 	r, ok := readQuota(k, n)
-	r.Rest, r.Next = n[3], n[4]
-	return r, ok // Decode checks these two
+	r.Rest, r.Rolls = n[3], n[4] == 1
+	return r, ok && n[4] <= 1 // Decode checks the rest
 }
 
 // pauseArguments returns the length that a debit sets.

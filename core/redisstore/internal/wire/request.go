@@ -136,7 +136,7 @@ func (r *Request) Decode() error {
 			}
 		}
 		reading, ok := a.read(*k, reported)
-		if !ok || max(reading.Rest, reading.Next) > int64(c.Rule.Rollover) {
+		if !ok || reading.Rest > int64(c.Rule.Rollover) {
 			return ErrReply
 		}
 		if c.Op == driver.Spend && c.Rule.Kind.Holds {

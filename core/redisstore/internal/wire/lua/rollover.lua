@@ -4,7 +4,7 @@
 -- Arguments  those of a quota, with the whole limit; the most events that roll over; the part that
 --            headroom leaves of the limit and the rest, as two integers of a fraction; the extra events
 --            of a soft limit
--- Reading    that of a quota; the rest; the rest of the next period if no event follows
+-- Reading    that of a quota; the rest; 1 if the events of the period roll over, otherwise 0
 -- TTL        until the period ends and, if events were counted, a bound of the length of the next one
 
 INCLUDE quota
@@ -27,7 +27,7 @@ local function rollover_left(at, rest, count)
   return math.min(ARGV[at + 6] + 0, math.max(0, ARGV[at + 1] + rest - count))
 end
 
--- Returns the first five results of quota_read, the rest, and that of the next period.
+-- Returns the first five results of quota_read, the rest, and whether the events of the period roll over (1 or 0).
 local function rollover_read(key, at)
   local left, length, count, moved, corrupt, value = quota_read(key, at)
   if not value then
@@ -40,7 +40,7 @@ local function rollover_read(key, at)
   end
   if stop > now then
     moved = count + rest > 0 and stop - now > ARGV[at + 5] + 0
-    return left, length, count, moved, corrupt, rest, (rolls or moved) and rollover_left(at, rest, count) or 0
+    return left, length, count, moved, corrupt, rest, (rolls or moved) and 1 or 0
   end
   -- A state that ended before the present period began is that of an earlier period than the last one.
   rest = rolls and stop >= now + left - length and rollover_left(at, rest, counted) or 0

@@ -5,7 +5,7 @@
 
 function algorithms.rollover(key, at, op)
   local cost, after = ARGV[at] + 0, at + 10
-  local left, length, count, _, corrupt, rest, next = rollover_read(key, at)
+  local left, length, count, _, corrupt, rest, rolls = rollover_read(key, at)
   local free = op == 'credit'
   if op == 'undo' then
     local time, age = ARGV[after] + 0, ARGV[after + 3] + 0
@@ -25,10 +25,7 @@ function algorithms.rollover(key, at, op)
   elseif op == 'debit' or counted < count then
     rollover_write(key, at, left, length, counted, rest)
   end
-  if op ~= 'reset' then
-    next = rollover_left(at, rest, counted)
-  end
   local size = #reply
-  reply[size + 1], reply[size + 2], reply[size + 3], reply[size + 4], reply[size + 5] = counted, left, length, rest, next
+  reply[size + 1], reply[size + 2], reply[size + 3], reply[size + 4], reply[size + 5] = counted, left, length, rest, rolls
   return after
 end
