@@ -57,6 +57,9 @@ func TestCompiled_During(t *testing.T) {
 	if part.Events != 3 || part.Constants.Periods != p || part.ID != c.ID || part != d.Divide(3) {
 		t.Errorf("got %+v for a third of %+v", part, d)
 	}
+	if r := compile(t, driver.Definition{Algorithm: driver.Quota, Events: 10, Calendar: driver.Day, Rollover: 7}).Divide(3); r.Events != 3 || r.Rollover != 2 {
+		t.Errorf("got %+v for a third of a rollover", r)
+	}
 	k := key{rule: part}
 	if v, _ := k.spend(3, start); !v.Allowed || v.Window <= 0 || v.Period != 86400 {
 		t.Errorf("got %+v of a part, expected 3 events admitted", v)
@@ -116,6 +119,48 @@ func TestQuota_StatesOfOthers(t *testing.T) {
 						now += v.RetryAfter.Microseconds()
 					}
 				}
+			}
+		}
+	}
+}
+
+// A State whose events roll over lasts until the end of the next period under all rules of its ID, and one without events
+// until the end of its own.
+func TestRollover_ExpiresAt(t *testing.T) {
+	d := driver.Definition{Algorithm: driver.Quota, Events: 5, Calendar: driver.Day}
+	plain := during(compile(t, d))
+	d.Rollover = 3
+	rolls := during(compile(t, d))
+	if plain.ID != rolls.ID {
+		t.Fatal("the rules have different states")
+	}
+	charge := func(r *driver.Compiled, op driver.Op, s driver.State, now int64) driver.State {
+		c := driver.Charge{Rule: r, Op: op, Cost: 1}
+		reading := c.Read(s, now)
+		if op == driver.Spend {
+			s, _ = c.Commit(s, &reading, now, true)
+			return s
+		}
+		return c.Apply(s, &reading, now)
+	}
+	end := days(start).Boundary
+	if end <= start {
+		end = days(start).End
+	}
+	first := charge(rolls, driver.Spend, driver.State{}, start)
+	second := charge(rolls, driver.Spend, first, end)
+	for name, c := range map[string]struct {
+		state driver.State
+		want  int64
+	}{
+		"plain": {charge(plain, driver.Spend, driver.State{}, start), end}, "rolls": {first, end + 2*day},
+		"rolls, with a rest": {second, end + 3*day}, "a rest alone": {charge(rolls, driver.Credit, charge(rolls, driver.Spend, first, end), end), end + day},
+		"written by a plain rule": {charge(plain, driver.Spend, charge(rolls, driver.Spend, driver.State{}, start), start), end},
+		"credited":                {charge(rolls, driver.Credit, charge(rolls, driver.Spend, driver.State{}, start), start), 0},
+	} {
+		for _, r := range []*driver.Compiled{plain, rolls} {
+			if got := r.ExpiresAt(c.state); got != c.want {
+				t.Errorf("%s: got %d, want %d", name, got, c.want)
 			}
 		}
 	}

@@ -93,6 +93,7 @@ func restAndChanges(s *subject) {
 	first := q.take(3, 2, 10*time.Hour, calendarDay)
 	s.Advance(10 * time.Hour)
 	q.do(driver.Undo, 3, first) // too late for the day, which has no event yet
+	q.under(driver.Definition{Events: 1, Rollover: 1}).do(driver.Credit, 3, driver.Receipt{})
 	q.take(1, 6, calendarDay, calendarDay)
 	q.do(driver.Undo, 3, first)
 	q.holds(6, 7)
@@ -134,6 +135,9 @@ func headroomOfRest(s *subject) {
 func retryOfRest(s *subject) {
 	q := s.rollover("retry", 5, 3)
 	q.retry(6, driver.Never) // a key without a state has no rest in the next day either
+	other := q.of("of a rule without")
+	other.under(driver.Definition{Events: 5}).take(1, 4, 10*time.Hour, calendarDay)
+	other.retry(6, driver.Never)
 	q.take(1, 4, 10*time.Hour, calendarDay)
 	q.retry(8, 10*time.Hour)
 	q.retry(9, driver.Never)
