@@ -1,0 +1,147 @@
+package pgstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math"
+	"math/rand/v2"
+
+	"github.com/weir-go/weir/core/casstore"
+)
+
+// rows are the rows of the table. They implement the interfaces of package casstore.
+type rows struct {
+	db     *sql.DB
+	config config
+	statements
+	sweeper sweeper
+	faults  faultLog
+}
+
+var _ interface {
+	casstore.Rows
+	casstore.Locker
+	casstore.Bounder
+} = (*rows)(nil)
+
+// A querier is a *sql.DB or a *sql.Tx.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// Read implements [casstore.Rows] with one statement, without a transaction.
+func (r *rows) Read(ctx context.Context, keys []casstore.Key) ([]casstore.Row, int64, error) {
+	r.sweeper.start(r)
+	found, now, err := r.query(ctx, r.db, r.read, keys)
+	return found, now, r.faults.explain(ctx, err)
+}
+
+// query executes read or lock.
+func (r *rows) query(ctx context.Context, q querier, statement string, keys []casstore.Key) ([]casstore.Row, int64, error) {
+	result, err := q.QueryContext(ctx, statement, ids(keys))
+	if err != nil {
+		return nil, 0, err
+	}
+	defer result.Close()
+	found, now := make([]casstore.Row, len(keys)), int64(0)
+	for result.Next() {
+		var n, at int64
+		var row casstore.Row
+		if err := result.Scan(&n, &row.Version, &row.State, &at); err != nil {
+			return nil, 0, err
+		}
+		found[n-1], now = row, max(now, at)
+	}
+	return found, now, result.Err()
+}
+
+// Swap implements [casstore.Rows] with one statement, without a transaction, and another one before it if a group of several
+// rows lacks one. Postgres makes a statement as a whole or not at all.
+func (r *rows) Swap(ctx context.Context, groups []casstore.Group) ([]bool, error) {
+	done, err := r.change(ctx, r.db, groups)
+	return done, r.faults.explain(ctx, err)
+}
+
+// change executes swap. The rows that a group of several lacks are placed before, so that they can be locked.
+func (r *rows) change(ctx context.Context, q querier, groups []casstore.Group) ([]bool, error) {
+	var keys, versions, nexts, expires, states, numbers literal
+	var placed, placedVersions literal
+	for n, group := range groups {
+		for _, c := range group {
+			if c.Version == 0 && len(group) > 1 {
+				c.Version = newVersion()
+				placed, placedVersions = placed.id(c.Key), placedVersions.int(c.Version)
+			}
+			keys, versions, nexts = keys.id(c.Key), versions.int(c.Version), nexts.int(c.Next)
+			expires, states, numbers = expires.int(c.Expires), states.bytes(c.State), numbers.int(int64(n))
+		}
+	}
+	if len(placed) > 0 {
+		if _, err := q.ExecContext(ctx, r.place, placed.text(), placedVersions.text()); err != nil {
+			return nil, err
+		}
+	}
+	result, err := q.QueryContext(ctx, r.swap, keys.text(), versions.text(), nexts.text(), expires.text(), states.text(), numbers.text())
+	if err != nil {
+		return nil, err
+	}
+	defer result.Close()
+	done := make([]bool, len(groups))
+	for result.Next() {
+		var n int
+		if err := result.Scan(&n); err != nil {
+			return nil, err
+		}
+		done[n] = true
+	}
+	// The rows arrive before the statement has ended. It may still fail, and then nothing is done.
+	if err := errors.Join(result.Err(), result.Close()); err != nil {
+		return nil, err
+	}
+	return done, nil
+}
+
+// newVersion returns a version that no row has had.
+func newVersion() int64 { return 1 + rand.Int64N(math.MaxInt64) }
+
+// Update implements [casstore.Locker] with a transaction. It places the rows that are missing before, in a statement of its own:
+// in the transaction, a Swap could wait for the new rows, and the transaction for those that the Swap has locked.
+func (r *rows) Update(ctx context.Context, keys []casstore.Key, decide func([]casstore.Row, int64) casstore.Group) error {
+	return r.faults.explain(ctx, r.update(ctx, keys, decide))
+}
+
+func (r *rows) update(ctx context.Context, keys []casstore.Key, decide func([]casstore.Row, int64) casstore.Group) error {
+	var versions literal
+	for range keys {
+		versions = versions.int(newVersion())
+	}
+	if _, err := r.db.ExecContext(ctx, r.place, ids(keys), versions.text()); err != nil {
+		return err
+	}
+	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after a Commit
+	locked, now, err := r.query(ctx, tx, r.lock, keys)
+	if err != nil {
+		return err
+	}
+	group := decide(locked, now)
+	if len(group) == 0 {
+		return nil
+	}
+	done, err := r.change(ctx, tx, []casstore.Group{group})
+	if err != nil {
+		return err
+	}
+	if !done[0] { // a row was deleted after it was placed, and inserted again
+		return casstore.ErrConflict
+	}
+	return tx.Commit()
+}
+
+// Full implements [casstore.Bounder] by the last estimate of Postgres.
+func (r *rows) Full() bool { return r.sweeper.rows.Load() >= int64(r.config.maxRows) }
