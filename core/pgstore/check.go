@@ -149,7 +149,9 @@ func (c *check) table(ctx context.Context) error {
 	if c.logged {
 		f.Detail = c.config.table + ": logged"
 	}
-	set := func(r Result, detail, change string) { f.Result, f.Detail, f.Change = r, c.config.table+": "+detail, change }
+	set := func(r Result, detail, change string) {
+		f.Result, f.Detail, f.Change = r, c.config.table+": "+detail, change
+	}
 	switch {
 	case kind != "r" || columns != "expires bigint, id uuid, state bytea, version bigint" || !unique:
 		set(ResultFailed, "not the table of the package: "+columns, "create it with Schema or Migrations")
@@ -242,7 +244,7 @@ func (c *check) decision(ctx context.Context) error {
 	for i, step := range []struct {
 		version, next int64
 		want          bool
-	}{{5, 6, false}, {0, 1, true}, {0, 2, false}, {1, 2, true}, {1, 3, false}, {2, 3, true}} {
+	}{{0, 2, true}, {0, 4, false}, {2, 3, true}, {2, 3, false}, {3, 4, true}, {3, 9, false}, {4, 9, true}} {
 		begun := time.Now()
 		found, now, err := c.query(ctx, c.db, c.read, []casstore.Key{key})
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/weir-go/weir/core/casstore"
 )
@@ -25,7 +26,7 @@ var _ interface {
 	casstore.Bounder
 } = (*rows)(nil)
 
-// A querier is a *sql.DB or a *sql.Tx.
+// A querier is a *sql.DB, *sql.Conn or *sql.Tx.
 type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
@@ -58,24 +59,33 @@ func (r *rows) query(ctx context.Context, q querier, statement string, keys []ca
 }
 
 // Swap implements [casstore.Rows] with one statement, without a transaction, and another one before it if a group of several
-// rows lacks one. Postgres makes a statement as a whole or not at all.
+// rows lacks one. Postgres makes a statement as a whole or not at all. It is executed on one connection, because package
+// database/sql would repeat a statement of a DB whose connection broke: an event would be charged twice.
 func (r *rows) Swap(ctx context.Context, groups []casstore.Group) ([]bool, error) {
-	done, err := r.change(ctx, r.db, groups)
+	conn, err := r.db.Conn(ctx)
+	if err != nil {
+		return nil, r.faults.explain(ctx, err)
+	}
+	defer func() { _ = conn.Close() }()
+	done, err := r.change(ctx, conn, groups)
 	return done, r.faults.explain(ctx, err)
 }
 
-// change executes swap. The rows that a group of several lacks are placed before, so that they can be locked.
+// change executes upsert if each group is one row, and otherwise replace, for which missing rows are placed, so that it can lock
+// them.
 func (r *rows) change(ctx context.Context, q querier, groups []casstore.Group) ([]bool, error) {
-	var keys, versions, nexts, expires, states, numbers literal
-	var placed, placedVersions literal
+	var keys, versions, expires, states, numbers, old, placed, placedVersions literal
+	alone := !slices.ContainsFunc(groups, func(g casstore.Group) bool {
+		return len(g) > 1 || g[0].Version != 0 && g[0].Version != g[0].Next-1
+	})
 	for n, group := range groups {
 		for _, c := range group {
-			if c.Version == 0 && len(group) > 1 {
+			if c.Version == 0 && !alone {
 				c.Version = newVersion()
 				placed, placedVersions = placed.id(c.Key), placedVersions.int(c.Version)
 			}
-			keys, versions, nexts = keys.id(c.Key), versions.int(c.Version), nexts.int(c.Next)
-			expires, states, numbers = expires.int(c.Expires), states.bytes(c.State), numbers.int(int64(n))
+			keys, versions, expires = keys.id(c.Key), versions.int(c.Next), expires.int(c.Expires)
+			states, numbers, old = states.bytes(c.State), numbers.int(int64(n)), old.int(c.Version)
 		}
 	}
 	if len(placed) > 0 {
@@ -83,7 +93,11 @@ func (r *rows) change(ctx context.Context, q querier, groups []casstore.Group) (
 			return nil, err
 		}
 	}
-	result, err := q.QueryContext(ctx, r.swap, keys.text(), versions.text(), nexts.text(), expires.text(), states.text(), numbers.text())
+	statement, args := r.upsert, []any{keys.text(), versions.text(), expires.text(), states.text(), numbers.text()}
+	if !alone {
+		statement, args = r.replace, append(args, old.text())
+	}
+	result, err := q.QueryContext(ctx, statement, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -4,13 +4,13 @@ import "strings"
 
 // statements are those for a table. They are text for all drivers: each parameter is the literal of an array, as a text. Each
 // statement locks and inserts rows in the order of their ids, so no two of them wait for each other.
-type statements struct{ read, lock, place, swap, sweep string }
+type statements struct{ read, lock, place, upsert, replace, sweep string }
 
 func newStatements(table string) statements {
 	r := strings.NewReplacer("TABLE", table, "NOW", "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
 	return statements{
 		read: r.Replace(readStatement), lock: r.Replace(lockStatement), place: r.Replace(placeStatement),
-		swap: r.Replace(swapStatement), sweep: r.Replace(sweepStatement),
+		upsert: r.Replace(upsertStatement), replace: r.Replace(replaceStatement), sweep: r.Replace(sweepStatement),
 	}
 }
 
@@ -29,28 +29,31 @@ FROM unnest($1::uuid[]) WITH ORDINALITY AS w (id, n) LEFT JOIN TABLE s ON s.id =
 SELECT id, version, NOW + 60000000, '' FROM unnest($1::uuid[], $2::bigint[]) AS w (id, version)
 ORDER BY id ON CONFLICT DO NOTHING`
 
-	// swapStatement changes the rows of each group if all of them have their versions, and returns the number of the group
-	// for each row. A row that a group of one inserts has no version, which is 0. A changed row has its version in the
-	// snapshot of the statement, too, because Read has returned it and no version is used twice: so UPDATE finds the row that
-	// was locked. A row expires when it was changed at the earliest, so it is not swept within a minute: as long, a late
-	// statement that would insert it again finds it.
-	swapStatement = `WITH w AS MATERIALIZED (
-	SELECT id, version, next, greatest(expires, now) AS expires, state, grp
-	FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[], $6::int[])
-	AS w (id, version, next, expires, state, grp), (SELECT NOW AS now) AS t),
+	// upsertStatement changes each row that has the version before the new one, inserts those that are missing, and returns
+	// the numbers of both. It takes half of the time of replaceStatement. A row expires when it was changed at the earliest, so
+	// it is not swept within a minute. If it is swept between the read and a statement that arrives so late, it is inserted: that
+	// charges an event that has failed, and forgets changes that had expired.
+	upsertStatement = `WITH w AS (
+	SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bytea[], $5::int[]) AS w (id, version, expires, state, n)),
+changed AS (
+	INSERT INTO TABLE AS s (id, version, expires, state)
+	SELECT id, version, greatest(expires, (SELECT NOW)), state FROM w ORDER BY id
+	ON CONFLICT (id) DO UPDATE SET version = excluded.version, expires = excluded.expires, state = excluded.state
+	WHERE s.version = excluded.version - 1 RETURNING id)
+SELECT w.n FROM changed JOIN w ON w.id = changed.id`
+
+	// replaceStatement changes the rows of each group if all of them have their old versions, and returns the number of the
+	// group for each row. A changed row has its old version in the snapshot of the statement, too, because Read has returned it
+	// and no version is used twice: so UPDATE finds the row that was locked.
+	replaceStatement = `WITH w AS (
+	SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bytea[], $5::int[], $6::bigint[])
+	AS w (id, version, expires, state, n, old)),
 locked AS MATERIALIZED (
 	SELECT s.id, s.version FROM TABLE s WHERE s.id = ANY ($1::uuid[]) ORDER BY s.id FOR UPDATE),
-good AS MATERIALIZED (
-	SELECT w.grp FROM w LEFT JOIN locked l ON l.id = w.id
-	GROUP BY w.grp HAVING bool_and(coalesce(l.version, 0) = w.version)),
-changed AS (
-	UPDATE TABLE s SET version = w.next, expires = w.expires, state = w.state
-	FROM w WHERE s.id = w.id AND w.version <> 0 AND w.grp IN (SELECT grp FROM good) RETURNING w.grp),
-inserted AS (
-	INSERT INTO TABLE (id, version, expires, state)
-	SELECT id, next, expires, state FROM w WHERE version = 0 AND grp IN (SELECT grp FROM good)
-	ORDER BY id ON CONFLICT DO NOTHING RETURNING id)
-SELECT grp FROM changed UNION ALL SELECT w.grp FROM inserted i JOIN w ON w.id = i.id`
+bad AS (
+	SELECT w.n FROM w LEFT JOIN locked ON locked.id = w.id WHERE locked.version IS DISTINCT FROM w.old)
+UPDATE TABLE s SET version = w.version, expires = greatest(w.expires, (SELECT NOW)), state = w.state
+FROM w WHERE s.id = w.id AND w.n NOT IN (SELECT n FROM bad) RETURNING w.n`
 
 	// sweepStatement deletes the rows of 64 pages that expired a minute ago, and returns their number, the number of pages,
 	// and about the number of rows, of which Postgres has an estimate. It waits for no lock, because its order is another one,
