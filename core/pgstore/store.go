@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-go/weir/core/casstore"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/keyhash"
 	"github.com/weir-go/weir/internal/argument"
 )
 
@@ -22,6 +23,7 @@ type Store struct {
 // an option is nil, or app invalid.
 func New(db *sql.DB, app string, opts ...Option) *Store {
 	argument.NotNil("pgstore: New", "the database", db)
+	keyhash.Prefix("pgstore: New", "", app)
 	c := newConfig("pgstore: New", opts)
 	r := &rows{db: db, config: c, statements: newStatements(c.table), sweeper: sweeper{begun: time.Now()}, faults: newFaultLog()}
 	return &Store{Store: casstore.New(r, append(c.options, casstore.Application(app))...), rows: r}
