@@ -56,6 +56,7 @@ func TestSweeper(t *testing.T) {
 			t.Errorf("%d sweeps that take 5.5 s in a minute", n)
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		pause, failure = 0, errors.New("boom")
 		if n := use(60 * time.Second); n != 6 {
 			t.Errorf("%d sweeps that fail in a minute, want 6", n)
