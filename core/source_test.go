@@ -46,6 +46,7 @@ var allowed = map[string][]string{
 	"core/internal/unexported":  {},
 	"core/memstore":             {"core/driver", "internal/argument"},
 	"core/redisstore":           {"core/driver", "internal/argument", "core/internal/keyhash", "core/internal/waiters", "core/redisstore/internal/pipe", "core/redisstore/internal/wire", "internal/sampler", "github.com/redis/go-redis/v9"},
+	"core/casstore":             {"core/driver", "internal/argument", "core/internal/call", "core/internal/keyhash"},
 	"core/redisstore/diagnose":  {"core/driver", "core/internal/call", "core/internal/processes", "core/internal/waiters", "core/redisstore", "core/redisstore/internal/pipe", "core/redisstore/internal/wire", "github.com/redis/go-redis/v9"},
 	"core/storetest":            {"core/internal/bounds", "core", "core/driver", "core/internal/waiters", "core/storetest/internal/oracle", "internal/testkit"},
 	"core/load":                 {},

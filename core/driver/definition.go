@@ -158,8 +158,7 @@ func (d Definition) Compile() (*Compiled, error) {
 // compile compiles d, which must be valid.
 func (d Definition) compile() *Compiled {
 	extra := portion(int64(d.capacity()), d.Soft)
-	most := min(maxCount, math.MaxInt) - int64(d.capacity()) - extra
-	d.Rollover = int(min(int64(d.Rollover), most))
+	d.Rollover = int(min(int64(d.Rollover), maxCount-int64(d.capacity())-extra, int64(math.MaxInt-d.capacity())))
 	e := newEngine(&d, extra)
 	b, isBucket := e.(*bucket)
 	if isBucket && d.inherited.den != 0 {

@@ -27,33 +27,12 @@
 //		charge.Answer(&r, false)
 //	}
 //
-// Package core/storetest contains a complete store of less than a hundred lines, and the
-// conformance suite that every store must pass. Its store compares and sets bytes, as one on a database does.
+// Package core/storetest contains the conformance suite that every store must pass.
 //
 // # A store on a database
 //
-// A store of several processes, on an SQL database for example, needs a table with the Key of a charge as bytes,
-// the [Compiled.ID] of its rule as a signed integer of 64 bits, the bytes of the [State], and the time after
-// which the row may be deleted ([Compiled.ExpiresAt]). Key and ID are the primary key. A call has two steps:
-//
-//   - The first reads the rows of all charges, and the time of the database. No row is the zero State, whose
-//     encoding has no bytes; [State.UnmarshalBinary] makes a State of the bytes. The store then computes
-//     the new States as above. (After Apply, which does not say whether it changed the State, compare the bytes.)
-//   - The second writes the new States in one transaction, if these rows still have the bytes that were
-//     read, or still do not exist. A zero State deletes its row. Rows whose State has not changed need no check,
-//     and without a change there is no second step. If rows are locked, lock them in the order of the primary key.
-//
-// If a row has other bytes, nothing is written, and the store begins again with the charges as they were: with
-// the Receipt of a Spend or Debit, and with AtMost the Cost of the call. Otherwise an event that is
-// denied at the second attempt would keep the Receipt of the first one. The store may give up after some attempts;
-// the conformance suite makes 64 calls at a time for one key. After an error of Adjust, Verdict.Rule must be nil
-// for a charge that was not written. If it is not known whether the transaction was committed, the store must not
-// repeat it, because a charge counts at most once. Errors of the database, bytes that are no State, and giving up
-// are errors that wrap [ErrUnavailable]; if ctx ends, the error is ctx.Err(), without it.
-//
-// Such a store embeds a [Namespace]. It implements [Prober] if the database can be readable without being
-// writable: for a row with an empty Key, which no charge has. It tells its deadline in a [Description], if it has
-// one. The other interfaces and functions are for stores over stores and for package core.
+// Package core/casstore makes a store of any database that can read rows and swap them if they are unchanged: it
+// repeats, groups and locks, so that a database needs about a hundred lines.
 //
 // # Other stores
 //

@@ -412,7 +412,7 @@ var invalidFiles = map[string]struct {
 	"timezone is localtime": {with("      - {name: r, algorithm: quota, limit: 5/day, timezone: localtime}", ""), []string{`4:61: policies.api.rules[0].timezone: timezone "localtime" differs from machine to machine: write a name such as Europe/Berlin`}, false},
 	"timezone is empty":     {with("      - {name: r, algorithm: quota, limit: 5/day, timezone: ''}", ""), []string{`4:61: policies.api.rules[0].timezone: timezone is empty`}, false},
 	"rollover is 0":         {with("      - {name: r, algorithm: quota, limit: 5/day, rollover: 0}", ""), []string{`4:61: policies.api.rules[0].rollover: rollover is 0, outside 1 to 2^48-1`}, false},
-	"rollover is large":     {with("      - {name: r, algorithm: quota, limit: 5/day, rollover: 281474976710656}", ""), []string{`4:61: policies.api.rules[0].rollover: rollover is 281474976710656, outside 1 to 2^48-1`}, false},
+	"rollover is large":     {with("      - {name: r, algorithm: quota, limit: 5/day, rollover: 9223372036854775808}", ""), []string{`4:61: policies.api.rules[0].rollover: "9223372036854775808" is too large`}, false},
 	"rollover is 10%":       {with("      - {name: r, algorithm: quota, limit: 5/day, rollover: 10%}", ""), []string{`4:61: policies.api.rules[0].rollover: is a text, expected an integer`}, false},
 	"rollover of a window":  {with("      - {name: r, algorithm: fixed_window, limit: 5/d, rollover: 5}", ""), []string{`4:66: policies.api.rules[0].rollover: rollover has no meaning for fixed_window`}, false},
 	"rollover of places":    {with("      - {name: r, algorithm: in_flight, limit: 5, rollover: 5}", ""), []string{`4:61: policies.api.rules[0].rollover: rollover has no meaning for in_flight`}, false},

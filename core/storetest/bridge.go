@@ -80,6 +80,7 @@ func (c catalog) compile(r *oracle.Rule, plan string, soft, headroom float64) bo
 		return false
 	}
 	c[r] = compiled
+	r.Rollover = int64(compiled.Rollover) // less if the limit is close to the largest one
 	return true
 }
 

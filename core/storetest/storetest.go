@@ -16,7 +16,7 @@
 //
 // A Store over other Stores, such as a cache, passes [RunOver] besides: its histories have Stores behind that fail.
 //
-// The example (example_test.go in this folder) is a complete store that passes the suite. A [Fake] is a Store for tests of code
+// Package casstore is a complete store of any database that passes the suite. A [Fake] is a Store for tests of code
 // that calls Stores: it counts calls, delays them, and makes them fail.
 package storetest
 

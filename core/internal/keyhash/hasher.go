@@ -63,15 +63,18 @@ func (h Hasher) text(key string) (text [TagLen]byte) {
 			return text
 		}
 	}
-	var sum [sha256.Size]byte
-	if h.macs == nil {
-		var buf [256]byte // on the stack, for all but very long keys
-		sum = sha256.Sum256(append(buf[:0], key...))
-	} else {
-		sum = h.mac(key)
-	}
+	sum := h.Sum(key)
 	base64.RawURLEncoding.Encode(text[:], sum[:16])
 	return text
+}
+
+// Sum returns the hash of key. That of a key that is a hash (see OrHash) is a hash of it.
+func (h Hasher) Sum(key string) [sha256.Size]byte {
+	if h.macs != nil {
+		return h.mac(key)
+	}
+	var buf [256]byte // on the stack, for all but very long keys
+	return sha256.Sum256(append(buf[:0], key...))
 }
 
 func (h Hasher) mac(key string) (sum [sha256.Size]byte) {
