@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -61,8 +62,7 @@ func (c fakeConn) QueryContext(_ context.Context, query string, args []driver.Na
 	c.mu.Unlock()
 	var texts []string
 	for _, a := range args {
-		text, _ := a.Value.(string)
-		texts = append(texts, text)
+		texts = append(texts, fmt.Sprint(a.Value))
 	}
 	rows, err := c.reply(query, texts)
 	if rows == nil && err != nil {

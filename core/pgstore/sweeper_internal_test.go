@@ -3,6 +3,9 @@ package pgstore
 import (
 	"database/sql/driver"
 	"errors"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,16 +17,18 @@ import (
 // pages one after the other.
 func TestSweeper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var failure error
-		var pause time.Duration
-		visited := make(map[int64]int)
+		var failing atomic.Bool
+		var pause atomic.Int64
+		var pages [300/sweepPages + 1]atomic.Int64
 		f := &fake{reply: func(query string, args []string) ([][]driver.Value, error) {
-			if len(args) == 1 && args[0] != "" { // Read
+			if !strings.Contains(query, "SKIP LOCKED") {
 				return [][]driver.Value{{int64(1), int64(0), nil, int64(1)}}, nil
 			}
-			time.Sleep(pause)
-			if failure != nil {
-				return nil, failure
+			page, _ := strconv.Atoi(args[0])
+			pages[page/sweepPages].Add(1)
+			time.Sleep(time.Duration(pause.Load()))
+			if failing.Load() {
+				return nil, errors.New("boom")
 			}
 			return [][]driver.Value{{int64(3), int64(300), int64(1000)}}, nil
 		}}
@@ -33,7 +38,6 @@ func TestSweeper(t *testing.T) {
 			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 				_, _, _ = s.rows.Read(t.Context(), []casstore.Key{keyA})
 				synctest.Wait()
-				visited[s.rows.sweeper.page]++
 			}
 			return f.count("SKIP LOCKED") - before
 		}
@@ -46,18 +50,18 @@ func TestSweeper(t *testing.T) {
 		if n := use(99 * time.Second); n != 99 {
 			t.Errorf("%d sweeps, want 99", n)
 		}
-		for page := int64(0); page < 300; page += sweepPages {
-			if visited[page] < 100 {
-				t.Errorf("the pages from %d on were visited %d times", page, visited[page]/10)
+		for i := range pages {
+			if n := pages[i].Load(); n < 15 {
+				t.Errorf("the pages after page %d were visited %d times", i*sweepPages, n)
 			}
 		}
-		pause = 5500 * time.Millisecond
+		pause.Store(int64(5500 * time.Millisecond))
 		if n := use(60 * time.Second); n < 9 || n > 11 {
 			t.Errorf("%d sweeps that take 5.5 s in a minute", n)
 		}
 		time.Sleep(time.Minute)
-		synctest.Wait()
-		pause, failure = 0, errors.New("boom")
+		pause.Store(0)
+		failing.Store(true)
 		if n := use(60 * time.Second); n != 6 {
 			t.Errorf("%d sweeps that fail in a minute, want 6", n)
 		}
