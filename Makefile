@@ -15,7 +15,7 @@ VALE        := github.com/vale-cli/vale/v3/cmd/vale@v3.22.0
 # The library consists of modules, so that an application gets the dependencies of those that it uses. In the
 # workspace of cmd/weir, which has all of these modules, $(ALL) are their packages. ./... never descends into other
 # modules.
-LIBRARY := . ginlimit echolimit echolimit/v5 core/redisstore core/redisstore/internal/sim core/rules core/inspect core/observe/otel core/observe/prometheus core/internal/frameworks
+LIBRARY := . ginlimit echolimit echolimit/v5 core/pgstore core/redisstore core/redisstore/internal/sim core/rules core/inspect core/observe/otel core/observe/prometheus core/internal/frameworks
 ALL     := github.com/weir-go/weir/...
 WORK    := GOWORK=$(CURDIR)/cmd/weir/go.work
 OTHERS  := $(wildcard _examples _benchmarks)

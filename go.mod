@@ -3,7 +3,7 @@ module github.com/weir-go/weir
 go 1.26.0
 
 // An application gets the dependencies of each module that it requires, so this one has no web framework, no client of
-// Redis and no YAML. Modules of their own are ginlimit, echolimit, echolimit/v5, core/redisstore, core/rules,
+// Redis and no YAML. Modules of their own are ginlimit, echolimit, echolimit/v5, core/pgstore, core/redisstore, core/rules,
 // core/inspect, the exporters below core/observe, and cmd/weir. Tests that need several of these are in
 // core/internal/frameworks and core/redisstore/internal/sim, which no module requires.
 //

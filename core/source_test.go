@@ -45,6 +45,7 @@ var allowed = map[string][]string{
 	"internal/testkit":          {"core", "core/driver"},
 	"core/internal/unexported":  {},
 	"core/memstore":             {"core/driver", "internal/argument"},
+	"core/pgstore":              {"core/casstore", "core/driver", "core/internal/call", "core/internal/keyhash", "internal/argument", "internal/sampler"},
 	"core/redisstore":           {"core/driver", "internal/argument", "core/internal/keyhash", "core/internal/waiters", "core/redisstore/internal/pipe", "core/redisstore/internal/wire", "internal/sampler", "github.com/redis/go-redis/v9"},
 	"core/casstore":             {"core/driver", "internal/argument", "core/internal/call", "core/internal/keyhash"},
 	"core/redisstore/diagnose":  {"core/driver", "core/internal/call", "core/internal/processes", "core/internal/waiters", "core/redisstore", "core/redisstore/internal/pipe", "core/redisstore/internal/wire", "github.com/redis/go-redis/v9"},
@@ -97,6 +98,7 @@ var allowed = map[string][]string{
 // internal lists the internal packages that other modules import. An application may use a module of an earlier
 // release with a newer one of these packages.
 var internal = map[string][]string{
+	"core/pgstore":                  {"core/internal/call", "core/internal/keyhash", "internal/argument", "internal/sampler"},
 	"core/redisstore":               {"core/internal/keyhash", "core/internal/waiters", "internal/argument", "internal/sampler"},
 	"core/redisstore/diagnose":      {"core/internal/call", "core/internal/processes", "core/internal/waiters"},
 	"core/redisstore/internal/pipe": {"core/internal/keyhash", "internal/sampler"},
@@ -217,6 +219,9 @@ var clockReaders = map[string]string{
 	"core/internal/hold/hold.go":                 "times of renewals",
 	"core/internal/waiters/list.go":              "the age of a caller",
 	"core/internal/waiters/queue.go":             "the age of a message",
+	"core/pgstore/check.go":                      "the times of statements",
+	"core/pgstore/store.go":                      "the intervals of sweeps",
+	"core/pgstore/sweeper.go":                    "the intervals of sweeps",
 	"core/redisstore/internal/pipe/job.go":       "the timeout",
 	"core/redisstore/freer.go":                   "the timeout, and the time since a reply was due",
 	"core/redisstore/internal/pipe/idle.go":      "checks of connections",

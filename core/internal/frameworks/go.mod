@@ -9,6 +9,7 @@ require (
 	github.com/labstack/echo/v5 v5.4.3
 	github.com/prometheus/client_golang v1.20.5
 	github.com/weir-go/weir v0.1.0
+	github.com/weir-go/weir/core/pgstore v0.1.0
 	github.com/weir-go/weir/core/redisstore v0.1.0
 	github.com/weir-go/weir/core/rules v0.1.0
 	github.com/weir-go/weir/echolimit v0.1.0
@@ -82,6 +83,7 @@ require (
 
 replace (
 	github.com/weir-go/weir => ../../..
+	github.com/weir-go/weir/core/pgstore => ../../pgstore
 	github.com/weir-go/weir/core/redisstore => ../../redisstore
 	github.com/weir-go/weir/core/rules => ../../rules
 	github.com/weir-go/weir/echolimit => ../../../echolimit

@@ -1,6 +1,7 @@
 package frameworks_test
 
 import (
+	"database/sql"
 	"os"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/weir-go/weir/core/observe"
 	weirotel "github.com/weir-go/weir/core/observe/otel"
 	weirprometheus "github.com/weir-go/weir/core/observe/prometheus"
+	"github.com/weir-go/weir/core/pgstore"
 	"github.com/weir-go/weir/core/redisstore/resilient"
 	"github.com/weir-go/weir/core/rules"
 	"github.com/weir-go/weir/internal/testkit"
@@ -32,6 +34,7 @@ func TestMetrics(t *testing.T) {
 	set, err := rules.New(s, &rules.Config{}, rules.Overrides(rules.RedisOf(s)))
 	testkit.Must(t, err)
 	s.Add(set)
+	s.Add(pgstore.New(new(sql.DB), "test"))
 	reader := metric.NewManualReader()
 	_, err = weirotel.Register(s, metric.NewMeterProvider(metric.WithReader(reader)))
 	testkit.Must(t, err)
