@@ -29,37 +29,50 @@ import (
 //   - transactions: no long transaction keeps old versions of rows
 //   - rows: their number, compared with [MaxRows]
 //
-// Check makes about 40 statements, one after the other except for the pooler, and adds one row to the table, which is deleted like
-// other rows. It neither logs nor changes settings. A statement may take a second, or the [Timeout] if that is longer.
-// The checks after the end of ctx are ResultUnknown. Check may be called while s makes decisions.
+// Check makes about 40 statements, one after the other, and adds one row to the table, which is deleted like other rows. It
+// neither logs nor changes settings. A check may take ten seconds. The checks after the end of ctx are ResultUnknown.
+// Check may be called while s makes decisions.
 func (s *Store) Check(ctx context.Context) []Finding {
 	c := &check{rows: s.rows, deadline: s.Describe().Deadline}
 	for _, step := range []struct {
-		name string
-		run  func(context.Context) error
+		name       string
+		run        func(context.Context) error
+		needsTable bool
 	}{
-		{"connection", c.connection}, {"server", c.server}, {"table", c.table}, {"pooler", c.pooler}, {"decision", c.decision},
-		{"plan", c.plan}, {"settings", c.settings}, {"transactions", c.transactions}, {"rows", c.size},
+		{"connection", c.connection, false}, {"server", c.server, false}, {"table", c.table, false}, {"pooler", c.pooler, true},
+		{"decision", c.decision, true}, {"plan", c.plan, true}, {"settings", c.settings, false}, {"transactions", c.transactions, false},
+		{"rows", c.size, true},
 	} {
-		err := call.Recover(errDriver, func() error { return step.run(ctx) })
-		if err == nil {
+		if step.needsTable && !c.exists {
 			continue
 		}
-		c.add(failed(ctx, step.name, err))
-		if step.name == "connection" {
-			break
+		if err := c.step(ctx, step.run); err != nil {
+			c.add(failed(ctx, step.name, err))
+			if step.name == "connection" {
+				break
+			}
 		}
 	}
 	return c.findings
 }
+
+// step runs a step of Check for some time.
+func (c *check) step(ctx context.Context, run func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	return call.Recover(errDriver, func() error { return run(ctx) })
+}
+
+const stepTimeout = 10 * time.Second
 
 // A check is a call of Check.
 type check struct {
 	*rows
 	deadline time.Duration
 	findings []Finding
-	logged   bool // the table is
 	role     string
+	exists   bool // the table does
+	logged   bool // the table is
 }
 
 func (c *check) add(f Finding) { c.findings = append(c.findings, f) }
@@ -89,14 +102,12 @@ func failed(ctx context.Context, name string, err error) Finding {
 
 // scan executes a statement that returns one row.
 func (c *check) scan(ctx context.Context, statement string, values ...any) error {
-	ctx, cancel := context.WithTimeout(ctx, max(c.deadline, time.Second))
-	defer cancel()
 	return c.db.QueryRowContext(ctx, strings.ReplaceAll(statement, "TABLE", c.config.table)).Scan(values...)
 }
 
 func (c *check) connection(ctx context.Context) error {
 	var user, database string
-	if err := c.scan(ctx, "SELECT current_user, current_database()", &user, &database); err != nil {
+	if err := c.scan(ctx, "SELECT quote_ident(current_user), current_database()", &user, &database); err != nil {
 		return err
 	}
 	c.role = user
@@ -144,7 +155,7 @@ func (c *check) table(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.logged = persistence == "p"
+	c.exists, c.logged = true, persistence == "p"
 	f := Finding{"table", ResultOK, c.config.table + ": unlogged", ""}
 	if c.logged {
 		f.Detail = c.config.table + ": logged"
@@ -296,7 +307,7 @@ func (c *check) plan(ctx context.Context) error {
 			return err
 		}
 		if strings.Contains(line, "Seq Scan") {
-			c.warn("plan", "a decision reads the whole table", "ALTER ROLE "+c.role+" SET enable_seqscan = off, or ANALYZE "+c.config.table)
+			c.warn("plan", "a decision reads the whole table", "ALTER ROLE "+c.role+" SET enable_seqscan = off")
 			return lines.Close()
 		}
 	}

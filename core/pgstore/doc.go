@@ -33,8 +33,8 @@
 // [KeySecret]), a version that changes with each write, the time from which the state is that of an unused key, and the state. No
 // index has the time, so that a write changes no index.
 //
-// Each process deletes rows that expired a minute ago, of 64 pages of the table a second, while it makes decisions. It waits for
-// no lock. When the table has more rows than [MaxRows], new keys share overflow rows.
+// Each process deletes rows that expired a minute ago, of 64 pages of the table a second, or up to 640 if many rows have expired,
+// while it makes decisions. It waits for no lock. When the table has more rows than [MaxRows], new keys share overflow rows.
 //
 // # Durability
 //

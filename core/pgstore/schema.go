@@ -6,8 +6,12 @@ import (
 	"strings"
 )
 
-//go:embed migrations/*.sql
-var migrations embed.FS
+var (
+	//go:embed migrations/*.sql
+	migrations embed.FS
+	//go:embed migrations/00001_create_weir_states.sql
+	createTable string
+)
 
 // Migrations contains an .sql file for each change of the table [DefaultTable], to copy into the migrations of an application
 // or to pass to goose (goose.NewProvider) or Atlas, which reads the folder of the files with format=goose. The table of the
@@ -33,12 +37,8 @@ func mustSub(f fs.FS, dir string) fs.FS {
 // removes old versions soon.
 func Schema(opts ...Option) string {
 	c := newConfig("pgstore: Schema", opts)
-	text, err := fs.ReadFile(Migrations, "00001_create_weir_states.sql")
-	if err != nil {
-		panic(err)
-	}
-	_, text2, _ := strings.Cut(string(text), "-- +goose Up\n")
-	create, _, _ := strings.Cut(text2, ";")
+	_, create, _ := strings.Cut(createTable, "-- +goose Up\n")
+	create, _, _ = strings.Cut(create, ";")
 	create = strings.Replace(create, DefaultTable, c.table, 1)
 	if c.logged {
 		create = strings.Replace(create, "UNLOGGED ", "", 1)
