@@ -25,12 +25,12 @@ const (
 	maxRequests, maxCharges = 128, 1024
 )
 
-// send returns when r is decided, or when its deadline or ctx ends.
+// send returns when r is decided, when its timeout has passed, or when ctx ends.
 func (l *lane) send(ctx context.Context, r *request) error {
 	if !l.join(r) {
 		return l.store.failure(ctx, driver.ErrOverloaded, 0)
 	}
-	timer := time.NewTimer(time.Until(r.deadline))
+	timer := time.NewTimer(r.timeout)
 	defer timer.Stop()
 	select {
 	case <-r.done:
