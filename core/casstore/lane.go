@@ -64,9 +64,8 @@ func (l *lane) join(r *request) bool {
 		return false
 	}
 	at := len(l.waiting)
-	if r.urgent() {
-		at = slices.IndexFunc(l.waiting, func(o *request) bool { return !o.urgent() })
-		at = max(at, 0)
+	if i := slices.IndexFunc(l.waiting, func(o *request) bool { return !o.urgent() }); i >= 0 && r.urgent() {
+		at = i
 	}
 	l.waiting = slices.Insert(l.waiting, at, r)
 	if !l.running {

@@ -47,7 +47,7 @@ func newRequest(s *Store, charges []driver.Charge, timeout time.Duration) *reque
 		rows: make([]*row, n), sums: make([]int, n), timeout: timeout, done: make(chan struct{}),
 	}
 	for i := range charges {
-		r.own[i], r.overflow[i] = s.keys(&charges[i])
+		r.own[i] = s.key(&charges[i])
 	}
 	return r
 }
