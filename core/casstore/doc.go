@@ -8,7 +8,7 @@
 // # Rounds
 //
 // A decision reads the rows of its rules and the time of the database, computes the new states, and swaps those that have
-// changed. That takes two calls of the database, and one for a denial. The decisions that come while a round is under way
+// changed: two calls of the database, and one for a denial. The decisions that come while a round is under way
 // share the next one, so a hot key is read and written once for up to 128 decisions. If another process has changed a row in
 // the meantime, nothing of the group of decisions that depend on it is charged, and they are repeated in the next round. After
 // three such rounds, the round is made under locks if the database is a [Locker].
