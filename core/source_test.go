@@ -213,6 +213,7 @@ var clockReaders = map[string]string{
 	// Timeouts, and intervals of work in the background.
 	"core/replace.go":                            "the time since a change of rules",
 	"core/wait.go":                               "the deadline of a context",
+	"core/casstore/errors.go":                    "the deadline of a context",
 	"core/failover/store.go":                     "times of an outage",
 	"core/lease/store.go":                        "lifetimes of leases",
 	"core/denycache/store.go":                    "ends of denials, as times since they were received",

@@ -2,6 +2,7 @@ package casstore_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/weir-go/weir/core/casstore"
 	"github.com/weir-go/weir/core/storetest"
@@ -16,6 +17,6 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) *storetest.Harness {
 		testkit.WithoutRace(t, testkit.SlowCases...)
 		var clock storetest.Clock
-		return clock.Harness(casstore.New(newDatabase(&clock)))
+		return clock.Harness(casstore.New(newDatabase(&clock), casstore.Timeout(10*time.Second)))
 	})
 }

@@ -25,12 +25,12 @@ const (
 	maxRequests, maxCharges = 128, 1024
 )
 
-// send returns when r is decided, or when its deadline or ctx ends.
+// send returns when r is decided, when its timeout has passed, or when ctx ends.
 func (l *lane) send(ctx context.Context, r *request) error {
 	if !l.join(r) {
 		return l.store.failure(ctx, driver.ErrOverloaded, 0)
 	}
-	timer := time.NewTimer(time.Until(r.deadline))
+	timer := time.NewTimer(r.timeout)
 	defer timer.Stop()
 	select {
 	case <-r.done:
@@ -64,9 +64,8 @@ func (l *lane) join(r *request) bool {
 		return false
 	}
 	at := len(l.waiting)
-	if r.urgent() {
-		at = slices.IndexFunc(l.waiting, func(o *request) bool { return !o.urgent() })
-		at = max(at, 0)
+	if i := slices.IndexFunc(l.waiting, func(o *request) bool { return !o.urgent() }); i >= 0 && r.urgent() {
+		at = i
 	}
 	l.waiting = slices.Insert(l.waiting, at, r)
 	if !l.running {

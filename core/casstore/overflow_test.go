@@ -37,7 +37,7 @@ func TestStore_Overflow(t *testing.T) {
 			if left := testkit.Left(t, l, "old"); left != 3 {
 				t.Errorf("%d are left to a key with a row, want 3", left)
 			}
-			// Nobody knows how much of an overflow row a key has used.
+			// It is not known how much of an overflow row a key has used.
 			testkit.Must(t, l.Credit(t.Context(), "1", 5))
 			if found, err := l.Reset(t.Context(), "1"); err != nil || found || testkit.Allow(t, l, "1").Allowed {
 				t.Errorf("a Reset frees an overflow row: %v, %v", found, err)

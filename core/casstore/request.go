@@ -26,7 +26,7 @@ type request struct {
 	overflow []Key
 	rows     []*row // of charges, in the round under way
 	sums     []int  // the costs of charges together with the earlier ones that share their overflow rows, or 0
-	deadline time.Time
+	timeout  time.Duration
 	fences   bool // changes the versions of its rows although the states may stay
 	attempts int
 	admitted bool
@@ -44,10 +44,10 @@ func newRequest(s *Store, charges []driver.Charge, timeout time.Duration) *reque
 	n := len(charges)
 	r := &request{
 		asked: slices.Clone(charges), charges: make([]driver.Charge, n), readings: make([]driver.Reading, n), own: make([]Key, n), overflow: make([]Key, n),
-		rows: make([]*row, n), sums: make([]int, n), deadline: time.Now().Add(timeout), done: make(chan struct{}),
+		rows: make([]*row, n), sums: make([]int, n), timeout: timeout, done: make(chan struct{}),
 	}
 	for i := range charges {
-		r.own[i], r.overflow[i] = s.keys(&charges[i])
+		r.own[i] = s.key(&charges[i])
 	}
 	return r
 }
@@ -159,12 +159,13 @@ func (s *Store) free(r *request) {
 	}
 	go func() {
 		defer s.freeing.Add(-1)
-		for end := time.Now().Add(hold); time.Now().Before(end); time.Sleep(freeInterval) {
+		for waited := time.Duration(0); waited < hold; waited += freeInterval {
 			u := newRequest(s, undos, statementTimeouts*s.timeout)
 			u.fences = true
 			if s.laneOf(undos).send(context.Background(), u) == nil {
 				return
 			}
+			time.Sleep(freeInterval)
 		}
 	}()
 }

@@ -62,7 +62,7 @@ func (s *Store) swapRound(ctx context.Context, requests []*request) error {
 	t.fill(rows)
 	t.decide(now)
 	groups, roots := t.groups()
-	t.conclude() // what changes nothing
+	t.conclude() // requests that change nothing
 	if len(groups) == 0 {
 		return nil
 	}
@@ -138,6 +138,7 @@ func (s *Store) newTable(requests []*request) *table {
 		for i := range r.own {
 			t.rows[r.own[i]] = newRow(r.own[i])
 			if t.full {
+				r.overflow[i] = s.overflowKey(&r.asked[i])
 				t.rows[r.overflow[i]] = newRow(r.overflow[i])
 				t.rows[r.overflow[i]].shared = true
 			}

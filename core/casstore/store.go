@@ -2,7 +2,6 @@ package casstore
 
 import (
 	"context"
-	"encoding/binary"
 	"hash/maphash"
 	"sync/atomic"
 
@@ -109,10 +108,16 @@ func (s *Store) laneOf(charges []driver.Charge) *lane {
 // overflowRows is the number of overflow rows of one rule.
 const overflowRows = 16
 
-// keys returns the Key of a state, and that of its overflow row.
-func (s *Store) keys(c *driver.Charge) (own, overflow Key) {
-	rule := "\x00" + c.Rule.Algorithm.String() + "\x00" + c.Rule.StateName + "\x00" + s.application
-	sum := s.hash.Sum("k" + c.Key + rule)
-	shared := s.hash.Sum("o" + string(rune('A'+binary.BigEndian.Uint64(sum[16:])%overflowRows)) + rule)
-	return Key(sum[:16]), Key(shared[:16])
+// key returns the Key of the state of c, and overflowKey that of its overflow row. No part of the hashed text contains a
+// zero byte, except for the key in front.
+func (s *Store) key(c *driver.Charge) Key { return s.keyOf("k"+c.Key, c.Rule) }
+
+func (s *Store) overflowKey(c *driver.Charge) Key {
+	own := s.key(c)
+	return s.keyOf("o"+string('A'+rune(own[0])%overflowRows), c.Rule)
+}
+
+func (s *Store) keyOf(text string, r *driver.Compiled) Key {
+	sum := s.hash.Sum(text + "\x00" + r.Algorithm.String() + "\x00" + r.StateName + "\x00" + s.application)
+	return Key(sum[:len(Key{})])
 }

@@ -68,7 +68,7 @@ func (h Hasher) text(key string) (text [TagLen]byte) {
 	return text
 }
 
-// Sum returns the hash of key. That of a key that is a hash (see OrHash) is a hash of it.
+// Sum returns the hash of key. A key that is a hash (see OrHash) is hashed again.
 func (h Hasher) Sum(key string) [sha256.Size]byte {
 	if h.macs != nil {
 		return h.mac(key)
