@@ -70,7 +70,7 @@ var allowed = map[string][]string{
 	"echolimit":                 {"core", "core/gate", "core/gate/adapter", "core/memstore", "keyfunc", "github.com/labstack/echo/v4"},
 	"echolimit/v5":              {"core", "core/gate", "core/gate/adapter", "core/memstore", "keyfunc", "github.com/labstack/echo/v5"},
 
-	"cmd/weir":                            {"cmd/weir/internal/playground/page", "cmd/weir/internal/simulate", "cmd/weir/internal/trace", "core", "core/driver", "core/memstore", "core/observe", "core/redisstore", "core/redisstore/diagnose", "core/rules", "github.com/redis/go-redis/v9", "internal/similar"},
+	"cmd/weir":                            {"cmd/weir/internal/playground/page", "cmd/weir/internal/simulate", "cmd/weir/internal/trace", "core", "core/driver", "core/memstore", "core/observe", "core/pgstore", "core/redisstore", "core/redisstore/diagnose", "core/rules", "github.com/jackc/pgx/v5", "github.com/redis/go-redis/v9", "internal/similar"},
 	"cmd/weir/internal/playground":        {"cmd/weir/internal/simulate", "core", "core/driver"},
 	"cmd/weir/internal/simulate":          {"core", "core/memstore", "core/driver"},
 	"cmd/weir/internal/playground/page":   {"cmd/weir/internal/playground"},

@@ -13,17 +13,21 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/pgstore"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/diagnose"
 	"github.com/weir-go/weir/core/rules"
 )
 
-// A doctor checks whether programs can use a Redis. The fields are flags.
+// A doctor checks whether programs can use a Redis or Postgres. The fields are flags.
 type doctor struct {
 	connection
 	timeout time.Duration
 	rules   bool
 	json    bool
+
+	postgres, table string
+	logged          bool
 }
 
 // defineDoctor defines the flags of weir doctor, and returns the command.
@@ -33,6 +37,9 @@ func defineDoctor(flags *flag.FlagSet) func(args []string, stdout, stderr io.Wri
 	flags.DurationVar(&d.timeout, "timeout", redisstore.DefaultTimeout, "the `DURATION` that a decision may take, as of the option resilient.Timeout")
 	flags.BoolVar(&d.rules, "rules", false, "also check the permissions of programs that read limits, overrides and blocks from Redis")
 	flags.BoolVar(&d.json, "json", false, "print JSON")
+	flags.StringVar(&d.postgres, "postgres", "", "check the Postgres of a `URL` in place of Redis")
+	flags.StringVar(&d.table, "table", pgstore.DefaultTable, "the `NAME` of the table in Postgres")
+	flags.BoolVar(&d.logged, "logged", false, "the table is to be logged, as of the option pgstore.Logged")
 	return d.run
 }
 
@@ -41,21 +48,15 @@ func (d *doctor) run(_ []string, stdout, _ io.Writer) error {
 	if d.timeout <= 0 {
 		return errors.New("the flag -timeout is not positive")
 	}
-	if d.app == "" {
-		return errNoApp
-	}
-	if err := d.open(); err != nil {
-		return err
-	}
-	defer d.rdb.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*timeout) // for a hundred round trips to a distant Redis
 	defer cancel()
-	findings := diagnose.Diagnose(ctx, d.rdb, d.app, append(d.storeOptions(), redisstore.Timeout(d.timeout))...)
-	if slices.ContainsFunc(findings, func(f diagnose.Finding) bool { return f.Check == "processes" && f.Result == diagnose.ResultOK }) {
-		findings = append(findings, d.checkApplication(ctx))
+	check := d.checkRedis
+	if d.postgres != "" {
+		check = d.checkPostgres
 	}
-	if d.rules && findings[0].Result == diagnose.ResultOK {
-		findings = append(findings, d.checkRules(ctx))
+	findings, err := check(ctx)
+	if err != nil {
+		return err
 	}
 	if d.json {
 		encoder := json.NewEncoder(stdout)
@@ -70,6 +71,25 @@ func (d *doctor) run(_ []string, stdout, _ io.Writer) error {
 		return errReported
 	}
 	return nil
+}
+
+// checkRedis checks whether programs can use the Redis of the flags.
+func (d *doctor) checkRedis(ctx context.Context) ([]diagnose.Finding, error) {
+	if d.app == "" {
+		return nil, errNoApp
+	}
+	if err := d.open(); err != nil {
+		return nil, err
+	}
+	defer d.rdb.Close()
+	findings := diagnose.Diagnose(ctx, d.rdb, d.app, append(d.storeOptions(), redisstore.Timeout(d.timeout))...)
+	if slices.ContainsFunc(findings, func(f diagnose.Finding) bool { return f.Check == "processes" && f.Result == diagnose.ResultOK }) {
+		findings = append(findings, d.checkApplication(ctx))
+	}
+	if d.rules && findings[0].Result == diagnose.ResultOK {
+		findings = append(findings, d.checkRules(ctx))
+	}
+	return findings, nil
 }
 
 // checkRules checks whether a program can read limits, overrides and blocks.

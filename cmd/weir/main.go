@@ -16,7 +16,7 @@
 //	weir on IN                                 turn limits on again
 //	weir check FILE...                         report the errors and warnings of files
 //	weir diff A B                              list the changes from file A to file B
-//	weir doctor                                check whether the programs can use a Redis
+//	weir doctor                                check whether the programs can use a Redis or Postgres
 //	weir explain FILE POLICY|ROUTE KEY [PLAN]  list the limits of a key
 //	weir init                                  print an example file
 //	weir playground                            serve a page that compares the algorithms
@@ -127,6 +127,12 @@
 //	-rules             also check the commands of programs that read limits, overrides and blocks from Redis, and
 //	                   whether a restart of Redis keeps these
 //	-json              print an array of objects with the fields check, result, detail and change
+//
+// With the flag -postgres, doctor checks a Postgres for package pgstore (pgstore.Store.Check), with the role of the programs:
+//
+//	-postgres URL      such as postgres://limiter@db.example.com/limits; the environment variable PGPASSWORD has the password
+//	-table NAME        as of the option pgstore.Table; default: weir_states
+//	-logged            as of the option pgstore.Logged
 //
 // # Simulation
 //
@@ -282,7 +288,7 @@ var commands = []command{
 	{"off", "IN", "turn limits off in all processes", 1, 1, nil},
 	{"off", "", "print the limits that are off", 0, 0, nil},
 	{"on", "IN", "turn limits on again", 1, 1, nil},
-	{"doctor", "", "check whether the programs can use a Redis", 0, 0, nil},
+	{"doctor", "", "check whether the programs can use a Redis or Postgres", 0, 0, nil},
 	{"check", "FILE...", "report the errors and warnings of files", 1, many, check},
 	{"diff", "A B [-trace TRACE]", "list the changes from file A to file B", 2, 2, nil},
 	{"explain", "FILE POLICY|ROUTE KEY [PLAN]", "list the limits of a key", 3, 4, explain},

@@ -65,7 +65,7 @@ func TestRun_Usage(t *testing.T) {
 		"usage:\n  weir why KEY [IN]                          tell why a key is denied or admitted\n",
 		"\n  weir check FILE...                         report the errors and warnings of files\n",
 		"\n  weir diff A B [-trace TRACE]               list the changes from file A to file B\n",
-		"\n  weir doctor                                check whether the programs can use a Redis\n",
+		"\n  weir doctor                                check whether the programs can use a Redis or Postgres\n",
 		"\n  weir explain FILE POLICY|ROUTE KEY [PLAN]  list the limits of a key\n",
 		"\n  weir init                                  print an example file\n",
 		"\n  weir rules COMMAND                         read and change limits in Redis\n",

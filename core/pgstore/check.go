@@ -345,7 +345,9 @@ func (c *check) settings(ctx context.Context) error {
 		ms, _ := strconv.Atoi(value)
 		detail, change := value, ""
 		if strings.HasSuffix(w.name, "_timeout") {
-			detail = (time.Duration(ms) * time.Millisecond).String()
+			if detail = "none"; ms > 0 {
+				detail = (time.Duration(ms) * time.Millisecond).String()
+			}
 		}
 		if !w.ok(c, value, time.Duration(ms)*time.Millisecond) {
 			detail, change = detail+": "+w.reason, "ALTER ROLE "+c.role+" SET "+w.name+" = "+w.value
