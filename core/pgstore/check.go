@@ -2,13 +2,13 @@ package pgstore
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/weir-go/weir/core/casstore"
@@ -29,7 +29,7 @@ import (
 //   - transactions: no long transaction keeps old versions of rows
 //   - rows: their number, compared with [MaxRows]
 //
-// Check makes about 40 statements, one after the other, and adds one row to the table, which is deleted like other rows. It
+// Check makes about 150 statements, those about the pooler in three sessions at the same time, and adds one row to the table, which is deleted like other rows. It
 // neither logs nor changes settings. A check may take ten seconds. The checks after the end of ctx are ResultUnknown.
 // Check may be called while s makes decisions.
 func (s *Store) Check(ctx context.Context) []Finding {
@@ -183,54 +183,59 @@ func (c *check) table(ctx context.Context) error {
 
 const (
 	checkSessions = 3
-	checkRounds   = 4
+	checkRounds   = 20
 )
 
-// pooler executes the statements of decisions in several sessions of this process in turn, so that a pooler mixes them up.
+// pooler executes statements in several sessions concurrently, which a pooler gives to each other's connections.
 func (c *check) pooler(ctx context.Context) error {
-	var conns []*sql.Conn
-	defer func() {
-		for _, conn := range conns {
-			_ = conn.Close()
-		}
-	}()
-	closed := c.db.Stats().MaxIdleClosed
-	most := c.db.Stats().MaxOpenConnections
-	for range checkSessions {
-		if most > 0 && len(conns) == most-c.db.Stats().InUse {
-			break
-		}
+	before := c.db.Stats()
+	most := before.MaxOpenConnections
+	sessions := checkSessions
+	if most > 0 {
+		sessions = min(sessions, max(1, most-before.InUse))
+	}
+	var mu sync.Mutex
+	servers, pairs := make(map[int]bool), make(map[[2]int]bool)
+	use := func(session int) error {
 		conn, err := c.db.Conn(ctx)
 		if err != nil {
 			return err
 		}
-		conns = append(conns, conn)
+		defer func() { _ = conn.Close() }()
+		for range checkRounds {
+			var pid int
+			if _, _, err := c.query(ctx, conn, c.read, []casstore.Key{newKey()}); err != nil {
+				return err
+			}
+			if err := conn.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+				return err
+			}
+			mu.Lock()
+			servers[pid], pairs[[2]int{session, pid}] = true, true
+			mu.Unlock()
+		}
+		return nil
 	}
-	servers := make(map[string]bool)
-	for i := range checkRounds * len(conns) {
-		conn := conns[i%len(conns)]
-		if _, _, err := c.query(ctx, conn, c.read, []casstore.Key{newKey()}); err != nil {
+	var all sync.WaitGroup
+	errs := make([]error, sessions)
+	for i := range sessions {
+		all.Go(func() { errs[i] = call.Recover(errDriver, func() error { return use(i) }) })
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
 			return err
 		}
-		var pid string
-		if err := conn.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&pid); err != nil {
-			return err
-		}
-		servers[fmt.Sprint(i%len(conns))+" "+pid] = true
 	}
 	detail := "none, or one in session mode"
-	if len(servers) > len(conns) {
+	if len(pairs) > sessions || len(servers) < sessions {
 		detail = "one in transaction mode"
 	}
 	c.warn("pooler", detail, "")
-	for _, conn := range conns {
-		_ = conn.Close()
-	}
-	conns = nil
 	switch need := c.config.connections + 1; {
 	case most > 0 && most < need:
 		c.warn("connections", fmt.Sprintf("at most %d", most), fmt.Sprintf("call SetMaxOpenConns(%d) of a sql.DB of its own, or with more", need))
-	case c.db.Stats().MaxIdleClosed > closed:
+	case c.db.Stats().MaxIdleClosed > before.MaxIdleClosed:
 		c.warn("connections", "idle connections are closed, and opened again for the next decisions", fmt.Sprintf("call SetMaxIdleConns(%d)", need))
 	default:
 		c.warn("connections", "enough, and kept while they are idle", "")
