@@ -121,18 +121,21 @@ func (r *rows) change(ctx context.Context, q querier, groups []casstore.Group) (
 func newVersion() int64 { return 1 + rand.Int64N(math.MaxInt64) }
 
 // Update implements [casstore.Locker] with a transaction. It places the rows that are missing before, in a statement of its own:
-// in the transaction, a Swap could wait for the new rows, and the transaction for those that the Swap has locked.
+// in the transaction, a Swap could wait for the new rows, and the transaction for those that the Swap has locked. A table that is
+// full gets the rows of changes only, in the transaction.
 func (r *rows) Update(ctx context.Context, keys []casstore.Key, decide func([]casstore.Row, int64) casstore.Group) error {
 	return r.faults.explain(ctx, r.update(ctx, keys, decide))
 }
 
 func (r *rows) update(ctx context.Context, keys []casstore.Key, decide func([]casstore.Row, int64) casstore.Group) error {
-	var versions literal
-	for range keys {
-		versions = versions.int(newVersion())
-	}
-	if _, err := r.db.ExecContext(ctx, r.place, ids(keys), versions.text()); err != nil {
-		return err
+	if !r.Full() {
+		var versions literal
+		for range keys {
+			versions = versions.int(newVersion())
+		}
+		if _, err := r.db.ExecContext(ctx, r.place, ids(keys), versions.text()); err != nil {
+			return err
+		}
 	}
 	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
@@ -151,7 +154,7 @@ func (r *rows) update(ctx context.Context, keys []casstore.Key, decide func([]ca
 	if err != nil {
 		return err
 	}
-	if !done[0] { // a row was deleted after it was placed, and inserted again
+	if !done[0] { // a row that was missing was inserted meanwhile
 		return casstore.ErrConflict
 	}
 	return tx.Commit()

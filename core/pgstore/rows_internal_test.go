@@ -96,14 +96,16 @@ func TestRows_Update(t *testing.T) {
 		group casstore.Group
 		found int64 // the number of the group that the statement returns
 		fails string
+		full  bool
 		want  []string
 		err   error
 	}{
-		{"changes", casstore.Group{changeA}, 0, "", []string{"DO NOTHING", "begin Read Committed", "FOR UPDATE OF", "DO UPDATE", "commit"}, nil},
-		{"no changes", nil, 0, "", []string{"DO NOTHING", "begin Read Committed", "FOR UPDATE OF", "rollback"}, nil},
-		{"a deadlock", casstore.Group{changeA}, 0, "FOR UPDATE OF", []string{"DO NOTHING", "begin Read Committed", "FOR UPDATE OF", "rollback"}, casstore.ErrConflict},
-		{"a row was swept", casstore.Group{changeA}, -1, "", []string{"DO NOTHING", "begin Read Committed", "FOR UPDATE OF", "DO UPDATE", "rollback"}, casstore.ErrConflict},
-		{"no commit", casstore.Group{changeA}, 0, "commit", []string{"DO NOTHING", "begin Read Committed", "FOR UPDATE OF", "DO UPDATE", "commit"}, casstore.ErrConflict},
+		{"changes", casstore.Group{changeA}, 0, "", false, []string{"DO NOTHING", "begin Read Committed", "FOR UPDATE OF", "DO UPDATE", "commit"}, nil},
+		{"no changes", nil, 0, "", false, []string{"DO NOTHING", "begin Read Committed", "FOR UPDATE OF", "rollback"}, nil},
+		{"a deadlock", casstore.Group{changeA}, 0, "FOR UPDATE OF", false, []string{"DO NOTHING", "begin Read Committed", "FOR UPDATE OF", "rollback"}, casstore.ErrConflict},
+		{"a row was swept", casstore.Group{changeA}, -1, "", false, []string{"DO NOTHING", "begin Read Committed", "FOR UPDATE OF", "DO UPDATE", "rollback"}, casstore.ErrConflict},
+		{"full", casstore.Group{changeA}, 0, "", true, []string{"begin Read Committed", "FOR UPDATE OF", "DO UPDATE", "commit"}, nil},
+		{"no commit", casstore.Group{changeA}, 0, "commit", false, []string{"DO NOTHING", "begin Read Committed", "FOR UPDATE OF", "DO UPDATE", "commit"}, casstore.ErrConflict},
 	} {
 		f := &fake{reply: func(query string, _ []string) ([][]driver.Value, error) {
 			switch {
@@ -116,7 +118,11 @@ func TestRows_Update(t *testing.T) {
 			}
 			return nil, nil
 		}}
-		err := New(f.open(t), "test").rows.Update(t.Context(), []casstore.Key{keyA}, func(rows []casstore.Row, now int64) casstore.Group {
+		r := New(f.open(t), "test", MaxRows(1)).rows
+		if c.full {
+			r.sweeper.rows.Store(1)
+		}
+		err := r.Update(t.Context(), []casstore.Key{keyA}, func(rows []casstore.Row, now int64) casstore.Group {
 			if now != 100 || rows[0].Version != 7 {
 				t.Errorf("%s: got %v at %d", c.name, rows, now)
 			}
