@@ -53,7 +53,9 @@ func (r *rows) query(ctx context.Context, q querier, statement string, keys []ca
 		if err := result.Scan(&n, &row.Version, &row.State, &at); err != nil {
 			return nil, 0, err
 		}
-		found[n-1], now = row, max(now, at)
+		if now = max(now, at); n > 0 {
+			found[n-1] = row
+		}
 	}
 	return found, now, result.Err()
 }
@@ -120,20 +122,15 @@ func (r *rows) change(ctx context.Context, q querier, groups []casstore.Group) (
 // newVersion returns a version that no row has had.
 func newVersion() int64 { return 1 + rand.Int64N(math.MaxInt64) }
 
-// Update implements [casstore.Locker] with a transaction. It places the rows that are missing before, in a statement of its own:
-// in the transaction, a Swap could wait for the new rows, and the transaction for those that the Swap has locked. A table that is
-// full gets the rows of changes only, in the transaction.
+// Update implements [casstore.Locker] with a transaction. It inserts no row in the transaction: a Swap could wait for the new row,
+// and the transaction for those that the Swap has locked. Rows that are missing are placed before, in a statement of its own.
 func (r *rows) Update(ctx context.Context, keys []casstore.Key, decide func([]casstore.Row, int64) casstore.Group) error {
 	return r.faults.explain(ctx, r.update(ctx, keys, decide))
 }
 
 func (r *rows) update(ctx context.Context, keys []casstore.Key, decide func([]casstore.Row, int64) casstore.Group) error {
 	if !r.Full() {
-		var versions literal
-		for range keys {
-			versions = versions.int(newVersion())
-		}
-		if _, err := r.db.ExecContext(ctx, r.place, ids(keys), versions.text()); err != nil {
+		if err := r.placeAll(ctx, keys); err != nil {
 			return err
 		}
 	}
@@ -141,7 +138,7 @@ func (r *rows) update(ctx context.Context, keys []casstore.Key, decide func([]ca
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // does nothing after a Commit
+	defer func() { _ = tx.Rollback() }() // does nothing if the transaction has ended
 	locked, now, err := r.query(ctx, tx, r.lock, keys)
 	if err != nil {
 		return err
@@ -150,14 +147,36 @@ func (r *rows) update(ctx context.Context, keys []casstore.Key, decide func([]ca
 	if len(group) == 0 {
 		return nil
 	}
+	var absent []casstore.Key // the table is full, or they were swept
+	for _, c := range group {
+		if c.Version == 0 {
+			absent = append(absent, c.Key)
+		}
+	}
+	if absent != nil {
+		if err := errors.Join(tx.Rollback(), r.placeAll(ctx, absent)); err != nil {
+			return err
+		}
+		return casstore.ErrConflict
+	}
 	done, err := r.change(ctx, tx, []casstore.Group{group})
 	if err != nil {
 		return err
 	}
-	if !done[0] { // a row that was missing was inserted meanwhile
-		return casstore.ErrConflict
+	if !done[0] {
+		return errors.New("a locked row was changed")
 	}
 	return tx.Commit()
+}
+
+// placeAll places the rows of keys that are missing.
+func (r *rows) placeAll(ctx context.Context, keys []casstore.Key) error {
+	var versions literal
+	for range keys {
+		versions = versions.int(newVersion())
+	}
+	_, err := r.db.ExecContext(ctx, r.place, ids(keys), versions.text())
+	return err
 }
 
 // Full implements [casstore.Bounder] by the last estimate of Postgres.

@@ -19,10 +19,11 @@ const (
 	readStatement = `SELECT w.n, coalesce(s.version, 0), s.state, (SELECT NOW)
 FROM unnest($1::uuid[]) WITH ORDINALITY AS w (id, n) LEFT JOIN TABLE s ON s.id = w.id`
 
-	// lockStatement is readStatement for rows that exist, which it locks. Each time is one after the row was locked.
-	lockStatement = `SELECT q.n, q.version, q.state, NOW FROM (
+	// lockStatement is readStatement for rows that exist, which it locks. The number 0 has a time after all were locked.
+	lockStatement = `SELECT q.n, q.version, q.state, 0 FROM (
 	SELECT w.n, s.version, s.state FROM unnest($1::uuid[]) WITH ORDINALITY AS w (id, n)
-	JOIN TABLE s ON s.id = w.id ORDER BY s.id FOR UPDATE OF s) q`
+	JOIN TABLE s ON s.id = w.id ORDER BY s.id FOR UPDATE OF s) q
+UNION ALL SELECT 0, 0, NULL, NOW`
 
 	// placeStatement inserts rows without a state, for a minute, unless they exist.
 	placeStatement = `INSERT INTO TABLE (id, version, expires, state)
