@@ -220,7 +220,7 @@ var clockReaders = map[string]string{
 	"core/internal/hold/hold.go":                 "times of renewals",
 	"core/internal/waiters/list.go":              "the age of a caller",
 	"core/internal/waiters/queue.go":             "the age of a message",
-	"core/pgstore/check.go":                      "the times of statements",
+	"core/pgstore/check_decision.go":             "the times of statements",
 	"core/pgstore/store.go":                      "the intervals of sweeps",
 	"core/pgstore/sweeper.go":                    "the intervals of sweeps",
 	"core/redisstore/internal/pipe/job.go":       "the timeout",
