@@ -1,5 +1,5 @@
 -- Package pgstore of github.com/weir-go/weir keeps the states of limits in this table, one row for each rule of each key.
--- The comments that begin with +goose are for github.com/pressly/goose and Atlas.
+-- The other comments are for github.com/pressly/goose and Atlas.
 
 -- +goose Up
 CREATE UNLOGGED TABLE IF NOT EXISTS weir_states (
