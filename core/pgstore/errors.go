@@ -26,6 +26,7 @@ var faults = []struct{ state, text string }{
 	{"42P05", preparedText},
 	{"26000", preparedText},
 	{"08P01", preparedText},
+	{"22P02", preparedText}, // a parameter of another statement
 }
 
 const preparedText = "the driver prepares statements, and a pooler gives it another session: see Poolers in the documentation of package pgstore"

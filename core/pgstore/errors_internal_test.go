@@ -38,6 +38,7 @@ func TestFaultLog(t *testing.T) {
 		{stateError("0A000"), "the server is a replica", false},
 		{stateError("42P05"), "the driver prepares statements", false},
 		{stateError("26000"), "the driver prepares statements", false},
+		{stateError("22P02"), "the driver prepares statements", false},
 	} {
 		var log testkit.Buffer
 		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
