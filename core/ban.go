@@ -71,7 +71,10 @@ func (l *line) mayBan(c *driver.Charge, a *Ask) bool {
 // for the event denies it only because its caller does not accept the delay. A Store that does not know the pause begins none.
 func (l *line) bans(c, ban *driver.Charge, a *Ask) bool {
 	v := &c.Verdict
-	if v.Allowed || v.RetryAfter == driver.Never || v.Rule != nil && v.Rule != c.Rule || c.MaxDelay > 0 && v.Remaining >= c.Cost {
+	k := &c.Rule.Constants
+	part := v.Rule != nil && v.Rule != c.Rule && v.Rule.Events <= c.Rule.Events // that of a rest has more
+	never := v.RetryAfter == driver.Never || int64(c.Cost) > k.Capacity-k.Rollover
+	if v.Allowed || never || part || c.MaxDelay > 0 && v.Remaining >= c.Cost {
 		return false
 	}
 	return l.mayBan(c, a) && ban.Op == driver.Spend && ban.Verdict.Allowed && !ban.Verdict.Unknown

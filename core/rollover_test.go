@@ -71,3 +71,19 @@ func TestLimiter_Wait_rollover(t *testing.T) {
 		}
 	})
 }
+
+// A denial of a key with a rest begins a ban, and one of a cost that an unused key would not admit begins none.
+func TestRule_Rollover_bans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.New(memstore.New(), core.Quota("calls", core.Daily(100)).Rollover(50).BlockFor(72*time.Hour)))
+		testkit.Admit(t, l, "k", 70)
+		if d := testkit.Ask(t, l, "k", 120); d.Allowed || d.RetryAfter != 24*time.Hour || d.State(0).Ban > 0 {
+			t.Errorf("got %v, want a denial until tomorrow without a ban", d)
+		}
+		time.Sleep(24 * time.Hour)
+		testkit.Admit(t, l, "k", 130)
+		if d := testkit.Ask(t, l, "k", 1); d.State(0).Ban != 72*time.Hour {
+			t.Errorf("got %v, want a ban", d)
+		}
+	})
+}

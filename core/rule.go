@@ -76,7 +76,7 @@ func (r Rule) ruleOf(c *driver.Compiled) Rule {
 		return r
 	}
 	k := r.d.compiled.Constants
-	if k.Periods = c.Constants.Periods; c.Constants == k {
+	if k.Periods = c.Constants.Periods; c.Constants == k && c.Events == r.d.compiled.Events {
 		return r
 	}
 	known := r.d.divided.Load()

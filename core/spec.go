@@ -88,6 +88,9 @@ type Spec struct {
 	// eviction or outage, and no period in which no event of the key counts, because there was none or all were refunded. The
 	// state of a key lives until the end of the next period, in Redis up to 33 days longer than its own.
 	//
+	// Events that the backup of package failover admits in an outage are not in the state, and count as unused. The backup gives no
+	// rest.
+	//
 	// The first event of a period fixes the rest, from the events that counted then and the limit of its own plan. An event of an
 	// earlier period that is undone, refunded or settled later does not change the rest. After a change of the Location or the
 	// Anchor, a period ends as it began, and the next one, which may be short, is a period like all others. A smaller Rollover

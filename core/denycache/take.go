@@ -87,7 +87,8 @@ func mayBan(charges []driver.Charge) bool {
 		}
 		rule := strings.TrimSuffix(b.Rule.Name, ".ban")
 		if slices.ContainsFunc(charges, func(c driver.Charge) bool {
-			never := c.Verdict.RetryAfter == driver.Never || c.MaxDelay > 0 && c.Verdict.Remaining >= c.Cost // see core.Spec.BlockFor
+			k := &c.Rule.Constants
+			never := c.Verdict.RetryAfter == driver.Never || int64(c.Cost) > k.Capacity-k.Rollover || c.MaxDelay > 0 && c.Verdict.Remaining >= c.Cost // see core.Spec.BlockFor
 			return !c.Verdict.Allowed && !never && c.Key == b.Key && c.Rule.Name == rule
 		}) {
 			return true

@@ -107,7 +107,7 @@ type Verdict struct {
 	Allowed    bool          // by this rule, regardless of the other rules
 	Unknown    bool          // not evaluated, because another rule denied: Allowed is set, Rule may be nil, the rest is zero
 	Soft       bool          // allowed, but beyond the limit itself
-	Found      bool          // Reset: something was in use before; Renew: the place had not lapsed
+	Found      bool          // Reset: something was in use before, or had rolled over; Renew: the place had not lapsed
 	Period     int32         // of a Quota: the length of the present period in seconds, rounded down
 	Remaining  int           // the remaining events of the limit
 	RetryAfter time.Duration // denied: the least wait until the same cost fits, or Never
@@ -223,7 +223,7 @@ func (c *Charge) Apply(s State, r *Reading, now int64) State {
 	}
 	switch c.Op {
 	case Reset:
-		found = r.Count > 0 || r.Used != Span{} || c.Rule.Kind.Closes && r.Left > 0
+		found = r.Count > 0 || r.Rest > 0 || r.Used != Span{} || c.Rule.Kind.Closes && r.Left > 0
 		if p, ok := e.(*places); ok {
 			p.wake(putQueues(State{}, queues(s, now)), now, r.woken)
 		}

@@ -104,10 +104,10 @@ func stateID(a Algorithm, name string) uint64 {
 }
 
 // Divide returns the rule for one of n processes, as described in
-// [github.com/weir-go/weir/core.Rule.Divide], or c itself. It caches the results for the latest n, so that a
-// store can call Divide for every charge.
+// [github.com/weir-go/weir/core.Rule.Divide], or c itself. It has no Rollover, also for n below 2: the counts of one process
+// add to no limit. Divide caches the results for the latest n, so that a store can call it for every charge.
 func (c *Compiled) Divide(n int) *Compiled {
-	if n < 2 {
+	if n = max(n, 1); n == 1 && c.Rollover == 0 {
 		return c
 	}
 	latest := c.divided.Load()

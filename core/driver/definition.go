@@ -198,12 +198,12 @@ func (d *Definition) fault() error {
 	return nil
 }
 
-// divide returns the compiled rule with one n-th of the limit of d, as described in
-// [github.com/weir-go/weir/core.Rule.Divide], or nil if d cannot be divided.
+// divide returns the compiled rule with one n-th of the limit of d, as described in [Compiled.Divide], or nil if d cannot be
+// divided.
 func (d Definition) divide(n int) *Compiled {
 	least := d
 	least.Text, least.Events, least.Burst, least.Like = "", max(1, d.Events/n), 0, nil
-	least.Rollover /= n
+	least.Rollover = 0
 	exact := least
 	if d.Kind().Refills {
 		least.inherited = d.fillTime()

@@ -57,8 +57,8 @@ func TestCompiled_During(t *testing.T) {
 	if part.Events != 3 || part.Constants.Periods != p || part.ID != c.ID || part != d.Divide(3) {
 		t.Errorf("got %+v for a third of %+v", part, d)
 	}
-	if r := compile(t, driver.Definition{Algorithm: driver.Quota, Events: 10, Calendar: driver.Day, Rollover: 7}).Divide(3); r.Events != 3 || r.Rollover != 2 {
-		t.Errorf("got %+v for a third of a rollover", r)
+	if r := compile(t, driver.Definition{Algorithm: driver.Quota, Events: 10, Calendar: driver.Day, Rollover: 7}); r.Divide(3).Events != 3 || r.Divide(3).Rollover != 0 || r.Divide(1).Events != 10 || r.Divide(1).Rollover != 0 || r.Divide(0) != r.Divide(1) {
+		t.Errorf("got %+v and %+v for parts of a rollover", r.Divide(3), r.Divide(1))
 	}
 	k := key{rule: part}
 	if v, _ := k.spend(3, start); !v.Allowed || v.Window <= 0 || v.Period != 86400 {

@@ -463,3 +463,33 @@ func TestFailClosedFor_Plans(t *testing.T) {
 		})
 	}
 }
+
+// Nothing rolls over in a backup, whose counts are those of an outage, and a cost that fits the limit of the primary with a rest
+// is not denied for ever.
+func TestBackup_Rollover(t *testing.T) {
+	for name, opts := range map[string][]failover.Option{"no number": nil, "one": {failover.Instances(1)}, "two": {failover.Instances(2)}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				p := newPair(t, true, opts...)
+				rule := core.Quota("q", core.Daily(100)).Rollover(50)
+				l := testkit.Limiter(t, p, rule)
+				testkit.Admit(t, l, "k", 100)
+				p.leave()
+				testkit.Admit(t, l, "k", 1)
+				p.comeBack()
+				time.Sleep(24 * time.Hour)
+				p.leave()
+				s := testkit.Allow(t, l, "k").State(0)
+				if got := s.Limit(); got.Events > 100 || got.Events < 50 {
+					t.Errorf("got the limit %v of a backup, want 100 a day or its half", got)
+				}
+				if d := testkit.Ask(t, l, "k", 120); d.Allowed || d.RetryAfter == core.Never {
+					t.Errorf("got %v, want a denial until the primary may decide", d)
+				}
+				if d := testkit.Ask(t, l, "k", 151); d.RetryAfter != core.Never {
+					t.Errorf("got %v, want a denial for ever", d)
+				}
+			})
+		})
+	}
+}

@@ -22,8 +22,8 @@ type policy struct {
 	unit    string // of the events
 	member  string // of RateLimit-Policy
 	limit   string // the beginning of the member of RateLimit, up to the number that remains
-	// The texts about denials with a Retry-After of n seconds are at n modulo the length.
-	denials [64]atomic.Pointer[denialTexts]
+	// The texts about denials with a Retry-After of n seconds are at n modulo the length. Without a length, none is kept.
+	denials []atomic.Pointer[denialTexts]
 }
 
 // quotaUnits has the parameter qu for the units that draft-ietf-httpapi-ratelimit-headers defines. It
@@ -62,14 +62,19 @@ func newPolicy(rule core.Rule) *policy {
 		member = append(member, ";w="...)
 		member = appendInteger(member, seconds(w))
 	}
-	p.member = string(member)
+	if p.member = string(member); s.Rollover == 0 {
+		p.denials = make([]atomic.Pointer[denialTexts], 64)
+	}
 	return p
 }
 
 // denial returns the texts about a denial with this Retry-After and endOf. closed says whether a ban has denied. It remembers
 // some of them.
 func (p *policy) denial(retry, end int64, closed bool) *denialTexts {
-	slot := &p.denials[uint64(retry)%uint64(len(p.denials))]
+	slot := new(atomic.Pointer[denialTexts])
+	if n := len(p.denials); n > 0 {
+		slot = &p.denials[uint64(retry)%uint64(n)]
+	}
 	if t := slot.Load(); t != nil && t.retry == retry && t.end == end && t.closed == closed {
 		return t
 	}
@@ -156,6 +161,9 @@ const maxPolicies = 1024
 func (p *policies) of(i int, rule core.Rule) *policy {
 	if i < len(p.first) && p.first[i].rule == rule {
 		return p.first[i]
+	}
+	if rule.Kind().Calendar && rule.Spec().Rollover > 0 {
+		return newPolicy(rule) // a rest makes a rule for one decision
 	}
 	return p.others.Get(rule, newPolicy)
 }

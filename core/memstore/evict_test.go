@@ -359,3 +359,20 @@ func TestStore_Take_searchLengthWithKeysOfOneSecond(t *testing.T) {
 		t.Errorf("a search visits %.1f slots, expected at most %d", got, maxSearch)
 	}
 }
+
+// A quota is exhausted if all of the limit is used, and not only if all that can roll over is.
+func TestStore_Take_exhaustedQuotaWithRollover(t *testing.T) {
+	testkit.WithoutRace(t)
+	l := core.Must(core.New(New(MaxMemory(1<<20)), core.Quota("calls", core.Monthly(1000)).Rollover(2000)))
+	for i := range 100 {
+		testkit.Admit(t, l, "exhausted"+strconv.Itoa(i), 1000)
+	}
+	for i := range 50_000 {
+		testkit.Ask(t, l, strconv.Itoa(i), 1000)
+	}
+	for i := range 100 {
+		if d := testkit.Ask(t, l, "exhausted"+strconv.Itoa(i), 1); d.Allowed {
+			t.Fatalf("key %d has its limit again: %v", i, d)
+		}
+	}
+}

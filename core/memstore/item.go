@@ -43,9 +43,10 @@ func (it *item) fillRatio(s *shard, now int64) uint64 {
 	if k.Refills || k.Holds || k.Closes {
 		return exhausted
 	}
-	count := (&driver.Charge{Rule: it.rule, Cost: 1}).Read(it.state, it.time(s, now)).Count
-	if !k.Windows && count > 2 {
+	r := (&driver.Charge{Rule: it.rule, Cost: 1}).Read(it.state, it.time(s, now))
+	if !k.Windows && r.Count > 2 {
 		return exhausted
 	}
-	return ratio(uint64(count), uint64(it.rule.Constants.Capacity))
+	c := &it.rule.Constants
+	return ratio(uint64(r.Count), uint64(c.Capacity-c.Rollover+min(r.Rest, c.Rollover)))
 }

@@ -66,23 +66,23 @@ func (s *shard) take(c *driver.Charge, key uint64, now, wall int64, clock func()
 		return
 	}
 	h := newHashes(key, c.Rule.ID)
-	loaded, at, _ := s.load(h, c.Rule, now)
-	size := loaded.Size()
 	decided := now
 	if wall != 0 {
 		decided = wall
 	}
+	loaded, at, _ := s.load(h, c.Rule, now, decided)
+	size := loaded.Size()
 	if state, changed := c.Decide(loaded, decided); changed {
 		s.save(h, at, c.Rule, state, size, now)
 	}
 }
 
 // load returns the State of h under rule, and the hash under which it is stored, or 0 if there is
-// none. If b is not nil, it holds the State, until another state is stored in the shard.
-func (s *shard) load(h hashes, rule *driver.Compiled, now int64) (state driver.State, at uint64, b *bucket) {
+// none. decided is the time of the decision. If b is not nil, it holds the State, until another state is stored in the shard.
+func (s *shard) load(h hashes, rule *driver.Compiled, now, decided int64) (state driver.State, at uint64, b *bucket) {
 	if !rule.Kind.Refills {
 		if it, at := find(s, &s.items, h, now); it != nil {
-			if at != h.own && rule.Rollover > 0 && (&driver.Charge{Rule: rule, Cost: 1}).Read(it.state, it.time(s, now)).Count == 0 {
+			if at != h.own && rule.Rollover > 0 && (&driver.Charge{Rule: rule, Cost: 1}).Read(it.state, decided).Count == 0 {
 				return driver.State{}, at, nil // nothing rolls over from a state of other keys
 			}
 			return it.state, at, nil

@@ -119,7 +119,7 @@ func (s *Store) resolve(charges []driver.Charge, room []chargeState) []chargeSta
 }
 
 func (st *chargeState) load(c *driver.Charge, now int64) {
-	st.state, st.at, st.bucket = st.shard.load(st.hashes, c.Rule, now)
+	st.state, st.at, st.bucket = st.shard.load(st.hashes, c.Rule, now, st.time(now))
 	st.size = st.state.Size()
 	st.reading = c.Read(st.state, st.time(now))
 }

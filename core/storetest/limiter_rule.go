@@ -287,7 +287,10 @@ func (h *limiterHistory) rule(name string, like *modelRule) *modelRule {
 // days returns the calendar of a name, always the same.
 func (h *limiterHistory) days(name string) days {
 	rng := rand.New(rand.NewPCG(h.seed, uint64(name[0])<<8|uint64(name[1])))
-	d := days{east: time.Duration(rng.IntN(53)-24) * 30 * time.Minute, rollover: max(0, rng.IntN(20)-5)}
+	d := days{east: time.Duration(rng.IntN(53)-24) * 30 * time.Minute}
+	if n := rng.IntN(20) - 5; !h.NoRollover {
+		d.rollover = max(0, n)
+	}
 	if rng.IntN(2) == 0 {
 		d.anchor = time.UnixMicro(rng.Int64N(2e15)).UTC()
 	}

@@ -6,6 +6,15 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
+// withRollover returns a case that calls f unless the Store has no rollovers.
+func withRollover(f func(s *subject)) func(s *subject) {
+	return func(s *subject) {
+		if !s.NoRollover {
+			f(s)
+		}
+	}
+}
+
 // rollover returns the key "k" of a quota of n events a day, of which some roll over. The next day begins in 10 hours.
 func (s *subject) rollover(name string, n, rollover int) quotaKey {
 	s.Helper()

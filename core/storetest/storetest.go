@@ -43,6 +43,9 @@ type Harness struct {
 	// counts. The deletion is visible only if the clock then steps back, so in the histories it
 	// does not.
 	Undoes bool
+	// NoRollover must be true for a Store whose states add nothing to a limit, such as the backup of package failover. Quotas of
+	// the suite then have no core.Spec.Rollover.
+	NoRollover bool
 }
 
 // Run runs the suite. It calls newHarness for every case and for every history, and each call must

@@ -22,6 +22,7 @@ type walk struct {
 	plans  bool  // the limits of a name are plans, and each charge has one of them
 	places bool  // all rules are in flight, except for a pause
 	waits  bool  // so they are, and callers wait for few places
+	rests  bool  // quotas may have a rollover
 	now    int64 // the time of the store's clock
 	real   int64 // the time of a clock that never steps
 	back   int64 // the next step back of the clock, or 0
@@ -54,7 +55,7 @@ type held struct {
 func newWalk(seed uint64, h *Harness, occurred map[string]int) *walk {
 	w := &walk{
 		catalog: make(catalog), arrived: make(map[int64]int64), seed: seed, rng: rand.New(rand.NewPCG(seed, 11)),
-		steady: h.Undoes || seed%3 == 0, fine: seed%4 == 1, plans: seed%5 > 2, places: seed%7 == 3 || seed%7 == 5, waits: seed%7 == 5, occurred: occurred,
+		steady: h.Undoes || seed%3 == 0, fine: seed%4 == 1, plans: seed%5 > 2, places: seed%7 == 3 || seed%7 == 5, waits: seed%7 == 5, rests: !h.NoRollover, occurred: occurred,
 	}
 	w.now = h.Now().UnixMicro() + w.rng.Int64N(1e15)
 	for len(w.rules) < 3 {

@@ -50,7 +50,9 @@ func (w *walk) limits(name string) (all []*oracle.Rule) {
 			if r.Events = most(pick[int64](w, 1, 2, 5, 10, 100, 1_000_003, oracle.MaxCount-1)); w.one(4) {
 				w.setUnit(&r)
 			}
-			r.Rollover = most([...]int64{2, 0, 5, 100, 1, 0, oracle.MaxCount - 1}[(w.seed+uint64(i))%7]) // without a draw, which would change all histories
+			if w.rests {
+				r.Rollover = most([...]int64{2, 0, 5, 100, 1, 0, oracle.MaxCount - 1}[(w.seed+uint64(i))%7]) // without a draw, which would change all histories
+			}
 		case w.fine:
 			r.Events, r.Per = 1+w.rng.Int64N(12), 1+w.rng.Int64N(100)
 		case i > 0:

@@ -343,7 +343,8 @@ func (o *Oracle) Adjust(now int64, charges []Charge) {
 		s, changed, found := o.read(c, now), true, false
 		switch c.Op {
 		case Reset:
-			found = s.reset() > 0
+			q, _ := s.(quota)
+			found = s.reset() > 0 || q.rest > 0
 			s = c.Rule.unused().at(c.rule(), now)
 		case Credit:
 			s, changed = s.credit(c.Cost)
