@@ -24,15 +24,16 @@ type config struct {
 }
 
 func newConfig(caller string, opts []Option) config {
-	c := config{table: DefaultTable, maxRows: DefaultMaxRows, connections: casstore.DefaultConnections}
+	c := config{table: DefaultTable, maxRows: DefaultMaxRows, connections: DefaultConnections}
 	argument.Apply(caller, &c, opts)
 	return c
 }
 
-// The defaults of [Table] and [MaxRows].
+// The defaults of [Table], [MaxRows] and [Connections].
 const (
-	DefaultTable   = "weir_states"
-	DefaultMaxRows = 10_000_000
+	DefaultTable       = "weir_states"
+	DefaultMaxRows     = 10_000_000
+	DefaultConnections = casstore.DefaultConnections
 )
 
 // tableName matches names of tables, which Postgres cuts after 63 bytes.
@@ -57,7 +58,7 @@ func Table(name string) Option {
 // synchronous_commit = off those except of the last moments: choose it for long periods and quotas.
 func Logged() Option { return option(func(c *config) { c.logged = true }) }
 
-// Timeout sets the deadline of a decision: see [casstore.Timeout]. It panics if d is not positive.
+// Timeout sets the deadline of a decision, by default [casstore.DefaultTimeout]: see [casstore.Timeout]. It panics if d is not positive.
 func Timeout(d time.Duration) Option {
 	if d <= 0 {
 		panic("pgstore: Timeout: not positive")
@@ -65,7 +66,7 @@ func Timeout(d time.Duration) Option {
 	return with(casstore.Timeout(d))
 }
 
-// Connections sets the number of connections that make decisions: see [casstore.Connections]. One more deletes expired rows now
+// Connections sets the number of connections that make decisions, by default [DefaultConnections]: see [casstore.Connections]. One more deletes expired rows now
 // and then. It panics if n is not from 1 to 1000.
 func Connections(n int) Option {
 	if n < 1 || n > 1000 {
