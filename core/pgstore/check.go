@@ -19,7 +19,7 @@ import (
 //   - decision: the statements of a decision have the right results
 //   - round trip: the time of a statement, compared with [Timeout]
 //   - plan: the statement that reads rows uses the index
-//   - enable_seqscan, plan_cache_mode and other settings of the role: see Settings in the documentation of the package
+//   - enable_seqscan and other settings of the role: see Settings in the documentation of the package
 //   - transactions: no long transaction keeps old versions of rows
 //   - rows: their number, compared with [MaxRows]
 //

@@ -2,7 +2,7 @@ package pgstore
 
 import (
 	"context"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"strings"
 	"testing"
@@ -12,13 +12,13 @@ import (
 // A server replies to the statements of Check.
 type server struct {
 	*fake
-	replies map[string][]driver.Value // by a part of the statement
+	replies map[string][]sqldriver.Value // by a part of the statement
 	failure map[string]error
 	version int64 // of the row of the check
 }
 
 func newServer() *server {
-	s := &server{replies: map[string][]driver.Value{
+	s := &server{replies: map[string][]sqldriver.Value{
 		"current_user":            {"limiter", "limits"},
 		"version()":               {"PostgreSQL 17.6 on x86_64", int64(170006), false, "off"},
 		"relkind":                 {"r", "u", "fillfactor=50", "expires bigint, id uuid, state bytea, version bigint", "", true},
@@ -37,7 +37,7 @@ func newServer() *server {
 	return s
 }
 
-func (s *server) answer(query string, args []string) ([][]driver.Value, error) {
+func (s *server) answer(query string, args []string) ([][]sqldriver.Value, error) {
 	for part, err := range s.failure {
 		if strings.Contains(query, part) {
 			return nil, err
@@ -45,18 +45,18 @@ func (s *server) answer(query string, args []string) ([][]driver.Value, error) {
 	}
 	for part, row := range s.replies {
 		if strings.Contains(query, part) {
-			return [][]driver.Value{row}, nil
+			return [][]sqldriver.Value{row}, nil
 		}
 	}
 	if strings.Contains(query, "ORDINALITY") {
-		return [][]driver.Value{{int64(1), s.version, nil, int64(1)}}, nil
+		return [][]sqldriver.Value{{int64(1), s.version, nil, int64(1)}}, nil
 	}
 	statement, next := strings.Contains(query, "DO UPDATE"), int64(args[1][1]-'0')
 	if statement && s.version > 0 && s.version != next-1 || !statement && args[5] != "{4}" {
 		return nil, nil
 	}
 	s.version = next
-	return [][]driver.Value{{int64(0)}}, nil
+	return [][]sqldriver.Value{{int64(0)}}, nil
 }
 
 func TestStore_Check(t *testing.T) {
@@ -69,7 +69,7 @@ func TestStore_Check(t *testing.T) {
 	refused := errors.New("connection refused")
 	for _, c := range []struct {
 		part    string
-		row     []driver.Value // in place of the usual one
+		row     []sqldriver.Value // in place of the usual one
 		failure error
 		opts    []Option
 		check   string
@@ -78,27 +78,27 @@ func TestStore_Check(t *testing.T) {
 	}{
 		{"current_user", nil, refused, nil, "connection", ResultFailed, "connection refused: check the address"},
 		{"current_user", nil, stateError("28P01"), nil, "connection", ResultFailed, ": the server rejects the role"},
-		{"version()", []driver.Value{"PostgreSQL 13.1", int64(130001), false, "off"}, nil, nil, "server", ResultFailed, "too old: use Postgres 14 or newer"},
-		{"version()", []driver.Value{"CockroachDB CCL v24", int64(130000), false, "off"}, nil, nil, "server", ResultFailed, "another product"},
-		{"version()", []driver.Value{"PostgreSQL 17.6", int64(170006), true, "on"}, nil, nil, "server", ResultFailed, "a replica: connect to the primary"},
-		{"version()", []driver.Value{"PostgreSQL 17.6", int64(170006), false, "on"}, nil, nil, "server", ResultFailed, "default_transaction_read_only = off"},
+		{"version()", []sqldriver.Value{"PostgreSQL 13.1", int64(130001), false, "off"}, nil, nil, "server", ResultFailed, "too old: use Postgres 14 or newer"},
+		{"version()", []sqldriver.Value{"CockroachDB CCL v24", int64(130000), false, "off"}, nil, nil, "server", ResultFailed, "another product"},
+		{"version()", []sqldriver.Value{"PostgreSQL 17.6", int64(170006), true, "on"}, nil, nil, "server", ResultFailed, "a replica: connect to the primary"},
+		{"version()", []sqldriver.Value{"PostgreSQL 17.6", int64(170006), false, "on"}, nil, nil, "server", ResultFailed, "default_transaction_read_only = off"},
 		{"relkind", nil, stateError("42P01"), nil, "table", ResultFailed, ": the table does not exist"},
-		{"relkind", []driver.Value{"v", "p", "", "id uuid", "", false}, nil, nil, "table", ResultFailed, "not the table of the package: id uuid"},
-		{"relkind", []driver.Value{"r", "u", "fillfactor=50", "expires bigint, id uuid, state bytea, version bigint", "INSERT, DELETE", true}, nil, nil, "table", ResultFailed,
+		{"relkind", []sqldriver.Value{"v", "p", "", "id uuid", "", false}, nil, nil, "table", ResultFailed, "not the table of the package: id uuid"},
+		{"relkind", []sqldriver.Value{"r", "u", "fillfactor=50", "expires bigint, id uuid, state bytea, version bigint", "INSERT, DELETE", true}, nil, nil, "table", ResultFailed,
 			"GRANT INSERT, DELETE ON weir_states TO limiter"},
-		{"relkind", []driver.Value{"r", "u", "", "expires bigint, id uuid, state bytea, version bigint", "", true}, nil, nil, "table", ResultWarning, "SET (fillfactor = 50"},
-		{"relkind", []driver.Value{"r", "p", "fillfactor=50", "expires bigint, id uuid, state bytea, version bigint", "", true}, nil, nil, "table", ResultWarning, "without the option Logged"},
-		{"relkind", []driver.Value{"r", "p", "fillfactor=50", "expires bigint, id uuid, state bytea, version bigint", "", true}, nil, []Option{Logged()}, "synchronous_commit", ResultWarning,
+		{"relkind", []sqldriver.Value{"r", "u", "", "expires bigint, id uuid, state bytea, version bigint", "", true}, nil, nil, "table", ResultWarning, "SET (fillfactor = 50"},
+		{"relkind", []sqldriver.Value{"r", "p", "fillfactor=50", "expires bigint, id uuid, state bytea, version bigint", "", true}, nil, nil, "table", ResultWarning, "without the option Logged"},
+		{"relkind", []sqldriver.Value{"r", "p", "fillfactor=50", "expires bigint, id uuid, state bytea, version bigint", "", true}, nil, []Option{Logged()}, "synchronous_commit", ResultWarning,
 			"ALTER ROLE limiter SET synchronous_commit = off"},
 		{"relkind", nil, nil, []Option{Logged()}, "table", ResultWarning, "a crash empties it: ALTER TABLE weir_states SET LOGGED"},
 		{"SELECT w.n", nil, stateError("42P05"), nil, "pooler", ResultFailed, ": the driver prepares statements"},
 		{"DO UPDATE", nil, stateError("25006"), nil, "decision", ResultFailed, ": the server or the role is read-only"},
-		{"EXPLAIN", []driver.Value{"  ->  Seq Scan on weir_states s"}, nil, nil, "plan", ResultWarning, "ALTER ROLE limiter SET enable_seqscan = off"},
-		{"'enable_seqscan'", []driver.Value{"on"}, nil, nil, "enable_seqscan", ResultWarning, "ALTER ROLE limiter SET enable_seqscan = off"},
-		{"'statement_timeout'", []driver.Value{"0"}, nil, nil, "statement_timeout", ResultWarning, "none: a statement that hangs keeps its connection: ALTER ROLE"},
-		{"pg_prepared_xacts", []driver.Value{61.0, true}, nil, nil, "transactions", ResultWarning, "1m1s ago"},
-		{"pg_prepared_xacts", []driver.Value{1.0, false}, nil, nil, "transactions", ResultUnknown, "GRANT pg_read_all_stats TO limiter"},
-		{"pg_total_relation_size", []driver.Value{int64(50), int64(1)}, nil, []Option{MaxRows(50)}, "rows", ResultWarning, "new keys share their limits: raise MaxRows"},
+		{"EXPLAIN", []sqldriver.Value{"  ->  Seq Scan on weir_states s"}, nil, nil, "plan", ResultWarning, "ALTER ROLE limiter SET enable_seqscan = off"},
+		{"'enable_seqscan'", []sqldriver.Value{"on"}, nil, nil, "enable_seqscan", ResultWarning, "ALTER ROLE limiter SET enable_seqscan = off"},
+		{"'statement_timeout'", []sqldriver.Value{"0"}, nil, nil, "statement_timeout", ResultWarning, "none: a statement that hangs keeps its connection: ALTER ROLE"},
+		{"pg_prepared_xacts", []sqldriver.Value{61.0, true}, nil, nil, "transactions", ResultWarning, "1m1s ago"},
+		{"pg_prepared_xacts", []sqldriver.Value{1.0, false}, nil, nil, "transactions", ResultUnknown, "GRANT pg_read_all_stats TO limiter"},
+		{"pg_total_relation_size", []sqldriver.Value{int64(50), int64(1)}, nil, []Option{MaxRows(50)}, "rows", ResultWarning, "new keys share their limits: raise MaxRows"},
 		{"relkind", nil, nil, []Option{Timeout(time.Nanosecond)}, "round trip", ResultFailed, "set Timeout"},
 	} {
 		s := newServer()
@@ -131,7 +131,7 @@ func TestStore_CheckEnds(t *testing.T) {
 	if f := New(s.open(t), "test").Check(ctx); len(f) != 1 || f[0].Result != ResultUnknown {
 		t.Errorf("got %+v", f)
 	}
-	s.fake.reply = func(string, []string) ([][]driver.Value, error) { panic("boom") }
+	s.fake.reply = func(string, []string) ([][]sqldriver.Value, error) { panic("boom") }
 	if f := New(s.open(t), "test").Check(t.Context()); len(f) != 1 || f[0].Result != ResultFailed || !strings.Contains(f[0].Detail, "boom") {
 		t.Errorf("got %+v", f)
 	}

@@ -3,7 +3,7 @@ package pgstore
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"fmt"
 	"io"
 	"strings"
@@ -13,7 +13,7 @@ import (
 
 // A fake is a driver whose statements return the rows and errors of a test. It keeps the statements.
 type fake struct {
-	reply func(query string, args []string) (rows [][]driver.Value, err error) // err comes after the rows
+	reply func(query string, args []string) (rows [][]sqldriver.Value, err error) // err comes after the rows
 
 	mu      sync.Mutex
 	queries []string
@@ -38,16 +38,16 @@ func (f *fake) count(part string) (n int) {
 	return n
 }
 
-func (f *fake) Connect(context.Context) (driver.Conn, error) { return fakeConn{f}, nil }
-func (f *fake) Driver() driver.Driver                        { return nil }
+func (f *fake) Connect(context.Context) (sqldriver.Conn, error) { return fakeConn{f}, nil }
+func (f *fake) Driver() sqldriver.Driver                        { return nil }
 
 type fakeConn struct{ *fake }
 
-func (fakeConn) Prepare(string) (driver.Stmt, error) { panic("a statement is prepared") }
-func (fakeConn) Close() error                        { return nil }
-func (fakeConn) Begin() (driver.Tx, error)           { panic("a transaction begins without its isolation") }
+func (fakeConn) Prepare(string) (sqldriver.Stmt, error) { panic("a statement is prepared") }
+func (fakeConn) Close() error                           { return nil }
+func (fakeConn) Begin() (sqldriver.Tx, error)           { panic("a transaction begins without its isolation") }
 
-func (c fakeConn) BeginTx(_ context.Context, o driver.TxOptions) (driver.Tx, error) {
+func (c fakeConn) BeginTx(_ context.Context, o sqldriver.TxOptions) (sqldriver.Tx, error) {
 	return fakeTx{c}, c.run("begin " + sql.IsolationLevel(o.Isolation).String())
 }
 
@@ -56,7 +56,7 @@ func (c fakeConn) run(query string) error {
 	return err
 }
 
-func (c fakeConn) QueryContext(_ context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+func (c fakeConn) QueryContext(_ context.Context, query string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
 	c.mu.Lock()
 	c.queries = append(c.queries, query)
 	c.mu.Unlock()
@@ -71,9 +71,9 @@ func (c fakeConn) QueryContext(_ context.Context, query string, args []driver.Na
 	return &fakeRows{rows, err}, nil
 }
 
-func (c fakeConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+func (c fakeConn) ExecContext(ctx context.Context, query string, args []sqldriver.NamedValue) (sqldriver.Result, error) {
 	_, err := c.QueryContext(ctx, query, args)
-	return driver.ResultNoRows, err
+	return sqldriver.ResultNoRows, err
 }
 
 type fakeTx struct{ fakeConn }
@@ -82,14 +82,14 @@ func (t fakeTx) Commit() error   { return t.run("commit") }
 func (t fakeTx) Rollback() error { return t.run("rollback") }
 
 type fakeRows struct {
-	rows [][]driver.Value
+	rows [][]sqldriver.Value
 	err  error
 }
 
 func (r *fakeRows) Columns() []string { return make([]string, max(1, len(first(r.rows)))) }
 func (r *fakeRows) Close() error      { return nil }
 
-func (r *fakeRows) Next(dest []driver.Value) error {
+func (r *fakeRows) Next(dest []sqldriver.Value) error {
 	if len(r.rows) == 0 {
 		if r.err != nil {
 			return r.err
@@ -101,7 +101,7 @@ func (r *fakeRows) Next(dest []driver.Value) error {
 	return nil
 }
 
-func first(rows [][]driver.Value) []driver.Value {
+func first(rows [][]sqldriver.Value) []sqldriver.Value {
 	if len(rows) == 0 {
 		return nil
 	}

@@ -1,7 +1,7 @@
 package pgstore
 
 import (
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"reflect"
 	"strings"
@@ -33,11 +33,11 @@ func TestLiteral(t *testing.T) {
 
 // Read has the rows in the order of the keys, and the last of their times.
 func TestRows_Read(t *testing.T) {
-	f := &fake{reply: func(query string, args []string) ([][]driver.Value, error) {
+	f := &fake{reply: func(query string, args []string) ([][]sqldriver.Value, error) {
 		if want := ids([]casstore.Key{keyA, keyB, keyC}); !strings.Contains(query, "weir_states") || args[0] != want {
 			return nil, errors.New("unexpected statement " + query)
 		}
-		return [][]driver.Value{
+		return [][]sqldriver.Value{
 			{int64(3), int64(5), []byte{4}, int64(100)}, {int64(1), int64(6), []byte{}, int64(102)}, {int64(2), int64(0), nil, int64(101)},
 		}, nil
 	}}
@@ -53,9 +53,9 @@ func TestRows_Read(t *testing.T) {
 // One statement swaps rows that change alone. Another one places the rows that a group lacks.
 func TestRows_Swap(t *testing.T) {
 	var calls [][]string
-	f := &fake{reply: func(query string, args []string) ([][]driver.Value, error) {
+	f := &fake{reply: func(query string, args []string) ([][]sqldriver.Value, error) {
 		calls = append(calls, args)
-		return [][]driver.Value{{int64(1)}}, nil
+		return [][]sqldriver.Value{{int64(1)}}, nil
 	}}
 	r := New(f.open(t), "test").rows
 	done, err := r.Swap(t.Context(), []casstore.Group{{changeA}, {changeB}})
@@ -78,9 +78,9 @@ func TestRows_Swap(t *testing.T) {
 
 // After an error, nothing is done, also if rows have arrived before it. No statement is repeated.
 func TestRows_SwapError(t *testing.T) {
-	for _, cause := range []error{stateError("57014"), stateError("40001"), driver.ErrBadConn} {
-		for _, rows := range [][][]driver.Value{nil, {{int64(0)}}} {
-			f := &fake{reply: func(string, []string) ([][]driver.Value, error) { return rows, cause }}
+	for _, cause := range []error{stateError("57014"), stateError("40001"), sqldriver.ErrBadConn} {
+		for _, rows := range [][][]sqldriver.Value{nil, {{int64(0)}}} {
+			f := &fake{reply: func(string, []string) ([][]sqldriver.Value, error) { return rows, cause }}
 			done, err := New(f.open(t), "test").rows.Swap(t.Context(), []casstore.Group{{changeA}})
 			if done != nil || !errors.Is(err, cause) || errors.Is(err, casstore.ErrConflict) != (cause == stateError("40001")) || len(f.queries) != 1 {
 				t.Errorf("after %v: done is %v, the error %v, and the statements %q", cause, done, err, f.queries)
@@ -110,14 +110,14 @@ func TestRows_Update(t *testing.T) {
 		{"absent", casstore.Group{changeA, changeB}, 0, "", true, []string{"begin Read Committed", "FOR UPDATE OF", "rollback", "DO NOTHING"}, casstore.ErrConflict},
 		{"no commit", casstore.Group{changeA}, 0, "commit", false, []string{"DO NOTHING", "begin Read Committed", "FOR UPDATE OF", "DO UPDATE", "commit"}, casstore.ErrConflict},
 	} {
-		f := &fake{reply: func(query string, _ []string) ([][]driver.Value, error) {
+		f := &fake{reply: func(query string, _ []string) ([][]sqldriver.Value, error) {
 			switch {
 			case c.fails != "" && strings.Contains(query, c.fails):
 				return nil, stateError("40P01")
 			case strings.Contains(query, "FOR UPDATE OF"):
-				return [][]driver.Value{{int64(1), int64(7), []byte{}, int64(0)}, {int64(0), int64(0), nil, int64(100)}}, nil
+				return [][]sqldriver.Value{{int64(1), int64(7), []byte{}, int64(0)}, {int64(0), int64(0), nil, int64(100)}}, nil
 			case strings.Contains(query, "DO UPDATE") && c.found >= 0:
-				return [][]driver.Value{{c.found}}, nil
+				return [][]sqldriver.Value{{c.found}}, nil
 			}
 			return nil, nil
 		}}

@@ -1,7 +1,7 @@
 package pgstore
 
 import (
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"strconv"
 	"strings"
@@ -20,9 +20,9 @@ func TestSweeper(t *testing.T) {
 		var failing atomic.Bool
 		var pause atomic.Int64
 		var pages [300/sweepPages + 1]atomic.Int64
-		f := &fake{reply: func(query string, args []string) ([][]driver.Value, error) {
+		f := &fake{reply: func(query string, args []string) ([][]sqldriver.Value, error) {
 			if !strings.Contains(query, "SKIP LOCKED") {
-				return [][]driver.Value{{int64(1), int64(0), nil, int64(1)}}, nil
+				return [][]sqldriver.Value{{int64(1), int64(0), nil, int64(1)}}, nil
 			}
 			page, _ := strconv.Atoi(args[0])
 			pages[page/sweepPages].Add(1)
@@ -30,7 +30,7 @@ func TestSweeper(t *testing.T) {
 			if failing.Load() {
 				return nil, errors.New("boom")
 			}
-			return [][]driver.Value{{int64(3), int64(300), int64(1000)}}, nil
+			return [][]sqldriver.Value{{int64(3), int64(300), int64(1000)}}, nil
 		}}
 		s := New(f.open(t), "test", MaxRows(1000))
 		use := func(d time.Duration) (sweeps int) {
