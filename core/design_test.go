@@ -167,7 +167,10 @@ func (r *repository) readGo(t *testing.T, file string) {
 			if regexp.MustCompile(`^v\d+$`).MatchString(base) {
 				base = path.Base(path.Dir(imported))
 			}
-			r.foreign[imported], r.foreign[strings.TrimPrefix(base, "go-")] = true, true
+			r.foreign[imported] = true
+			if imported != "database/sql/driver" { // has the name of a package of this repository
+				r.foreign[strings.TrimPrefix(base, "go-")] = true
+			}
 		}
 	}
 	pkg := strings.TrimSuffix(syntax.Name.Name, "_test")
