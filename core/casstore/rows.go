@@ -18,8 +18,9 @@ type Rows interface {
 	// have the Version of their Change, they get the Next one, with the State and Expires. No two groups of a call have a
 	// key in common, and the groups, and the changes of each, are in ascending order of their keys.
 	//
-	// After an error, the Store does not know which groups were swapped. The outcome must be known to the
-	// database before Swap returns: rows that a statement returns may arrive before it has failed.
+	// After an error, the Store does not know which groups were swapped, unless the error wraps [ErrConflict], which says that none
+	// was. The outcome must be known to the database before Swap returns: rows that a statement returns may arrive before it
+	// has failed.
 	Swap(ctx context.Context, groups []Group) (done []bool, err error)
 }
 
@@ -28,7 +29,8 @@ type Rows interface {
 type Locker interface {
 	// Update locks the rows of keys, calls decide once with the result of a Read, and writes the changes that it returns,
 	// all in one transaction. Concurrent calls have to wait for each other in some order, and all of their keys are in
-	// ascending order. After an error, the Store does not know whether the transaction was committed.
+	// ascending order. After an error, the Store does not know whether the transaction was committed, unless it wraps
+	// [ErrConflict]. Rows that do not change must not be created, or those of a full database would grow.
 	Update(ctx context.Context, keys []Key, decide func(rows []Row, now int64) Group) error
 }
 
@@ -68,9 +70,10 @@ type Group []Change
 type Change struct {
 	Key     Key
 	Version int64  // 0 for a key without a row, which then gets one
-	Next    int64  // the new version
-	State   []byte // the new state; if empty, the row may be deleted instead
+	Next    int64  // the new version: Version + 1, or a random one above 0 for a new row
+	State   []byte // the new state; empty for a key that is unused now
 	// Expires is the time in microseconds since the Unix epoch from which the row means the same as none. The database may
-	// delete the row from then on; if its clock may step back, some time later. It is 0 if State is empty.
+	// delete the row from then on, but not within a minute of the change: a late Swap of the row would find none. It is 0 if
+	// State is empty.
 	Expires int64
 }
