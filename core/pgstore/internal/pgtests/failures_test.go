@@ -18,7 +18,7 @@ import (
 // A server that ends during decisions and starts again charges no event twice, and forgets none, unless the
 // table is unlogged and the server was killed: each key then has its whole limit once more.
 func TestServer_ends(t *testing.T) {
-	const limit = 400
+	const limit = 1000
 	s := pgtest.New(t)
 	for _, c := range []struct {
 		name       string

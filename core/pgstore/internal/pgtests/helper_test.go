@@ -237,15 +237,19 @@ func (o *storm) decided(keys ...string) {
 func (o *storm) exhausted(limit, forgotten int) {
 	o.t.Helper()
 	o.end()
-	missing := 0
-	for _, key := range o.keys {
-		testkit.Must(o.t, pgtest.Poll(func() error {
+	testkit.Concurrently(len(o.keys), func(i int) {
+		if err := pgtest.Poll(func() error {
 			for {
-				if admitted, err := o.ask(o.limiters[0], key); err != nil || !admitted {
+				if admitted, err := o.ask(o.limiters[0], o.keys[i]); err != nil || !admitted {
 					return err
 				}
 			}
-		}))
+		}); err != nil {
+			o.t.Error(err)
+		}
+	})
+	missing := 0
+	for _, key := range o.keys {
 		n := o.admitted[key]
 		if n > limit+forgotten {
 			o.t.Errorf("%s: %d events were admitted, want at most %d", key, n, limit+forgotten)

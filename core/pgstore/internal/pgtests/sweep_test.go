@@ -55,6 +55,7 @@ func TestSweep(t *testing.T) {
 // A table with MaxRows gets no more rows, without and with locks. New keys are admitted up to the limit together, and known
 // ones as before.
 func TestMaxRows(t *testing.T) {
+	long(t)
 	for name, over := range map[string]func(lockingRows) lockingRows{
 		"free":   func(r lockingRows) lockingRows { return r },
 		"locked": func(r lockingRows) lockingRows { return loser{r} },
@@ -64,7 +65,6 @@ func TestMaxRows(t *testing.T) {
 }
 
 func testMaxRows(t *testing.T, over func(lockingRows) lockingRows) {
-	long(t)
 	const limit = 40
 	d := newDatabase(t, pgtest.Shared(t))
 	known := testkit.Limiter(t, d.store(unhurried), bucket(limit))
