@@ -1,9 +1,11 @@
 package pgtests
 
 import (
+	"fmt"
 	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/pgstore"
@@ -67,9 +69,8 @@ func (c *cutter) serve(client net.Conn) {
 	}
 }
 
-// A statement whose reply is lost is not executed again, by the Store or by package database/sql: each of its decisions is
-// charged once at most, and fails.
-func TestReplies_lost(t *testing.T) {
+// throughCutter calls f for each driver, with a Store behind a cutter.
+func throughCutter(t *testing.T, f func(d database, c *cutter, s *pgstore.Store)) {
 	for driver, parameters := range map[string]string{"pgx": "default_query_exec_mode=exec", "postgres": ""} {
 		t.Run(driver, func(t *testing.T) {
 			d := newDatabase(t, pgtest.Shared(t))
@@ -77,32 +78,68 @@ func TestReplies_lost(t *testing.T) {
 			host, port, err := net.SplitHostPort(c.Addr().String())
 			testkit.Must(t, err)
 			db := pgtest.Open(t, driver, d.DSN(d.name, parameters, "host="+host, "port="+port), 4)
-			s := pgstore.New(db, "test", pgstore.Timeout(unhurried))
-			l := testkit.Limiter(t, s, core.FixedWindow("window", core.Per(5000, period)), bucket(5000))
-			one := testkit.Limiter(t, s, bucket(5000))
-			admitted, failed := 0, 0
-			for i := range 300 {
-				c.replies.Store(int64(1 + i%11))
-				of := l
-				if i%2 == 0 {
-					of = one
-				}
-				switch d, err := of.Allow(t.Context(), "k"); {
-				case err != nil:
-					failed++
-				case d.Allowed:
-					admitted++
-				}
-			}
-			c.replies.Store(0)
-			used := testkit.Used(t, testkit.Limiter(t, d.store(unhurried), bucket(5000)), "k")[0]
-			t.Logf("admitted %d, failed %d, charged %d", admitted, failed, used)
-			if used < admitted || used > admitted+failed {
-				t.Errorf("%d events were charged, want %d, and at most %d more", used, admitted, failed)
-			}
-			if admitted == 0 || failed == 0 {
-				t.Error("no reply was lost, or all")
-			}
+			f(d, c, pgstore.New(db, "test", pgstore.Timeout(unhurried)))
 		})
 	}
+}
+
+// A statement whose reply is lost is not executed again, by the Store or by package database/sql: each of its decisions is
+// charged once at most, and fails.
+func TestReplies_lost(t *testing.T) {
+	throughCutter(t, func(d database, c *cutter, s *pgstore.Store) {
+		one := testkit.Limiter(d, s, bucket(5000))
+		two := testkit.Limiter(d, s, core.FixedWindow("window", core.Per(5000, period)), bucket(5000))
+		admitted, failed := 0, 0
+		for i := range 300 {
+			c.replies.Store(int64(1 + i%11))
+			switch d, err := []*core.Limiter{one, two}[i%2].Allow(d.Context(), "k"); {
+			case err != nil:
+				failed++
+			case d.Allowed:
+				admitted++
+			}
+		}
+		c.replies.Store(0)
+		used := testkit.Used(d, testkit.Limiter(d, d.store(unhurried), bucket(5000)), "k")[0]
+		d.Logf("admitted %d, failed %d, charged %d", admitted, failed, used)
+		if used < admitted || used > admitted+failed {
+			d.Errorf("%d events were charged, want %d, and at most %d more", used, admitted, failed)
+		}
+		if admitted == 0 || failed == 0 {
+			d.Error("no reply was lost, or all")
+		}
+	})
+}
+
+// Places that are taken or released by statements whose replies are lost become free before they lapse.
+func TestReplies_lostPlaces(t *testing.T) {
+	long(t)
+	throughCutter(t, func(d database, c *cutter, s *pgstore.Store) {
+		places := core.InFlight("places", 1000)
+		l, failed := testkit.Limiter(d, s, places), 0
+		for i := range 200 {
+			c.replies.Store(int64(1 + i%11))
+			r, err := l.Reserve(d.Context(), "k", 1)
+			if err != nil {
+				failed++
+				continue
+			}
+			c.replies.Store(int64(1 + i%7))
+			_ = r.Refund(d.Context()) // which is repeated
+		}
+		c.replies.Store(0)
+		if failed == 0 {
+			d.Error("no reply was lost")
+		}
+		direct, begun := testkit.Limiter(d, d.store(unhurried), places), time.Now()
+		testkit.Must(d, pgtest.Poll(func() error {
+			if n := testkit.Used(d, direct, "k")[0]; n > 0 {
+				return fmt.Errorf("%d places are taken", n)
+			}
+			return nil
+		}))
+		if took := time.Since(begun); took > 20*time.Second {
+			d.Errorf("the places are free after %v, want less than their lease", took)
+		}
+	})
 }
