@@ -169,34 +169,33 @@ func TestConnections_exhausted(t *testing.T) {
 	d := newDatabase(t, pgtest.Shared(t))
 	d.execute("CREATE ROLE few LOGIN CONNECTION LIMIT 6", "GRANT ALL ON weir_states TO few")
 	defer d.execute("DROP OWNED BY few", "DROP ROLE few")
-	var held []*sql.Conn
 	hold := pgtest.Open(t, "pgx", d.DSN(d.name, "user=few"), 6)
-	take := func(n int) {
-		for range n {
-			c, err := hold.Conn(t.Context())
-			testkit.Must(t, err)
-			held = append(held, c)
-		}
+	var held []*sql.Conn
+	for range 6 {
+		c, err := hold.Conn(t.Context())
+		testkit.Must(t, err)
+		held = append(held, c)
 	}
-	take(6)
+	release := func() {
+		for _, c := range held[:3] {
+			testkit.Must(t, c.Close())
+		}
+		held = held[3:]
+	}
+	hold.SetMaxIdleConns(0)
 	limiters := d.limiters(2, unhurried, []core.Rule{bucket(500)}, "user=few")
 	begun := time.Now()
 	if _, err := limiters[0].Allow(t.Context(), "k"); !errors.Is(err, core.ErrUnavailable) || time.Since(begun) > 5*time.Second {
 		t.Errorf("got %v after %v", err, time.Since(begun))
 	}
-	for _, c := range held[:3] { // for eight connections
-		_ = c.Raw(func(any) error { return errors.New("close") })
-		_ = c.Close()
-	}
-	hold.SetMaxIdleConns(0)
+	release() // for both
 	o := begin(t, 16, 8, limiters...)
 	o.until(func() bool { return o.sum() > 500 })
+	o.end()
+	release() // or one has none
 	o.exhausted(500, 0)
 	if len(o.failed) == 0 || o.unknown > 0 {
 		t.Errorf("got the failures %v", o.failed)
-	}
-	for _, c := range held[3:] {
-		_ = c.Close()
 	}
 }
 
