@@ -23,7 +23,7 @@ func servant() (uid, gid int, other bool, err error) {
 			return uid, gid, true, nil
 		}
 	}
-	return 0, 0, false, errors.New("Postgres does not run as root, and there is no user postgres or nobody")
+	return 0, 0, false, errors.New("there is no user postgres or nobody, and initdb does not run as root")
 }
 
 // leaveRoot makes cmd run as the user of servers.
