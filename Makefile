@@ -15,7 +15,7 @@ VALE        := github.com/vale-cli/vale/v3/cmd/vale@v3.22.0
 # The library consists of modules, so that an application gets the dependencies of those that it uses. In the
 # workspace of cmd/weir, which has all of these modules, $(ALL) are their packages. ./... never descends into other
 # modules.
-LIBRARY := . ginlimit echolimit echolimit/v5 core/pgstore core/redisstore core/redisstore/internal/sim core/rules core/inspect core/observe/otel core/observe/prometheus core/internal/frameworks
+LIBRARY := . ginlimit echolimit echolimit/v5 core/pgstore core/pgstore/internal/pgtests core/redisstore core/redisstore/internal/sim core/rules core/inspect core/observe/otel core/observe/prometheus core/internal/frameworks
 ALL     := github.com/weir-go/weir/...
 WORK    := GOWORK=$(CURDIR)/cmd/weir/go.work
 OTHERS  := $(wildcard _examples _benchmarks)
@@ -56,7 +56,7 @@ test: export GORACE = atexit_sleep_ms=50
 .PHONY: test
 test: deps ## run every test on a real Redis, with the race detector where there are goroutines
 	@echo "$(GO) test -race -vet=off -p 3 $(TESTFLAGS) RACED"; \
-	$(WORK) CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 $(GO) test -race -vet=off -p 3 $(TESTFLAGS) $(LONGEST) $(RACED)
+	$(WORK) CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 WEIR_REQUIRE_POSTGRES=1 $(GO) test -race -vet=off -p 3 $(TESTFLAGS) $(LONGEST) $(RACED)
 	@marked="$(MARKED)" && test -n "$$marked" || exit 1; export $(WORK) WEIR_REQUIRE_REDIS=1; \
 	echo "$(GO) test -vet=off $(TESTFLAGS) PLAIN; WEIR_MARKED=1 $(GO) test -vet=off -p 2 $(TESTFLAGS) -run MARKED"; \
 	$(GO) test -vet=off -p 1 $(TESTFLAGS) ./core/redisstore/internal/sim $(PLAIN) & plain=$$!; \
@@ -73,13 +73,13 @@ quick: ## run the fast tests that need no server, without the race detector
 
 # The statements of the library that a test of any package runs. Marked tests are skipped: they repeat the others with
 # more values, or count allocations, which the counters change. The workflow has a job for this, beside .ci/run.
-COVERED = $$($(WORK) $(GO) list $(ALL) | grep -v -E '/(cmd/weir.*|internal/(testkit|apptest|frameworks|servertest|sim.*|stacks)|storetest.*|redistest|gatetest)$$')
+COVERED = $$($(WORK) $(GO) list $(ALL) | grep -v -E '/(cmd/weir.*|internal/(testkit|apptest|frameworks|servertest|sim.*|stacks|pgtests.*)|storetest.*|redistest|gatetest)$$')
 COVERAGE ?=
 .PHONY: coverage
 coverage: deps ## measure the coverage of the library, and compare it with .ci/coverage (COVERAGE=-write changes that)
 	@echo "$(GO) test -vet=off -p 3 $(TESTFLAGS) -coverprofile=coverage.out"; \
-	$(WORK) WEIR_REQUIRE_REDIS=1 $(GO) test -vet=off -p 3 $(TESTFLAGS) -coverprofile=coverage.out \
-		-coverpkg=$$(echo $(COVERED) | tr ' ' ,) $(COVERED) github.com/weir-go/weir/core/redisstore/internal/stacks >tests.out || { cat tests.out; exit 1; }
+	$(WORK) WEIR_REQUIRE_REDIS=1 WEIR_REQUIRE_POSTGRES=1 $(GO) test -vet=off -p 3 $(TESTFLAGS) -coverprofile=coverage.out \
+		-coverpkg=$$(echo $(COVERED) | tr ' ' ,) $(COVERED) github.com/weir-go/weir/core/redisstore/internal/stacks github.com/weir-go/weir/core/pgstore/internal/pgtests >tests.out || { cat tests.out; exit 1; }
 	$(GO) run ./.ci/coverage $(COVERAGE) coverage.out
 
 # PATHFLAGS=-v prints their names, too.
@@ -98,6 +98,12 @@ race: deps ## hunt for races: the library's tests three times, in random order
 servers: deps ## download Redis and Valkey of newer suites of Debian, and run the tests with a server on each
 	@[ -n "$$WEIR_REDIS_SERVER" ] || [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || ! command -v apt-get >/dev/null || ADD=debian-archive-keyring sh -c "$$DEPS"
 	@SHORT=$(SHORT) .ci/servers $(TESTFLAGS)
+
+# WEIR_POSTGRES_BIN names the folder of another Postgres, and WEIR_PGBOUNCER another PgBouncer.
+.PHONY: postgres
+postgres: deps ## download Postgres and PgBouncer of three suites of Debian, and run all tests of pgstore on each
+	@[ -n "$$WEIR_POSTGRES_BIN" ] || [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || ! command -v apt-get >/dev/null || ADD=debian-archive-keyring sh -c "$$DEPS"
+	@.ci/postgres $(TESTFLAGS)
 
 .PHONY: lint
 lint: gofmt vet staticcheck prose ## gofmt, go vet and staticcheck in every module, and the wording of comments
@@ -256,7 +262,7 @@ tidy: ## check that every go.mod and go.sum is as go mod tidy would have it
 	.ci/tidy -diff
 
 .PHONY: deps
-deps: ## install redis-server and a C compiler if they are missing (apt-get)
+deps: ## install redis-server, Postgres and a C compiler if they are missing (apt-get)
 	@sh -c "$$DEPS"
 
 # A compiler without the C library's headers is of no use, so it is tried.
@@ -264,6 +270,7 @@ define DEPS
 set -eu
 missing=$${ADD:-}
 command -v "$${WEIR_REDIS_SERVER:-redis-server}" >/dev/null 2>&1 || missing="$$missing redis-server"
+ls $${WEIR_POSTGRES_BIN:-/usr/lib/postgresql/*/bin}/initdb >/dev/null 2>&1 || command -v initdb >/dev/null 2>&1 || missing="$$missing postgresql"
 echo '#include <stdlib.h>' | $$($$GO env CC) -fsyntax-only -x c - >/dev/null 2>&1 || missing="$$missing gcc libc6-dev"
 if command -v apt-get >/dev/null 2>&1 && [ ! -e /etc/ssl/certs/ca-certificates.crt ]; then
 	missing="$$missing ca-certificates" # for the downloads of go itself
@@ -272,10 +279,10 @@ fi
 
 if ! command -v apt-get >/dev/null 2>&1; then
 	cat >&2 <<-'END'
-	The tests need redis-server and a C compiler in PATH. Install them with one of
-	    brew install redis && xcode-select --install
-	    dnf install redis gcc glibc-devel
-	    apk add redis gcc musl-dev
+	The tests need redis-server, the programs of Postgres and a C compiler in PATH. Install them with one of
+	    brew install redis postgresql && xcode-select --install
+	    dnf install redis postgresql-server gcc glibc-devel
+	    apk add redis postgresql gcc musl-dev
 	and run make again.
 	END
 	exit 1
@@ -294,33 +301,44 @@ $$sudo sh -c "$$INSTALL" install $$missing </dev/null
 endef
 export DEPS
 
-# The tests start servers of their own, so the package must not start one: while
+# The tests start servers of their own, so the packages must not start one: while
 # apt-get runs, policy-rc.d forbids it, and afterwards everything is as it was. A
-# machine that forbids it already keeps its own policy-rc.d throughout.
+# machine that forbids it already keeps its own policy-rc.d throughout. Nor does the
+# package of Postgres make a cluster, unless the machine configures clusters.
 define INSTALL
 set -eu
 policy=/usr/sbin/policy-rc.d
 answer=0
 [ ! -x $$policy ] || $$policy redis-server start >/dev/null 2>&1 || answer=$$?
+saved= forbids= cluster=
+restore() {
+	if [ -n "$$saved" ]; then mv -f "$$saved" $$policy; else rm -f $$forbids; fi
+	rm -f $$cluster
+}
+trap restore EXIT
+trap 'exit 1' HUP INT TERM
 if [ $$answer != 101 ]; then
-	saved=
 	if [ -e $$policy ]; then
 		saved=$$(mktemp $$policy.XXXXXX)
 		cp -p $$policy "$$saved"
 	fi
-	restore() {
-		if [ -n "$$saved" ]; then mv -f "$$saved" $$policy; else rm -f $$policy; fi
-	}
-	trap restore EXIT
-	trap 'exit 1' HUP INT TERM
+	forbids=$$policy
 	printf '#!/bin/sh\nexit 101\n' >$$policy
 	chmod 755 $$policy
+fi
+if [ ! -e /etc/postgresql-common/createcluster.conf ]; then
+	cluster=/etc/postgresql-common/createcluster.d/weir.conf
+	mkdir -p $${cluster%/*}
+	echo 'create_main_cluster = false' >$$cluster
 fi
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -q || echo "apt-get update failed; trying with the lists that are here" >&2
 apt-get install -y -q --no-install-recommends "$$@"
 case " $$* " in
 *" redis-server "*) ! command -v systemctl >/dev/null 2>&1 || systemctl disable redis-server >/dev/null 2>&1 || : ;;
+esac
+case " $$* " in
+*" postgresql "*) ! command -v systemctl >/dev/null 2>&1 || systemctl disable postgresql >/dev/null 2>&1 || : ;;
 esac
 endef
 export INSTALL

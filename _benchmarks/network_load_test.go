@@ -41,7 +41,7 @@ func closedLoop(b *testing.B, name string, delay time.Duration, loads ...load) c
 }
 
 // run runs loads. It counts the decisions that end within length, after the time until.
-func run(b *testing.B, until, length time.Duration, loads []load) (samples []sample) {
+func run(b testing.TB, until, length time.Duration, loads []load) (samples []sample) {
 	from := time.Now().Add(until)
 	if short() {
 		from, length = time.Now(), length/20
@@ -98,14 +98,14 @@ func (o *outcomes) add(allowed bool, err error, took time.Duration) {
 }
 
 // sample returns the figures of decisions within length. A denial is an error of the benchmark.
-func (o *outcomes) sample(b *testing.B, length time.Duration) (s sample) {
+func (o *outcomes) sample(b testing.TB, length time.Duration) (s sample) {
 	if o.denied > 0 {
 		b.Errorf("%d events were denied", o.denied)
 	}
 	n := len(o.waits)
 	if n > 0 {
 		slices.Sort(o.waits)
-		s.p99 = o.waits[n*99/100].Seconds() * 1000
+		s.p50, s.p99 = o.waits[n/2].Seconds()*1000, o.waits[n*99/100].Seconds()*1000
 	}
 	s.rate, s.failed = float64(n)/length.Seconds(), float64(o.failed)/float64(max(1, n+o.failed))
 	return s

@@ -77,6 +77,10 @@ var allowed = map[string][]string{
 	"cmd/weir/internal/playground/static": {"cmd/weir/internal/playground/page"},
 	"cmd/weir/internal/trace":             {"cmd/weir/internal/simulate", "keyfunc"},
 
+	"core/pgstore/internal/pgtests":        {},
+	"core/pgstore/internal/pgtests/serve":  {"core/pgstore/internal/pgtests/pgtest"},
+	"core/pgstore/internal/pgtests/pgtest": {"github.com/jackc/pgx/v5", "github.com/lib/pq"},
+
 	"core/redisstore/redistest":           {"github.com/redis/go-redis/v9"},
 	"core/redisstore/internal/pipe":       {"core/driver", "core/internal/keyhash", "core/redisstore/internal/wire", "internal/sampler", "github.com/redis/go-redis/v9"},
 	"core/redisstore/internal/servertest": {"core/redisstore/redistest", "github.com/redis/go-redis/v9"},
@@ -209,6 +213,8 @@ var clockReaders = map[string]string{
 	"core/rules/internal/overrides/entry.go":    "the end of an override",
 	"core/rules/internal/overrides/changes.go":  "the removal of overrides that have ended",
 	"core/rules/internal/overrides/write.go":    "the removal of overrides that have ended",
+
+	"core/pgstore/internal/pgtests/pgtest/pgtest.go": "the deadline of a wait for a server",
 
 	// Timeouts, and intervals of work in the background.
 	"core/replace.go":                            "the time since a change of rules",

@@ -191,4 +191,41 @@ var faults = []fault{
 		"a replaced bucket is in use once for each process", "core/replace.go",
 		"d.Headroom = min(99, max(0, 100*(1-n/float64(d.Burst))))", "d.Burst *= 2; d.Events *= 2", "core/memstore ^TestConformance$/^ReplacedLength$",
 	},
+	{
+		"rows of a statement that Postgres takes back are decisions", "core/pgstore/rows.go",
+		"if err := errors.Join(result.Err(), result.Close()); err != nil {\n\t\treturn nil, err", "if err := errors.Join(result.Err(), result.Close()); err != nil && len(done) == 0 {\n\t\treturn nil, err",
+		"core/pgstore/internal/pgtests ^TestStatements_takenBack$",
+	},
+	{
+		"a sweep waits for locks in another order", "core/pgstore/statements.go",
+		"FOR UPDATE SKIP LOCKED", "ORDER BY id DESC FOR UPDATE", "core/pgstore/internal/pgtests ^TestSweep$",
+	},
+	{
+		"a sweep deletes rows whose states count", "core/casstore/row.go",
+		"Expires: w.rule.ExpiresAt(w.state)", "Expires: 0", "core/pgstore/internal/pgtests ^TestSweep$",
+	},
+	{
+		"a statement that Postgres takes back for a repetition fails decisions", "core/pgstore/errors.go",
+		`state == "40001" || state == "40P01"`, `state == "40P01"`, "core/pgstore/internal/pgtests ^TestStatements_takenBack$",
+	},
+	{
+		"a decision that may be charged is repeated", "core/casstore/round.go",
+		"case err == nil || errors.Is(err, ErrConflict):", "case err == nil || r.attempts < 3:", "core/pgstore/internal/pgtests ^TestReplies_lost$",
+	},
+	{
+		"package database/sql repeats a swap", "core/pgstore/rows.go",
+		"done, err := r.change(ctx, conn, groups)\n\treturn done", "done, err := r.change(ctx, r.db, groups)\n\treturn done", "core/pgstore/internal/pgtests ^TestReplies_lost$",
+	},
+	{
+		"a row that has changed is changed", "core/pgstore/statements.go",
+		"\n\tWHERE s.version = excluded.version - 1 RETURNING id)", "\n\tRETURNING id)", "core/pgstore/internal/pgtests ^TestProcesses$",
+	},
+	{
+		"a group is changed in part", "core/pgstore/statements.go",
+		"WHERE s.id = w.id AND w.n NOT IN (SELECT n FROM bad)", "WHERE s.id = w.id AND s.version = w.old", "core/pgstore/internal/pgtests ^TestProcesses$",
+	},
+	{
+		"a round under locks that fails before it decides is one that may be charged", "core/casstore/round.go",
+		"\terr := locks.Update(ctx", "\tfor _, r := range requests {\n\t\tr.unknown = true\n\t}\n\terr := locks.Update(ctx", "core/casstore ^TestStore_Locks_fail$",
+	},
 }

@@ -37,6 +37,7 @@ func main() {
 	root, err := goCommand("", "list", "-m", "-f", "{{.Dir}}", strings.TrimSuffix(modulePath, "/"))
 	fatal(err)
 	fatal(os.Setenv("GOWORK", filepath.Join(strings.TrimSpace(root), "cmd", "weir", "go.work"))) // or tests of other modules could not run
+	fatal(os.Setenv("WEIR_POSTGRES_ALL", "1"))
 	r := &runner{root: strings.TrimSpace(root), limit: *limit}
 	r.dir, err = os.MkdirTemp("", "weir-mutants-")
 	fatal(err)

@@ -81,15 +81,15 @@ func (s *Store) swapRound(ctx context.Context, requests []*request) error {
 func (s *Store) lock(ctx context.Context, locks Locker, requests []*request) error {
 	s.stats.locked.Add(1)
 	t := s.newTable(requests)
-	for _, r := range requests {
-		r.unknown = true
-	}
 	err := locks.Update(ctx, t.keys, func(rows []Row, now int64) (all Group) {
 		if len(rows) != len(t.keys) || now <= 0 {
 			panic(errReply)
 		}
 		t.fill(rows)
 		t.decide(now)
+		for _, r := range requests {
+			r.unknown = true
+		}
 		groups, _ := t.groups()
 		all = slices.Concat(groups...)
 		slices.SortFunc(all, func(a, b Change) int { return bytes.Compare(a.Key[:], b.Key[:]) })

@@ -106,6 +106,43 @@ func TestStore_Locks(t *testing.T) {
 	}
 }
 
+// A request that shares a round under locks with one that has lost swaps, and that no attempt has decided, fails with it.
+func TestStore_Locks_fail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &locking{database: &database{mapDatabase: newDatabase(new(storetest.Clock))}}
+		s := casstore.New(d)
+		l := testkit.Limiter(t, s, core.FixedWindow("r", core.PerDay(1000)))
+		near := testkit.Limiter(t, casstore.New(d.mapDatabase), core.FixedWindow("r", core.PerDay(1000)))
+		failed := make(chan error, 2)
+		ask := func() {
+			_, err := l.Allow(t.Context(), "k")
+			failed <- err
+		}
+		d.hook = func(verb string, call func() error) error {
+			switch {
+			case verb == "update":
+				return errBroken
+			case verb == "swap" && d.swaps.Load() == 3:
+				go ask()
+				synctest.Wait() // until it waits for the next round
+				fallthrough
+			case verb == "swap":
+				testkit.Admit(t, near, "k", 1) // another process is faster
+			}
+			return call()
+		}
+		go ask()
+		for range 2 {
+			if err := <-failed; !errors.Is(err, errBroken) {
+				t.Errorf("got %v", err)
+			}
+		}
+		if n := s.Stats(); n.Locked != 1 || n.Failed != 2 {
+			t.Errorf("got %+v, want one round under locks for both", n)
+		}
+	})
+}
+
 // Each failure of the database is an error, after which an event counts at most once.
 func TestStore_Failures(t *testing.T) {
 	fails := func(of string) func(string, func() error) error {
