@@ -71,17 +71,22 @@ func newPolicy(rule core.Rule) *policy {
 // denial returns the texts about a denial with this Retry-After and endOf. closed says whether a ban has denied. It remembers
 // some of them.
 func (p *policy) denial(retry, end int64, closed bool) *denialTexts {
-	slot := new(atomic.Pointer[denialTexts])
-	if n := len(p.denials); n > 0 {
-		slot = &p.denials[uint64(retry)%uint64(n)]
+	size := uint64(len(p.denials))
+	if size == 0 {
+		return p.newDenial(retry, end, closed)
 	}
-	if t := slot.Load(); t != nil && t.retry == retry && t.end == end && t.closed == closed {
-		return t
+	slot := &p.denials[uint64(retry)%size]
+	t := slot.Load()
+	if t == nil || t.retry != retry || t.end != end || t.closed != closed {
+		t = p.newDenial(retry, end, closed)
+		slot.Store(t)
 	}
-	n := strconv.FormatInt(retry, 10)
-	t := &denialTexts{retry, end, closed, n, p.describe(retry, end, closed), p.limit + "0;t=" + n}
-	slot.Store(t)
 	return t
+}
+
+func (p *policy) newDenial(retry, end int64, closed bool) *denialTexts {
+	n := strconv.FormatInt(retry, 10)
+	return &denialTexts{retry, end, closed, n, p.describe(retry, end, closed), p.limit + "0;t=" + n}
 }
 
 // endOf returns the end of the block or ban, or of a wait above a day, of s, which denied, in Unix seconds, rounded up, or
