@@ -142,7 +142,7 @@ var postgresKeys = []struct {
 func BenchmarkPostgres(b *testing.B) {
 	dsn, addr := startPostgres(b), redistest.NewServer(b).Addr
 	for _, keys := range postgresKeys {
-		for _, callers := range []int{1, 16, 64, 256} {
+		for _, callers := range []int{1, 16, 20, 64, 256} {
 			var candidates []candidate
 			for _, l := range postgresLimiters {
 				decide, err := l.make(dsn, addr)
