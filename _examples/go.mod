@@ -100,7 +100,14 @@ require (
 )
 
 require (
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
+)
+
+require (
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/jackc/pgx/v5 v5.11.0
 	github.com/riverqueue/river/riverdriver v0.51.2 // indirect
 	github.com/riverqueue/river/rivershared v0.51.2 // indirect
 	github.com/riverqueue/river/rivertype v0.51.2 // indirect
@@ -110,6 +117,7 @@ require (
 	github.com/tidwall/match v1.2.0 // indirect
 	github.com/tidwall/pretty v1.2.1 // indirect
 	github.com/tidwall/sjson v1.2.5 // indirect
+	github.com/weir-go/weir/core/pgstore v0.1.0
 	golang.org/x/sync v0.24.0 // indirect
 )
 
@@ -134,3 +142,5 @@ replace github.com/weir-go/weir/ginlimit => ../ginlimit
 replace github.com/weir-go/weir/cmd/weir => ../cmd/weir
 
 tool github.com/weir-go/weir/cmd/weir
+
+replace github.com/weir-go/weir/core/pgstore => ../core/pgstore
