@@ -5,74 +5,83 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
+	"strconv"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/weir-go/weir/connectlimit"
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/examples/internal/demotest"
 	"github.com/weir-go/weir/examples/internal/rpccases"
 	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/nethttplimit"
 )
 
 type keyFunc = func(ctx context.Context) (string, error)
 
-// interceptors call the interceptor with a handler, without a server.
-var interceptors = map[string]func(ctx context.Context, l *core.Limiter, key keyFunc, handler func() error) error{
-	"unary": func(ctx context.Context, l *core.Limiter, key keyFunc, handler func() error) error {
-		_, err := limitBy(l, key).WrapUnary(func(context.Context, connect.AnyRequest) (connect.AnyResponse, error) {
-			return nil, handler()
-		})(ctx, connect.NewRequest(new(grpc_health_v1.HealthCheckRequest)))
-		return err
-	},
-	"stream": func(ctx context.Context, l *core.Limiter, key keyFunc, handler func() error) error {
-		return limitBy(l, key).WrapStreamingHandler(func(context.Context, connect.StreamingHandlerConn) error {
-			return handler()
-		})(ctx, fakeConn{})
-	},
+// callMiddleware calls the middleware with a handler, without a server, as a gRPC-Web client. The middleware treats
+// streams in the same way.
+func callMiddleware(ctx context.Context, l *core.Limiter, key keyFunc, handler func() error) error {
+	writer := connect.NewErrorWriter()
+	limit := nethttplimit.New(l, func(ctx context.Context, _ *http.Request) (string, error) { return key(ctx) }, gate.MaxDelay(2*time.Minute), connectlimit.Answers(writer))
+	r := httptest.NewRequest("POST", "/", nil).WithContext(ctx)
+	r.Header.Set("Content-Type", "application/grpc-web")
+	w := httptest.NewRecorder()
+	limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := handler(); err != nil {
+			_ = writer.Write(w, r, err)
+		}
+	})).ServeHTTP(w, r)
+	code, err := strconv.Atoi(w.Header().Get("Grpc-Status"))
+	if err != nil {
+		return nil
+	}
+	return connect.NewError(connect.Code(code), errors.New(w.Header().Get("Grpc-Message")))
 }
 
-func limitBy(l *core.Limiter, key keyFunc) limit {
-	return limit{limiter: l, key: func(ctx context.Context, _ connect.Peer, _ http.Header) (string, error) { return key(ctx) }}
-}
-
-type fakeConn struct{ connect.StreamingHandlerConn }
-
-func (fakeConn) Peer() connect.Peer         { return connect.Peer{} }
-func (fakeConn) RequestHeader() http.Header { return nil }
-
-// codeOf returns the code that a client gets for an error of the interceptor: a server of package connect finds
-// that of an error of a context.
 func codeOf(err error) connect.Code {
-	switch {
-	case err == nil:
+	if err == nil {
 		return 0
-	case errors.Is(err, context.Canceled):
-		return connect.CodeCanceled
-	case errors.Is(err, context.DeadlineExceeded):
-		return connect.CodeDeadlineExceeded
 	}
 	return connect.CodeOf(err)
+}
+
+// headerKey is keyfunc.Header for a field that is necessary, and has at most 256 bytes.
+func headerKey(name string) keyfunc.Func {
+	header := keyfunc.Header(name)
+	return func(ctx context.Context, r *http.Request) (string, error) {
+		key, err := header(ctx, r)
+		if err != nil || len(key) > 256 {
+			return "", keyfunc.ErrNoToken
+		}
+		return key, nil
+	}
 }
 
 // The example passes the cases that it has in common with the example grpc.
 func TestCases(t *testing.T) {
 	rpccases.Run(t, rpccases.Example{
-		Call:      interceptors,
+		Call:      map[string]func(context.Context, *core.Limiter, keyFunc, func() error) error{"call": callMiddleware},
 		Code:      codeOf,
-		NoKey:     connect.NewError(connect.CodeUnauthenticated, errors.New("sign in")),
+		NoKey:     keyfunc.ErrNoToken,
+		Gate:      true,
 		Protocols: []string{connect.ProtocolConnect, connect.ProtocolGRPC, connect.ProtocolGRPCWeb},
 		Serve: func(listener net.Listener, service rpccases.Service) func() {
-			l := limit{service.Limiter, peerIP, planOf}
-			if service.Metadata {
-				l.key = headerKey(rpccases.User)
-			}
-			opts := connect.WithHandlerOptions(connect.WithInterceptors(l), connect.WithRecover(func(context.Context, connect.Spec, http.Header, any) error {
+			opts := connect.WithRecover(func(context.Context, connect.Spec, http.Header, any) error {
 				return connect.NewError(connect.CodeInternal, errors.New("panic"))
-			}))
+			})
+			key := keyfunc.RemoteIP()
+			if service.Metadata {
+				key = headerKey(rpccases.User)
+			}
+			limit := nethttplimit.New(service.Limiter, key, gate.Plan(planOf), connectlimit.Answers(connect.NewErrorWriter(opts)))
 			mux := http.NewServeMux()
 			check, watch := grpc_health_v1.Health_Check_FullMethodName, grpc_health_v1.Health_Watch_FullMethodName
 			mux.Handle(check, connect.NewUnaryHandler(check, func(ctx context.Context, _ *connect.Request[grpc_health_v1.HealthCheckRequest]) (*connect.Response[grpc_health_v1.HealthCheckResponse], error) {
@@ -82,7 +91,7 @@ func TestCases(t *testing.T) {
 				return service.Handler(ctx)
 			}, opts))
 			s := newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), planKey{}, r.Header.Get(rpccases.Plan))))
+				limit(mux).ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), planKey{}, r.Header.Get(rpccases.Plan))))
 			}))
 			go func() { _ = s.Serve(listener) }()
 			return func() { _ = s.Close() }
@@ -90,19 +99,8 @@ func TestCases(t *testing.T) {
 	})
 }
 
-// A client has the key that it has in the HTTP middleware.
-func TestPeerIP(t *testing.T) {
-	for _, addr := range []string{"203.0.113.9:1", "[::ffff:203.0.113.9]:2", "[2001:db8::1]:3", "[fe80::1%lo]:4"} {
-		want, err := keyfunc.RemoteIP()(t.Context(), &http.Request{RemoteAddr: addr})
-		demotest.Must(t, err)
-		if got, err := peerIP(t.Context(), connect.Peer{Addr: addr}, nil); got != want || err != nil {
-			t.Errorf("%s: got the key %q, %v, want %q, as in the HTTP middleware", addr, got, err, want)
-		}
-	}
-}
-
 // A client of a Unix socket is rejected, also one that has bound its socket with the name of an address.
-func TestPeerIP_Unix(t *testing.T) {
+func TestUnixSocket(t *testing.T) {
 	l := core.Must(core.New(memstore.New(), core.SlidingLog("calls", core.PerMinute(2))))
 	s := newServer(newHandler(l, l))
 	dir := t.TempDir()
@@ -120,13 +118,5 @@ func TestPeerIP_Unix(t *testing.T) {
 			t.Errorf("%q: got %v, want unauthenticated", name, err)
 		}
 		transport.CloseIdleConnections()
-	}
-}
-
-// The values of a binary field have no key.
-func TestHeaderKey_Binary(t *testing.T) {
-	h := http.Header{"X-User-Bin": {"AP8"}}
-	if key, err := headerKey("X-User-Bin")(t.Context(), connect.Peer{}, h); connect.CodeOf(err) != connect.CodeUnauthenticated {
-		t.Errorf("got %q, %v, want unauthenticated", key, err)
 	}
 }
