@@ -25,7 +25,7 @@ import (
 // A request of another protocol gets the problem document, as without the option.
 //
 // w must have the [connect.HandlerOption] values of the handler. Without [connect.WithRequireConnectProtocolHeader], w takes
-// every GET, and every POST of JSON, for a call in the Connect protocol.
+// every GET, and every POST with a Content-Type that begins with application/, for a call in the Connect protocol.
 //
 // Answers panics if w is nil. With the option, New of any other adapter panics.
 func Answers(w *connect.ErrorWriter) gate.Option {
@@ -86,17 +86,20 @@ var codes = map[int]connect.Code{
 // codeOf returns the code for the status that the gate has chosen. A call that has ended has the code of its end.
 func codeOf(r *http.Request, rejection *gate.Rejection) connect.Code {
 	status := rejection.Problem.Status
-	ended := r.Context().Err()
+	if !rejection.Denied() && status == http.StatusServiceUnavailable {
+		switch err := r.Context().Err(); {
+		case errors.Is(err, context.DeadlineExceeded):
+			return connect.CodeDeadlineExceeded
+		case err != nil:
+			return connect.CodeCanceled
+		}
+	}
 	code, ok := codes[status]
 	switch {
-	case rejection.Denied() && !ok:
-		return connect.CodeResourceExhausted
-	case code == connect.CodeUnavailable && !rejection.Denied() && errors.Is(ended, context.DeadlineExceeded):
-		return connect.CodeDeadlineExceeded
-	case code == connect.CodeUnavailable && !rejection.Denied() && ended != nil:
-		return connect.CodeCanceled
 	case ok:
 		return code
+	case rejection.Denied():
+		return connect.CodeResourceExhausted
 	case status >= 500:
 		return connect.CodeInternal
 	}

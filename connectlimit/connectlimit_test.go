@@ -303,7 +303,7 @@ func TestDenied_Oversized(t *testing.T) {
 	})
 }
 
-// A path of 1 MB, binary and repeated metadata harm nobody.
+// A path of 1 MB, and binary and repeated metadata: the responses are short, and no panic occurs.
 func TestHostileRequests(t *testing.T) {
 	l := testkit.Limiter(t, memstore.New(), core.SlidingLog("calls", core.PerMinute(100)))
 	h := around(service(succeed), l, keyfunc.Header("X-User"))
@@ -329,7 +329,7 @@ func TestHostileRequests(t *testing.T) {
 	})
 }
 
-// Of 64 calls at the same time, as many are admitted as the limit has.
+// The limit admits as many of 64 calls at the same time as it has.
 func TestConcurrent(t *testing.T) {
 	each(t, func(t *testing.T, p protocol, method string) {
 		l := testkit.Limiter(t, memstore.New(), core.SlidingLog("calls", core.PerDay(20)))

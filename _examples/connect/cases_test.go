@@ -8,16 +8,27 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/weir-go/weir/connectlimit"
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/rules"
 	"github.com/weir-go/weir/examples/internal/demotest"
 	"github.com/weir-go/weir/examples/internal/rpccases"
 	"github.com/weir-go/weir/keyfunc"
@@ -97,6 +108,79 @@ func TestCases(t *testing.T) {
 			return func() { _ = s.Close() }
 		},
 	})
+}
+
+// A client of grpc-go gets the code, the details and the fields, and its retry policy does not repeat the call.
+func TestGRPCGo(t *testing.T) {
+	l := core.Must(core.New(memstore.New(), core.NewRule(core.Spec{Name: "greet.calls", Label: "calls", Algorithm: driver.SlidingLog, Limit: core.PerMinute(1)})))
+	var attempts atomic.Int64
+	h := newHandler(l, l)
+	s := newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		attempts.Add(1)
+		h.ServeHTTP(w, r)
+	}))
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	demotest.Must(t, err)
+	go func() { _ = s.Serve(listener) }()
+	defer s.Close()
+	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultServiceConfig(
+		`{"methodConfig":[{"name":[{}],"retryPolicy":{"maxAttempts":3,"initialBackoff":"0.001s","maxBackoff":"0.001s","backoffMultiplier":1,"retryableStatusCodes":["RESOURCE_EXHAUSTED"]}}]}`))
+	demotest.Must(t, err)
+	defer conn.Close()
+	var header, trailer metadata.MD
+	call := func() error {
+		return conn.Invoke(t.Context(), greet, wrapperspb.String("Ann"), new(wrapperspb.StringValue), grpc.Header(&header), grpc.Trailer(&trailer))
+	}
+	demotest.Must(t, call())
+	got := status.Convert(call())
+	if got.Code() != codes.ResourceExhausted || attempts.Load() != 2 {
+		t.Fatalf("got %v after %d attempts, want RESOURCE_EXHAUSTED after 2", got, attempts.Load())
+	}
+	var wait time.Duration
+	for _, detail := range got.Details() {
+		switch d := detail.(type) {
+		case *errdetails.RetryInfo:
+			wait = d.RetryDelay.AsDuration()
+		case *errdetails.QuotaFailure:
+			if v := d.Violations[0]; v.QuotaId != "calls" || v.QuotaMetric != "requests" || v.QuotaValue != 1 {
+				t.Errorf("got the violation %v", v)
+			}
+		}
+	}
+	if wait <= 59*time.Second || wait > time.Minute || len(got.Details()) != 2 {
+		t.Errorf("got the wait %v and the details %v", wait, got.Details())
+	}
+	if len(header["ratelimit"]) != 1 || len(header["ratelimit-policy"]) != 1 || len(trailer["ratelimit"]) != 0 || len(trailer["grpc-retry-pushback-ms"]) != 1 {
+		t.Errorf("got the header %v and the trailer %v", header, trailer)
+	}
+}
+
+// A route of a file is a method.
+func TestRoutes(t *testing.T) {
+	c, err := rules.Parse("limits.yaml", []byte(`
+policies:
+  default:
+    rules:
+      - {name: default, algorithm: sliding_window, limit: 100/m}
+  greet:
+    rules:
+      - {name: greet, algorithm: sliding_window, limit: 7/m}
+routes:
+  "POST `+greet+`": greet
+`))
+	demotest.Must(t, err)
+	set, err := rules.New(memstore.New(), c)
+	demotest.Must(t, err)
+	l, err := set.Limiter("default")
+	demotest.Must(t, err)
+	h := nethttplimit.New(l, keyfunc.RemoteIP(), gate.Routes(set), connectlimit.Answers(connect.NewErrorWriter()))(newHandler(l, l))
+	for path, want := range map[string]string{greet: `"greet";q=7;w=60`, clock: `"default";q=100;w=60`} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("POST", path, nil))
+		if got, _, _ := strings.Cut(w.Header().Get("RateLimit-Policy"), ", "); got != want {
+			t.Errorf("%s: got the policy %q, want %q", path, got, want)
+		}
+	}
 }
 
 // A client of a Unix socket is rejected, also one that has bound its socket with the name of an address.
