@@ -65,7 +65,7 @@ func newError(h http.Header, r *http.Request, rejection *gate.Rejection) *connec
 }
 
 func addDetail(e *connect.Error, m proto.Message) {
-	if detail, err := connect.NewErrorDetail(m); err == nil { // names of rules are ASCII, so all messages can be encoded
+	if detail, err := connect.NewErrorDetail(m); err == nil { // names and units of rules are ASCII, so all messages can be encoded
 		e.AddDetail(detail)
 	}
 }
@@ -128,9 +128,13 @@ func quotaFailure(d core.Decision) *errdetails.QuotaFailure {
 			continue
 		}
 		spec := s.Rule.Spec()
+		unit := cmp.Or(spec.Unit, "requests")
+		if s.Rule.Kind().Holds && unit == "requests" {
+			unit = "concurrent-requests" // as in RateLimit-Policy
+		}
 		quota.Violations = append(quota.Violations, &errdetails.QuotaFailure_Violation{
 			QuotaId:     cmp.Or(spec.Label, spec.Name),
-			QuotaMetric: cmp.Or(spec.Unit, "requests"),
+			QuotaMetric: unit,
 			QuotaValue:  int64(s.Rule.Capacity()),
 			Description: s.Limit().String(),
 		})

@@ -403,7 +403,7 @@ func TestInFlight(t *testing.T) {
 					<-ended
 				}
 				_, retry, quota := details(t, c.call(t.Context(), method, 1, ""), connect.CodeResourceExhausted)
-				if retry != nil || len(quota.GetViolations()) != 1 || quota.Violations[0].Description != "1" {
+				if retry != nil || len(quota.GetViolations()) != 1 || quota.Violations[0].Description != "1" || quota.Violations[0].QuotaMetric != "concurrent-requests" {
 					t.Errorf("got %v and %v, want a quota without a wait", retry, quota)
 				}
 				close(leave)

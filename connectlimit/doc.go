@@ -17,16 +17,16 @@
 //
 //	status               code                 by default for
 //	400                  invalid_argument     a caller without a key
-//	401                  unauthenticated      a key function that requires a token
+//	401                  unauthenticated      a caller without a valid token
 //	403                  permission_denied
 //	404                  not_found
 //	413, 429             resource_exhausted   a denial
 //	501                  unimplemented
 //	503                  unavailable          a call that cannot be decided, with gate.FailClosed
 //	504                  deadline_exceeded
-//	any other of a denial  resource_exhausted
-//	any other from 500 on  internal           a fault of the application
-//	any other              failed_precondition
+//	others of denials    resource_exhausted
+//	others from 500 on   internal             a fault of the application
+//	others               failed_precondition
 //
 // The code of a call that has ended is canceled or deadline_exceeded. [gate.DeniedStatus] and [gate.OnError] choose the
 // status, and so the code. The code determines the status of the response: connect sends the one of the code for a
@@ -34,13 +34,14 @@
 //
 // The message of the error is the detail of the problem document ([gate.Problem]). A denial has these details:
 //
-//   - google.rpc.QuotaFailure has a violation for each rule that denied. quota_id is the label or name of the rule,
-//     quota_metric its unit, quota_value its capacity, which is also the parameter q of RateLimit-Policy, and
-//     description its limit, such as "100/m". There is no subject, because it would tell the key.
+//   - google.rpc.QuotaFailure has a violation for each rule that denied. quota_id is the label of the rule, or its name
+//     without a label. quota_metric is its unit, by default requests, and concurrent-requests for places. quota_value is
+//     its capacity, which is also the parameter q of RateLimit-Policy. description is its limit, such as "100/m". There
+//     is no subject, which would be the key.
 //   - google.rpc.RetryInfo has the wait of the decision, with [gate.Jitter] plus the random seconds of Retry-After. It
 //     is absent if the call can never be admitted, or if the wait is unknown, as for places.
 //
-// An error of status 503 has a RetryInfo of one second. For gRPC and gRPC-Web, the wait is also in the metadata
+// The error of a call that cannot be decided has a RetryInfo of one second. For gRPC and gRPC-Web, the wait is also in the metadata
 // grpc-retry-pushback-ms, where -1 tells clients not to repeat a call that can never be admitted. grpc-go repeats no
 // call after a response with a header, which connect sends before the status.
 //
@@ -55,7 +56,7 @@
 //
 //   - [gate.RefundIf] gets the status of the HTTP response, which is 200 for gRPC, gRPC-Web and streams whatever the
 //     code. The handler can call [gate.Refund] instead.
-//   - [gate.CostOfBody], [keyfunc.FormValue] and [keyfunc.JSONField] read the body before connect does. The body of a
+//   - [gate.CostOfBody], keyfunc.FormValue and keyfunc.JSONField read the body before connect does. The body of a
 //     stream, of gRPC and of gRPC-Web is not JSON but has binary frames, and any body may be compressed.
 //   - [gate.MaxDelay] bounds the delay by a leaky bucket. The timeout of a call, in grpc-timeout or Connect-Timeout-Ms,
 //     does not, because connect reads it after the gate. A client that gives up ends the delay.
