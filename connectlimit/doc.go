@@ -42,8 +42,8 @@
 //     is absent if the call can never be admitted, or if the wait is unknown, as for places.
 //
 // The error of a call that cannot be decided has a RetryInfo of one second. For gRPC and gRPC-Web, the wait is also in the metadata
-// grpc-retry-pushback-ms, where -1 tells clients not to repeat a call that can never be admitted. grpc-go repeats no
-// call after a response with a header, which connect sends before the status.
+// grpc-retry-pushback-ms, where -1 tells clients not to repeat a call that can never be admitted, or not within 24 days.
+// For gRPC, connect sends a header before the status, and grpc-go repeats no call after a header.
 //
 // RateLimit-Policy, RateLimit, Retry-After and the other fields of the gate are header fields of the response, which
 // clients read as its leading metadata. An admitted call has them, too.
