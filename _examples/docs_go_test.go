@@ -55,6 +55,7 @@ var environment = map[string]string{
 // Other names are those of the packages of weir and of the standard library.
 var imports = map[string]string{
 	"asynq":      "github.com/hibiken/asynq",
+	"connect":    "connectrpc.com/connect",
 	"echo":       "github.com/labstack/echo/v5",
 	"echolimit":  "github.com/weir-go/weir/echolimit/v5",
 	"gin":        "github.com/gin-gonic/gin",

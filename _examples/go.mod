@@ -14,6 +14,7 @@ require (
 	github.com/prometheus/prometheus v0.310.0 // later ones import k8s.io/client-go in model/rulefmt
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/weir-go/weir v0.1.0
+	github.com/weir-go/weir/connectlimit v0.1.0
 	github.com/weir-go/weir/core/observe/prometheus v0.1.0
 	go.yaml.in/yaml/v4 v4.0.0
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1
@@ -134,6 +135,8 @@ replace github.com/weir-go/weir/core/redisstore => ../core/redisstore
 replace github.com/weir-go/weir/core/rules => ../core/rules
 
 replace github.com/weir-go/weir/echolimit => ../echolimit
+
+replace github.com/weir-go/weir/connectlimit => ../connectlimit
 
 replace github.com/weir-go/weir/echolimit/v5 => ../echolimit/v5
 

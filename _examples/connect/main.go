@@ -21,8 +21,12 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/weir-go/weir/connectlimit"
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/nethttplimit"
 )
 
 const (
@@ -30,44 +34,40 @@ const (
 	clock = "/greet.v1.GreetService/Clock" // a stream of the time
 )
 
-// planKey is the key of a context for the plan of the caller.
-type planKey struct{}
+// The keys of a context for the name of the caller and for the plan.
+type (
+	userKey struct{}
+	planKey struct{}
+)
 
-// signedIn stands for your authentication. It stores the plan of the caller in the context, and the name in the
-// field X-User, from which it removes a name that the client has written.
+// signedIn stands for your authentication, which stores the name and the plan of the caller in the context.
 func signedIn(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r = r.Clone(r.Context())
-		r.Header.Del("X-User")
 		if r.Header.Get("Authorization") == "Bearer key-of-ann" {
-			r.Header.Set("X-User", "ann")
-			r = r.WithContext(context.WithValue(r.Context(), planKey{}, "pro"))
+			ctx := context.WithValue(r.Context(), userKey{}, "ann")
+			r = r.WithContext(context.WithValue(ctx, planKey{}, "pro"))
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-func planOf(ctx context.Context) string {
-	plan, _ := ctx.Value(planKey{}).(string)
-	return plan
-}
-
-var user = headerKey("X-User")
-
 // userOrIP returns the key of the user, or of the address of a client that has not signed in.
-func userOrIP(ctx context.Context, p connect.Peer, h http.Header) (string, error) {
-	if key, err := user(ctx, p, h); err == nil {
-		return key, nil
-	}
-	return peerIP(ctx, p, h)
+var userOrIP = keyfunc.FirstOf(keyfunc.ContextSubject(userKey{}), keyfunc.RemoteIP())
+
+// planOf returns the plan of the caller, or "".
+func planOf(ctx context.Context, _ *http.Request) (string, error) {
+	plan, _ := ctx.Value(planKey{}).(string)
+	return plan, nil
 }
 
-// newHandler returns the service. Calls are limited by calls, and streams by streams. Generated code takes the same
-// option for a whole service.
+// newHandler returns the service. Calls are limited by calls, and streams by streams. The limit of a whole service is
+// around the handler that generated code returns.
 func newHandler(calls, streams *core.Limiter) http.Handler {
+	opts := connect.WithReadMaxBytes(4 << 10)
+	limits := gate.Options(gate.Plan(planOf), connectlimit.Answers(connect.NewErrorWriter(opts)))
 	mux := http.NewServeMux()
-	mux.Handle(greet, connect.NewUnaryHandler(greet, hello, connect.WithInterceptors(limit{calls, userOrIP, planOf}), connect.WithReadMaxBytes(4<<10)))
-	mux.Handle(clock, connect.NewServerStreamHandler(clock, tick, connect.WithInterceptors(limit{streams, userOrIP, planOf}), connect.WithReadMaxBytes(4<<10)))
+	mux.Handle(greet, nethttplimit.New(calls, userOrIP, limits)(connect.NewUnaryHandler(greet, hello, opts)))
+	mux.Handle(clock, nethttplimit.New(streams, userOrIP, limits)(connect.NewServerStreamHandler(clock, tick, opts)))
 	return signedIn(mux)
 }
 

@@ -2,6 +2,7 @@
 package rpccases
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,10 +50,13 @@ type Example struct {
 	Code func(error) connect.Code
 	// NoKey is an error of a key function.
 	NoKey error
+	// Gate says that package gate decides: an empty key is an invalid argument, and a call is admitted after any error
+	// of the store, unless a rule fails closed.
+	Gate bool
 	// Serve serves s on the listener, recovers from panics of s.Handler, and returns a function that stops it. The
 	// plan of a call is the metadata Plan, which stands for a verified one.
 	Serve func(l net.Listener, s Service) (stop func())
-	// Protocols are those of the server: grpc, grpc-web and connect.
+	// Protocols are those of the server, as package connect calls them.
 	Protocols []string
 }
 
@@ -99,6 +103,10 @@ func (e Example) errors(t *testing.T) {
 	choose := func(l *core.Limiter, err error) *core.Limiter {
 		return working.Choose(func(context.Context, string) (*core.Limiter, error) { return l, err })
 	}
+	emptyKey, unknown := connect.CodeInternal, connect.CodeInternal
+	if e.Gate {
+		emptyKey, unknown = connect.CodeInvalidArgument, 0
+	}
 	for _, c := range []struct {
 		name string
 		ctx  context.Context
@@ -111,12 +119,12 @@ func (e Example) errors(t *testing.T) {
 		{"fail-closed rule", context.Background(), failing(errors.Join(outage, core.ErrFailClosed)), ann, connect.CodeUnavailable},
 		{"canceled call", canceled, working, ann, connect.CodeCanceled},
 		{"deadline of the call", late, working, ann, connect.CodeDeadlineExceeded},
-		{"empty key", context.Background(), working, func(context.Context) (string, error) { return "", nil }, connect.CodeInternal},
+		{"empty key", context.Background(), working, func(context.Context) (string, error) { return "", nil }, emptyKey},
 		{"key function", context.Background(), working, func(context.Context) (string, error) { return "", e.NoKey }, connect.CodeUnauthenticated},
 		{"function of Choose", context.Background(), choose(nil, errors.New(secret)), ann, connect.CodeInternal},
 		{"another limiter of Choose", context.Background(), choose(other, nil), ann, connect.CodeInternal},
 		{"too many rules", context.Background(), failing(fmt.Errorf("%w: %s", driver.ErrInvalidCharge, secret)), ann, connect.CodeInternal},
-		{"unknown error of a store", context.Background(), failing(errors.New(secret)), ann, connect.CodeInternal},
+		{"unknown error of a store", context.Background(), failing(errors.New(secret)), ann, unknown},
 	} {
 		for verb, call := range e.Call {
 			calls, want := 0, 0
@@ -241,6 +249,7 @@ func (e Example) storeCalls(t *testing.T) {
 		} {
 			fake := new(storetest.Fake)
 			demotest.Must(t, call(t.Context(), core.Must(core.New(fake, rule)), ann, succeed))
+			demotest.Until(t, "the place is free", func() bool { return fake.Calls() >= want })
 			if fake.Calls() != want {
 				t.Errorf("%s, %v: got %d calls of the store, want %d", verb, rule, fake.Calls(), want)
 			}
@@ -267,12 +276,12 @@ func (w wire) start(t *testing.T, s Service) func(ctx context.Context, fields ..
 	transport := &http.Transport{Protocols: new(http.Protocols)}
 	t.Cleanup(transport.CloseIdleConnections)
 	var opts []connect.ClientOption
-	transport.Protocols.SetHTTP1(w.protocol != "grpc")
-	transport.Protocols.SetUnencryptedHTTP2(w.protocol == "grpc")
+	transport.Protocols.SetHTTP1(w.protocol != connect.ProtocolGRPC)
+	transport.Protocols.SetUnencryptedHTTP2(w.protocol == connect.ProtocolGRPC)
 	switch w.protocol {
-	case "grpc":
+	case connect.ProtocolGRPC:
 		opts = append(opts, connect.WithGRPC())
-	case "grpc-web":
+	case connect.ProtocolGRPCWeb:
 		opts = append(opts, connect.WithGRPCWeb())
 	}
 	method := grpc_health_v1.Health_Check_FullMethodName
@@ -331,7 +340,7 @@ func (w wire) denied(t *testing.T) {
 				demotest.Must(t, call(t.Context()))
 			}
 			if c.admitted != math.MaxInt {
-				wantDenied(t, call(t.Context()), c.rule, c.retries, w.connects())
+				wantDenied(t, call(t.Context()), c.rule, c.retries, w.protocol != connect.ProtocolConnect, w.connects())
 			}
 		})
 	}
@@ -340,15 +349,15 @@ func (w wire) denied(t *testing.T) {
 // connects reports whether the server is that of package connect.
 func (w wire) connects() bool { return len(w.Protocols) > 1 }
 
-// wantDenied checks a denial: of gRPC with the pushback, or of Connect with Retry-After.
-func wantDenied(t *testing.T, err error, rule core.Rule, retries, retryAfter bool) {
+// wantDenied checks a denial. pushes and retryAfter say whether the wait is in the pushback of gRPC and in Retry-After.
+func wantDenied(t *testing.T, err error, rule core.Rule, retries, pushes, retryAfter bool) {
 	t.Helper()
 	var e *connect.Error
 	if !errors.As(err, &e) || e.Code() != connect.CodeResourceExhausted {
 		t.Fatalf("got %v, want RESOURCE_EXHAUSTED", err)
 	}
 	retry, quota := details(t, e)
-	if quota == nil || len(quota.Violations) != 1 || quota.Violations[0].Subject != "calls" || quota.Violations[0].Description != rule.Limit().String() {
+	if quota == nil || len(quota.Violations) != 1 || cmp.Or(quota.Violations[0].QuotaId, quota.Violations[0].Subject) != "calls" || quota.Violations[0].Description != rule.Limit().String() {
 		t.Errorf("got the quota %v", quota)
 	}
 	pushback, seconds := []string{"-1"}, []string(nil)
@@ -366,7 +375,7 @@ func wantDenied(t *testing.T, err error, rule core.Rule, retries, retryAfter boo
 	} else if retry != nil {
 		t.Errorf("got the wait %v, want none", retry)
 	}
-	if retryAfter {
+	if !pushes {
 		pushback = nil
 	}
 	if got := e.Meta().Values("Grpc-Retry-Pushback-Ms"); !slices.Equal(got, pushback) {
