@@ -15,7 +15,7 @@ VALE        := github.com/vale-cli/vale/v3/cmd/vale@v3.22.0
 # The library consists of modules, so that an application gets the dependencies of those that it uses. In the
 # workspace of cmd/weir, which has all of these modules, $(ALL) are their packages. ./... never descends into other
 # modules.
-LIBRARY := . ginlimit echolimit echolimit/v5 connectlimit core/pgstore core/pgstore/internal/pgtests core/redisstore core/redisstore/internal/sim core/rules core/inspect core/observe/otel core/observe/prometheus core/internal/frameworks
+LIBRARY := . ginlimit echolimit echolimit/v5 connectlimit grpclimit core/pgstore core/pgstore/internal/pgtests core/redisstore core/redisstore/internal/sim core/rules core/inspect core/observe/otel core/observe/prometheus core/internal/frameworks
 ALL     := github.com/weir-go/weir/...
 WORK    := GOWORK=$(CURDIR)/cmd/weir/go.work
 OTHERS  := $(wildcard _examples _benchmarks)
@@ -36,7 +36,7 @@ MARKEDIN = $$(grep -rl --include='*_test.go' 'testkit\.WithoutRace(' $(TREES) | 
 MARKED   = $$(grep -rl --include='*_test.go' 'testkit\.WithoutRace(' $(TREES) | xargs awk '/^func / { test = $$2; sub(/\(.*/, "", test) } \
 	/testkit\.WithoutRace\(/ { name = "^" test "$$"; if (test !~ /^Test/) name = "(no test calls WithoutRace in " FILENAME; \
 	if (match($$0, /"[^"]+"/)) name = name "/^" substr($$0, RSTART + 1, RLENGTH - 2) "$$"; print name }' | sort -u | paste -s -d '|')
-TREES   := ./cmd ./connectlimit ./core ./echolimit ./ginlimit ./internal ./keyfunc ./nethttplimit
+TREES   := ./cmd ./connectlimit ./core ./echolimit ./ginlimit ./grpclimit ./internal ./keyfunc ./nethttplimit
 
 # A pattern for the packages with little or no shared state (of the adapters, nethttplimit runs the suite with the race
 # detector), and for the simulation, whose runs are ten times as many without it; and commands that list these packages
@@ -133,7 +133,7 @@ prose: deps ## check the wording of comments and documents (core/GLOSSARY.md, .c
 # The packages of which no test or few tests need Redis. The others are vetted and built only.
 # The builds are not optimized, which takes a third less time. Windows builds all. The other systems build the command,
 # with most of the library, and each package of which they leave out a file: frameworks and exporters take as long again.
-NOREDIS := ./cmd/weir ./core/rules/... ./keyfunc ./nethttplimit ./ginlimit ./echolimit ./echolimit/v5 ./connectlimit ./core ./core/driver ./core/storetest ./core/memstore ./core/gate ./core/gate/adapter ./internal/argument ./core/internal/call ./core/internal/memo ./core/internal/routes ./core/internal/frameworks ./internal/sampler ./core/load ./core/observe
+NOREDIS := ./cmd/weir ./core/rules/... ./keyfunc ./nethttplimit ./ginlimit ./echolimit ./echolimit/v5 ./connectlimit ./grpclimit ./core ./core/driver ./core/storetest ./core/memstore ./core/gate ./core/gate/adapter ./internal/argument ./core/internal/call ./core/internal/memo ./core/internal/routes ./core/internal/frameworks ./internal/sampler ./core/load ./core/observe
 
 .PHONY: portable
 portable: ## vet and test for 32 bits, and build for other systems

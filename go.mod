@@ -3,8 +3,8 @@ module github.com/weir-go/weir
 go 1.26.0
 
 // An application gets the dependencies of each module that it requires, so this one has no web framework, no client of
-// Redis and no YAML. Modules of their own are ginlimit, echolimit, echolimit/v5, connectlimit, core/pgstore, core/redisstore,
-// core/rules, core/inspect, the exporters below core/observe, and cmd/weir. Tests that need several of these are in
+// Redis and no YAML. Modules of their own are ginlimit, echolimit, echolimit/v5, connectlimit, grpclimit, core/pgstore,
+// core/redisstore, core/rules, core/inspect, the exporters below core/observe, and cmd/weir. Tests that need several of these are in
 // core/internal/frameworks and core/redisstore/internal/sim, which no module requires.
 //
 // The versions are the lowest with which all tests pass, so that no application has to upgrade; see "make versions"

@@ -7,6 +7,7 @@ require (
 	github.com/gin-gonic/gin v1.12.0
 	github.com/go-chi/httprate v0.16.1
 	github.com/go-redis/redis_rate/v10 v10.0.1
+	github.com/grpc-ecosystem/go-grpc-middleware/v2 v2.3.4
 	github.com/labstack/echo/v4 v4.16.0
 	github.com/labstack/echo/v5 v5.4.4
 	github.com/redis/go-redis/v9 v9.23.0
@@ -16,6 +17,7 @@ require (
 	github.com/weir-go/weir v0.1.0
 	golang.org/x/sys v0.48.0
 	golang.org/x/time v0.16.0
+	google.golang.org/grpc v1.79.3
 )
 
 require (
@@ -23,6 +25,7 @@ require (
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	golang.org/x/sync v0.22.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20251202230838-ff82c1b0f217 // indirect
 )
 
 require (
@@ -65,6 +68,7 @@ require (
 	github.com/weir-go/weir/echolimit v0.1.0
 	github.com/weir-go/weir/echolimit/v5 v5.1.0
 	github.com/weir-go/weir/ginlimit v0.1.0
+	github.com/weir-go/weir/grpclimit v0.1.0
 	github.com/zeebo/xxh3 v1.1.0 // indirect
 	go.mongodb.org/mongo-driver/v2 v2.5.0 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
@@ -87,5 +91,7 @@ replace github.com/weir-go/weir/echolimit => ../echolimit
 replace github.com/weir-go/weir/echolimit/v5 => ../echolimit/v5
 
 replace github.com/weir-go/weir/ginlimit => ../ginlimit
+
+replace github.com/weir-go/weir/grpclimit => ../grpclimit
 
 replace github.com/weir-go/weir/core/pgstore => ../core/pgstore

@@ -59,6 +59,7 @@ var imports = map[string]string{
 	"echo":       "github.com/labstack/echo/v5",
 	"echolimit":  "github.com/weir-go/weir/echolimit/v5",
 	"gin":        "github.com/gin-gonic/gin",
+	"grpc":       "google.golang.org/grpc",
 	"httprate":   "github.com/go-chi/httprate",
 	"jwt":        "github.com/golang-jwt/jwt/v5",
 	"jwks":       "github.com/MicahParks/keyfunc/v3",

@@ -72,6 +72,7 @@ require (
 	github.com/weir-go/weir/echolimit v0.1.0
 	github.com/weir-go/weir/echolimit/v5 v5.1.0
 	github.com/weir-go/weir/ginlimit v0.1.0
+	github.com/weir-go/weir/grpclimit v0.1.0
 	go.mongodb.org/mongo-driver/v2 v2.5.0 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel v1.45.0 // indirect
@@ -141,6 +142,8 @@ replace github.com/weir-go/weir/connectlimit => ../connectlimit
 replace github.com/weir-go/weir/echolimit/v5 => ../echolimit/v5
 
 replace github.com/weir-go/weir/ginlimit => ../ginlimit
+
+replace github.com/weir-go/weir/grpclimit => ../grpclimit
 
 replace github.com/weir-go/weir/cmd/weir => ../cmd/weir
 

@@ -16,7 +16,7 @@
 //	d, err := api.Allow(ctx, "203.0.113.9")
 //
 // For HTTP, packages nethttplimit, ginlimit and echolimit make middleware from a Limiter, and
-// package keyfunc derives keys from requests.
+// package keyfunc derives keys from requests. Package grpclimit makes interceptors for gRPC.
 //
 // An event is charged to all Rules of a Limiter or to none. [AllowTogether] does this for several
 // Limiters.

@@ -70,6 +70,7 @@ var allowed = map[string][]string{
 	"echolimit":                 {"core", "core/gate", "core/gate/adapter", "core/memstore", "keyfunc", "github.com/labstack/echo/v4"},
 	"echolimit/v5":              {"core", "core/gate", "core/gate/adapter", "core/memstore", "keyfunc", "github.com/labstack/echo/v5"},
 	"connectlimit":              {"core", "core/gate", "core/gate/adapter", "connectrpc.com/connect", "google.golang.org/genproto/googleapis/rpc", "google.golang.org/protobuf"},
+	"grpclimit":                 {"core", "core/gate", "core/gate/adapter", "keyfunc", "google.golang.org/genproto", "google.golang.org/grpc", "google.golang.org/protobuf"},
 
 	"cmd/weir":                            {"cmd/weir/internal/playground/page", "cmd/weir/internal/simulate", "cmd/weir/internal/trace", "core", "core/driver", "core/memstore", "core/observe", "core/pgstore", "core/redisstore", "core/redisstore/diagnose", "core/rules", "github.com/jackc/pgx/v5", "github.com/redis/go-redis/v9", "internal/similar"},
 	"cmd/weir/internal/playground":        {"cmd/weir/internal/simulate", "core", "core/driver"},

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"slices"
@@ -25,36 +26,30 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/grpclimit"
+	"github.com/weir-go/weir/keyfunc"
 )
 
-// planKey is the key of a context for the plan of the caller.
-type planKey struct{}
+// The keys of a context for the name and the plan of the caller.
+type (
+	userKey struct{}
+	planKey struct{}
+)
 
-// signedIn stands for your authentication. It stores the plan of the caller in the context, and the name in the
-// metadata x-user, from which it removes a name that the client has written.
+// signedIn stands for your authentication. It stores the name and the plan of the caller in the context.
 func signedIn(ctx context.Context) context.Context {
-	md, _ := metadata.FromIncomingContext(ctx) // a copy
-	if md.Delete("x-user"); slices.Equal(md.Get("authorization"), []string{"Bearer key-of-ann"}) {
-		md.Set("x-user", "ann")
-		ctx = context.WithValue(ctx, planKey{}, "pro")
+	if !slices.Equal(metadata.ValueFromIncomingContext(ctx, "authorization"), []string{"Bearer key-of-ann"}) {
+		return ctx
 	}
-	return metadata.NewIncomingContext(ctx, md)
+	return context.WithValue(context.WithValue(ctx, userKey{}, "ann"), planKey{}, "pro")
 }
 
-func planOf(ctx context.Context) string {
+// planOf returns the plan of the caller, or "" for the limits without a plan.
+func planOf(ctx context.Context, _ *http.Request) (string, error) {
 	plan, _ := ctx.Value(planKey{}).(string)
-	return plan
-}
-
-var user = metadataKey("x-user")
-
-// userOrIP returns the key of the user, or of the address of a client that has not signed in.
-func userOrIP(ctx context.Context) (string, error) {
-	if key, err := user(ctx); err == nil {
-		return key, nil
-	}
-	return peerIP(ctx)
+	return plan, nil
 }
 
 // A streamWith is a stream with another context.
@@ -65,16 +60,17 @@ type streamWith struct {
 
 func (s streamWith) Context() context.Context { return s.ctx }
 
-// newServer returns a server with the health service, which stands for your own. Calls are limited by calls,
-// and streams by streams.
+// newServer returns a server with the health service, which stands for your own. Calls are limited by calls, and
+// streams by streams: for each user, or for the address of a client that has not signed in.
 func newServer(calls, streams *core.Limiter) *grpc.Server {
+	key, plan := keyfunc.FirstOf(keyfunc.ContextSubject(userKey{}), keyfunc.RemoteIP()), gate.Plan(planOf)
 	s := grpc.NewServer(
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 			return handler(signedIn(ctx), req)
-		}, limit{calls, userOrIP, planOf}.unary),
+		}, grpclimit.Unary(calls, key, plan)),
 		grpc.ChainStreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 			return handler(srv, streamWith{ss, signedIn(ss.Context())})
-		}, limit{streams, userOrIP, planOf}.stream),
+		}, grpclimit.Stream(streams, key, plan)),
 		// The stream of a client that is gone without a word ends after 80 s, and frees its place. The
 		// default is more than two hours.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: 20 * time.Second}),

@@ -75,6 +75,9 @@ func newGate(name string, l *core.Limiter, key keyfunc.Func, opts []Option) *gat
 	return g
 }
 
+// ReadsBody reports whether the gate has a CostOfBody: see ReadsBody of package adapter.
+func (g *gate) ReadsBody() bool { return g.readsBody }
+
 // inner has the functions of package core that only gates need.
 var inner = coreunexported.Core.(interface {
 	HasPlans(*core.Limiter) bool

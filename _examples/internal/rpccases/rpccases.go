@@ -2,7 +2,6 @@
 package rpccases
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,9 +49,6 @@ type Example struct {
 	Code func(error) connect.Code
 	// NoKey is an error of a key function.
 	NoKey error
-	// Gate says that package gate decides: an empty key is an invalid argument, and a call is admitted after any error
-	// of the store, unless a rule fails closed.
-	Gate bool
 	// Serve serves s on the listener, recovers from panics of s.Handler, and returns a function that stops it. The
 	// plan of a call is the metadata Plan, which stands for a verified one.
 	Serve func(l net.Listener, s Service) (stop func())
@@ -103,10 +99,6 @@ func (e Example) errors(t *testing.T) {
 	choose := func(l *core.Limiter, err error) *core.Limiter {
 		return working.Choose(func(context.Context, string) (*core.Limiter, error) { return l, err })
 	}
-	emptyKey, unknown := connect.CodeInternal, connect.CodeInternal
-	if e.Gate {
-		emptyKey, unknown = connect.CodeInvalidArgument, 0
-	}
 	for _, c := range []struct {
 		name string
 		ctx  context.Context
@@ -119,12 +111,12 @@ func (e Example) errors(t *testing.T) {
 		{"fail-closed rule", context.Background(), failing(errors.Join(outage, core.ErrFailClosed)), ann, connect.CodeUnavailable},
 		{"canceled call", canceled, working, ann, connect.CodeCanceled},
 		{"deadline of the call", late, working, ann, connect.CodeDeadlineExceeded},
-		{"empty key", context.Background(), working, func(context.Context) (string, error) { return "", nil }, emptyKey},
+		{"empty key", context.Background(), working, func(context.Context) (string, error) { return "", nil }, connect.CodeInvalidArgument},
 		{"key function", context.Background(), working, func(context.Context) (string, error) { return "", e.NoKey }, connect.CodeUnauthenticated},
 		{"function of Choose", context.Background(), choose(nil, errors.New(secret)), ann, connect.CodeInternal},
 		{"another limiter of Choose", context.Background(), choose(other, nil), ann, connect.CodeInternal},
 		{"too many rules", context.Background(), failing(fmt.Errorf("%w: %s", driver.ErrInvalidCharge, secret)), ann, connect.CodeInternal},
-		{"unknown error of a store", context.Background(), failing(errors.New(secret)), ann, unknown},
+		{"unknown error of a store", context.Background(), failing(errors.New(secret)), ann, 0},
 	} {
 		for verb, call := range e.Call {
 			calls, want := 0, 0
@@ -357,7 +349,7 @@ func wantDenied(t *testing.T, err error, rule core.Rule, retries, pushes, retryA
 		t.Fatalf("got %v, want RESOURCE_EXHAUSTED", err)
 	}
 	retry, quota := details(t, e)
-	if quota == nil || len(quota.Violations) != 1 || cmp.Or(quota.Violations[0].QuotaId, quota.Violations[0].Subject) != "calls" || quota.Violations[0].Description != rule.Limit().String() {
+	if quota == nil || len(quota.Violations) != 1 || quota.Violations[0].QuotaId != "calls" || quota.Violations[0].Description != rule.Limit().String() {
 		t.Errorf("got the quota %v", quota)
 	}
 	pushback, seconds := []string{"-1"}, []string(nil)
@@ -412,10 +404,9 @@ func (w wire) keys(t *testing.T) {
 		{[]string{User + ": ann"}, 0},
 		{[]string{User + ": ann"}, connect.CodeResourceExhausted},
 		{[]string{User + ": bob"}, 0},
-		{nil, connect.CodeUnauthenticated},
-		{[]string{User + ": "}, connect.CodeUnauthenticated},
-		{[]string{User + ": carol", User + ": dan"}, connect.CodeUnauthenticated},
-		{[]string{User + ": " + strings.Repeat("x", 300)}, connect.CodeUnauthenticated},
+		{nil, connect.CodeInvalidArgument},
+		{[]string{User + ": "}, connect.CodeInvalidArgument},
+		{[]string{User + ": carol", User + ": dan"}, connect.CodeInvalidArgument},
 	} {
 		if err := call(t.Context(), c.fields...); codeOf(err) != c.want {
 			t.Errorf("%.40q: got %v, want %v", c.fields, err, c.want)

@@ -28,6 +28,7 @@ type Gate struct{ gate admitter }
 // An admitter is a *gate of package gate: see its method Admit.
 type admitter interface {
 	Admit(ctx context.Context, h http.Header, r *http.Request, pattern string) (*http.Request, unexported.Served, *gate.Rejection)
+	ReadsBody() bool
 }
 
 // New returns a Gate for the adapter called name. The Gate charges l for the key that key returns. responder
@@ -47,6 +48,10 @@ func New[F any](name string, l *core.Limiter, key keyfunc.Func, opts ...gate.Opt
 		return rejected, isRejected
 	}
 }
+
+// ReadsBody reports whether an option of the Gate, such as [gate.CostOfBody], reads the bodies of requests. New of an adapter
+// panics then if its framework has no such bodies.
+func (g *Gate) ReadsBody() bool { return g.gate.ReadsBody() }
 
 // Denied returns the option OnDenied of the adapter called name, whose function f responds to denied requests.
 // F is the type that this adapter gives to [New]. New panics in any other adapter. Denied panics if f,

@@ -57,6 +57,24 @@ func TestNew_Answer(t *testing.T) {
 	}
 }
 
+// A gate reads a body if an option does, also one of And.
+func TestGate_ReadsBody(t *testing.T) {
+	l := core.Must(core.New(memstore.New(), core.SlidingLog("calls", core.PerHour(1))))
+	body := gate.CostOfBody(10, func(context.Context, *http.Request, []byte) (int, error) { return 1, nil })
+	for name, c := range map[string]struct {
+		opts []gate.Option
+		want bool
+	}{
+		"none": {nil, false},
+		"own":  {[]gate.Option{body}, true},
+		"And":  {[]gate.Option{gate.And(l, anyKey, body)}, true},
+	} {
+		if g, _ := New[func()]("examplelimit", l, anyKey, c.opts...); g.ReadsBody() != c.want {
+			t.Errorf("%s: got %t, want %t", name, g.ReadsBody(), c.want)
+		}
+	}
+}
+
 func TestCopyBack(t *testing.T) {
 	form, other := &multipart.Form{Value: map[string][]string{"a": {"1"}}}, new(multipart.Form)
 	values, otherValues := url.Values{"a": {"1"}}, url.Values{"b": {"2"}}
