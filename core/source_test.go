@@ -203,6 +203,8 @@ var clockReaders = map[string]string{
 	"core/gate/check.go":     "Deny has no Store",
 	"core/gate/policy.go":    "a block ends by the clock of this process",
 
+	"grpclimit/grpclimit.go": "at most one line of the log in a minute",
+
 	"core/failover/backup.go": "of an Answer, which has no State and no Store",
 
 	// Blocks and overrides end at times that all processes read by their own clocks.

@@ -64,7 +64,8 @@ func Stream(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) grpc.StreamS
 type interceptor struct {
 	gate     *adapter.Gate
 	messages *core.Limiter // of the option Messages, or nil
-	logged   atomic.Int64  // the time of the last line of warn, in Unix seconds
+
+	noKeys, failures sampledLog
 }
 
 func newInterceptor(function string, l *core.Limiter, key keyfunc.Func, opts []gate.Option) *interceptor {
@@ -96,10 +97,12 @@ func (i *interceptor) run(c *call, pattern string, handler func(ctx context.Cont
 	return err
 }
 
-// warn logs err, at most once a minute.
-func (i *interceptor) warn(ctx context.Context, text string, err error) {
-	now, last := time.Now().Unix(), i.logged.Load()
-	if (last == 0 || now-last >= 60) && i.logged.CompareAndSwap(last, now) {
+// A sampledLog logs at most one error a minute. It has the time of the last one, in Unix seconds.
+type sampledLog struct{ last atomic.Int64 }
+
+func (l *sampledLog) warn(ctx context.Context, text string, err error) {
+	now, last := time.Now().Unix(), l.last.Load()
+	if (last == 0 || now-last >= 60) && l.last.CompareAndSwap(last, now) {
 		slog.Default().LogAttrs(ctx, slog.LevelWarn, text, slog.String("error", err.Error()))
 	}
 }

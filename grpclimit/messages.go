@@ -105,7 +105,7 @@ func (s *stream) RecvMsg(m any) error {
 	case errors.Is(err, core.ErrNeverAdmitted), errors.Is(err, core.ErrDeadlineTooNear), errors.Is(err, core.ErrTooManyWaiters):
 		return status.Error(codes.ResourceExhausted, "the messages of the stream are over the limit")
 	}
-	s.interceptor.warn(s.ctx, "weir: the store could not decide about a message", err)
+	s.interceptor.failures.warn(s.ctx, "weir: the store could not decide about a message", err)
 	switch {
 	case errors.Is(err, core.ErrFailClosed):
 		return status.Error(codes.Unavailable, "the limit cannot be checked")

@@ -65,7 +65,7 @@ func (i *interceptor) reject(c *call, rejection *gate.Rejection) error {
 	case c.Err() != nil:
 		return status.FromContextError(c.Err()).Err()
 	case p.Status == http.StatusBadRequest:
-		i.warn(c, "weir: a call has no key; a key function that reads a body or a path value never finds one", rejection.Err)
+		i.noKeys.warn(c, "weir: a call has no key; a key function that reads a body or a path value never finds one", rejection.Err)
 	}
 	return status.Error(codeOf(p.Status, codes.InvalidArgument), p.String())
 }
