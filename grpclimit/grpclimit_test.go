@@ -83,7 +83,8 @@ func TestAnswers_NoWait(t *testing.T) {
 			t.Errorf("blocked: got %v, %v, %v", r, retry, quota)
 		}
 		l := limits(core.InFlight("calls", 1))
-		must[*core.Reservation](t)(l.Reserve(t.Context(), "constant:k", 1))
+		held := must[*core.Reservation](t)(l.Reserve(t.Context(), "constant:k", 1))
+		defer func() { _ = held.Release(context.Background()) }()
 		r = call(t.Context(), setup{limiter: l}.start(t))
 		retry, quota = r.details()
 		if r.code() != codes.ResourceExhausted || retry != nil || quota == nil || r.trailer.Get("grpc-retry-pushback-ms") != nil {
