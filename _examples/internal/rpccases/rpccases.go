@@ -407,6 +407,7 @@ func (w wire) keys(t *testing.T) {
 		{nil, connect.CodeInvalidArgument},
 		{[]string{User + ": "}, connect.CodeInvalidArgument},
 		{[]string{User + ": carol", User + ": dan"}, connect.CodeInvalidArgument},
+		{[]string{User + ": " + strings.Repeat("x", 300)}, 0}, // keyfunc.Header has no longest value
 	} {
 		if err := call(t.Context(), c.fields...); codeOf(err) != c.want {
 			t.Errorf("%.40q: got %v, want %v", c.fields, err, c.want)

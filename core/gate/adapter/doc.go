@@ -45,7 +45,7 @@
 //     framework's context stores the *http.Request. See ginlimit.
 //   - If the framework is not built on net/http, the middleware must make an *http.Request with the
 //     method, the URL, RemoteAddr, the header and a context that ends when the client hangs up, and
-//     copy the header of the response back.
+//     copy the header of the response back. See grpclimit.
 //   - If the framework has its own ResponseWriter interface, wrap it only if
 //     [Outcome.NeedsStatus] is true, and call [Outcome.Answer] before the first byte is written,
 //     and with the status 101 after the connection was taken over. See ginlimit.
