@@ -136,11 +136,10 @@ func (s *Store) newTable(requests []*request) *table {
 	t := &table{Store: s, requests: requests, full: ok && b.Full(), rows: make(map[Key]*row)}
 	for _, r := range requests {
 		for i := range r.own {
-			t.rows[r.own[i]] = newRow(r.own[i])
+			t.rows[r.own[i]] = new(row)
 			if t.full {
 				r.overflow[i] = s.overflowKey(&r.asked[i])
-				t.rows[r.overflow[i]] = newRow(r.overflow[i])
-				t.rows[r.overflow[i]].shared = true
+				t.rows[r.overflow[i]] = &row{shared: true}
 			}
 		}
 	}
@@ -151,14 +150,13 @@ func (s *Store) newTable(requests []*request) *table {
 // fill sets the rows to those that were read. Another call begins again.
 func (t *table) fill(rows []Row) {
 	for i, k := range t.keys {
-		w := newRow(k)
-		w.shared = t.rows[k].shared
-		w.version, w.old = rows[i].Version, rows[i].State
+		w := t.rows[k]
+		*w = row{Key: k, version: rows[i].Version, old: rows[i].State, shared: w.shared}
+		w.group = w
 		w.barred = t.full && w.version == 0 && !w.shared
 		if err := w.state.UnmarshalBinary(w.old); err != nil {
 			t.stats.corrupt.Add(1)
 		}
-		t.rows[k] = w
 	}
 }
 

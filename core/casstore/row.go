@@ -21,12 +21,6 @@ type row struct {
 	done  bool // of a root: the rows are as decided
 }
 
-func newRow(k Key) *row {
-	w := &row{Key: k}
-	w.group = w
-	return w
-}
-
 // root returns the row that stands for the group of w.
 func (w *row) root() *row {
 	for w.group != w {
