@@ -89,26 +89,12 @@ func forUpdate(db *sql.DB) decider {
 
 // startPostgres starts a server with the tables, and returns the name of its data source. The server writes to disk as that
 // of an application does.
-func startPostgres(b *testing.B) (dsn string) {
+func startPostgres(b *testing.B) string {
 	b.Helper()
 	cmd := exec.Command("go", "run", "./serve", "fsync=on", "full_page_writes=on", "shared_buffers=128MB")
 	cmd.Dir, cmd.Env, cmd.Stderr = "../core/pgstore/internal/pgtests", append(os.Environ(), "GOWORK=off"), os.Stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		_ = stdin.Close()
-		_ = cmd.Wait()
-	})
-	dsn, err = bufio.NewReader(stdout).ReadString('\n')
+	_, stdout := start(b, cmd)
+	dsn, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
 		b.Skip("SKIPPED: no Postgres")
 	}
@@ -124,6 +110,26 @@ func startPostgres(b *testing.B) (dsn string) {
 		}
 	}
 	return dsn
+}
+
+// start starts a command that ends when its standard input does, at the end of the benchmark.
+func start(b *testing.B, cmd *exec.Cmd) (stdin io.Writer, stdout io.Reader) {
+	b.Helper()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if stdout, err = cmd.StdoutPipe(); err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Wait()
+	})
+	return in, stdout
 }
 
 // postgresKeys are the numbers of keys, and the functions that choose one.
@@ -209,21 +215,7 @@ type process struct {
 func startProcess(b *testing.B, args ...string) *process {
 	cmd, p := exec.Command(os.Args[0], "-test.run", "^TestPostgresProcess$", "-test.benchtime", flag.Lookup("test.benchtime").Value.String()), new(process)
 	cmd.Env, cmd.Stderr = append(os.Environ(), postgresProcess+"="+strings.Join(args, "|")), &p.stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		_ = stdin.Close()
-		_ = cmd.Wait()
-	})
+	stdin, stdout := start(b, cmd)
 	p.stdin, p.replies = stdin, json.NewDecoder(stdout)
 	return p
 }
