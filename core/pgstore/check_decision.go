@@ -1,8 +1,10 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"database/sql"
 	"fmt"
 	"slices"
 	"sync"
@@ -12,27 +14,18 @@ import (
 	"github.com/weir-go/weir/core/internal/call"
 )
 
-const (
-	checkSessions = 3
-	checkRounds   = 20
-)
+const checkRounds = 20
 
-// pooler executes statements in several sessions concurrently, which a pooler gives to each other's connections.
+// pooler executes statements in the sessions that s needs at the same time, which a pooler gives to each other's connections.
 func (c *check) pooler(ctx context.Context) error {
-	before := c.db.Stats()
-	most := before.MaxOpenConnections
-	sessions := checkSessions
+	before, need := c.db.Stats(), c.config.connections+1
+	most, sessions := before.MaxOpenConnections, need
 	if most > 0 {
-		sessions = min(sessions, max(1, most-before.InUse))
+		sessions = min(need, max(1, most-before.InUse))
 	}
 	var mu sync.Mutex
 	servers, pairs := make(map[int]bool), make(map[[2]int]bool)
-	use := func(session int) error {
-		conn, err := c.db.Conn(ctx)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = conn.Close() }()
+	err := c.sessions(ctx, sessions, func(session int, conn *sql.Conn) error {
 		for range checkRounds {
 			var pid int
 			if _, _, err := c.query(ctx, conn, c.read, []casstore.Key{newKey()}); err != nil {
@@ -46,24 +39,16 @@ func (c *check) pooler(ctx context.Context) error {
 			mu.Unlock()
 		}
 		return nil
-	}
-	var all sync.WaitGroup
-	errs := make([]error, sessions)
-	for i := range sessions {
-		all.Go(func() { errs[i] = call.Recover(errDriver, func() error { return use(i) }) })
-	}
-	all.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
+	})
+	if err != nil {
+		return err
 	}
 	detail := "none, or one in session mode"
 	if len(pairs) > sessions || len(servers) < sessions {
 		detail = "one in transaction mode"
 	}
 	c.warn("pooler", detail, "")
-	switch need := c.config.connections + 1; {
+	switch {
 	case most > 0 && most < need:
 		c.warn("connections", fmt.Sprintf("at most %d", most), fmt.Sprintf("call SetMaxOpenConns(%d) of a sql.DB of its own, or with more", need))
 	case c.db.Stats().MaxIdleClosed > before.MaxIdleClosed:
@@ -72,6 +57,24 @@ func (c *check) pooler(ctx context.Context) error {
 		c.warn("connections", "enough, and kept while they are idle", "")
 	}
 	return nil
+}
+
+// sessions opens n connections, and calls use for all of them at the same time. They are closed after all calls, so that
+// a pool that keeps fewer of them always shows it.
+func (c *check) sessions(ctx context.Context, n int, use func(int, *sql.Conn) error) error {
+	var all sync.WaitGroup
+	errs := make([]error, n)
+	for i := range n {
+		conn, err := c.db.Conn(ctx)
+		if err != nil {
+			errs[i] = err
+			break
+		}
+		defer func() { _ = conn.Close() }()
+		all.Go(func() { errs[i] = call.Recover(errDriver, func() error { return use(i, conn) }) })
+	}
+	all.Wait()
+	return cmp.Or(errs...)
 }
 
 // newKey returns a key that no state has.

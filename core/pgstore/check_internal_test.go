@@ -61,7 +61,9 @@ func (s *server) answer(query string, args []string) ([][]sqldriver.Value, error
 
 func TestStore_Check(t *testing.T) {
 	s := newServer()
-	for _, f := range New(s.open(t), "test").Check(t.Context()) {
+	db := s.open(t)
+	db.SetMaxIdleConns(DefaultConnections + 1)
+	for _, f := range New(db, "test").Check(t.Context()) {
 		if f.Result != ResultOK || f.Detail == "" || f.Change != "" {
 			t.Errorf("got %+v", f)
 		}
@@ -92,6 +94,9 @@ func TestStore_Check(t *testing.T) {
 			"ALTER ROLE limiter SET synchronous_commit = off"},
 		{"relkind", nil, nil, []Option{Logged()}, "table", ResultWarning, "a crash empties it: ALTER TABLE weir_states SET LOGGED"},
 		{"SELECT w.n", nil, stateError("42P05"), nil, "pooler", ResultFailed, ": the driver prepares statements"},
+		{"SELECT pg_backend_pid()", []sqldriver.Value{int64(1)}, nil, nil, "connections", ResultWarning, "call SetMaxIdleConns(5)"},
+		{"SELECT pg_backend_pid()", []sqldriver.Value{int64(1)}, nil, []Option{Connections(2)}, "connections", ResultWarning, "call SetMaxIdleConns(3)"},
+		{"SELECT pg_backend_pid()", []sqldriver.Value{int64(1)}, nil, []Option{Connections(1)}, "connections", ResultOK, "kept while they are idle"},
 		{"DO UPDATE", nil, stateError("25006"), nil, "decision", ResultFailed, ": the server or the role is read-only"},
 		{"EXPLAIN", []sqldriver.Value{"  ->  Seq Scan on weir_states s"}, nil, nil, "plan", ResultWarning, "ALTER ROLE limiter SET enable_seqscan = off"},
 		{"'enable_seqscan'", []sqldriver.Value{"on"}, nil, nil, "enable_seqscan", ResultWarning, "ALTER ROLE limiter SET enable_seqscan = off"},
