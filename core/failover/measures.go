@@ -30,19 +30,23 @@ func (s *Store) Measures() []driver.Measure {
 	}
 }
 
-// LogTo sets the log, for package observe. Each change that [OnChange] would report is logged at level Warn as
-// "weir: the store has changed", with the attributes from, to and error. It must be called before the
-// Store is used.
+// LogTo sets the log, for package observe, in place of slog.Default. Each change that [OnChange] would report is logged at
+// level Warn as "weir: the store has changed", with the attributes from, to and error, also with OnChange. It must be called
+// before the Store is used.
 func (s *Store) LogTo(log *slog.Logger) {
-	next := s.notifier.call
 	s.notifier.call = func(from, to State, cause error) {
-		attrs := []any{slog.String("from", from.String()), slog.String("to", to.String())}
-		if cause != nil {
-			attrs = append(attrs, slog.String("error", cause.Error()))
-		}
-		log.Warn("weir: the store has changed", attrs...)
-		if next != nil {
-			next(from, to, cause)
+		logChange(log, from, to, cause)
+		if s.onChange != nil {
+			s.onChange(from, to, cause)
 		}
 	}
+}
+
+// logChange logs a change of the State.
+func logChange(log *slog.Logger, from, to State, cause error) {
+	attrs := []any{slog.String("from", from.String()), slog.String("to", to.String())}
+	if cause != nil {
+		attrs = append(attrs, slog.String("error", cause.Error()))
+	}
+	log.Warn("weir: the store has changed", attrs...)
 }

@@ -2,10 +2,10 @@ package failover
 
 import "sync"
 
-// A notifier calls the function of [OnChange] without a lock, on a goroutine that ends after the
+// A notifier calls the function of [OnChange], or logs, without a lock, on a goroutine that ends after the
 // function was called with the present State.
 type notifier struct {
-	call func(from, to State, cause error) // may be nil
+	call func(from, to State, cause error)
 
 	mu       sync.Mutex
 	reported State // the last State that the function was called with
@@ -21,7 +21,7 @@ func (n *notifier) add(to State, cause error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.state, n.cause = to, cause
-	if n.call != nil && !n.running && !n.closed {
+	if !n.running && !n.closed {
 		n.running = true
 		n.done.Go(n.run)
 	}

@@ -2,7 +2,9 @@ package failover_test
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -35,6 +37,33 @@ func TestOnChange(t *testing.T) {
 			t.Errorf("the changes: got %q, expected %q", got, want)
 		}
 	})
+}
+
+// Without OnChange and a log of package observe, an outage is in slog.Default.
+func TestNew_LogsOutages(t *testing.T) {
+	const begins = `level=WARN msg="weir: the store has changed" from=primary to=backup error="weir: store unavailable: refuses"`
+	for name, c := range map[string]struct {
+		opts []failover.Option
+		want int // records
+	}{
+		"default":  {nil, 3},
+		"OnChange": {[]failover.Option{failover.OnChange(func(failover.State, failover.State, error) {})}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b testkit.Buffer
+			defer slog.SetDefault(slog.Default())
+			slog.SetDefault(slog.New(slog.NewTextHandler(&b, nil)))
+			synctest.Test(t, func(t *testing.T) {
+				p := newPair(t, false, c.opts...)
+				p.leave()
+				p.comeBack()
+				p.Close()
+			})
+			if got := strings.Count(b.String(), "weir: the store has changed"); got != c.want || got > 0 && !strings.Contains(b.String(), begins) {
+				t.Errorf("got %q", b.String())
+			}
+		})
+	}
 }
 
 // A slow function delays no decision. The changes during one of its calls are reported in the next

@@ -79,13 +79,14 @@ func answerFor(a Answer, rules []string) Option {
 	})
 }
 
-// OnChange makes the Store call f when its [State] has changed. Calls of f are made one at a time
-// and in order, on a separate goroutine that holds no lock. If the breaker has opened, cause is the
-// error that opened it; otherwise cause is nil. f may use the Store, but must not close it.
+// OnChange makes the Store call f when its [State] has changed, in place of logging the change to slog.Default (see
+// [Store.LogTo]). Calls of f are made one at a time and in order, on a separate goroutine that holds no lock. If the breaker has
+// opened, cause is the error that opened it; otherwise cause is nil. f may use the Store, but must not close it.
 //
 // Changes that happen while f runs are reported in one call, from the last reported State to the
 // present State. If both are equal, f is not called. A slow f may therefore miss short outages,
-// which [Stats] counts, but always gets the present State.
+// which [Stats] counts, but always gets the present State. OnChange panics if f is nil.
 func OnChange(f func(from, to State, cause error)) Option {
+	argument.NotNil("failover: OnChange", "function", f)
 	return option(func(c *config) { c.onChange = f })
 }

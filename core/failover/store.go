@@ -2,6 +2,7 @@ package failover
 
 import (
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +19,7 @@ type Store struct {
 	breaker  *breaker
 	prober   *prober
 	notifier notifier
+	onChange func(from, to State, cause error) // nil without OnChange
 	start    time.Time
 
 	failures, backups, lost atomic.Uint64
@@ -38,7 +40,9 @@ func New(primary, backup driver.Store, opts ...Option) *Store {
 	d := driver.Describe(primary)
 	s.direct = d.Deadline > 0 && d.Deadline <= c.deadline
 	s.backup.init(backup, d.Processes, &c)
-	s.notifier.call = c.onChange
+	if s.onChange, s.notifier.call = c.onChange, c.onChange; c.onChange == nil {
+		s.notifier.call = func(from, to State, cause error) { logChange(slog.Default(), from, to, cause) }
+	}
 	s.breaker = newBreaker(c.deadline/2, s.notifier.add)
 	s.prober = newProber(s.breaker, s.primary, s.now)
 	return s

@@ -76,7 +76,7 @@ func TestStore_Check(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			log.Reset()
-			s := failover.New(absent(), memstore.New(), c.option)
+			s := failover.New(absent(), memstore.New(), c.option, failover.OnChange(func(failover.State, failover.State, error) {}))
 			defer s.Close()
 			login := testkit.Limiter(t, s, core.SlidingLog("login", core.PerHour(3)))
 			err := s.Check()

@@ -28,7 +28,7 @@ type config struct {
 //     result, key (see [Store.Tag]), retry_after and suppressed: at most one record a second for each
 //     rule and plan; suppressed is the number of those left out since the last one.
 //   - "weir: the store has changed", at level Warn, at each change of a failover.Store, with from, to
-//     and error.
+//     and error. Without Logger, it goes to slog.Default, unless the Store has an OnChange.
 //   - "weir: new configuration", at level Info, when a rules.Set has new rules, with previous,
 //     version and changes. Add the Set with [Store.Add].
 //   - "weir: unknown plan; its callers have the limits without a plan", at level Warn, once for each

@@ -17,7 +17,7 @@
 //
 // If Redis fails, or does not decide within [Timeout], the backup decides the event. After several
 // such failures in a row, decisions do not wait for Redis any more. The Store probes Redis in the
-// background, and returns to it soon after it accepts writes again. [Store.State] and [OnChange]
+// background, and returns to it soon after it accepts writes again. The log, [Store.State] and [OnChange]
 // report the store that decides; package failover describes when that changes, and how many events
 // are admitted in an outage.
 //
@@ -38,8 +38,8 @@
 // the heartbeats, in an outage or otherwise, or its clock has stepped. A new rule has the number of all processes for that
 // time. While Redis is away, the last numbers stay.
 //
-// [Instances] sets the number until Redis has told it for 15 s, unless that is larger, and [Processes] in place of it. A
-// process that starts in an outage without either limits as if it were alone.
+// [Instances] is the number until Redis has replied to heartbeats for 15 s; a larger number of Redis counts at once. [Processes]
+// replaces the number of Redis for good. A process that starts in an outage, and has neither option, enforces whole limits.
 //
 // All backups together admit one limit. A process that started in the 13 seconds before the outage, or was frozen or cut off
 // for 30 s, adds the n-th part, where n is the number of processes that it has counted.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -16,7 +15,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/redisstore/resilient"
 	"github.com/weir-go/weir/keyfunc"
@@ -31,10 +29,7 @@ func Example() {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
 	store := resilient.New(rdb, "shop",
 		resilient.Instances(4),           // the application has four processes
-		resilient.FailClosedFor("login"), // during an outage, a login answers 503
-		resilient.OnChange(func(from, to failover.State, cause error) {
-			slog.Warn("another store decides about limits", "from", from, "to", to, "cause", cause)
-		}))
+		resilient.FailClosedFor("login")) // during an outage, a login answers 503
 	if err := store.Check(); err != nil { // FailClosedFor names a rule that does not exist
 		log.Fatal(err)
 	}

@@ -79,7 +79,7 @@ func (c counted) Measures() []driver.Measure {
 // than 10 ms leave time for a part of the checks.
 //
 // From the first rule on, the Store writes a heartbeat to Redis every ten seconds, and so learns the number of processes of
-// the application that have each of its rules: see Outages in the documentation of the package. If the first heartbeat
+// the application that have each of its rules: see Processes in the documentation of the package. If the first heartbeat
 // fails and neither [Instances] nor [Processes] is given, the Store logs a warning, because it then enforces the whole
 // limits in an outage.
 //
