@@ -35,6 +35,20 @@ func TestRender(t *testing.T) {
 	}
 }
 
+// The bars are those of limiters: no decision is faster than the floor, which makes none.
+func TestFastest(t *testing.T) {
+	all, err := figures.Read("../figures.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	floor := all.Get(decisionTable, "floor", "1M keys, random").Value
+	for _, f := range fastest(all, decisionTable, "1M keys, random") {
+		if f.Value < floor {
+			t.Errorf("%s takes %v ns, less than the floor of %v ns", f.Row, f.Value, floor)
+		}
+	}
+}
+
 func TestReplaceTables(t *testing.T) {
 	all := figures.Figures{{Table: "A", Row: "weir", Column: "time", Value: 1, Text: "1 ns"}}
 	const (
