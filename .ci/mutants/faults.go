@@ -88,7 +88,7 @@ var faults = []fault{
 		"return protection.Check(&post) != nil", "return false", "core/inspect ^TestHandler_Origin$",
 	},
 	{
-		"bidirectional characters reach the terminal", "cmd/weir/names.go",
+		"bidirectional characters reach the terminal", "cmd/weir/pseudonyms.go",
 		"unicode.Cc, unicode.Cf,", "unicode.Cc,", "cmd/weir ^TestR",
 	},
 	{

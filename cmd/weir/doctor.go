@@ -38,8 +38,8 @@ func defineDoctor(flags *flag.FlagSet) func(args []string, stdout, stderr io.Wri
 	flags.BoolVar(&d.rules, "rules", false, "also check the permissions of programs that read limits, overrides and blocks from Redis")
 	flags.BoolVar(&d.json, "json", false, "print JSON")
 	flags.StringVar(&d.postgres, "postgres", "", "check the Postgres of a `URL` in place of Redis")
-	flags.StringVar(&d.table, "table", pgstore.DefaultTable, "the `NAME` of the table in Postgres")
-	flags.BoolVar(&d.logged, "logged", false, "the table is to be logged, as of the option pgstore.Logged")
+	flags.StringVar(&d.table, "table", pgstore.DefaultTable, "with -postgres, the `NAME` of the table")
+	flags.BoolVar(&d.logged, "logged", false, "with -postgres, the table is to be logged, as of the option pgstore.Logged")
 	return d.run
 }
 

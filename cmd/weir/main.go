@@ -18,7 +18,7 @@
 //	weir diff A B                              list the changes from file A to file B
 //	weir doctor                                check whether the programs can use a Redis or Postgres
 //	weir explain FILE POLICY|ROUTE KEY [PLAN]  list the limits of a key
-//	weir init                                  print an example file
+//	weir init                                  print an example of a file with limits
 //	weir playground                            serve a page that compares the algorithms
 //	weir simulate FILE TRACE...                apply a file to recorded or generated traffic
 //	weir diff A B -trace TRACE                 list the effects of a change on recorded traffic
@@ -292,7 +292,7 @@ var commands = []command{
 	{"check", "FILE...", "report the errors and warnings of files", 1, many, check},
 	{"diff", "A B [-trace TRACE]", "list the changes from file A to file B", 2, 2, nil},
 	{"explain", "FILE POLICY|ROUTE KEY [PLAN]", "list the limits of a key", 3, 4, explain},
-	{"init", "", "print an example file", 0, 0, printExample},
+	{"init", "", "print an example of a file with limits", 0, 0, printExample},
 	{"playground", "", "serve a page that compares the algorithms", 0, 0, nil},
 	{"rules", "COMMAND", "read and change limits in Redis", 0, 0, nil},
 	{"simulate", "FILE TRACE...", "apply a file to recorded or generated traffic", 2, many, nil},
@@ -474,9 +474,35 @@ func usage(w io.Writer, flags *flag.FlagSet, used ...command) {
 		fmt.Fprintln(w, "A TRACE is a file, - for the standard input, or a generator such as poisson:rate=100/s,clients=20,for=10m: "+strings.Join(simulate.Kinds, ", ")+".")
 	}
 	if slices.ContainsFunc(used, func(c command) bool { return strings.Contains(c.args, "IN") }) {
-		fmt.Fprintln(w, "IN is a policy, a route such as \"POST /login\", a rule in code, or '*' for all. A KEY without IN is that of all.")
+		fmt.Fprintln(w, "IN is a policy, a route such as \"POST /login\", a rule in code, or '*' for all. Without IN, a command about a KEY concerns all.")
 	}
-	flags.PrintDefaults()
+	if slices.ContainsFunc(used, func(c command) bool { return strings.Contains(c.args, "KEY") }) {
+		fmt.Fprintln(w, "WEIR_KEY_SECRET has the key secret of the programs, if they have one.")
+	}
+	printFlags(w, flags, used)
+}
+
+// printFlags prints the flags of the commands in used. The text of a flag that only some commands accept begins with
+// their names, such as "of list and near: ".
+func printFlags(w io.Writer, flags *flag.FlagSet, used []command) {
+	shown := flag.NewFlagSet("", flag.ContinueOnError)
+	shown.SetOutput(w)
+	flags.VisitAll(func(f *flag.Flag) {
+		text := f.Usage
+		if names, rest, ok := strings.Cut(text, ": "); ok && strings.HasPrefix(text, "of ") {
+			of := strings.FieldsFunc(names[len("of "):], func(c rune) bool { return c == ' ' || c == ',' })
+			accept := func(c command) bool { return slices.Contains(of, strings.TrimPrefix(c.name, "rules ")) }
+			if !slices.ContainsFunc(used, accept) {
+				return
+			}
+			if !slices.ContainsFunc(used, func(c command) bool { return !accept(c) }) {
+				text = rest
+			}
+		}
+		shown.Var(f.Value, f.Name, text)
+		shown.Lookup(f.Name).DefValue = f.DefValue
+	})
+	shown.PrintDefaults()
 }
 
 // report prints an error, and the excerpts of errors in a file.
