@@ -133,11 +133,11 @@ func (l *Limiter) Rules() []Rule { return slices.Clone(l.rules()) }
 // room for 50 more events at once. After a lower limit, an earlier RetryAfter may be too short. States
 // of old rules expire in the Store by themselves.
 //
-// A rule of another length has other states. A bucket begins with the part in use that the bucket of the same name,
-// algorithm and plan before the change has, rounded up to whole tokens: a key that has used "10/s burst 20" has used
-// "1/s burst 20", too. The first decision about a key finds out, with one more call of the Store, or two if the bucket
-// is in use. These calls end after the shorter of both lengths. Windows, logs, quotas and places of another length
-// begin unused.
+// A rule of another length has other states. A bucket begins, at the first decision about its key, with the part that is then
+// in use in the bucket of the same name, algorithm and plan before the change, rounded up to whole tokens: a key that has used
+// up "10/s burst 20" has used up "1/s burst 20", too. Until that decision, the bucket refills at the old rate. The decision makes
+// one more call of the Store, or two if the bucket is in use, for as long as the shorter of both lengths. Windows, logs, quotas
+// and places of another length begin unused.
 //
 // Callers of [Limiter.Wait] ask again with the new rules, in the same order. A [Reservation] undoes
 // its charges under the rules that charged them. Caches of stores never answer for another limit.
@@ -221,10 +221,10 @@ func (l *Limiter) ReserveAtMost(ctx context.Context, key string, n int) (*Reserv
 // whether any capacity was in use: tokens not refilled, or events not expired. After an error, some
 // of the states may have been reset.
 //
-// States of another length (see [Rule]) stay if only a [Limiter.Variant] has used them, or rules that
-// [Limiter.Replace] has removed, except for buckets from which new ones still begin. To reset those of a
-// Variant, call Reset of the Variant. To reset a caller of a middleware, pass the text that its keyfunc.Func
-// returns.
+// To reset a caller of a middleware, pass the text that its keyfunc.Func returns. The states of a
+// [Limiter.Variant] whose period is another one, or whose bucket takes another time to fill up, are those of
+// another length (see [Rule]): call Reset of the Variant. Such states of rules that [Limiter.Replace] has removed
+// stay, too, except for buckets from which new ones still begin.
 func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error) {
 	c, _, err := l.chosen(ctx, key, "")
 	if err != nil {

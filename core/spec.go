@@ -70,11 +70,15 @@ type Spec struct {
 	// stranger could ban the owner of the name. An event that is refunded afterwards counts until then, so requests that will
 	// be refunded can ban a client that makes many at the same time.
 	//
-	// A Peek begins no ban, except for that of a gate whose denial ends the request. No ban begins with a denial by a shadow, of
-	// a cost that an unused key would not admit, by a plan with headroom, by an elastic limit that is not at its largest, of a
-	// caller of Wait or Acquire, or by a leaky bucket only because of MaxDelay. None begins or holds while the backup of package
-	// failover decides. Debts and the tokens of leases (package lease) count, and on a Cluster, for a moment, so do the charges
-	// of events that another rule denies.
+	// No ban begins with:
+	//   - a Peek, or an event of cost 0
+	//   - a denial by a shadow, by a plan with headroom, or by an elastic limit that is not at its largest
+	//   - a denial of a cost that an unused key would not admit
+	//   - a denial of a caller of Wait or Acquire, or by a leaky bucket only because of MaxDelay
+	//   - a decision of the backup of package failover, during which no ban holds
+	//
+	// Debts and the tokens of leases (package lease) count, and on a Cluster, for a moment, so do the charges of events that
+	// another rule denies.
 	//
 	// The ban is the pause Name + ".ban", so Name has at most 60 characters. No other rule should have that name, and none of the
 	// same limiter may have it.
@@ -185,8 +189,8 @@ type Plan struct {
 	// 20 of a limit of 100, they are admitted while more than 20 are left, and all callers without
 	// headroom until none is. It is for callers that share a key, such as the interactive requests and the batch jobs of a
 	// customer. At least one event remains to the plan. Its State, its header fields and its RetryAfter are
-	// about the part that it may use: q of RateLimit-Policy is 80, and Remaining 0 when 80 are used. Only [State.Limit] is the whole
-	// limit. A plan of another length (see [Rule]) has a state of its own, and leaves nothing to the others.
+	// about the part that it may use, here 80: q of RateLimit-Policy is 80, and Remaining is 0 when 80 are used. Only [State.Limit]
+	// is the whole limit, 100. A plan of another length (see [Rule]) has a state of its own, and leaves nothing to the others.
 	// Spec.Soft does not apply to a plan with headroom.
 	Headroom float64
 }

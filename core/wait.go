@@ -25,9 +25,9 @@ const maxWaiters = 10_000
 //   - [ErrDeadlineTooNear], at once, if the estimated wait does not end before the deadline of ctx.
 //     The estimate includes the events of callers that already wait for key in this process, if they
 //     have the same plan and [Limiter.Variant].
-//   - [ErrTooManyWaiters] if 10 000 calls of the limiter wait already; or if other events take the units that an event of
-//     a cost above 1 waits for: it is then first of its callers, and has waited a minute, and ten times as long as the
-//     limit takes to fill up, longer than the first estimate.
+//   - [ErrTooManyWaiters] if 10 000 calls of the limiter wait already; or if an event of a cost above 1, the first of those
+//     that wait, never gets enough, because smaller events take it: after the first estimate, a minute, and ten times as
+//     long as the limit takes to fill up.
 //   - the error of the Store if the Store fails.
 //
 // On an error nothing is charged, with one exception: if the Store fails, or ctx ends during a call

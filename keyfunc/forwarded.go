@@ -32,7 +32,7 @@ var errForwarded = unusable("the Forwarded header is malformed")
 // an address (no "for", "unknown", "_hidden") and the 32nd element end the search: the client is
 // then the last address that was read, or else the peer.
 //
-// If a peer in p sends a malformed header, the error is [ErrNoKey], and a gate responds with 400.
+// If a peer in p sends a malformed header, the error is a [NoKeyError], and a gate responds with 400.
 // If the key were the address of the peer, a client could get it by sending such a header. If a
 // proxy writes malformed headers, all its requests get 400. A header is malformed if it contains:
 //

@@ -15,7 +15,7 @@ import (
 // A peer outside p is the client, and its headers are ignored. If a peer in p sends no such header,
 // the peer is the client as well, as with the health checks of a proxy. No other header is used. If
 // a peer in p sends a header that does not contain exactly one address (several lines, a list,
-// other text, nothing), the error is [ErrNoKey], and a gate responds with 400. Some proxies add a
+// other text, nothing), the error is a [NoKeyError], and a gate responds with 400. Some proxies add a
 // line to the header of the client instead of overwriting it. If the key were the address of the
 // peer then, a client could get that key by sending the header.
 //
