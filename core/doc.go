@@ -6,7 +6,7 @@
 //
 //	            key, cost               charges
 //	caller ───────────────▶ Limiter ───────────────▶ Store
-//	       ◀───────────────         ◀───────────────  memory or Redis
+//	       ◀───────────────         ◀───────────────  memory, Redis, Postgres
 //	            Decision                 states
 //
 // For example, with github.com/weir-go/weir/core/memstore:
@@ -51,7 +51,7 @@
 // # Time
 //
 // Decisions use the clock of the Store, to the microsecond: the monotonic clock of this process for
-// memstore (for a [Quota], its wall clock), the server's clock for redisstore. The clock of a client of Redis
+// memstore (for a [Quota], its wall clock), the server's clock for redisstore and pgstore. The clock of a client of Redis
 // is used only for the calendar of a Quota, and may be wrong by less than half a period.
 //
 // The package depends on the standard library only, and not on net/http.

@@ -17,9 +17,9 @@ import (
 )
 
 // A Store keeps the state of each rule of each key. Package memstore provides a Store for this
-// process, and redisstore a Store for all processes that share a Redis. Packages failover,
-// denycache and lease provide Stores that wrap another Store, and resilient is the recommended
-// combination for Redis. Package driver contains the contract.
+// process, redisstore and pgstore Stores for all processes that share a Redis or Postgres, and casstore one of
+// another database. Packages failover, denycache and lease provide Stores that wrap another Store, and resilient
+// is the recommended combination for Redis. Package driver contains the contract.
 type Store = driver.Store
 
 // A Limiter admits an event if all of its Rules do. It is safe for concurrent use. All state is in

@@ -1,5 +1,5 @@
-// Package gate provides the options of the rate limiting middlewares nethttplimit, ginlimit and
-// echolimit, and the functions that handlers call: [Refund] and [Settle] correct the cost of a
+// Package gate provides the options of the rate limiting middlewares nethttplimit, ginlimit,
+// echolimit and grpclimit, and the functions that handlers call: [Refund] and [Settle] correct the cost of a
 // request, [Reset] forgets the events of its key, [FromContext] returns the decision about it. An
 // option means the same in every middleware.
 //
