@@ -66,7 +66,7 @@ func start(t *testing.T) *service {
 	config, err := rules.Load(t.Context(), file)
 	must(t, err)
 	rdb := s.redis.Client()
-	s.store = resilient.New(rdb, "test", resilient.Instances(1), resilient.Observe(observe.TopKeys(5)))
+	s.store = resilient.New(rdb, "shop", resilient.Instances(1), resilient.Observe(observe.TopKeys(5)))
 	t.Cleanup(func() { _ = s.store.Close() })
 	s.set, err = rules.New(s.store, config, rules.Overrides(rules.RedisOf(s.store)))
 	must(t, err)
@@ -111,12 +111,12 @@ func TestInspect(t *testing.T) {
 	b.Press("\r")
 	b.Wait("#key", "Blocked: every event is denied.")
 	b.Wait("#card-blocks strong", "1")
-	b.Picture("inspect-light", 1500)
+	b.Picture("inspect-light", 1345)
 	b.Show(1200, 900, "dark")
 	if color := Eval[string](b, "getComputedStyle(document.body).backgroundColor"); color != "rgb(13, 17, 23)" {
 		t.Errorf("the background of the dark theme is %s", color)
 	}
-	b.Picture("inspect-dark", 1500)
+	b.Picture("inspect-dark", 1345)
 	b.Show(390, 844, "light")
 	b.Fits()
 	b.Picture("inspect-phone", 2600)

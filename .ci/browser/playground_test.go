@@ -173,12 +173,12 @@ func TestPlayground_FirstView(t *testing.T) {
 	}
 	t.Logf("drawn %.0f ms after the navigation", Eval[float64](b, "performance.getEntriesByName('drawn')[0].startTime"))
 	b.checkLayout()
-	b.Picture("playground-light", 1500)
+	b.Picture("playground-light", 1330)
 	b.Show(1200, 900, "dark")
 	if color := Eval[string](b, "getComputedStyle(document.body).backgroundColor"); color != "rgb(13, 17, 23)" {
 		t.Errorf("the background of the dark theme is %s", color)
 	}
-	b.Picture("playground-dark", 1500)
+	b.Picture("playground-dark", 1330)
 	b.Show(768, 900, "light")
 	b.checkLayout()
 	b.Show(390, 844, "light")
