@@ -42,7 +42,7 @@ func redisChart(all figures.Figures, t theme) string {
 
 	return draw(t, 390, redisTable, description, func(d *drawing) {
 		d.text(left-60, 30, "start", "title", redisTable)
-		d.text(left-60, 54, "start", "muted", "token bucket, random keys, one Redis process")
+		d.text(left-60, 54, "start", "muted", "token bucket, random keys, one Redis process, callers in one process")
 		for value := 0.0; value <= ceiling; value += step {
 			d.line([]point{{left, y(value)}, {right, y(value)}}, 1, t.grid)
 			d.text(left-8, y(value)+5, "end", "muted", figures.Thousands(value))

@@ -57,7 +57,7 @@ func networkChart(all figures.Figures, t theme) string {
 	const title = "Decisions over a network, in batches"
 	return draw(t, 390, title, description, func(d *drawing) {
 		d.text(left-40, 30, "start", "title", title)
-		d.text(left-40, 54, "start", "muted", "as multiples of decisions that are sent one by one, 400 callers, 100 connections")
+		d.text(left-40, 54, "start", "muted", "as multiples of decisions that are sent one by one, 400 callers, 100 connections; in the legend, at "+delays[len(delays)-1])
 		for value := 0.0; value <= ceiling; value += step {
 			d.line([]point{{left, y(value)}, {right, y(value)}}, 1, t.grid)
 			d.text(left-8, y(value)+5, "end", "muted", fmt.Sprintf("%.3g", value))
