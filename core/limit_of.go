@@ -20,8 +20,8 @@ import (
 // replaces that of the rule and of its plans, and the other properties stay. It may be [Unlimited] or [Blocked]. Limits of
 // one length (see [Rule]) share the state of the key, so a tenant with a new limit keeps the events that it has used.
 //
-// LimitOf is [Limiter.Choose] with a [Limiter.Variant] for each different limit, of which it keeps at most 4096: a
-// thousand tenants with one limit need one. limit is called as the function of Choose is: once for each decision and key,
+// LimitOf is [Limiter.Choose] with a [Limiter.Variant] for each different limit: a thousand tenants with one limit need one
+// Variant. It keeps at most 4096. limit is called as the function of Choose is: once for each decision and key,
 // concurrently, while the decision waits. The errors are the same, and a limit that is invalid for the rule is an
 // [ErrInvalidAsk]. LimitOf panics if limit is nil.
 //

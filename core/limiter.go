@@ -221,8 +221,8 @@ func (l *Limiter) ReserveAtMost(ctx context.Context, key string, n int) (*Reserv
 // whether any capacity was in use: tokens not refilled, or events not expired. After an error, some
 // of the states may have been reset.
 //
-// To reset a caller of a middleware, pass the text that its keyfunc.Func returns. The states of a
-// [Limiter.Variant] whose period is another one, or whose bucket takes another time to fill up, are those of
+// To reset a caller of a middleware, pass the text that its keyfunc.Func returns. A view of [Limiter.Choose] or
+// [Limiter.LimitOf] resets the states of the limit that it chooses for key. The states of a [Limiter.Variant] whose period is another one, or whose bucket takes another time to fill up, are those of
 // another length (see [Rule]): call Reset of the Variant. Such states of rules that [Limiter.Replace] has removed
 // stay, too, except for buckets from which new ones still begin.
 func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error) {

@@ -141,7 +141,7 @@ func TestDoctor_Application(t *testing.T) {
 	}
 	watching(t, server.Addr, file, nil, rules.Timeout(time.Second))
 	await(1)
-	if got := doctor(); got != "ok 1 processes" {
+	if got := doctor(); got != "ok 1 process" {
 		t.Errorf("one process: got %q", got)
 	}
 	watching(t, server.Addr, other, nil, rules.Timeout(time.Second))

@@ -25,7 +25,7 @@ func (d *doctor) checkApplication(ctx context.Context) diagnose.Finding {
 		f.Result, f.Detail, f.Change = diagnose.ResultUnknown, err.Error(), "repeat the check"
 		return f
 	}
-	f.Detail = fmt.Sprintf("%d processes", len(all))
+	f.Detail = plural(len(all), "process")
 	if versions := distinct(all, func(p rules.Process) string { return p.Version }); len(versions) > 0 {
 		f.Detail += ", versions of the program: " + strings.Join(versions, ", ")
 	}

@@ -284,7 +284,7 @@ func (f *fleet) top(ctx context.Context, _ []string) error {
 		f.note("%v", err)
 	}
 	versions := distinct(all, func(p rules.Process) string { return p.Version })
-	fmt.Fprintf(f.stdout, "%d processes of the application %q", len(all), f.app)
+	fmt.Fprintf(f.stdout, "%s of the application %q", plural(len(all), "process"), f.app)
 	if len(versions) > 0 {
 		fmt.Fprintf(f.stdout, ", %s", strings.Join(versions, ", "))
 	}

@@ -67,7 +67,7 @@ func TestRun_Usage(t *testing.T) {
 		"\n  weir diff A B [-trace TRACE]               list the changes from file A to file B\n",
 		"\n  weir doctor                                check whether the programs can use a Redis or Postgres\n",
 		"\n  weir explain FILE POLICY|ROUTE KEY [PLAN]  list the limits of a key\n",
-		"\n  weir init                                  print an example file\n",
+		"\n  weir init                                  print an example of a file with limits\n",
 		"\n  weir rules COMMAND                         read and change limits in Redis\n",
 		"\n  weir simulate FILE TRACE...                apply a file to recorded or generated traffic\n",
 		"\n  weir suggest TRACE...                      find limits that deny few keys of recorded traffic\n",

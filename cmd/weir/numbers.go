@@ -21,7 +21,11 @@ func count[N int | int64 | uint64](n N) string {
 
 // plural returns n with a noun in the singular or the plural.
 func plural(n int, noun string) string {
-	if n != 1 {
+	switch {
+	case n == 1:
+	case strings.HasSuffix(noun, "s"):
+		noun += "es"
+	default:
 		noun += "s"
 	}
 	return count(n) + " " + noun

@@ -17,8 +17,8 @@ import (
 
 // FailClosed makes the gate respond with 503 and Retry-After if the Store cannot decide about a
 // request. Use it for routes where an unlimited request is worse than a rejected request, such as a
-// login. Without FailClosed, such a request is let through without a limit; only a
-// [core.ErrFailClosed] always leads to 503. [OnError] can choose another status in either case.
+// login. Without FailClosed, such a request is let through without a limit, unless the error is a
+// [core.ErrFailClosed], which always leads to 503. [OnError] can choose another status in either case.
 //
 // A Store with a backup, such as that of package resilient, decides during an outage: its option FailClosedFor names the
 // rules without a backup.
