@@ -173,7 +173,15 @@ var faults = []fault{
 	},
 	{
 		"a cost above a part of a limit never fits", "core/failover/backup.go",
-		"v.RetryAfter = partRetry", "_ = v", "core/failover ^TestInstances_aboveThePart$",
+		"v.RetryAfter, v.Window = partRetry, partRetry", "_ = v", "core/failover ^TestInstances_aboveThePart$",
+	},
+	{
+		"clients wait for the whole period with a cost above a part of a limit", "core/failover/backup.go",
+		"v.RetryAfter, v.Window = partRetry, partRetry", "v.RetryAfter = partRetry", "core/failover ^TestInstances_aboveThePart$",
+	},
+	{
+		"an outage is not logged", "core/failover/store.go",
+		"logChange(slog.Default(), from, to, cause)", "_ = from", "core/failover ^TestNew_LogsOutages$",
 	},
 	{
 		"a write without a transaction", "core/rules/internal/overrides/write.go",

@@ -163,7 +163,7 @@ func (b *backup) doDivided(ctx context.Context, do verb, charges []driver.Charge
 		for i := range charges {
 			c := &charges[i]
 			if v := &c.Verdict; c.Rule != whole[i] && v.RetryAfter == driver.Never && int64(c.Cost) <= whole[i].Constants.Capacity {
-				v.RetryAfter = partRetry
+				v.RetryAfter, v.Window = partRetry, partRetry
 			}
 			c.Rule = whole[i]
 		}

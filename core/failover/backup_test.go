@@ -159,6 +159,10 @@ func TestInstances_aboveThePart(t *testing.T) {
 					if err != nil || d.Allowed || d.RetryAfter != want {
 						t.Errorf("got %v, %v, %v, want denied, %v", d, d.RetryAfter, err, want)
 					}
+					known := want != core.Never && !rule.Kind().Holds
+					if seconds, ok := gate.RetryAfter(d); ok != known || ok && seconds != int64(want/time.Second) {
+						t.Errorf("a client is to wait for %d s (%v), want %v", seconds, ok, want)
+					}
 					waited := make(chan error)
 					go func() {
 						r, err := l.AcquireN(t.Context(), "k", cost)
