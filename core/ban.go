@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/blockfor"
 )
 
 // addBan adds the charge of the pause of rule, that of the line of a with an index, which has a charge. It is a Spend if a
@@ -32,7 +33,7 @@ func (e *event) addBan(line int, rule Rule, a *Ask) {
 // isBan reports whether one of a and b has the name of the pause of the other.
 func isBan(a, b Rule) bool {
 	s, o := a.def().spec, b.def().spec
-	return s.bans() && s.Name+banSuffix == o.Name || o.bans() && o.Name+banSuffix == s.Name
+	return s.bans() && s.Name+blockfor.Suffix == o.Name || o.bans() && o.Name+blockfor.Suffix == s.Name
 }
 
 // beginBans begins the bans of the rules that deny e, whose decision the Store has made. If the Store fails, there is none.
@@ -67,17 +68,12 @@ func (l *line) mayBan(c *driver.Charge, a *Ask) bool {
 	return c.Op == driver.Spend && a.attempt == 0 || a.attempt == unlessDenied
 }
 
-// bans reports whether the verdict of c, the charge of l and a, begins the ban whose charge is ban. A leaky bucket that has room
-// for the event denies it only because its caller does not accept the delay. A Store that does not know the pause begins none.
+// bans reports whether the verdict of c, the charge of l and a, begins the ban whose charge is ban. A Store that does not know
+// the pause begins none.
 func (l *line) bans(c, ban *driver.Charge, a *Ask) bool {
 	v := &c.Verdict
-	k := &c.Rule.Constants
 	part := v.Rule != nil && v.Rule != c.Rule && v.Rule.Events <= c.Rule.Events // that of a rest has more
-	never := v.RetryAfter == driver.Never || int64(c.Cost) > k.Capacity-k.Rollover
-	if v.Allowed || never || part || c.MaxDelay > 0 && v.Remaining >= c.Cost {
-		return false
-	}
-	return l.mayBan(c, a) && ban.Op == driver.Spend && ban.Verdict.Allowed && !ban.Verdict.Unknown
+	return !part && blockfor.Begins(c) && l.mayBan(c, a) && ban.Op == driver.Spend && ban.Verdict.Allowed && !ban.Verdict.Unknown
 }
 
 // bannedVerdict returns v, that of a rule, while ban closes its key.

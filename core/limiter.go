@@ -133,7 +133,7 @@ func (l *Limiter) Rules() []Rule { return slices.Clone(l.rules()) }
 // room for 50 more events at once. After a lower limit, an earlier RetryAfter may be too short. States
 // of old rules expire in the Store by themselves.
 //
-// A rule of another length has other states. A bucket begins, at the first decision about its key, with the part that is then
+// A rule of another length, such as a bucket whose burst / rate is another time, has other states. A bucket begins, at the first decision about its key, with the part that is then
 // in use in the bucket of the same name, algorithm and plan before the change, rounded up to whole tokens: a key that has used
 // up "10/s burst 20" has used up "1/s burst 20", too. Until that decision, the bucket refills at the old rate. The decision makes
 // one more call of the Store, or two if the bucket is in use, for as long as the shorter of both lengths. Windows, logs, quotas

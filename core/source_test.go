@@ -22,7 +22,7 @@ const module = "github.com/weir-go/weir/"
 // point down only, and packages of one level do not import each other. core/redisstore/resilient is
 // above the stores that it combines.
 var allowed = map[string][]string{
-	"core":                      {"core/internal/bounds", "core/internal/memo", "core/driver", "internal/argument", "core/internal/calendar", "core/internal/call", "core/internal/hold", "core/internal/period", "core/internal/seqlock", "core/internal/unexported", "core/internal/waiters"},
+	"core":                      {"core/internal/blockfor", "core/internal/bounds", "core/internal/memo", "core/driver", "internal/argument", "core/internal/calendar", "core/internal/call", "core/internal/hold", "core/internal/period", "core/internal/seqlock", "core/internal/unexported", "core/internal/waiters"},
 	"core/driver":               {"core/internal/waiters"},
 	"core/rules":                {"core/internal/bounds", "core", "core/driver", "internal/argument", "core/observe", "core/internal/keyhash", "core/internal/memo", "core/internal/period", "core/internal/processes", "core/internal/routes", "internal/sampler", "internal/similar", "core/internal/unexported", "core/rules/internal/document", "core/rules/internal/file", "core/rules/internal/overrides", "github.com/redis/go-redis/v9", "go.yaml.in/yaml/v4"},
 	"internal/argument":         {},
@@ -32,11 +32,12 @@ var allowed = map[string][]string{
 	"core/internal/hold":        {"core/driver", "core/internal/call"},
 	"core/internal/calendar":    {"core/driver"},
 	"core/internal/period":      {"core/driver"},
-	"core/internal/processes":   {"core/driver", "core/internal/call"},
+	"core/internal/processes":   {"core/driver", "core/internal/blockfor", "core/internal/call"},
 	"core/internal/seqlock":     {},
 	"core/internal/waiters":     {},
 	"core/internal/keyhash":     {},
 	"core/internal/memo":        {},
+	"core/internal/blockfor":    {"core/driver"},
 	"core/internal/bounds":      {},
 	"core/internal/routes":      {"core/internal/memo"},
 	"internal/sampler":          {},
@@ -58,7 +59,7 @@ var allowed = map[string][]string{
 	"core/inspect":              {"core", "core/driver", "internal/argument", "internal/similar", "core/observe", "core/rules"},
 	"core/observe/otel":         {"core", "core/driver", "core/gate", "core/observe", "go.opentelemetry.io/otel"},
 	"core/observe/prometheus":   {"core/driver", "core/observe", "github.com/prometheus/client_golang"},
-	"core/denycache":            {"core/driver", "core/internal/atmost", "internal/argument", "github.com/maypok86/otter/v2"},
+	"core/denycache":            {"core/driver", "core/internal/atmost", "core/internal/blockfor", "internal/argument", "github.com/maypok86/otter/v2"},
 	"core/gate":                 {"internal/address", "core", "core/driver", "internal/argument", "internal/requestbody", "core/internal/memo", "internal/sampler", "core/internal/unexported", "core/gate/internal/requestkey", "core/gate/internal/unexported", "keyfunc"},
 	"core/gate/adapter":         {"core", "core/gate", "core/gate/internal/requestkey", "core/gate/internal/unexported", "keyfunc"},
 	"core/gate/gatetest":        {"core", "core/driver", "internal/testkit", "core/memstore", "core/storetest", "core/gate", "core/gate/adapter", "core/gate/internal/apptest", "core/internal/routes", "keyfunc"},

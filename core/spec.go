@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/blockfor"
 	"github.com/weir-go/weir/core/internal/period"
 )
 
@@ -301,8 +302,6 @@ func (s *Spec) definition(p *Plan) (d driver.Definition) {
 	return d
 }
 
-const banSuffix = ".ban" // ends the name of the pause of a ban
-
 // bans reports whether denials ban keys, unless the limit is Unlimited or Blocked.
 func (s *Spec) bans() bool { return s.BlockFor != 0 && !s.Shadow }
 
@@ -311,7 +310,7 @@ func (s *Spec) banDefinition() (d driver.Definition, ok bool) {
 	if !s.bans() {
 		return d, false
 	}
-	ban := Spec{Name: s.Name + banSuffix, Algorithm: AlgorithmPause, Limit: Unlimited}
+	ban := Spec{Name: s.Name + blockfor.Suffix, Algorithm: AlgorithmPause, Limit: Unlimited}
 	d = ban.definition(&Plan{Limit: Unlimited})
 	d.Text = ban.text(&Plan{Limit: Unlimited})
 	return d, true

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/atmost"
+	"github.com/weir-go/weir/core/internal/blockfor"
 )
 
 // A part describes one charge of a decision.
@@ -85,11 +86,9 @@ func mayBan(charges []driver.Charge) bool {
 		if !b.Ban || b.Op != driver.Spend || !b.Verdict.Unknown {
 			continue
 		}
-		rule := strings.TrimSuffix(b.Rule.Name, ".ban")
+		rule := strings.TrimSuffix(b.Rule.Name, blockfor.Suffix)
 		if slices.ContainsFunc(charges, func(c driver.Charge) bool {
-			k := &c.Rule.Constants
-			never := c.Verdict.RetryAfter == driver.Never || int64(c.Cost) > k.Capacity-k.Rollover || c.MaxDelay > 0 && c.Verdict.Remaining >= c.Cost // see core.Spec.BlockFor
-			return !c.Verdict.Allowed && !never && c.Key == b.Key && c.Rule.Name == rule
+			return c.Key == b.Key && c.Rule.Name == rule && blockfor.Begins(&c)
 		}) {
 			return true
 		}

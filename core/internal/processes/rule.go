@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/blockfor"
 )
 
 const (
@@ -85,7 +86,7 @@ func takeBans(rules map[string][]driver.Definition) map[string]bool {
 	bans := make(map[string]bool)
 	closes := func(name string) bool { return rules[name][0].Kind().Closes }
 	for name := range rules {
-		of, ok := strings.CutSuffix(name, ".ban")
+		of, ok := strings.CutSuffix(name, blockfor.Suffix)
 		if ok = ok && rules[of] != nil && closes(name) && !closes(of); ok {
 			bans[of] = true
 			delete(rules, name)
