@@ -66,7 +66,7 @@ var (
 	pauseInOutage = &invariant{"a pause in an outage", "algorithm.go",
 		"A pause that begins in an outage is known in this process only, and ends with the outage at the latest."}
 	banInnocent = &invariant{"no key below its limit is banned", "spec.go",
-		"None begins or holds while the backup of package"}
+		"a decision of the backup of package failover, during which no ban holds"}
 	banHolds = &invariant{"a ban holds", "spec.go",
 		"makes a denial by the rule ban the key for a time, in all processes"}
 	banEnds = &invariant{"the end of a ban stays", "spec.go",
