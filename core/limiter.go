@@ -133,8 +133,9 @@ func (l *Limiter) Rules() []Rule { return slices.Clone(l.rules()) }
 // room for 50 more events at once. After a lower limit, an earlier RetryAfter may be too short. States
 // of old rules expire in the Store by themselves.
 //
-// A rule of another length, such as a bucket whose burst / rate is another time, has other states. A bucket begins, at the first decision about its key, with the part that is then
-// in use in the bucket of the same name, algorithm and plan before the change, rounded up to whole tokens: a key that has used
+// A rule of another length, such as a bucket whose burst / rate is another time, has other states. A bucket begins, at the
+// first decision about its key, with the part that is then in use in the bucket of the same name, algorithm and plan before the
+// change, rounded up to whole tokens: a key that has used
 // up "10/s burst 20" has used up "1/s burst 20", too. Until that decision, the bucket refills at the old rate. The decision makes
 // one more call of the Store, or two if the bucket is in use, for as long as the shorter of both lengths. Windows, logs, quotas
 // and places of another length begin unused.
@@ -222,8 +223,9 @@ func (l *Limiter) ReserveAtMost(ctx context.Context, key string, n int) (*Reserv
 // of the states may have been reset.
 //
 // To reset a caller of a middleware, pass the text that its keyfunc.Func returns. A view of [Limiter.Choose] or
-// [Limiter.LimitOf] resets the states of the limit that it chooses for key. The states of a [Limiter.Variant] whose period is another one, or whose bucket takes another time to fill up, are those of
-// another length (see [Rule]): call Reset of the Variant. Such states of rules that [Limiter.Replace] has removed
+// [Limiter.LimitOf] resets the states of the limit that it chooses for key. The states of a [Limiter.Variant] whose period
+// is another one, or whose bucket takes another time to fill up, are those of another length (see [Rule]): call Reset of
+// the Variant. Such states of rules that [Limiter.Replace] has removed
 // stay, too, except for buckets from which new ones still begin.
 func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error) {
 	c, _, err := l.chosen(ctx, key, "")

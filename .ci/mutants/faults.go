@@ -180,8 +180,8 @@ var faults = []fault{
 		"v.RetryAfter, v.Window = partRetry, partRetry", "v.RetryAfter = partRetry", "core/failover ^TestInstances_aboveThePart$",
 	},
 	{
-		"an outage is not logged", "core/failover/store.go",
-		"logChange(slog.Default(), from, to, cause)", "_ = from", "core/failover ^TestNew_LogsOutages$",
+		"an outage is not logged", "core/failover/measures.go",
+		"s.log != nil || s.onChange == nil", "s.log != nil", "core/failover ^TestNew_LogsOutages$",
 	},
 	{
 		"a write without a transaction", "core/rules/internal/overrides/write.go",

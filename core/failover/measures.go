@@ -1,6 +1,8 @@
 package failover
 
 import (
+	"cmp"
+	"context"
 	"log/slog"
 
 	"github.com/weir-go/weir/core/driver"
@@ -33,20 +35,18 @@ func (s *Store) Measures() []driver.Measure {
 // LogTo sets the log, for package observe, in place of slog.Default. Each change that [OnChange] would report is logged at
 // level Warn as "weir: the store has changed", with the attributes from, to and error, also with OnChange. It must be called
 // before the Store is used.
-func (s *Store) LogTo(log *slog.Logger) {
-	s.notifier.call = func(from, to State, cause error) {
-		logChange(log, from, to, cause)
-		if s.onChange != nil {
-			s.onChange(from, to, cause)
-		}
-	}
-}
+func (s *Store) LogTo(log *slog.Logger) { s.log = log }
 
-// logChange logs a change of the State.
-func logChange(log *slog.Logger, from, to State, cause error) {
-	attrs := []any{slog.String("from", from.String()), slog.String("to", to.String())}
-	if cause != nil {
-		attrs = append(attrs, slog.String("error", cause.Error()))
+// changed logs a change of the State, and calls the function of [OnChange].
+func (s *Store) changed(from, to State, cause error) {
+	if s.log != nil || s.onChange == nil {
+		attrs := []slog.Attr{slog.String("from", from.String()), slog.String("to", to.String())}
+		if cause != nil {
+			attrs = append(attrs, slog.String("error", cause.Error()))
+		}
+		cmp.Or(s.log, slog.Default()).LogAttrs(context.Background(), slog.LevelWarn, "weir: the store has changed", attrs...)
 	}
-	log.Warn("weir: the store has changed", attrs...)
+	if s.onChange != nil {
+		s.onChange(from, to, cause)
+	}
 }

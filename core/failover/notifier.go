@@ -2,7 +2,7 @@ package failover
 
 import "sync"
 
-// A notifier calls the function of [OnChange], or logs, without a lock, on a goroutine that ends after the
+// A notifier tells changes of the State without a lock, on a goroutine that ends after the
 // function was called with the present State.
 type notifier struct {
 	call func(from, to State, cause error)

@@ -20,6 +20,7 @@ type Store struct {
 	prober   *prober
 	notifier notifier
 	onChange func(from, to State, cause error) // nil without OnChange
+	log      *slog.Logger                      // nil without LogTo
 	start    time.Time
 
 	failures, backups, lost atomic.Uint64
@@ -40,9 +41,7 @@ func New(primary, backup driver.Store, opts ...Option) *Store {
 	d := driver.Describe(primary)
 	s.direct = d.Deadline > 0 && d.Deadline <= c.deadline
 	s.backup.init(backup, d.Processes, &c)
-	if s.onChange, s.notifier.call = c.onChange, c.onChange; c.onChange == nil {
-		s.notifier.call = func(from, to State, cause error) { logChange(slog.Default(), from, to, cause) }
-	}
+	s.onChange, s.notifier.call = c.onChange, s.changed
 	s.breaker = newBreaker(c.deadline/2, s.notifier.add)
 	s.prober = newProber(s.breaker, s.primary, s.now)
 	return s

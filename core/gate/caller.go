@@ -21,10 +21,11 @@ import (
 //
 // The key and err are those of a key function, and the plan is that of [Plan]: "" means the limits without a plan. A
 // gate calls find once for a request, also if several of its limiters have the result as their key function; two gates on
-// a route call it twice. It is called for requests that are then denied, too. find must be safe for concurrent use. If the gate or the limiter has an option Plan, that determines the plan.
+// a route call it twice. It is called for requests that are then denied, too. find must be safe for concurrent use. If the
+// gate or the limiter has an option Plan, that determines the plan.
 //
 // The result is the key function of New, Limit or [And], or an argument of [keyfunc.FirstOf] there. A function of your own
-// around it must return its error as it is. Outside of a gate, the error has no other use. With [keyfunc.Join] and [keyfunc.Fold], whose keys
+// around it must return its error as it is. With [keyfunc.Join] and [keyfunc.Fold], whose keys
 // would be others than that of the plan, the response is 500: find can call other key functions itself. Caller panics if
 // find is nil.
 func Caller(find func(ctx context.Context, r *http.Request) (key, plan string, err error)) keyfunc.Func {
