@@ -33,9 +33,9 @@ type Decision struct {
 // those of package rules can, RetryAfter, ResetAfter and Window are the time until its end.
 //
 // Window is the period that Remaining refers to. A window or log admits at most Remaining more events
-// during Window. A bucket admits Remaining events now, and regains as many during Window: with 94 of 100 left at 100 a
-// minute, 94 more in 57 s. If nothing remains, Window is the time until one event is available. If the Rule denied, Window is
-// RetryAfter. For an [InFlight] that admits the event, it is zero. For a [Quota], it is the time until the
+// during Window. A bucket admits Remaining events now, and then regains as many during Window: with 94 of 100 left at
+// 100 a minute, 94 more in 57 s. If nothing remains, Window is the time until one event is available. If the Rule denied, Window
+// is RetryAfter, unless that is Never. For an [InFlight] that admits the event, it is zero. For a [Quota], it is the time until the
 // next period.
 type State struct {
 	Rule Rule
@@ -49,7 +49,7 @@ type State struct {
 	// package denycache and [Blocked]). Allowed is then true, and the numbers are zero.
 	Unknown bool
 	// Estimate reports that RetryAfter is an estimate, because the Rule, an [InFlight], cannot know when
-	// a running event ends. The RetryAfter of a Decision is the longest one that is no estimate, if a Rule with such a one denied.
+	// a running event ends. A Decision has the longest RetryAfter that is known, and an estimate only if none is known.
 	Estimate bool
 	Ban      time.Duration // of a key that a denial has banned: until the end, see [Spec.BlockFor]
 	period   int32         // of a Quota, in seconds

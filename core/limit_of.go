@@ -21,7 +21,7 @@ import (
 // one length (see [Rule]) share the state of the key, so a tenant with a new limit keeps the events that it has used.
 //
 // LimitOf is [Limiter.Choose] with a [Limiter.Variant] for each different limit: a thousand tenants with one limit need one
-// Variant. It keeps at most 4096. limit is called as the function of Choose is: once for each decision and key,
+// Variant. It keeps at most 4096 of them. limit is called as the function of Choose is: once for each decision and key,
 // concurrently, while the decision waits. The errors are the same, and a limit that is invalid for the rule is an
 // [ErrInvalidAsk]. LimitOf panics if limit is nil.
 //

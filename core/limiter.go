@@ -136,8 +136,9 @@ func (l *Limiter) Rules() []Rule { return slices.Clone(l.rules()) }
 // A rule of another length, such as a bucket whose burst / rate is another time, has other states. A bucket begins, at the
 // first decision about its key, with the part that is then in use in the bucket of the same name, algorithm and plan before the
 // change, rounded up to whole tokens: a key that has used
-// up "10/s burst 20" has used up "1/s burst 20", too. Until that decision, the bucket refills at the old rate. The decision makes
-// one more call of the Store, or two if the bucket is in use, for as long as the shorter of both lengths. Windows, logs, quotas
+// up "10/s burst 20" has used up "1/s burst 20", too. Until that decision, the bucket refills at the old rate. Within the
+// shorter of both lengths after the change, the first decision about a key makes one more call of the Store, or two if the
+// bucket is in use. Windows, logs, quotas
 // and places of another length begin unused.
 //
 // Callers of [Limiter.Wait] ask again with the new rules, in the same order. A [Reservation] undoes

@@ -72,7 +72,7 @@ type Spec struct {
 	// be refunded can ban a client that makes many at the same time.
 	//
 	// No ban begins with:
-	//   - a Peek, or an event of cost 0
+	//   - a Peek or an event of cost 0, except for a request that a gate denies before it runs the next key function or reads the body
 	//   - a denial by a shadow, by a plan with headroom, or by an elastic limit that is not at its largest
 	//   - a denial of a cost that an unused key would not admit
 	//   - a denial of a caller of Wait or Acquire, or by a leaky bucket only because of MaxDelay

@@ -26,8 +26,8 @@ const maxWaiters = 10_000
 //     The estimate includes the events of callers that already wait for key in this process, if they
 //     have the same plan and [Limiter.Variant].
 //   - [ErrTooManyWaiters] if 10 000 calls of the limiter wait already; or if an event of a cost above 1, the first of those
-//     that wait, never gets enough, because smaller events take it: after the first estimate, a minute, and ten times as
-//     long as the limit takes to fill up.
+//     that wait, does not get enough, because other events take it, and is later than its first estimate by more than a minute
+//     and by more than ten times the time in which the limit fills up.
 //   - the error of the Store if the Store fails.
 //
 // On an error nothing is charged, with one exception: if the Store fails, or ctx ends during a call

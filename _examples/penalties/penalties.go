@@ -3,7 +3,8 @@
 //
 //	go -C _examples test ./penalties
 //
-// Limit addresses, too, as the program login does.
+// Limit addresses, too, as the program login does. With a backup in memory, name the three rules in resilient.FailClosedFor:
+// the backup counts only a part of the five failures.
 package penalties
 
 import (

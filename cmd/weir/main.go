@@ -474,9 +474,12 @@ func usage(w io.Writer, flags *flag.FlagSet, used ...command) {
 		fmt.Fprintln(w, "A TRACE is a file, - for the standard input, or a generator such as poisson:rate=100/s,clients=20,for=10m: "+strings.Join(simulate.Kinds, ", ")+".")
 	}
 	if slices.ContainsFunc(used, func(c command) bool { return strings.Contains(c.args, "IN") }) {
-		fmt.Fprintln(w, "IN is a policy, a route such as \"POST /login\", a rule in code, or '*' for all. Without IN, a command about a KEY concerns all.")
+		fmt.Fprintln(w, "IN is a policy, a route such as \"POST /login\", a rule in code, or '*' for all.")
 	}
-	if slices.ContainsFunc(used, func(c command) bool { return strings.Contains(c.args, "KEY") }) {
+	if slices.ContainsFunc(used, func(c command) bool { return strings.Contains(c.args, "KEY [IN]") }) {
+		fmt.Fprintln(w, "Without IN, a command about a KEY concerns all.")
+	}
+	if len(used) > 1 || flags.Lookup("redis") != nil {
 		fmt.Fprintln(w, "WEIR_KEY_SECRET has the key secret of the programs, if they have one.")
 	}
 	printFlags(w, flags, used)

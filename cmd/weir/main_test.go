@@ -59,6 +59,30 @@ func write(t *testing.T, name, content string) {
 
 const columns = "RULE              ALGORITHM     LIMIT  SOURCE  MODE\n"
 
+// The usage of a command has its own flags, and that of several has the names of the commands of a flag.
+func TestRun_UsageFlags(t *testing.T) {
+	for args, c := range map[string]struct{ has, hasNot []string }{
+		"list -h":  {[]string{"\n  -n NUMBER\n    \tat most this NUMBER"}, []string{"-note", "-remove", "Without IN", "of list"}},
+		"why -h":   {[]string{"\n  -plan NAME\n    \tthe plan of", "Without IN", "WEIR_KEY_SECRET"}, []string{"  -n ", "-if-version"}},
+		"rules -h": {[]string{"\n  -note TEXT\n    \tof override and block: ", "-if-version"}, []string{"Without IN"}},
+	} {
+		var stdout, stderr strings.Builder
+		if got := run(strings.Fields(args), &stdout, &stderr); got != 0 {
+			t.Errorf("%s: got status %d", args, got)
+		}
+		for _, part := range c.has {
+			if !strings.Contains(stderr.String(), part) {
+				t.Errorf("%s: the usage has no %q:\n%s", args, part, &stderr)
+			}
+		}
+		for _, part := range c.hasNot {
+			if strings.Contains(stderr.String(), part) {
+				t.Errorf("%s: the usage has %q:\n%s", args, part, &stderr)
+			}
+		}
+	}
+}
+
 // The usage of all commands, or of one with its flags, is printed after a wrong call.
 func TestRun_Usage(t *testing.T) {
 	all := []string{

@@ -20,8 +20,8 @@ import (
 //	limit := nethttplimit.Limit(store, api, caller)
 //
 // The key and err are those of a key function, and the plan is that of [Plan]: "" means the limits without a plan. A
-// gate calls find once for a request, also if several of its limiters have the result as their key function; two gates on
-// a route call it twice. It is called for requests that are then denied, too. find must be safe for concurrent use. If the
+// gate calls find at most once for a request, also if several of its limiters have the result as their key function; two gates
+// on a route call it twice. It is called for most requests that are then denied, too. find must be safe for concurrent use. If the
 // gate or the limiter has an option Plan, that determines the plan.
 //
 // The result is the key function of New, Limit or [And], or an argument of [keyfunc.FirstOf] there. A function of your own

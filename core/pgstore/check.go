@@ -23,8 +23,8 @@ import (
 //   - transactions: no long transaction keeps old versions of rows
 //   - rows: their number, compared with [MaxRows]
 //
-// Check makes about 250 statements, those about the pooler in [Connections] and one more sessions at the same time, and adds
-// one row to the table, which is deleted like other rows. It neither logs nor changes settings. A check may take ten seconds. The checks after
+// Check makes about 250 statements, those about the pooler in up to five sessions at the same time, one
+// more than [Connections] says, and adds one row to the table, which is deleted like other rows. It neither logs nor changes settings. A check may take ten seconds. The checks after
 // the end of ctx are ResultUnknown. Check may be called while s makes decisions.
 func (s *Store) Check(ctx context.Context) []Finding {
 	c := &check{rows: s.rows, deadline: s.Describe().Deadline}

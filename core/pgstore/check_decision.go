@@ -14,14 +14,17 @@ import (
 	"github.com/weir-go/weir/core/internal/call"
 )
 
-const checkRounds = 20
+const (
+	checkRounds    = 20
+	defaultMaxIdle = 2 // of database/sql
+)
 
 // pooler executes statements in the sessions that s needs at the same time, which a pooler gives to each other's connections.
 func (c *check) pooler(ctx context.Context) error {
 	before, need := c.db.Stats(), c.config.connections+1
 	most, sessions := before.MaxOpenConnections, need
 	if most > 0 {
-		sessions = min(need, max(1, most-before.InUse))
+		sessions = min(need, max(1, most-before.InUse-1)) // one is left for decisions
 	}
 	var mu sync.Mutex
 	servers, pairs := make(map[int]bool), make(map[[2]int]bool)
@@ -53,6 +56,8 @@ func (c *check) pooler(ctx context.Context) error {
 		c.warn("connections", fmt.Sprintf("at most %d", most), fmt.Sprintf("call SetMaxOpenConns(%d) of a sql.DB of its own, or with more", need))
 	case c.db.Stats().MaxIdleClosed > before.MaxIdleClosed:
 		c.warn("connections", "idle connections are closed, and opened again for the next decisions", fmt.Sprintf("call SetMaxIdleConns(%d)", need))
+	case sessions < min(need, defaultMaxIdle+1):
+		c.add(Finding{"connections", ResultUnknown, "too many are in use to see whether idle ones are kept", "repeat the check"})
 	default:
 		c.warn("connections", "enough, and kept while they are idle", "")
 	}
@@ -60,7 +65,7 @@ func (c *check) pooler(ctx context.Context) error {
 }
 
 // sessions opens n connections, and calls use for all of them at the same time. They are closed after all calls, so that
-// a pool that keeps fewer of them always shows it.
+// a pool that keeps fewer of them shows it.
 func (c *check) sessions(ctx context.Context, n int, use func(int, *sql.Conn) error) error {
 	var all sync.WaitGroup
 	errs := make([]error, n)

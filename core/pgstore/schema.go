@@ -30,8 +30,8 @@ func mustSub(f fs.FS, dir string) fs.FS {
 
 // Schema returns the statement that creates the table of a Store with these options, unless it exists. It is CREATE UNLOGGED
 // TABLE, or CREATE TABLE with the option [Logged]. The schema in the name of the option [Table] must exist.
-// Execute it once, before the deployment: if several sessions create the table at the same time, Postgres returns an error to all but
-// one. Schema panics if an option is nil.
+// Execute it once, before the deployment: if several sessions create the table at the same time, Postgres may return an
+// error to some of them. Schema panics if an option is nil.
 //
 // A Store needs the privileges SELECT, INSERT, UPDATE and DELETE on the table. The settings of the table suit rows that change
 // all the time: half of each page is free for new versions of its rows, which then need no change of the index, and autovacuum

@@ -63,6 +63,7 @@ var invalid = []struct {
 	{"failover: New: backup is nil", func() { failover.New(store, none) }},
 	{"failover: New: option 0 is nil", func() { failover.New(store, store, nil) }},
 	{"failover: Processes: function is nil", func() { failover.Processes(nil) }},
+	{"failover: OnChange: function is nil", func() { failover.OnChange(nil) }},
 	{"failover: Instances: n is less than 1", func() { failover.Instances(0) }},
 	{"failover: Deadline: it is not positive", func() { failover.Deadline(0) }},
 

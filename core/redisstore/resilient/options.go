@@ -95,7 +95,8 @@ func FailClosedFor(rules ...string) Option { return ofFailover(failover.FailClos
 func FailOpenFor(rules ...string) Option { return ofFailover(failover.FailOpenFor(rules...)) }
 
 // OnChange makes the Store call f when its [Store.State] has changed, in place of logging the change to slog.Default. A log of
-// observe.Logger gets it, too. It is failover.OnChange: calls of f are made one at a time and in order, and f must not close the Store.
+// observe.Logger gets it, too. It is failover.OnChange: calls of f are made one at a time and in order, and f must not close the Store. OnChange panics if f
+// is nil.
 func OnChange(f func(from, to failover.State, cause error)) Option {
 	return ofFailover(failover.OnChange(f))
 }
