@@ -15,7 +15,7 @@
 //	store := failover.New(pgstore.New(db, "shop"), memstore.New())
 //
 // A decision takes two round trips, and those of concurrent callers share them: on two cores, Postgres makes 3600
-// decisions a second for one caller, 38 000 about one key and 20 000 about 10 000 keys for 20 callers. Redis makes three to
+// decisions a second for one caller, 36 000 about one key and 20 000 about 10 000 keys for 20 callers. Redis makes three to
 // six times as many. For hot keys, packages lease and denycache save nearly all of the statements.
 //
 // # Decisions
