@@ -65,8 +65,7 @@ func TestRule_FromFirst(t *testing.T) {
 		end = time.Now().Add(time.Minute)
 		check("after a pause", peek(), true, 4)
 
-		r, err := l.Reserve(t.Context(), "k", 2)
-		testkit.Must(t, err)
+		r := testkit.Reserve(t, l, "k", 2)
 		time.Sleep(10 * time.Second)
 		testkit.Must(t, r.Settle(t.Context(), 1))
 		check("a refund of a part", peek(), true, 3)

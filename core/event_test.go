@@ -36,13 +36,8 @@ func TestReservation_Decision_OneRule(t *testing.T) {
 			})
 			l := core.Must(core.New(store, rule))
 			want, err := l.Allow(t.Context(), "key")
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := l.Reserve(t.Context(), "key", 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
+			r := testkit.Reserve(t, l, "key", 1)
 			for i := range 2 {
 				if got := r.Decision(); !reflect.DeepEqual(got, want) {
 					t.Errorf("%s, %v, %d: the decision is %+v, want %+v", name, rule, i, got, want)
@@ -70,12 +65,8 @@ func TestReservation_Refund_AppliedRule(t *testing.T) {
 			return nil
 		})
 		r, err := core.Must(core.New(store, rule)).Reserve(t.Context(), "key", 3)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Settle(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		testkit.Must(t, r.Settle(t.Context(), 1))
 		k := applied
 		if k == nil {
 			k = testkit.Compiled(rule)

@@ -104,9 +104,7 @@ func TestDecision_States_InOrderOfAsks(t *testing.T) {
 	a := core.Must(core.New(s, core.TokenBucket("a1", core.PerSecond(1)), core.TokenBucket("a2", core.PerSecond(2))))
 	b := core.Must(core.New(s, core.TokenBucket("b1", core.PerSecond(3))))
 	d, err := core.AllowTogether(context.Background(), core.Ask{Limiter: b, Key: "x", Cost: 1}, core.Ask{Limiter: a, Key: "y", Cost: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var names []string
 	for i, st := range d.States() {
 		if st != d.State(i) {

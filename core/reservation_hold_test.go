@@ -87,8 +87,8 @@ func TestLimiter_Acquire_Cancel(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if most.Load() != n || left(t, l, "k") != n {
-			t.Errorf("got %d events at the same time, and %d places left at the end", most.Load(), left(t, l, "k"))
+		if most.Load() != n || testkit.Left(t, l, "k") != n {
+			t.Errorf("got %d events at the same time, and %d places left at the end", most.Load(), testkit.Left(t, l, "k"))
 		}
 		if took, least := time.Since(begun), time.Duration(admitted.Load()/n)*runs; took > least+50*time.Millisecond {
 			t.Errorf("%d events took %v, want about %v", admitted.Load(), took, least)
@@ -177,8 +177,8 @@ func TestInFlight_FlakyStore(t *testing.T) {
 		}
 		time.Sleep(3 * time.Hour)
 		for i, r := range held {
-			if isLost(r) || left(t, l, fmt.Sprint(i%20)) != i/20 {
-				t.Fatalf("event %d: got lost %t, and %d places left", i, isLost(r), left(t, l, fmt.Sprint(i%20)))
+			if isLost(r) || testkit.Left(t, l, fmt.Sprint(i%20)) != i/20 {
+				t.Fatalf("event %d: got lost %t, and %d places left", i, isLost(r), testkit.Left(t, l, fmt.Sprint(i%20)))
 			}
 			testkit.Must(t, r.Release(t.Context()))
 		}
@@ -237,15 +237,11 @@ func TestInFlight_Hostile(t *testing.T) {
 					}
 				}
 			}
-			var wg sync.WaitGroup
-			for range 16 {
-				wg.Go(func() {
-					for range 1000 {
-						hostile()
-					}
-				})
-			}
-			wg.Wait()
+			testkit.Concurrently(16, func(int) {
+				for range 1000 {
+					hostile()
+				}
+			})
 			for i := range kept {
 				if r := kept[i].Load(); r != nil {
 					testkit.Must(t, r.Release(context.Background()))
@@ -281,7 +277,7 @@ func TestInFlight_Embedded(t *testing.T) {
 		time.Sleep(time.Minute)
 		r := reserve(t, l, "k")
 		if !r.Decision().Allowed || reserve(t, l, "k").Decision().Allowed {
-			t.Errorf("got %v, and %d places left", r.Decision(), left(t, l, "k"))
+			t.Errorf("got %v, and %d places left", r.Decision(), testkit.Left(t, l, "k"))
 		}
 		testkit.Must(t, r.Release(t.Context()))
 		testkit.Must(t, kept.Release(t.Context()))

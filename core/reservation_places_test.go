@@ -64,17 +64,7 @@ func tokens(n int) core.Rule { return core.InFlight("tokens", n).ByCost() }
 // reserve reserves an event of cost 1, and fails the test on an error.
 func reserve(t *testing.T, l *core.Limiter, key string) *core.Reservation {
 	t.Helper()
-	r, err := l.Reserve(t.Context(), key, 1)
-	testkit.Must(t, err)
-	return r
-}
-
-// left returns how many places are left to key.
-func left(t *testing.T, l *core.Limiter, key string) int {
-	t.Helper()
-	d, err := l.Peek(context.Background(), key)
-	testkit.Must(t, err)
-	return d.State(0).Remaining
+	return testkit.Reserve(t, l, key, 1)
 }
 
 // atMostGoroutines fails the test unless at most n goroutines of package core run, once those that are about to
@@ -145,15 +135,15 @@ func TestInFlight_Settle(t *testing.T) {
 				}
 				released := testkit.Reserve(t, l, "k", 8)
 				testkit.Must(t, released.Settle(t.Context(), 2))
-				if testkit.Must(t, released.Release(t.Context())); left(t, l, "k") != 10 {
-					t.Errorf("released after a Settle: got %d places left", left(t, l, "k"))
+				if testkit.Must(t, released.Release(t.Context())); testkit.Left(t, l, "k") != 10 {
+					t.Errorf("released after a Settle: got %d places left", testkit.Left(t, l, "k"))
 				}
 				twice, err := core.ReserveTogether(t.Context(), core.Ask{Limiter: l, Key: "k"}, core.Ask{Limiter: l, Key: "k", Cost: 4})
-				if testkit.Must(t, err); left(t, l, "k") != c.twice {
-					t.Errorf("got %d places left after two asks of one event, want %d", left(t, l, "k"), c.twice)
+				if testkit.Must(t, err); testkit.Left(t, l, "k") != c.twice {
+					t.Errorf("got %d places left after two asks of one event, want %d", testkit.Left(t, l, "k"), c.twice)
 				}
-				if testkit.Must(t, twice.Release(t.Context())); left(t, l, "k") != 10 {
-					t.Errorf("got %d places left at the end", left(t, l, "k"))
+				if testkit.Must(t, twice.Release(t.Context())); testkit.Left(t, l, "k") != 10 {
+					t.Errorf("got %d places left at the end", testkit.Left(t, l, "k"))
 				}
 			})
 		})
@@ -239,13 +229,13 @@ func TestInFlight_Ends(t *testing.T) {
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
 				n := max(c.n, 1)
-				all := left(t, l, "k")
+				all := testkit.Left(t, l, "k")
 				r, err := l.AcquireN(ctx, "k", n)
 				testkit.Must(t, err)
 				lost := r.Lost()
 				time.Sleep(time.Hour)
 				synctest.Wait()
-				if left(t, l, "k") != all-n {
+				if testkit.Left(t, l, "k") != all-n {
 					t.Fatal("the place has lapsed while its event runs")
 				}
 				c.end(cancel, &r)
@@ -265,7 +255,7 @@ func TestInFlight_Ends(t *testing.T) {
 					t.Error("Lost is open although another event has the place")
 				}
 				testkit.Must(t, r.Release(context.Background()))
-				if left(t, l, "k") != all-n {
+				if testkit.Left(t, l, "k") != all-n {
 					t.Error("a late release has freed the place of another event")
 				}
 			})
@@ -312,8 +302,8 @@ func TestInFlight_Outage(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				if isLost(r) != c.lost || (left(t, l, "k") == c.n) != c.lost {
-					t.Errorf("got lost %t and %d places left", isLost(r), left(t, l, "k"))
+				if isLost(r) != c.lost || (testkit.Left(t, l, "k") == c.n) != c.lost {
+					t.Errorf("got lost %t and %d places left", isLost(r), testkit.Left(t, l, "k"))
 				}
 				testkit.Must(t, r.Release(t.Context()))
 			})
@@ -333,8 +323,8 @@ func TestInFlight_Reset(t *testing.T) {
 				l := testkit.Limiter(t, s, c.rule)
 				first, second := testkit.Reserve(t, l, "k", c.costs[0]), testkit.Reserve(t, l, "k", c.costs[1])
 				found, err := l.Reset(t.Context(), "k")
-				if testkit.Must(t, err); !found || left(t, l, "k") != c.all {
-					t.Errorf("got %t, and %d places left", found, left(t, l, "k"))
+				if testkit.Must(t, err); !found || testkit.Left(t, l, "k") != c.all {
+					t.Errorf("got %t, and %d places left", found, testkit.Left(t, l, "k"))
 				}
 				time.Sleep(time.Millisecond) // so that the numbers of the places differ
 				third := testkit.Reserve(t, l, "k", c.costs[2])
@@ -342,8 +332,8 @@ func TestInFlight_Reset(t *testing.T) {
 					<-r.Lost()
 					testkit.Must(t, r.Release(t.Context()))
 				}
-				if isLost(third) || left(t, l, "k") != c.all-c.costs[2] {
-					t.Errorf("got lost %t, and %d places left", isLost(third), left(t, l, "k"))
+				if isLost(third) || testkit.Left(t, l, "k") != c.all-c.costs[2] {
+					t.Errorf("got lost %t, and %d places left", isLost(third), testkit.Left(t, l, "k"))
 				}
 				testkit.Must(t, third.Release(t.Context()))
 			})
@@ -396,8 +386,8 @@ func TestInFlight_Local(t *testing.T) {
 		before := goroutines()
 		r := reserve(t, l, "k")
 		time.Sleep(59 * time.Minute)
-		if synctest.Wait(); goroutines() != before || left(t, l, "k") != 2 {
-			t.Errorf("got %d goroutines more, and %d places left", goroutines()-before, left(t, l, "k"))
+		if synctest.Wait(); goroutines() != before || testkit.Left(t, l, "k") != 2 {
+			t.Errorf("got %d goroutines more, and %d places left", goroutines()-before, testkit.Left(t, l, "k"))
 		}
 		if d, err := l.Peek(t.Context(), "k"); err != nil || d.State(0).ResetAfter != defaultHold {
 			t.Errorf("got %v, %v", d, err)

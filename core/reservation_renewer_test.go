@@ -55,11 +55,11 @@ func TestReservation_Release_EndedContext(t *testing.T) {
 				r, err := l.Acquire(ctx, "k")
 				testkit.Must(t, err)
 				cancel()
-				if err := c.end(r, ctx); !errors.Is(err, c.want) || left(t, l, "k") != c.left {
-					t.Errorf("got %v, and %d places left", err, left(t, l, "k"))
+				if err := c.end(r, ctx); !errors.Is(err, c.want) || testkit.Left(t, l, "k") != c.left {
+					t.Errorf("got %v, and %d places left", err, testkit.Left(t, l, "k"))
 				}
 				time.Sleep(defaultHold + time.Second)
-				if left(t, l, "k") != 1 {
+				if testkit.Left(t, l, "k") != 1 {
 					t.Error("the place is taken for ever")
 				}
 			})
@@ -78,7 +78,7 @@ func TestReservation_Release_Repeated(t *testing.T) {
 			t.Error("got no error")
 		}
 		s.fails.Store(false)
-		if testkit.Must(t, r.Release(t.Context())); left(t, l, "k") != 1 {
+		if testkit.Must(t, r.Release(t.Context())); testkit.Left(t, l, "k") != 1 {
 			t.Error("the second Release has freed nothing")
 		}
 	})
@@ -172,7 +172,7 @@ func TestInFlight_ShadowPlaces(t *testing.T) {
 				s.fails.Store(false)
 				time.Sleep(time.Hour)
 				if isLost(r) || reserve(t, l, "k").Decision().Allowed {
-					t.Errorf("got lost %t, and %d places left", isLost(r), left(t, l, "k"))
+					t.Errorf("got lost %t, and %d places left", isLost(r), testkit.Left(t, l, "k"))
 				}
 				testkit.Must(t, r.Release(t.Context()))
 			})
@@ -187,7 +187,7 @@ func TestRule_MaxHold_OtherRule(t *testing.T) {
 		r := reserve(t, l, "k")
 		time.Sleep(time.Hour)
 		if !isLost(r) || reserve(t, l, "k").Decision().Allowed {
-			t.Errorf("got lost %t, and %d places of the other rule left", isLost(r), left(t, l, "k"))
+			t.Errorf("got lost %t, and %d places of the other rule left", isLost(r), testkit.Left(t, l, "k"))
 		}
 		testkit.Must(t, r.Release(t.Context()))
 	})
@@ -245,7 +245,7 @@ func TestReservation_Reserve_EndedDuringDecision(t *testing.T) {
 		if r, err := l.Reserve(ctx, "k", 1); r != nil || !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v, %v", r, err)
 		}
-		if left(t, l, "k") != 1 {
+		if testkit.Left(t, l, "k") != 1 {
 			t.Error("the place is taken")
 		}
 	})
@@ -262,8 +262,8 @@ func TestReservation_HasPlaces_Ending(t *testing.T) {
 		if has, _ := inner.HasPlaces(r); !has {
 			t.Error("the event has no place")
 		}
-		if time.Sleep(time.Hour); isLost(r) || left(t, l, "k") != 0 {
-			t.Errorf("got lost %t, and %d places left", isLost(r), left(t, l, "k"))
+		if time.Sleep(time.Hour); isLost(r) || testkit.Left(t, l, "k") != 0 {
+			t.Errorf("got lost %t, and %d places left", isLost(r), testkit.Left(t, l, "k"))
 		}
 		testkit.Must(t, r.Release(t.Context()))
 	})
@@ -314,7 +314,7 @@ func TestReservation_Lost_ConcurrentReset(t *testing.T) {
 		wg.Go(func() { _, _ = l.Reset(context.Background(), "k") })
 		wg.Go(func() { r, _ = l.Reserve(context.Background(), "k", 1) })
 		wg.Wait()
-		if isLost(r) && left(t, l, "k") == 4 {
+		if isLost(r) && testkit.Left(t, l, "k") == 4 {
 			t.Fatalf("after %d resets, an event is lost although it has its place", i)
 		}
 		testkit.Must(t, r.Release(context.Background()))
@@ -399,8 +399,8 @@ func TestReservation_Release_RepeatedInBackground(t *testing.T) {
 					t.Errorf("got the place %v after the outage, want a second at most", waited)
 				}
 				time.Sleep(time.Minute)
-				if isLost(next) || isLost(r) || left(t, l, "k") != 0 {
-					t.Errorf("got lost %t and %t, and %d places left", isLost(next), isLost(r), left(t, l, "k"))
+				if isLost(next) || isLost(r) || testkit.Left(t, l, "k") != 0 {
+					t.Errorf("got lost %t and %t, and %d places left", isLost(next), isLost(r), testkit.Left(t, l, "k"))
 				}
 				calls := s.Calls()
 				testkit.Must(t, next.Release(t.Context()))
@@ -437,7 +437,7 @@ func TestReservation_Release_FailsAgain(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		s.Set()
 		time.Sleep(5 * time.Second)
-		if n := left(t, l, "k"); n != 1 {
+		if n := testkit.Left(t, l, "k"); n != 1 {
 			t.Errorf("got %d places left after the outage, want 1", n)
 		}
 	})

@@ -245,7 +245,7 @@ func TestRule_ByCost_Estimate(t *testing.T) {
 			}
 		}
 		time.Sleep(defaultHold - 14*time.Second)
-		if got := left(t, l, "k"); got != 5 {
+		if got := testkit.Left(t, l, "k"); got != 5 {
 			t.Errorf("got %d places left after the first ones have lapsed, want 5", got)
 		}
 		time.Sleep(time.Minute) // until no renewal is due
@@ -293,15 +293,15 @@ func TestRule_ByCost_ReleaseFails(t *testing.T) {
 			}
 			s.fails.Store(false)
 			for i, r := range []*core.Reservation{all, part} {
-				if testkit.Must(t, end(r)); left(t, l, "k") != []int{3, 10}[i] {
-					t.Errorf("%s: got %d places left after %d events have ended", name, left(t, l, "k"), i+1)
+				if testkit.Must(t, end(r)); testkit.Left(t, l, "k") != []int{3, 10}[i] {
+					t.Errorf("%s: got %d places left after %d events have ended", name, testkit.Left(t, l, "k"), i+1)
 				}
 			}
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if left(t, l, "k") != 10 {
-			t.Errorf("got %d places left at the end", left(t, l, "k"))
+		if testkit.Left(t, l, "k") != 10 {
+			t.Errorf("got %d places left at the end", testkit.Left(t, l, "k"))
 		}
 	})
 }

@@ -36,7 +36,7 @@ func TestLimiter_AcquireN(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s core.Store) {
 				l := testkit.Limiter(t, s, c.rule, core.TokenBucket("rate", core.PerSecond(1000)))
-				all, begun := left(t, l, "k"), time.Now()
+				all, begun := testkit.Left(t, l, "k"), time.Now()
 				var wg sync.WaitGroup
 				for i, c := range c.callers {
 					wg.Go(func() {
@@ -51,8 +51,8 @@ func TestLimiter_AcquireN(t *testing.T) {
 					})
 					synctest.Wait()
 				}
-				if wg.Wait(); left(t, l, "k") != all {
-					t.Errorf("got %d places left at the end, want %d", left(t, l, "k"), all)
+				if wg.Wait(); testkit.Left(t, l, "k") != all {
+					t.Errorf("got %d places left at the end, want %d", testkit.Left(t, l, "k"), all)
 				}
 			})
 		})
@@ -121,8 +121,8 @@ func TestLimiter_AcquireN_Reserve(t *testing.T) {
 			failed <- err
 		}()
 		synctest.Wait()
-		if d := testkit.Reserve(t, l, "k", 1).Decision(); d.Allowed || d.RetryAfter <= 0 || left(t, l, "k") != 0 {
-			t.Errorf("got %v, and %d left", d, left(t, l, "k"))
+		if d := testkit.Reserve(t, l, "k", 1).Decision(); d.Allowed || d.RetryAfter <= 0 || testkit.Left(t, l, "k") != 0 {
+			t.Errorf("got %v, and %d left", d, testkit.Left(t, l, "k"))
 		}
 		cancel()
 		if err := <-failed; !errors.Is(err, context.Canceled) {
@@ -227,8 +227,8 @@ func TestLimiter_AcquireN_Deadline(t *testing.T) {
 		time.Sleep(time.Minute)
 		testkit.Must(t, first.Release(t.Context()))
 		wg.Wait()
-		if left(t, l, "k") != 10 {
-			t.Errorf("got %d places left at the end", left(t, l, "k"))
+		if testkit.Left(t, l, "k") != 10 {
+			t.Errorf("got %d places left at the end", testkit.Left(t, l, "k"))
 		}
 	})
 }

@@ -291,7 +291,7 @@ func TestLimiter_Acquire_Panic(t *testing.T) {
 				if n, took := admitted.Load(), time.Since(begun); n != 5 || took > 2*time.Second {
 					t.Errorf("%d callers got places within %v, want 5 within 2 s", n, took)
 				}
-				if n := left(t, both[1], "k"); n != 1 {
+				if n := testkit.Left(t, both[1], "k"); n != 1 {
 					t.Errorf("got %d places left, want 1", n)
 				}
 			})
@@ -454,7 +454,7 @@ func TestLimiter_Acquire_Headroom(t *testing.T) {
 		}
 		var held []*core.Reservation
 		for i, l := range others {
-			if n := left(t, l, "k"); n != 2-i {
+			if n := testkit.Left(t, l, "k"); n != 2-i {
 				t.Errorf("got %d places left, want %d", n, 2-i)
 			}
 			begun := time.Now()

@@ -5,8 +5,6 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"net"
-	"strings"
-	"sync"
 	"testing"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -22,6 +20,7 @@ import (
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/grpclimit"
+	"github.com/weir-go/weir/internal/testkit"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -228,25 +227,12 @@ func each(t *testing.T, f func(t *testing.T, call func(ctx context.Context, conn
 // logged returns the log of f.
 func logged(t *testing.T, f func()) string {
 	t.Helper()
-	var b safeBuilder
+	var b testkit.Buffer
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&b, nil)))
 	defer slog.SetDefault(before)
 	f()
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	return b.String()
-}
-
-type safeBuilder struct {
-	mu sync.Mutex
-	strings.Builder
-}
-
-func (b *safeBuilder) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Builder.Write(p)
 }
 
 // memory returns a function that makes limiters on one store.

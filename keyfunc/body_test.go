@@ -57,14 +57,10 @@ func multi(t *testing.T, fields ...string) (contentType, body string) {
 		if name, ok := strings.CutSuffix(fields[i], "@"); ok {
 			part, err = w.CreateFormFile(name, "file.txt")
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		_, _ = io.WriteString(part, fields[i+1])
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.Close())
 	return w.FormDataContentType(), b.String()
 }
 
@@ -201,9 +197,7 @@ func wantFormHandlers(t *testing.T, r *http.Request, want string) {
 	again := r.Clone(r.Context())
 	if r.PostForm == nil {
 		data, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		r.Body, again.Body = io.NopCloser(bytes.NewReader(data)), io.NopCloser(bytes.NewReader(data))
 	}
 	if got := r.PostFormValue("user"); got != want {
@@ -547,9 +541,7 @@ func TestBody_Server(t *testing.T) {
 				request.Header.Set("Content-Type", formType)
 				request.Header.Set("Expect", "100-continue")
 				response, err := server.Client().Do(request)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				defer response.Body.Close()
 				data, _ := io.ReadAll(response.Body)
 				if key := <-keys; key != c.key || response.StatusCode != c.status || string(data) != c.read {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -125,14 +124,10 @@ func TestCache_ConcurrentUse(t *testing.T) {
 	for i := range requests {
 		requests[i] = expiring(fmt.Sprint(i), 3600)
 	}
-	var wg sync.WaitGroup
-	for g := range 8 {
-		wg.Go(func() {
-			for i := range 500 {
-				n := (i*7 + g) % len(requests)
-				wantKey(t, f, requests[n], fmt.Sprintf("user:%d", n))
-			}
-		})
-	}
-	wg.Wait()
+	testkit.Concurrently(8, func(g int) {
+		for i := range 500 {
+			n := (i*7 + g) % len(requests)
+			wantKey(t, f, requests[n], fmt.Sprintf("user:%d", n))
+		}
+	})
 }

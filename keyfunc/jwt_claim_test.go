@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -202,23 +201,19 @@ func TestJWT_CacheBeforeClaim(t *testing.T) {
 func TestJWT_ConcurrentUse(t *testing.T) {
 	plain, _ := countingJWT(withSecret)
 	cached, _ := countingJWT(withSecret, keyfunc.Cache(8))
-	var wg sync.WaitGroup
-	for g := range 64 {
-		wg.Go(func() {
-			r := bearer(token(fmt.Sprintf(`"sub":"%d","plan":"plan %[1]d"`, g)))
-			for i := range 50 {
-				if i%2 == 0 {
-					r = r.WithContext(context.Background())
-				}
-				for _, tokens := range []*keyfunc.JWT{plain, cached} {
-					wantKey(t, tokens.Subject(), r, fmt.Sprintf("user:%d", g))
-					wantKey(t, tokens.Claim("plan"), r, fmt.Sprintf("plan %d", g))
-					wantMalformed(t, tokens.Claim(fmt.Sprint("claim ", i%4)), r)
-				}
+	testkit.Concurrently(64, func(g int) {
+		r := bearer(token(fmt.Sprintf(`"sub":"%d","plan":"plan %[1]d"`, g)))
+		for i := range 50 {
+			if i%2 == 0 {
+				r = r.WithContext(context.Background())
 			}
-		})
-	}
-	wg.Wait()
+			for _, tokens := range []*keyfunc.JWT{plain, cached} {
+				wantKey(t, tokens.Subject(), r, fmt.Sprintf("user:%d", g))
+				wantKey(t, tokens.Claim("plan"), r, fmt.Sprintf("plan %d", g))
+				wantMalformed(t, tokens.Claim(fmt.Sprint("claim ", i%4)), r)
+			}
+		}
+	})
 }
 
 // A JWT does not keep requests in memory, and forgets the results of old requests.

@@ -47,9 +47,7 @@ func TestProxySet_Contains(t *testing.T) {
 		{"10.1.0.0/16 192.0.2.0/24 10.3.0.0/16", "10.3.0.1", true},
 	} {
 		p, err := keyfunc.ParseProxies(strings.Fields(c.cidrs)...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if got := p.Contains(netip.MustParseAddr(c.addr)); got != c.contains {
 			t.Errorf("{%s} contains %s = %v, want %v", c.cidrs, c.addr, got, c.contains)
 		}
@@ -227,9 +225,7 @@ func TestProxies_Unix(t *testing.T) {
 func TestProxies_UnixServer(t *testing.T) {
 	t.Chdir(t.TempDir())
 	listener, err := net.Listen("unix", "s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	trusted, remote := keyfunc.XForwardedFor(keyfunc.Proxies("unix")), keyfunc.RemoteIP()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key, err := trusted(r.Context(), r)
@@ -247,9 +243,7 @@ func TestProxies_UnixServer(t *testing.T) {
 		r := must(http.NewRequestWithContext(t.Context(), "GET", "http://app/", nil))
 		r.Header.Set("X-Forwarded-For", "6.6.6.6, 203.0.113.9")
 		response, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		got, err := io.ReadAll(response.Body)
 		if want := peer + ` 203.0.113.9 <nil> "" true`; string(got) != want || err != nil {
 			t.Errorf("got %s, %v, want %s", got, err, want)

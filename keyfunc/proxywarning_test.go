@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/weir-go/weir/internal/testkit"
@@ -94,11 +93,7 @@ func TestProxyWarning_Concurrent(t *testing.T) {
 	log := logged(func() {
 		for range 2 {
 			f := keyfunc.RemoteIP()
-			var wg sync.WaitGroup
-			for range 20 {
-				wg.Go(func() { _, _ = ask(f, request("10.0.0.5:1", "X-Forwarded-For: 203.0.113.9")) })
-			}
-			wg.Wait()
+			testkit.Concurrently(20, func(int) { _, _ = ask(f, request("10.0.0.5:1", "X-Forwarded-For: 203.0.113.9")) })
 		}
 	})
 	if n := strings.Count(log, "\n"); n != 2 {

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/redisstore/resilient"
 	"github.com/weir-go/weir/core/rules"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // module is the directory of this module, in which the go command finds weir.
@@ -26,13 +27,6 @@ var module string
 func TestMain(m *testing.M) {
 	module, _ = os.Getwd()
 	redistest.Main(m)
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 const limits = `policies:
@@ -61,20 +55,20 @@ func start(t *testing.T) *service {
 	t.Helper()
 	s := &service{redis: redistest.NewServer(t)}
 	t.Chdir(t.TempDir())
-	must(t, os.WriteFile("limits.yaml", []byte(limits), 0o600))
+	testkit.Must(t, os.WriteFile("limits.yaml", []byte(limits), 0o600))
 	file := rules.File("limits.yaml")
 	config, err := rules.Load(t.Context(), file)
-	must(t, err)
+	testkit.Must(t, err)
 	rdb := s.redis.Client()
 	s.store = resilient.New(rdb, "shop", resilient.Instances(1), resilient.Observe(observe.TopKeys(5)))
 	t.Cleanup(func() { _ = s.store.Close() })
 	s.set, err = rules.New(s.store, config, rules.Overrides(rules.RedisOf(s.store)))
-	must(t, err)
+	testkit.Must(t, err)
 	s.store.Observer().Add(s.set)
 	go func() { _ = s.set.Watch(t.Context(), file) }()
 
 	api, err := s.set.Limiter("api")
-	must(t, err)
+	testkit.Must(t, err)
 	byAddress := core.Must(core.New(s.store, core.SlidingWindow("address", core.PerMinute(150))))
 	operator := func(r *http.Request) bool { _, password, _ := r.BasicAuth(); return password == "secret" }
 	page := inspect.New(operator, s.store.Observer(), inspect.Limiters(byAddress), inspect.Rules(s.set))
@@ -82,12 +76,12 @@ func start(t *testing.T) *service {
 	for user := range 40 {
 		for range 4 + user {
 			_, err := core.AllowTogether(t.Context(), core.Ask{Limiter: byAddress, Key: fmt.Sprint("203.0.113.", user%3)}, core.Ask{Limiter: api, Key: fmt.Sprint("user:", user)})
-			must(t, err)
+			testkit.Must(t, err)
 		}
 	}
 	for range 320 {
 		_, err := api.Plan("gold").Allow(t.Context(), "user:gold")
-		must(t, err)
+		testkit.Must(t, err)
 	}
 	server := httptest.NewServer(page)
 	t.Cleanup(server.Close)
@@ -98,7 +92,7 @@ func start(t *testing.T) *service {
 // An operator looks at the page, and finds why a customer is blocked.
 func TestInspect(t *testing.T) {
 	s, b := start(t), Open(t)
-	must(t, s.set.Block(t.Context(), "api", "user:7", time.Time{}))
+	testkit.Must(t, s.set.Block(t.Context(), "api", "user:7", time.Time{}))
 	b.Show(1200, 900, "light")
 	b.Go(s.page)
 	b.Fits()
@@ -146,9 +140,9 @@ func TestInspect_Outage(t *testing.T) {
 	b.Show(1200, 900, "light")
 	b.Go(s.page)
 	b.Wait("#card-failover", "primary")
-	must(t, s.redis.Stop())
+	testkit.Must(t, s.redis.Stop())
 	api, err := s.set.Limiter("api")
-	must(t, err)
+	testkit.Must(t, err)
 	b.Until(func() (string, bool) {
 		_, _ = api.Allow(t.Context(), "user:1")
 		got := b.Text("#card-failover")
@@ -156,7 +150,7 @@ func TestInspect_Outage(t *testing.T) {
 	})
 	b.Wait("#chart-results figcaption", "a backup decided")
 	b.Picture("inspect-outage", 560)
-	must(t, s.redis.Start())
+	testkit.Must(t, s.redis.Start())
 	b.Wait("#card-failover", "the primary store decides")
 }
 
@@ -164,7 +158,7 @@ func TestInspect_Outage(t *testing.T) {
 func TestInspect_Unauthorized(t *testing.T) {
 	s := start(t)
 	response, err := http.Get(strings.Replace(s.page, "operator:secret", "operator:wrong", 1))
-	must(t, err)
+	testkit.Must(t, err)
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusUnauthorized {
 		t.Errorf("got %s", response.Status)

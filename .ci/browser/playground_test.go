@@ -24,6 +24,8 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // build builds the program weir of this tree.
@@ -44,16 +46,16 @@ func playground(t *testing.T) string {
 	c := exec.Command(build(t), "playground", "-addr", "127.0.0.1:0")
 	c.Stderr = os.Stderr
 	out, err := c.StdoutPipe()
-	must(t, err)
-	must(t, c.Start())
+	testkit.Must(t, err)
+	testkit.Must(t, c.Start())
 	t.Cleanup(func() {
-		must(t, c.Process.Signal(os.Interrupt))
+		testkit.Must(t, c.Process.Signal(os.Interrupt))
 		if err := c.Wait(); err != nil {
 			t.Errorf("after SIGINT: %v", err)
 		}
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
-	must(t, err)
+	testkit.Must(t, err)
 	address := regexp.MustCompile(`http://127\.0\.0\.1:\d+/`).FindString(line)
 	if address == "" {
 		t.Fatalf("weir playground prints %q", line)
@@ -77,7 +79,7 @@ func staticFiles(t *testing.T) string {
 	c.Dir = filepath.Join(module, "..", "..", "cmd", "weir")
 	out, err := c.CombinedOutput()
 	t.Logf("%s", out)
-	must(t, err)
+	testkit.Must(t, err)
 	return dir
 }
 
@@ -94,11 +96,11 @@ type simulation struct {
 func runOf(t *testing.T, address, query string) (s simulation) {
 	t.Helper()
 	response, err := http.Get(address + "run?" + query)
-	must(t, err)
+	testkit.Must(t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	must(t, err)
-	must(t, json.Unmarshal(text, &s))
+	testkit.Must(t, err)
+	testkit.Must(t, json.Unmarshal(text, &s))
 	if len(s.Lanes) != 6 {
 		t.Fatalf("run?%s: %s", query, text)
 	}
@@ -301,7 +303,7 @@ func TestPlayground_Keyboard(t *testing.T) {
 	b.Press("\r")
 	b.Wait("#copy", "Copied")
 	copied, err := chromedp.Run(b.ctx, chromedp.Evaluate[string]("navigator.clipboard.readText()", chromedp.EvalAwaitPromise))
-	if must(t, err); copied != Eval[string](b, "document.getElementById('code').textContent") {
+	if testkit.Must(t, err); copied != Eval[string](b, "document.getElementById('code').textContent") {
 		t.Errorf("the clipboard has %q", copied)
 	}
 
@@ -351,7 +353,7 @@ func TestPlayground_InvalidURL(t *testing.T) {
 func TestPlayground_LateReply(t *testing.T) {
 	address, b := playground(t), Open(t)
 	target, err := url.Parse(address)
-	must(t, err)
+	testkit.Must(t, err)
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.ErrorLog = log.New(io.Discard, "", 0) // the page has left
 	asked, late := make(chan struct{}), make(chan struct{})
@@ -380,7 +382,7 @@ func TestPlayground_LateReply(t *testing.T) {
 func TestPlayground_MovingSlider(t *testing.T) {
 	b := Open(t)
 	target, err := url.Parse(playground(t))
-	must(t, err)
+	testkit.Must(t, err)
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.ErrorLog = log.New(io.Discard, "", 0) // the page cancels requests
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -407,7 +409,7 @@ func TestPlayground_MovingSlider(t *testing.T) {
 func TestPlayground_Static(t *testing.T) {
 	address, static, b := playground(t), files(t), Open(t)
 	response, err := http.Head(static + "playground.wasm")
-	must(t, err)
+	testkit.Must(t, err)
 	if kind := response.Header.Get("Content-Type"); kind != "application/wasm" {
 		t.Errorf("the program is %s", kind)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 const (
@@ -25,7 +26,7 @@ func TestRules_Apps(t *testing.T) {
 	write(t, "blog.yaml", blogRules)
 	flags := "-redis redis://" + server.Addr
 	for _, key := range []string{"weir:{N3Jh0bO7eS3y5cQ4kz1mGA}t2:60:api", "weir:a:b:{N3Jh0bO7eS3y5cQ4kz1mGA}t2:60:api", "weir::rules", "x:rules", strings.Repeat("é", 17) + ":shop:{N3Jh0bO7eS3y5cQ4kz1mGA}t2:60:api"} { // of none
-		must(t, server.Client().Set(t.Context(), key, "", 0).Err())
+		testkit.Must(t, server.Client().Set(t.Context(), key, "", 0).Err())
 	}
 	const none = "weir: the flag -app or WEIR_APP has to name the application"
 	runSteps(t, flags, []step{
@@ -56,9 +57,9 @@ func TestRules_OtherApp(t *testing.T) {
 	files(t)
 	write(t, "shop.yaml", shopRules)
 	l, err := core.New(redisstore.New(server.Client(), "shop"), core.TokenBucket("checkout.r", core.PerMinute(10)))
-	must(t, err)
+	testkit.Must(t, err)
 	_, err = l.Allow(t.Context(), "k")
-	must(t, err)
+	testkit.Must(t, err)
 	runSteps(t, "-config shop.yaml -redis redis://"+server.Addr,
 		step{"usage -app blog checkout k", 0, usageOf(t, server.Addr), `weir: note: the key has events of the application "shop": see -app`})
 }
@@ -83,7 +84,7 @@ func TestRules_Put(t *testing.T) {
 	flags := "-redis redis://" + server.Addr
 	version := func() string {
 		v, err := server.Client().HGet(t.Context(), "weir:test:rules", "version").Result()
-		must(t, err)
+		testkit.Must(t, err)
 		return v
 	}
 	runSteps(t, flags, []step{
@@ -102,7 +103,7 @@ func TestRules_Put(t *testing.T) {
 		{"get", 0, blogRules, "note: version "},
 	}...)
 	// A configuration that this command cannot read is not replaced without -remove.
-	must(t, server.Client().HSet(t.Context(), "weir:test:rules", "text", strings.Replace(blogRules, "name: r", "name: r, new_field: 3", 1), "version", "newer").Err())
+	testkit.Must(t, server.Client().HSet(t.Context(), "weir:test:rules", "text", strings.Replace(blogRules, "name: r", "name: r, new_field: 3", 1), "version", "newer").Err())
 	runSteps(t, flags, []step{
 		{"put shop.yaml", 1, "", "which cannot show what is removed"},
 		{"get", 0, strings.Replace(blogRules, "name: r", "name: r, new_field: 3", 1), ""},
@@ -123,7 +124,7 @@ func TestRules_Put(t *testing.T) {
 	}
 	// Another operator writes while the command asks.
 	stdin, terminal = slowAnswer{func() {
-		must(t, server.Client().HSet(t.Context(), "weir:test:rules", "text", shopRules, "version", "other").Err())
+		testkit.Must(t, server.Client().HSet(t.Context(), "weir:test:rules", "text", shopRules, "version", "other").Err())
 	}}, func() bool { return true }
 	var stdout, stderr strings.Builder
 	if status := run(strings.Fields("rules put -remove "+flags+" both.yaml"), &stdout, &stderr); status != 1 || !strings.Contains(stderr.String(), "the configuration in Redis has another version") || version() != "other" {

@@ -41,15 +41,7 @@ func TestBan(t *testing.T) {
 	fleet := rules.Redis(rdb, "test").Fleet()
 	events := rdb.Keys(t.Context(), "*{"+fleet.Tag("bob")+"}*:api.minute").Val()
 	testkit.Must(t, rdb.Del(t.Context(), events...).Err()) // as after a minute
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for begun := time.Now(); ; <-tick.C {
-		if all, err := fleet.Published(t.Context()); err == nil && len(all) == 2 {
-			break
-		} else if time.Since(begun) > time.Minute {
-			t.Fatalf("after a minute: %v, %v", all, err)
-		}
-	}
+	published(t, fleet, 2)
 	const (
 		whyLogin = "Banned by login until …: admitted again in ….\nweir reset KEY login ends the ban.\nRULE ALGORITHM LIMIT SOURCE USED LEFT NEXT MODE\nlogin sliding_log 5/h base banned 0 in … enforce\n"
 		usage    = "RULE LIMIT USED LEFT NEXT UNUSED MODE\n"

@@ -25,15 +25,8 @@ func TestCode(t *testing.T) {
 		core.Quota("month", core.Monthly(100)))
 	testkit.Admit(t, login, "user:ann", 5)
 	testkit.Admit(t, login.Plan("pro"), "user:ann", 2)
-	source, tick := rules.Redis(server.Client(), "test"), time.NewTicker(10*time.Millisecond)
-	defer tick.Stop()
-	for begun := time.Now(); ; <-tick.C { // until the heartbeat that publishes all rules
-		if all, err := source.Fleet().Published(t.Context()); err == nil && len(all) == 4 {
-			break
-		} else if time.Since(begun) > time.Minute {
-			t.Fatalf("after a minute: %v, %v", all, err)
-		}
-	}
+	source := rules.Redis(server.Client(), "test")
+	published(t, source.Fleet(), 4)
 	times := regexp.MustCompile(`[0-9]+m[0-9.]+s|in 1h\b|in ([0-9.]+s)|20[0-9T:-]+Z`)
 	for _, step := range []struct {
 		args   string
@@ -91,15 +84,7 @@ func TestBlock_EventOfRuleInCode(t *testing.T) {
 	store := resilient.New(server.Client(), "test")
 	t.Cleanup(func() { store.Close() })
 	testkit.Admit(t, testkit.Limiter(t, store, core.SlidingLog("login", core.PerHour(5))), "user:ann", 1)
-	fleet, tick := rules.FleetOf(store), time.NewTicker(10*time.Millisecond)
-	defer tick.Stop()
-	for begun := time.Now(); ; <-tick.C {
-		if all, err := fleet.Published(t.Context()); err == nil && len(all) == 1 {
-			break
-		} else if time.Since(begun) > time.Minute {
-			t.Fatalf("after a minute: %v, %v", all, err)
-		}
-	}
+	published(t, rules.FleetOf(store), 1)
 	for key, unknown := range map[string]bool{"user:ann": false, "user:bob": true} {
 		var stdout, stderr strings.Builder
 		status := run([]string{"block", "-redis", "redis://" + server.Addr, "-config", file, "-wait", "0", key}, &stdout, &stderr)

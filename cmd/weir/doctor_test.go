@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-go/weir/core/redisstore/diagnose"
 	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // The exit status is 1 if something will not work, and each change stands once below the table.
@@ -16,9 +17,7 @@ func TestDoctor(t *testing.T) {
 	server, cluster := redistest.NewServer(t), redistest.SharedCluster(t)
 	evicting := redistest.NewServer(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
 	paused, kept := redistest.NewServer(t), redistest.NewServer(t, "--appendonly", "yes")
-	if err := paused.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, paused.Pause())
 	ctx, rdb := t.Context(), server.Client()
 	for _, args := range [][]any{
 		{"acl", "setuser", "scripts", "on", ">password", "~*", "&*", "+@all", "-evalsha"},
@@ -26,9 +25,7 @@ func TestDoctor(t *testing.T) {
 		{"acl", "setuser", "store", "on", ">password", "~*", "&*", "+@all", "-xrevrange"},
 		{"acl", "setuser", "shop", "on", ">password", "~shop:*", "&shop:*", "+@all"},
 	} {
-		if err := rdb.Do(ctx, args...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, rdb.Do(ctx, args...).Err())
 	}
 	as := func(user string) string { return "-redis redis://" + user + ":password@" + server.Addr }
 	const ok = "\nconnection             ok       " // columns depend on the longest result
@@ -102,9 +99,7 @@ func TestDoctor_JSON(t *testing.T) {
 
 func TestDoctor_Errors(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never replies
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer listener.Close()
 	defer func(old time.Duration) { timeout = old }(timeout)
 	for _, c := range []struct {

@@ -31,15 +31,7 @@ func TestFleet_Off(t *testing.T) {
 	testkit.Must(t, err)
 	testkit.Admit(t, api, "ann", 100)
 	fleet := rules.Redis(server.Client(), "test").Fleet()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for begun := time.Now(); ; <-tick.C {
-		if all, err := fleet.Published(t.Context()); err == nil && len(all) == 2 {
-			break
-		} else if time.Since(begun) > time.Minute {
-			t.Fatalf("after a minute: %v, %v", all, err)
-		}
-	}
+	published(t, fleet, 2)
 	times := regexp.MustCompile(`20[0-9T:-]+Z|[0-9.]+m[0-9.]+s`)
 	for _, step := range []struct {
 		args   string

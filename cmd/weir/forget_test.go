@@ -50,15 +50,7 @@ func TestForget(t *testing.T) {
 		testkit.Ask(t, login, key, 5) // begins a ban
 		testkit.Must(t, rdb.Do(t.Context(), "zadd", fmt.Sprintf("weir:test:{test}processes:denied:%d", time.Now().Unix()/3600), 3, fleet.Tag(key)+" api", 2, fleet.Tag(key)+" login").Err())
 	}
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for begun := time.Now(); ; <-tick.C {
-		if all, err := fleet.Published(t.Context()); err == nil && len(all) == 6 {
-			break
-		} else if time.Since(begun) > time.Minute {
-			t.Fatalf("after a minute: %v, %v", all, err)
-		}
-	}
+	published(t, fleet, 6)
 	// left returns the keys and members that contain the hash or the text of a key.
 	left := func(key string) (found []string) {
 		t.Helper()

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 type formatTest struct {
@@ -74,9 +76,7 @@ func TestSimulate_Formats(t *testing.T) {
 	// The words of a container runtime, of docker compose, kubectl, Heroku and journald before lines change nothing.
 	for _, test := range tests {
 		content, err := os.ReadFile("testdata/" + test.file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if strings.Contains(string(content), "#Fields:") {
 			continue
 		}
@@ -93,9 +93,7 @@ func TestSimulate_Formats(t *testing.T) {
 		t.Errorf("the traces begin at different seconds: %v", begin)
 	}
 	files, err := os.ReadDir("testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, f := range files {
 		if !slices.ContainsFunc(tests, func(test formatTest) bool { return test.file == f.Name() }) {
 			t.Errorf("no test reads %s", f.Name())

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // hostile are texts that control a terminal, change the direction of text, or are invisible, with their escapes.
@@ -120,9 +121,7 @@ func TestRules_Hostile(t *testing.T) {
 	for name, c := range hostile {
 		for _, end := range []string{"\n", "\r\n", "\tx\n"} {
 			config := "# " + c.text + end + "policies: {}" + end
-			if err := server.Client().HSet(t.Context(), "hostile:test:rules", "text", config, "version", c.text).Err(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, server.Client().HSet(t.Context(), "hostile:test:rules", "text", config, "version", c.text).Err())
 			var stdout, notes strings.Builder
 			status := run([]string{"rules", "get", "-prefix", "hostile:", "-redis", "redis://" + server.Addr}, &stdout, &notes)
 			if want := strings.Replace(config, c.text, c.shown, 1); status != 0 || stdout.String() != want {
@@ -226,9 +225,7 @@ func TestRun_Odd(t *testing.T) {
 			var r struct{ Warnings, Notes []string }
 			var stdout, stderr strings.Builder
 			run(strings.Fields("simulate -json f.yaml trace"+test.flags), &stdout, &stderr)
-			if err := json.Unmarshal([]byte(stdout.String()), &r); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, json.Unmarshal([]byte(stdout.String()), &r))
 			if test.note != "" && !slices.Contains(r.Notes, test.note) {
 				t.Errorf("got the notes %q, want %q", r.Notes, test.note)
 			}

@@ -191,3 +191,17 @@ func TestRules_Operator(t *testing.T) {
 		}
 	}
 }
+
+// published waits until the heartbeats of the processes have published n rules.
+func published(t *testing.T, fleet *rules.Fleet, n int) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for begun := time.Now(); ; <-tick.C {
+		if all, err := fleet.Published(t.Context()); err == nil && len(all) == n {
+			return
+		} else if time.Since(begun) > time.Minute {
+			t.Fatalf("after a minute: %v, %v", all, err)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/core/rules"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // files writes the named files into a directory, which becomes the working directory.
@@ -52,9 +53,7 @@ func manyRules(n int) string {
 
 func write(t *testing.T, name, content string) {
 	t.Helper()
-	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(name, []byte(content), 0o600))
 }
 
 const columns = "RULE              ALGORITHM     LIMIT  SOURCE  MODE\n"
@@ -319,9 +318,7 @@ func TestRun_Init(t *testing.T) {
 		t.Error(err)
 	}
 	name := filepath.Join(t.TempDir(), "f.yaml")
-	if err := os.WriteFile(name, []byte(stdout.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(name, []byte(stdout.String()), 0o600))
 	if status := run([]string{"check", name}, &stdout, &stderr); status != 0 {
 		t.Errorf("got status %d of check: %s", status, &stderr)
 	}

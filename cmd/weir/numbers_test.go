@@ -118,9 +118,7 @@ func TestShare(t *testing.T) {
 		"0": {10, 0}, "12": {10, 12}, "0%": {10, 0}, "100%": {7, 7}, "0.1%": {1000, 1}, "0.1 %": {1999, 1}, "0.7%": {1000, 7}, "7%": {100, 7}, "29%": {100, 29}, "1.1%": {1000, 11}, "33.3%": {10, 3}, "50%": {0, 0},
 	} {
 		var s share
-		if err := s.Set(text); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Set(text))
 		if got := s.of(test[0]); got != test[1] || s.String() != text {
 			t.Errorf("%s of %d: got %d, want %d", text, test[0], got, test[1])
 		}

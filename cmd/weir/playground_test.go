@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/cmd/weir/internal/playground"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 func TestServePlayground(t *testing.T) {
@@ -21,18 +22,14 @@ func TestServePlayground(t *testing.T) {
 	go func() { ended <- servePlayground(ctx, "127.0.0.1:0", in) }()
 	line := make([]byte, 200)
 	n, err := out.Read(line)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	address, ok := strings.CutPrefix(string(line[:n]), "weir: the playground is at ")
 	address, ok2 := strings.CutSuffix(address, " ; Ctrl+C ends it\n")
 	if !ok || !ok2 {
 		t.Fatalf("printed %q", line[:n])
 	}
 	response, err := http.Get(address + "run?limit=7")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	text, err := io.ReadAll(response.Body)
 	if response.Body.Close(); err != nil || response.StatusCode != 200 || !strings.HasPrefix(string(text), `{"traffic":"adversary","limit":7,`) {
 		t.Errorf("got %s %.100s: %v", response.Status, text, err)
@@ -50,9 +47,7 @@ func TestServePlayground_EndsRuns(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- servePlayground(ctx, "127.0.0.1:0", in) }()
 	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	address, _, _ := strings.Cut(strings.TrimPrefix(line, "weir: the playground is at "), " ")
 	const requests = 60
 	complete := make(chan bool, requests)
@@ -80,9 +75,7 @@ func TestServePlayground_EndsRuns(t *testing.T) {
 
 func TestPlayground_Errors(t *testing.T) {
 	used, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer used.Close()
 	const usage = "usage:\n  weir playground "
 	for name, test := range map[string]struct {
@@ -118,13 +111,9 @@ func TestPlayground_Simulate(t *testing.T) {
 		"adversary:clients=7,for=5h":                     "clients=7&limit=3&per=h",
 	} {
 		p, err := playground.Parse(query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		result, err := playground.Run(t.Context(), p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, l := range result.Lanes {
 			limit := fmt.Sprintf("%d/%s", p.Limit, p.Per)
 			if strings.HasSuffix(l.Algorithm, "bucket") {
@@ -140,9 +129,7 @@ func TestPlayground_Simulate(t *testing.T) {
 				t.Fatalf("%s: status %d: %s", generator, status, &stderr)
 			}
 			var s simulated
-			if err := json.Unmarshal([]byte(stdout.String()), &s); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, json.Unmarshal([]byte(stdout.String()), &s))
 			q, r := s.Policies[0], s.Policies[0].Rules[0]
 			got := fmt.Sprint(s.Requests, q.Admitted, q.Denied, q.Delayed, r.Most.Admitted, q.RetryAfter.Median, q.RetryAfter.Max, r.Queue.Max, int64(r.Delay.Max*1000))
 			want := fmt.Sprint(result.Requests, l.Admitted, l.Denied, l.Delayed, l.Worst.Admitted, l.Retry, l.RetryMax, l.Queue, l.Delay)

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/rules"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -161,14 +162,10 @@ func TestRules_Environment(t *testing.T) {
 		{"why -config first.yaml apis x", 1, "", `weir: first.yaml has no policy "apis"`},
 	}...)
 	config, err := rules.Parse("first.yaml", []byte(firstRules))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	source := rules.Redis(server.Client(), "test", rules.Prefix(prefix), rules.KeySecret([]byte(secret)))
 	set, err := rules.New(memstore.New(), config, rules.Overrides(source))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if o, err := set.OverrideOf(t.Context(), "api", "x"); err != nil || !o.Blocked {
 		t.Errorf("got %v, %v, want a block", o, err)
 	}
@@ -185,9 +182,7 @@ func TestRules_InvalidValues(t *testing.T) {
 		"é\t\u00a0\r\n\x1b[2J\r\u009b\xff\x00": "é\t\u00a0\r\n" + `\x1b[2J\r\u009b\xff\x00`,
 		"polices: {}\n":                        "polices: {}\n",
 	} {
-		if err := rdb.HSet(t.Context(), prefix+"test:rules", "text", text, "version", "x").Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, rdb.HSet(t.Context(), prefix+"test:rules", "text", text, "version", "x").Err())
 		runSteps(t, flags, step{"get", 0, shown, ""})
 	}
 	if err := rdb.HSet(t.Context(), prefix+"test:rules", "text", "polices: {}\n").Err(); err != nil {
@@ -219,7 +214,7 @@ func TestRules_InvalidValues(t *testing.T) {
 	if got := runWhy(t, append(strings.Fields(flags), "list")...); len(got) != 2 || !strings.HasSuffix(got[1], "|invalid|") {
 		t.Errorf("got the list %q", got)
 	}
-	must(t, rdb.Del(t.Context(), keys[0]).Err())
+	testkit.Must(t, rdb.Del(t.Context(), keys[0]).Err())
 	if got := runWhy(t, append(strings.Fields(flags), "list")...); len(got) != 1 {
 		t.Errorf("got the list %q, with an override that is absent", got)
 	}
@@ -231,9 +226,7 @@ func TestRules_InvalidValues(t *testing.T) {
 func TestRules_Errors(t *testing.T) {
 	files(t)
 	hanging := redistest.NewServer(t)
-	if err := hanging.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, hanging.Pause())
 	t.Cleanup(func() { _ = hanging.Resume() })
 	const down = "weir: configuration of Redis: dial tcp 127.0.0.1:1: connect: connection refused\n"
 	runSteps(t, "", []step{
@@ -340,14 +333,14 @@ func TestRules_Usage(t *testing.T) {
 			files(t)
 			write(t, "api.yaml", config)
 			parsed, err := rules.Parse("api.yaml", []byte(config))
-			must(t, err)
+			testkit.Must(t, err)
 			set, err := rules.New(redisstore.New(c.rdb, "test", opts...), parsed)
-			must(t, err)
+			testkit.Must(t, err)
 			l, err := set.Limiter("api")
-			must(t, err)
-			admit(t, l, "x", 4)
-			admit(t, l, "ann", 6)
-			admit(t, l.Plan("gold"), "eve", 9)
+			testkit.Must(t, err)
+			testkit.Admit(t, l, "x", 4)
+			testkit.Admit(t, l, "ann", 6)
+			testkit.Admit(t, l.Plan("gold"), "eve", 9)
 			flags := c.flags + " -config api.yaml"
 			usage := func(args string, want ...string) {
 				t.Helper()
@@ -381,7 +374,7 @@ func TestRules_Usage(t *testing.T) {
 			usage("usage api ann", "minute 7/m 0 7 enforce", "day 8/d (tokens) 6 2 shadow")
 			usage("reset api ann", "minute 7/m 0 7 enforce", "day 8/d (tokens) 0 8 shadow")
 			usage("reset api eve", "minute 5/m 0 5 enforce", "day 8/d (tokens) 0 8 shadow")
-			admit(t, l.Plan("gold"), "eve", 9)
+			testkit.Admit(t, l.Plan("gold"), "eve", 9)
 			runSteps(t, flags,
 				step{"usage apis x", 1, "", `weir: api.yaml has no policy "apis"; it has api`},
 				step{"reset -rule hour api x", 1, "", `weir: the policy has no rule "hour"; it has day, minute`},
@@ -411,15 +404,14 @@ func TestRules_InFlight(t *testing.T) {
 	write(t, "api.yaml", config)
 	write(t, "more.yaml", strings.Replace(config, "limit: 2,", `limit: "3", max_hold: 1h,`, 1))
 	parsed, err := rules.Parse("api.yaml", []byte(config))
-	must(t, err)
+	testkit.Must(t, err)
 	set, err := rules.New(redisstore.New(server.Client(), "test", redisstore.Prefix("places:"), redisstore.Timeout(10*time.Second)), parsed)
-	must(t, err)
+	testkit.Must(t, err)
 	l, err := set.Limiter("api")
-	must(t, err)
+	testkit.Must(t, err)
 	var running []*core.Reservation
 	for range 2 {
-		r, err := l.Reserve(t.Context(), "x", 1)
-		must(t, err)
+		r := testkit.Reserve(t, l, "x", 1)
 		running = append(running, r)
 	}
 	const columns = "RULE     LIMIT        "
@@ -439,7 +431,7 @@ func TestRules_InFlight(t *testing.T) {
 		step{"reset api x", 0, unused, ""},
 	)
 	for _, r := range running {
-		must(t, r.Release(t.Context()))
+		testkit.Must(t, r.Release(t.Context()))
 	}
 	var stdout strings.Builder
 	if status := run([]string{"diff", "api.yaml", "more.yaml"}, &stdout, &stdout); status != 0 || stdout.String() != "api.exports max hold: none to 1h\napi.exports: 2 to 3\n" {
@@ -454,13 +446,12 @@ func TestRules_ByCost(t *testing.T) {
 	files(t)
 	write(t, "api.yaml", config)
 	parsed, err := rules.Parse("api.yaml", []byte(config))
-	must(t, err)
+	testkit.Must(t, err)
 	set, err := rules.New(redisstore.New(server.Client(), "test", redisstore.Prefix("weights:"), redisstore.Timeout(10*time.Second)), parsed)
-	must(t, err)
+	testkit.Must(t, err)
 	l, err := set.Limiter("api")
-	must(t, err)
-	r, err := l.Reserve(t.Context(), "x", 60_000)
-	must(t, err)
+	testkit.Must(t, err)
+	r := testkit.Reserve(t, l, "x", 60_000)
 	const (
 		columns = "RULE    LIMIT                   USED   LEFT   NEXT  UNUSED        MODE\n"
 		line    = columns + "tokens  90000 by cost (tokens)  60000  30000  now   when all end  enforce\n"
@@ -476,7 +467,7 @@ func TestRules_ByCost(t *testing.T) {
 		step{"usage api x", 0, line, ""},
 		step{"reset api x", 0, unused, ""},
 	)
-	must(t, r.Release(t.Context()))
+	testkit.Must(t, r.Release(t.Context()))
 }
 
 // The pause of a key is that of a program, and differs from a block.
@@ -486,16 +477,16 @@ func TestRules_Pause(t *testing.T) {
 	files(t)
 	write(t, "api.yaml", config)
 	parsed, err := rules.Parse("api.yaml", []byte(config))
-	must(t, err)
+	testkit.Must(t, err)
 	set, err := rules.New(redisstore.New(server.Client(), "test", redisstore.Prefix("pauses:"), redisstore.Timeout(10*time.Second)), parsed)
-	must(t, err)
+	testkit.Must(t, err)
 	l, err := set.Limiter("api")
-	must(t, err)
+	testkit.Must(t, err)
 	for _, key := range []string{"x", "old"} {
 		_, err := l.Reset(t.Context(), key) // of an earlier run
-		must(t, err)
-		admit(t, l, key, 2)
-		must(t, l.Pause(t.Context(), key, 9*time.Hour))
+		testkit.Must(t, err)
+		testkit.Admit(t, l, key, 2)
+		testkit.Must(t, l.Pause(t.Context(), key, 9*time.Hour))
 	}
 	const (
 		open    = "stop none - - now now enforce\n"
@@ -527,7 +518,7 @@ func TestRules_Pause(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", c.args, got, c.want)
 		}
 	}
-	admit(t, l, "x", 5)
+	testkit.Admit(t, l, "x", 5)
 }
 
 // A quota counts until the end of its period, in the time zone of the rule.
@@ -543,14 +534,14 @@ func TestRules_Quota(t *testing.T) {
 	write(t, "other.yaml", strings.NewReplacer("10/month", "11/month", "Asia/Tokyo", "Asia/Seoul", "batch: 20, ", "").Replace(config))
 	write(t, "span.yaml", strings.Replace(config, "10/month", "10/30d", 1))
 	parsed, err := rules.Parse("api.yaml", []byte(config))
-	must(t, err)
+	testkit.Must(t, err)
 	set, err := rules.New(redisstore.New(server.Client(), "test", redisstore.Prefix("quota:"), redisstore.Timeout(10*time.Second)), parsed)
-	must(t, err)
+	testkit.Must(t, err)
 	l, err := set.Limiter("api")
-	must(t, err)
-	admit(t, l.Plan("batch"), "x", 8)
+	testkit.Must(t, err)
+	testkit.Admit(t, l.Plan("batch"), "x", 8)
 	tokyo, err := time.LoadLocation("Asia/Tokyo")
-	must(t, err)
+	testkit.Must(t, err)
 	now := time.Now().In(tokyo)
 	end := "at " + time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, tokyo).Format(time.RFC3339)
 	now = now.UTC()
@@ -562,7 +553,7 @@ func TestRules_Quota(t *testing.T) {
 		for _, row := range append([][]string{{"RULE", "LIMIT", "USED", "LEFT", "NEXT", "UNUSED", "MODE"}}, rows...) {
 			fmt.Fprintln(w, strings.Join(row, "\t"))
 		}
-		must(t, w.Flush())
+		testkit.Must(t, w.Flush())
 		return b.String()
 	}
 	candidate := []string{"calls.candidate", "12/week in UTC", "8", "4", "now", week, "shadow"}
@@ -600,20 +591,6 @@ func TestRules_Quota(t *testing.T) {
 	stdout.Reset()
 	if status := run([]string{"check", "span.yaml"}, &stdout, &stdout); status != exitError || !strings.Contains(stdout.String(), "span.yaml:4:48: policies.api.rules[0].limit: limit 10/30d has a fixed period, and quota counts by the calendar: write 10/month") {
 		t.Errorf("check: got status %d and %q", status, &stdout)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func admit(t *testing.T, l *core.Limiter, key string, n int) {
-	t.Helper()
-	if d, err := l.AllowN(t.Context(), key, n); err != nil || !d.Allowed {
-		t.Fatalf("%d events of %s: got %v, %v", n, key, d, err)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // simulateArgs runs weir simulate with these arguments, and returns its report.
@@ -26,9 +28,7 @@ func reportOf(t *testing.T, r any, args ...string) {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(output(t, args...)))
 	d.DisallowUnknownFields()
-	if err := d.Decode(r); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, d.Decode(r))
 }
 
 // output runs a command, and returns its standard output.
@@ -594,9 +594,7 @@ func TestSimulate_Traces(t *testing.T) {
 	write(t, "z.gz", zipped.String())
 	write(t, "cut.gz", zipped.String()[:zipped.Len()-9])
 	stdin, err := os.Open("trace")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer stdin.Close()
 	defer func(old *os.File) { os.Stdin = old }(os.Stdin)
 	os.Stdin = stdin

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/rules"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 const supportRules = `policies:
@@ -41,21 +42,21 @@ all_routes: api
 func program(t *testing.T, server *redistest.Server, prefix string, secret []byte) *rules.Set {
 	t.Helper()
 	config, err := rules.Parse("support.yaml", []byte(supportRules))
-	must(t, err)
+	testkit.Must(t, err)
 	store := []redisstore.Option{redisstore.Prefix(prefix), redisstore.Timeout(10 * time.Second)}
 	overrides := []rules.RedisOption{rules.Prefix(prefix), rules.Timeout(10 * time.Second)}
 	if secret != nil {
 		store, overrides = append(store, redisstore.KeySecret(secret)), append(overrides, rules.KeySecret(secret))
 	}
 	set, err := rules.New(redisstore.New(server.Client(), "test", store...), config, rules.Overrides(rules.Redis(server.Client(), "test", overrides...)))
-	must(t, err)
+	testkit.Must(t, err)
 	return set
 }
 
 func limiter(t *testing.T, set *rules.Set, policy string) *core.Limiter {
 	t.Helper()
 	l, err := set.Limiter(policy)
-	must(t, err)
+	testkit.Must(t, err)
 	return l
 }
 
@@ -84,28 +85,28 @@ func TestRules_Why(t *testing.T) {
 	secret := []byte("a secret of sixteen or more")
 	open, hidden := program(t, server, "shop:", nil), program(t, server, "hidden:", secret)
 	api := limiter(t, open, "api")
-	admit(t, api, "user:ann", 4)
-	admit(t, api, "user:ann", 1)
-	admit(t, api.Plan("gold"), "user:gold", 12)
-	admit(t, api, "2001:db8::/64", 1)
-	admit(t, api, "user:paused", 1)
-	must(t, api.Pause(t.Context(), "user:paused", time.Hour))
-	admit(t, limiter(t, open, "login"), "user:ann", 1)
-	admit(t, limiter(t, open, "login").Plan("day"), "user:day", 3)
-	must(t, open.Block(t.Context(), "api", "user:bad", time.Now().Add(time.Hour), rules.Note("ticket 7")))
-	must(t, open.Block(t.Context(), "api", "user:never", time.Time{}))
-	must(t, open.Override(t.Context(), "api", "user:vip", rules.Override{Plan: "gold"}, rules.Note("sales")))
+	testkit.Admit(t, api, "user:ann", 4)
+	testkit.Admit(t, api, "user:ann", 1)
+	testkit.Admit(t, api.Plan("gold"), "user:gold", 12)
+	testkit.Admit(t, api, "2001:db8::/64", 1)
+	testkit.Admit(t, api, "user:paused", 1)
+	testkit.Must(t, api.Pause(t.Context(), "user:paused", time.Hour))
+	testkit.Admit(t, limiter(t, open, "login"), "user:ann", 1)
+	testkit.Admit(t, limiter(t, open, "login").Plan("day"), "user:day", 3)
+	testkit.Must(t, open.Block(t.Context(), "api", "user:bad", time.Now().Add(time.Hour), rules.Note("ticket 7")))
+	testkit.Must(t, open.Block(t.Context(), "api", "user:never", time.Time{}))
+	testkit.Must(t, open.Override(t.Context(), "api", "user:vip", rules.Override{Plan: "gold"}, rules.Note("sales")))
 	before, err := server.Client().ZRange(t.Context(), "shop:test:{rules:test}overrides", 0, -1).Result()
-	must(t, err)
-	must(t, open.Override(t.Context(), "api", "user:lost", rules.Override{Plan: "gold"}))
+	testkit.Must(t, err)
+	testkit.Must(t, open.Override(t.Context(), "api", "user:lost", rules.Override{Plan: "gold"}))
 	after, err := server.Client().ZRange(t.Context(), "shop:test:{rules:test}overrides", 0, -1).Result()
-	must(t, err)
-	must(t, server.Client().ZRem(t.Context(), "shop:test:{rules:test}overrides", slices.DeleteFunc(after, func(m string) bool { return slices.Contains(before, m) })).Err())
+	testkit.Must(t, err)
+	testkit.Must(t, server.Client().ZRem(t.Context(), "shop:test:{rules:test}overrides", slices.DeleteFunc(after, func(m string) bool { return slices.Contains(before, m) })).Err())
 	running, err := limiter(t, open, "jobs").Reserve(t.Context(), "user:ann", 1)
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = running.Release(context.Background()) })
-	admit(t, limiter(t, hidden, "api"), "user:ann", 5)
-	must(t, hidden.Block(t.Context(), "api", "user:bad", time.Time{}))
+	testkit.Admit(t, limiter(t, hidden, "api"), "user:ann", 5)
+	testkit.Must(t, hidden.Block(t.Context(), "api", "user:bad", time.Time{}))
 	const (
 		columns   = "RULE|ALGORITHM|LIMIT|SOURCE|USED|LEFT|NEXT|MODE"
 		plan      = "The limits are those without a plan; the policy has gold: see -plan."
@@ -258,9 +259,9 @@ func TestRules_List(t *testing.T) {
 	for name, c := range hostile {
 		member := strings.Repeat("x", 22) + ":" + c.text
 		rdb := server.Client()
-		must(t, rdb.Del(t.Context(), "weir:test:{rules:test}blocks", "weir:test:{rules:test}overrides").Err())
-		must(t, rdb.Do(t.Context(), "ZADD", "weir:test:{rules:test}blocks", "+inf", member).Err())
-		must(t, rdb.Set(t.Context(), "weir:test:{rules:test}block:"+member, fmt.Sprintf(`{"at":1,"note":"%s"}`, strings.ReplaceAll(fmt.Sprintf("%+q", c.text), `"`, "")), 0).Err())
+		testkit.Must(t, rdb.Del(t.Context(), "weir:test:{rules:test}blocks", "weir:test:{rules:test}overrides").Err())
+		testkit.Must(t, rdb.Do(t.Context(), "ZADD", "weir:test:{rules:test}blocks", "+inf", member).Err())
+		testkit.Must(t, rdb.Set(t.Context(), "weir:test:{rules:test}block:"+member, fmt.Sprintf(`{"at":1,"note":"%s"}`, strings.ReplaceAll(fmt.Sprintf("%+q", c.text), `"`, "")), 0).Err())
 		got := output(t, append([]string{"rules"}, append(flags[:2:2], "list")...)...)
 		if strings.ContainsFunc(got, controls) || strings.Count(got, "\n") != 2 {
 			t.Errorf("%s: got %q", name, got)
@@ -285,7 +286,7 @@ func TestRules_HintsWithoutPermission(t *testing.T) {
 	for _, word := range strings.Fields("ACL SETUSER operator on >password ~weir:* +mget +zmscore +multi +exec +set +del +xadd +zadd +zremrangebyscore") {
 		command = append(command, word)
 	}
-	must(t, server.Client().Do(t.Context(), command...).Err())
+	testkit.Must(t, server.Client().Do(t.Context(), command...).Err())
 	runSteps(t, "-redis redis://operator:password@"+server.Addr+" -config support.yaml", step{"block api x", 0, "{blocked: true}\n", ""})
 }
 
@@ -295,7 +296,7 @@ func TestRules_Hints(t *testing.T) {
 	files(t)
 	write(t, "support.yaml", supportRules)
 	flags := "-redis redis://" + server.Addr + " -prefix b: -config support.yaml"
-	must(t, server.Client().Eval(t.Context(), "for i = 1, 50000 do redis.call('SET', 'a:test:{qqqqqqqqqqqqqqqqqqqqqq}override:' .. i, '') end return 1", nil).Err())
+	testkit.Must(t, server.Client().Eval(t.Context(), "for i = 1, 50000 do redis.call('SET', 'a:test:{qqqqqqqqqqqqqqqqqqqqqq}override:' .. i, '') end return 1", nil).Err())
 	runSteps(t, flags, step{"get login ann", 0, "{}\n", `note: no key among some 20000 keys of Redis has the prefix "b:test:"; there is "a:test:"`})
 	before := hintTime
 	t.Cleanup(func() { hintTime = before })

@@ -29,15 +29,11 @@ func distant() *storetest.Fake {
 // together calls ask in n goroutines, and returns the number of calls that returned true.
 func together(n int, ask func() bool) int {
 	var yes atomic.Int64
-	var wg sync.WaitGroup
-	for range n {
-		wg.Go(func() {
-			if ask() {
-				yes.Add(1)
-			}
-		})
-	}
-	wg.Wait()
+	testkit.Concurrently(n, func(int) {
+		if ask() {
+			yes.Add(1)
+		}
+	})
 	return int(yes.Load())
 }
 

@@ -114,9 +114,7 @@ func TestCompiled_StateName(t *testing.T) {
 	base := compile(t, driver.Definition{Name: "api", Algorithm: driver.TokenBucket, Events: 100, Per: time.Minute})
 	part := base.Divide(7)
 	size, err := driver.Definition{Name: "api", Algorithm: driver.TokenBucket, Events: 250, Per: time.Minute, Like: base}.Compile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	window := func(t *testing.T, n int) *driver.Compiled {
 		d := compile(t, driver.Definition{Name: "api", Algorithm: driver.SlidingWindow, Events: 100, Per: time.Minute, SubWindows: 60}).Divide(2).Definition
 		d.SubWindows = n

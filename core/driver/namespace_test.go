@@ -3,10 +3,10 @@ package driver_test
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // named returns a definition of 10 events a second.
@@ -76,13 +76,9 @@ func TestNamespace_Declare(t *testing.T) {
 
 func TestNamespace_Declare_Concurrent(t *testing.T) {
 	var n driver.Namespace
-	var group sync.WaitGroup
-	for i := range 8 {
-		group.Go(func() {
-			if err := n.Declare(driver.Change{New: []driver.Definition{named(fmt.Sprint(i % 2))}}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	group.Wait()
+	testkit.Concurrently(8, func(i int) {
+		if err := n.Declare(driver.Change{New: []driver.Definition{named(fmt.Sprint(i % 2))}}); err != nil {
+			t.Error(err)
+		}
+	})
 }

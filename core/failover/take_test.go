@@ -246,24 +246,20 @@ func TestStore_Take_OwnDeadline(t *testing.T) {
 func TestStore_Take_CallersLeave(t *testing.T) {
 	eachPair(t, func(t *testing.T, p *pair) {
 		p.set(storetest.Delay(10*time.Millisecond, 0))
-		var wg sync.WaitGroup
-		for range 50 {
-			wg.Go(func() {
-				for i := range 50 {
-					patience := rand.N(10 * time.Millisecond)
-					ctx, cancel := context.WithTimeout(context.Background(), patience)
-					if i%2 == 0 {
-						ctx, cancel = context.WithCancel(context.Background())
-						time.AfterFunc(patience, cancel)
-					}
-					if _, err := p.wide.Allow(ctx, "k"); err == nil || err != ctx.Err() {
-						t.Errorf("a caller that left: got %v, expected %v", err, ctx.Err())
-					}
-					cancel()
+		testkit.Concurrently(50, func(int) {
+			for i := range 50 {
+				patience := rand.N(10 * time.Millisecond)
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				if i%2 == 0 {
+					ctx, cancel = context.WithCancel(context.Background())
+					time.AfterFunc(patience, cancel)
 				}
-			})
-		}
-		wg.Wait()
+				if _, err := p.wide.Allow(ctx, "k"); err == nil || err != ctx.Err() {
+					t.Errorf("a caller that left: got %v, expected %v", err, ctx.Err())
+				}
+				cancel()
+			}
+		})
 		p.is(failover.Primary)
 		if got := p.Stats(); got.Failures != 0 || got.Backup != 0 || got.Probes == 0 || got.Probes > 6 {
 			t.Errorf("in a quarter of a second: got %+v, expected 1 to 6 probes and no failure", got)
@@ -301,17 +297,13 @@ func TestStore_Take_CallersLeaveAtDeadline(t *testing.T) {
 			time.Sleep(deadline + time.Millisecond)
 			return errDown
 		})
-		var wg sync.WaitGroup
-		for range 10 {
-			wg.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), deadline)
-				defer cancel()
-				if _, err := p.wide.Allow(ctx, "k"); err != context.DeadlineExceeded {
-					t.Errorf("got %v, expected %v", err, context.DeadlineExceeded)
-				}
-			})
-		}
-		wg.Wait()
+		testkit.Concurrently(10, func(int) {
+			ctx, cancel := context.WithTimeout(t.Context(), deadline)
+			defer cancel()
+			if _, err := p.wide.Allow(ctx, "k"); err != context.DeadlineExceeded {
+				t.Errorf("got %v, expected %v", err, context.DeadlineExceeded)
+			}
+		})
 		if p.State() != failover.Backup {
 			t.Errorf("the state: got %v, expected %v", p.State(), failover.Backup)
 		}
@@ -350,18 +342,14 @@ func TestStore_Take_PrimaryNeverReturns(t *testing.T) {
 		p := newPair(t, false)
 		until := make(chan struct{})
 		p.set(ignoring(until))
-		var wg sync.WaitGroup
-		for range callers {
-			wg.Go(func() {
-				for range 500 {
-					begun := time.Now()
-					if _, err := p.wide.Allow(context.Background(), "k"); err != nil || time.Since(begun) > deadline {
-						t.Errorf("a decision: got %v after %v, expected one within %v", err, time.Since(begun), deadline)
-					}
+		testkit.Concurrently(callers, func(int) {
+			for range 500 {
+				begun := time.Now()
+				if _, err := p.wide.Allow(context.Background(), "k"); err != nil || time.Since(begun) > deadline {
+					t.Errorf("a decision: got %v after %v, expected one within %v", err, time.Since(begun), deadline)
 				}
-			})
-		}
-		wg.Wait()
+			}
+		})
 		time.Sleep(10 * time.Minute) // of probes
 		synctest.Wait()
 		if n := p.primary.Active(); n > most+callers || n != p.Stats().Hanging {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // The store may return the error of the timeout's own context, which the caller does not know. The
@@ -22,15 +22,11 @@ func TestTimeout_ErrorNamesDeadline(t *testing.T) {
 		s := new(storetest.Fake)
 		s.Set(storetest.Block(nil))
 		timeout := newTimeout(s, time.Second)
-		var wg sync.WaitGroup
-		for range 1000 {
-			wg.Go(func() {
-				if err := timeout.call(context.Background(), driver.Store.Take, nil); err != timeout.expired || !errors.Is(err, core.ErrUnavailable) {
-					t.Errorf("got %v, expected %v", err, timeout.expired)
-				}
-			})
-		}
-		wg.Wait()
+		testkit.Concurrently(1000, func(int) {
+			if err := timeout.call(context.Background(), driver.Store.Take, nil); err != timeout.expired || !errors.Is(err, core.ErrUnavailable) {
+				t.Errorf("got %v, expected %v", err, timeout.expired)
+			}
+		})
 		synctest.Wait()
 		if n := timeout.hanging.Load(); n != 0 {
 			t.Errorf("hanging calls: got %d, expected 0", n)

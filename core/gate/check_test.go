@@ -163,10 +163,7 @@ func TestDeny(t *testing.T) {
 	h, r := header(), get("/orders")
 	r, _, _ = newGate("test", core.Must(core.New(memstore.New(), core.SlidingLog("api", core.PerHour(5)))), anyKey, nil).Admit(r.Context(), h, r, "")
 	testkit.Admit(t, l, "k", 1)
-	d, err := l.Allow(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := testkit.Allow(t, l, "k")
 	rejection := deny("test", h, r, d)
 	if got := h.Get("RateLimit"); got != `"api";r=4;t=3600, "once";r=0;t=86400` || h.Get("Retry-After") != "86400" || rejection.Problem.Status != 429 || !errors.Is(rejection, ErrDenied) {
 		t.Errorf("RateLimit %s, Retry-After %s, %v", got, h.Get("Retry-After"), rejection)
@@ -273,9 +270,7 @@ func TestCheck_Reset(t *testing.T) {
 	user, r := core.Must(core.New(store, core.FixedWindow("user", core.PerHour(100)))), get("/")
 	r, _, _ = newGate("test", limiter("api"), anyKey, nil).Admit(r.Context(), header(), r, "")
 	check("test", r.Context(), header(), r, user, "ann", []Option{costs(5)})
-	if err := Reset(r.Context(), user); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, Reset(r.Context(), user))
 	testkit.Admit(t, user, "ann", 7)
 	if err := SettleFor(r.Context(), user, 0); err != nil || testkit.Used(t, user, "ann")[0] != 7 {
 		t.Errorf("%v, and %d are in use after a Settle, want 7", err, testkit.Used(t, user, "ann")[0])

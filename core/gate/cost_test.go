@@ -300,8 +300,7 @@ func TestCostOfBody_Panics(t *testing.T) {
 	store := memstore.New() // in which places are free at once
 	places := core.Must(core.New(store, core.InFlight("places", 1)))
 	a := start(setup{Limiter: core.Must(core.New(store, hundred)), Opts: []gate.Option{gate.And(places, constant("k"), gate.CostOfBody(9, func(context.Context, *http.Request, []byte) (int, error) { panic("cost") }))}})
-	use, err := places.Reserve(t.Context(), "k", 1)
-	testkit.Must(t, err)
+	use := testkit.Reserve(t, places, "k", 1)
 	record(t, a, posts("1")) // the places are known to be exhausted
 	testkit.Must(t, use.Release(t.Context()))
 	for range 2 {
@@ -325,8 +324,7 @@ func TestCostOfBody_InFlight(t *testing.T) {
 	}})
 	var uses []*core.Reservation
 	for range 2 {
-		use, err := places.Reserve(t.Context(), "k", 1)
-		testkit.Must(t, err)
+		use := testkit.Reserve(t, places, "k", 1)
 		uses = append(uses, use)
 	}
 	if got := record(t, a, posts("1")); got.Status != 429 {

@@ -266,19 +266,15 @@ func TestJitter_Return(t *testing.T) {
 				}
 				var mu sync.Mutex
 				begin, returns := time.Now(), map[time.Duration]int{} // by second
-				var clients sync.WaitGroup
-				for range 300 {
-					clients.Go(func() {
-						time.Sleep(time.Duration(rand.IntN(20_000)) * time.Millisecond)
-						seconds, _ := record(t, a, request("GET", "/")).RetryAfter(t)
-						time.Sleep(time.Duration(seconds) * time.Second)
-						a.Gets(t, 200)
-						mu.Lock()
-						defer mu.Unlock()
-						returns[time.Since(begin).Truncate(time.Second)]++
-					})
-				}
-				clients.Wait()
+				testkit.Concurrently(300, func(int) {
+					time.Sleep(time.Duration(rand.IntN(20_000)) * time.Millisecond)
+					seconds, _ := record(t, a, request("GET", "/")).RetryAfter(t)
+					time.Sleep(time.Duration(seconds) * time.Second)
+					a.Gets(t, 200)
+					mu.Lock()
+					defer mu.Unlock()
+					returns[time.Since(begin).Truncate(time.Second)]++
+				})
 				most := 0
 				for _, n := range returns {
 					most = max(most, n)

@@ -2,7 +2,6 @@ package gate
 
 import (
 	"strconv"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -91,16 +90,12 @@ func TestExhaustedKeys_Flood(t *testing.T) {
 
 func TestExhaustedKeys_Concurrent(t *testing.T) {
 	s := newExhaustedKeys(false)
-	var wg sync.WaitGroup
-	for g := range 16 {
-		wg.Go(func() {
-			for i := range 1000 {
-				s.add([]*core.Limiter{one, two}[g%2], strconv.Itoa(i), time.Minute)
-				s.has(two, strconv.Itoa(i+g))
-			}
-		})
-	}
-	wg.Wait()
+	testkit.Concurrently(16, func(g int) {
+		for i := range 1000 {
+			s.add([]*core.Limiter{one, two}[g%2], strconv.Itoa(i), time.Minute)
+			s.has(two, strconv.Itoa(i+g))
+		}
+	})
 	for i := range 1000 {
 		s.add(one, strconv.Itoa(i), time.Minute)
 		if !s.has(one, strconv.Itoa(i)) {

@@ -249,9 +249,7 @@ func checkLines(t *testing.T, lines string, n int, msg string) {
 			Level, Msg, Error string
 			Suppressed        int
 		}
-		if err := json.Unmarshal([]byte(line), &got); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal([]byte(line), &got))
 		if got.Level != "WARN" || got.Msg != msg || got.Error != errSecret.Error() || got.Suppressed != 4*min(i, 1) {
 			t.Errorf("line %d is %s\n\twant level WARN, %q, %q, %d suppressed", i, line, msg, errSecret, 4*min(i, 1))
 		}

@@ -71,9 +71,7 @@ func TestRecord_Placeless(t *testing.T) {
 		"of a plan":  {newGate("test", planned, anyKey, []Option{two}), planned},
 	} {
 		if name == "replaced" {
-			if err := replaced.Replace(core.InFlight("replaced", 1)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, replaced.Replace(core.InFlight("replaced", 1)))
 		}
 		r := get("/")
 		_, served, rejection := c.g.Admit(r.Context(), header(), r, "")

@@ -100,9 +100,7 @@ func TestGate_Admit_EncodedDots(t *testing.T) {
 		"/%2e": 400, "/%2e%2e/a": 400, "/a/.%2e": 400, "/a%2F..": 400, "/a%2f.%2fb": 400, "/..%2Fa": 400, "/%2E./a": 400, "/%2F%2e%2e%2F": 400,
 	} {
 		u, err := url.ParseRequestURI(target)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		r := get("/")
 		r.URL = u
 		status := func(opts ...Option) int {

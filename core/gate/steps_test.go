@@ -49,19 +49,15 @@ func TestGate_Admit_ExhaustedQueue(t *testing.T) {
 		g := newGate("test", queue, anyKey, []Option{And(all, keyfunc.Constant("all"))})
 		burst := func(n int) (admitted int) {
 			var mu sync.Mutex
-			var wg sync.WaitGroup
-			for range n {
-				wg.Go(func() {
-					r := get("/")
-					_, _, rejection := g.Admit(r.Context(), header(), r, "")
-					mu.Lock()
-					defer mu.Unlock()
-					if rejection == nil {
-						admitted++
-					}
-				})
-			}
-			wg.Wait()
+			testkit.Concurrently(n, func(int) {
+				r := get("/")
+				_, _, rejection := g.Admit(r.Context(), header(), r, "")
+				mu.Lock()
+				defer mu.Unlock()
+				if rejection == nil {
+					admitted++
+				}
+			})
 			return admitted
 		}
 		if n := burst(30); n != 20 {
@@ -137,9 +133,7 @@ func TestReset_Shared(t *testing.T) {
 		}
 		return next(ctx, charges)
 	})
-	if err := Reset(r.Context(), a); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, Reset(r.Context(), a))
 	testkit.Admit(t, a, "k", 3)
 	for _, ctx := range []context.Context{r.Context(), outer.Context()} {
 		if err := Refund(ctx); err != nil {

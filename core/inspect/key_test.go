@@ -111,8 +111,7 @@ func TestHandler_InFlight(t *testing.T) {
 		t.Errorf("got the rule %s", got)
 	}
 	reserve := func(l *core.Limiter) *core.Reservation {
-		r, err := l.Reserve(t.Context(), "k", 1)
-		testkit.Must(t, err)
+		r := testkit.Reserve(t, l, "k", 1)
 		return r
 	}
 	look := func(name, decision, state, page string) {
@@ -513,8 +512,7 @@ func TestHandler_ResetInFlight(t *testing.T) {
 	testkit.Must(t, err)
 	api, err := set.Limiter("api")
 	testkit.Must(t, err)
-	r, err := api.Reserve(t.Context(), "k", 1)
-	testkit.Must(t, err)
+	r := testkit.Reserve(t, api, "k", 1)
 	commands := reportOf(t, newHandler(t, everybody, store, Rules(set)), url.Values{"key": {"k"}}).Key.Limits[0].Commands
 	testkit.Must(t, r.Release(t.Context()))
 	if got := commands[0]; got.Effect != "Let the key in: forget its events; those that run lose their places" || !strings.HasSuffix(got.Line, " reset api k") {

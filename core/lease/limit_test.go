@@ -183,15 +183,11 @@ func (m *simulation) process(behind driver.Store, deadline time.Time, opts ...le
 		if m.random(3) == 0 {
 			end = deadline
 		}
-		var wg sync.WaitGroup
-		for range 1 + m.random(4) {
-			wg.Go(func() {
-				for time.Now().Before(end) {
-					m.load(s)
-				}
-			})
-		}
-		wg.Wait()
+		testkit.Concurrently(int(1+m.random(4)), func(int) {
+			for time.Now().Before(end) {
+				m.load(s)
+			}
+		})
 		cut.Store(m.random(2) == 0)
 		_ = s.Close()
 		m.mu.Lock()

@@ -166,17 +166,13 @@ func TestSmooth_Concurrent(t *testing.T) {
 		samples++
 		return float64(samples % 2)
 	}, 16*time.Microsecond)
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			for range 2000 {
-				if got := smooth(); !(got >= 0 && got <= 1) {
-					t.Errorf("got %v, want 0 to 1", got)
-				}
+	testkit.Concurrently(8, func(int) {
+		for range 2000 {
+			if got := smooth(); !(got >= 0 && got <= 1) {
+				t.Errorf("got %v, want 0 to 1", got)
 			}
-		})
-	}
-	all.Wait()
+		}
+	})
 	if samples < 2 {
 		t.Errorf("got %d samples, want at least 2", samples)
 	}

@@ -22,9 +22,7 @@ func TestStore_Adjust_sizeOfAnEmptyStore(t *testing.T) {
 			s.now += 900_000
 			allow(t, l, "one")
 			s.now += 200_000 // five events have expired
-			if err := l.Credit(t.Context(), "one", 1); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, l.Credit(t.Context(), "one", 1))
 			s.now -= 300_000
 			allow(t, l, "one")
 			if _, err := l.Reset(t.Context(), "one"); err != nil {
@@ -47,29 +45,20 @@ func TestStore_Adjust_overflowBucket(t *testing.T) {
 			l := s.limiter(r)
 			k1, k2 := twoKeys(s, r)
 			held, err := l.Reserve(t.Context(), k1, 2)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			for name, adjust := range map[string]func() error{
 				"Credit": func() error { return l.Credit(t.Context(), k1, 2) },
 				"Refund": func() error { return held.Refund(t.Context()) },
 				"Reset":  func() error { _, err := l.Reset(t.Context(), k1); return err },
 				"none":   func() error { return nil },
 			} {
-				if err := adjust(); err != nil {
-					t.Fatal(err)
-				}
-				d, err := l.Peek(t.Context(), k2)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, adjust())
+				d := testkit.Peek(t, l, k2)
 				if got := d.State(0).Remaining; got != 2 {
 					t.Errorf("%s: got %d left, expected 2", name, got)
 				}
 			}
-			if err := l.Debit(t.Context(), k1, 40); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, l.Debit(t.Context(), k1, 40))
 			if allow(t, l, k2) {
 				t.Error("got an event admitted after a Debit of 40, expected a denial")
 			}

@@ -115,10 +115,7 @@ func allow(t testing.TB, l *core.Limiter, key string) bool { return allowN(t, l,
 
 func allowN(t testing.TB, l *core.Limiter, key string, cost int) bool {
 	t.Helper()
-	d, err := l.AllowN(t.Context(), key, cost)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := testkit.Ask(t, l, key, cost)
 	return d.Allowed
 }
 
@@ -159,17 +156,13 @@ func twoKeys(s *testStore, r core.Rule) (k1, k2 string) {
 func inFlight(t *testing.T, n int) *driver.Compiled {
 	t.Helper()
 	c, err := driver.Definition{Name: "places", Algorithm: driver.InFlight, Events: n, Hold: time.Minute}.Compile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return c
 }
 
 func (s *testStore) take(t *testing.T, rule *driver.Compiled, key string) (v driver.Verdict, m driver.Receipt) {
 	t.Helper()
 	charges := []driver.Charge{{Key: key, Rule: rule, Cost: 1}}
-	if err := s.Take(t.Context(), charges); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Take(t.Context(), charges))
 	return charges[0].Verdict, charges[0].Receipt
 }

@@ -17,18 +17,14 @@ func byCost(t *testing.T, n int) *driver.Compiled {
 	d := inFlight(t, 1).Definition
 	d.Events, d.ByCost = n, true
 	c, err := d.Compile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return c
 }
 
 func (s *testStore) adjust(t *testing.T, rule *driver.Compiled, key string, op driver.Op, m driver.Receipt) driver.Verdict {
 	t.Helper()
 	charges := []driver.Charge{{Key: key, Rule: rule, Cost: 1, Op: op, Receipt: m}}
-	if err := s.Adjust(t.Context(), charges); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Adjust(t.Context(), charges))
 	return charges[0].Verdict
 }
 
@@ -160,9 +156,7 @@ func TestStore_Take_randomPlaces(t *testing.T) {
 						if atMost {
 							want = min(want, places-taken[key])
 						}
-						if err := s.Take(t.Context(), charges); err != nil {
-							t.Fatal(err)
-						}
+						testkit.Must(t, s.Take(t.Context(), charges))
 						got := charges[0]
 						if fits := want > 0 && want <= places-taken[key]; got.Verdict.Allowed != fits || fits && got.Cost != want {
 							t.Fatalf("step %d: %d places of key %s are taken, and got the cost %d and %+v", step, taken[key], key, got.Cost, got.Verdict)

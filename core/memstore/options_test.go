@@ -2,7 +2,6 @@ package memstore_test
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -97,17 +96,13 @@ func TestClock_concurrent(t *testing.T) {
 				begun := now.Load()
 				store := memstore.New(memstore.Clock(func() time.Time { return time.UnixMicro(now.Add(1)) }))
 				l := testkit.Limiter(t, store, rules...)
-				var callers sync.WaitGroup
-				for range 32 {
-					callers.Go(func() {
-						for range calls {
-							if testkit.Allow(t, l, "k").Allowed {
-								admitted.Add(1)
-							}
+				testkit.Concurrently(32, func(int) {
+					for range calls {
+						if testkit.Allow(t, l, "k").Allowed {
+							admitted.Add(1)
 						}
-					})
-				}
-				callers.Wait()
+					}
+				})
 				most := limit + limit*(now.Load()-begun)/window
 				if got := admitted.Load(); got > most {
 					t.Errorf("got %d admissions in %d us, expected at most %d", got, now.Load()-begun, most)

@@ -25,9 +25,7 @@ func TestStore_Take_overflowBucketAndRoomAgain(t *testing.T) {
 			}{{0, k1, 3, 2}, {1, k1, 1, 1}, {2, k2, 1, 0}, {9000, k1, 3, 2}, {9001, k2, 1, 4}, {9002, k1, 1, 1}} {
 				s.now = start + call.at
 				d, err := core.AllowTogether(t.Context(), core.Ask{Limiter: l, Key: call.key, Cost: call.cost}, core.Ask{Limiter: other, Key: "k"})
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				if got := d.State(0).Remaining; got != call.left {
 					t.Errorf("at %d: got %d left, expected %d", call.at, got, call.left)
 				}
@@ -55,13 +53,8 @@ func TestStore_Take_twoKeysOfOneOverflowBucket(t *testing.T) {
 				allowed            bool
 			}{{3, 2, 4, false}, {1, 2, 1, true}, {1, 1, 1, false}} {
 				d, err := core.AllowTogether(t.Context(), core.Ask{Limiter: l, Key: k1, Cost: step.cost1}, core.Ask{Limiter: l, Key: k2, Cost: step.cost2})
-				if err != nil {
-					t.Fatal(err)
-				}
-				after, err := l.Peek(t.Context(), k1)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
+				after := testkit.Peek(t, l, k1)
 				if left := after.State(0).Remaining; d.Allowed != step.allowed || left != step.left || d.Allowed != (d.RetryAfter == 0) {
 					t.Errorf("costs %d and %d: got %v with %d left, expected %t with %d", step.cost1, step.cost2, d, left, step.allowed, step.left)
 				}
@@ -83,9 +76,7 @@ func TestStore_Take_AtMostOfOverflowBucket(t *testing.T) {
 				n, want int
 			}{{k1, 6, 6}, {k2, 3, 3}, {k1, 9, 1}, {k2, 9, 0}, {k1, 1, 0}} {
 				got, err := l.ReserveAtMost(t.Context(), c.key, c.n)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				if got.Cost() != c.want {
 					t.Errorf("call %d: got the cost %d, want %d", i, got.Cost(), c.want)
 				}
@@ -105,10 +96,7 @@ func TestStore_Take_overflowBucketAndRollover(t *testing.T) {
 	k1, k2 := twoKeys(s, r)
 	for day := range 2 {
 		for _, key := range []string{k1, k2} {
-			d, err := l.AllowN(t.Context(), key, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := testkit.Ask(t, l, key, 1)
 			if got := d.State(0); got.Limit() != core.Daily(10) || day == 0 && got.Remaining != 10-map[string]int{k1: 1, k2: 2}[key] {
 				t.Errorf("day %d: got %v, want a limit of 10", day, d)
 			}

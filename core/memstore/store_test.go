@@ -151,9 +151,7 @@ func TestStore_randomCalls(t *testing.T) {
 				if rng.IntN(4) == 0 {
 					l = loose[rng.IntN(len(loose))]
 				}
-				if err := randomCall(t, rng, l, all, key, &held); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, randomCall(t, rng, l, all, key, &held))
 				if step%20 == 0 {
 					s.checkMemory(t, step, len(rules)+len(strict))
 				}

@@ -184,8 +184,7 @@ func TestStore_InFlight(t *testing.T) {
 		s := observe.New(deadlined{memstore.New()})
 		l := testkit.Limiter(t, s, core.InFlight("exports", 1).Plan("pro", core.Limit{Events: 2}), hour("api", 5))
 		reserve := func(l *core.Limiter) *core.Reservation {
-			r, err := l.Reserve(t.Context(), "k", 1)
-			testkit.Must(t, err)
+			r := testkit.Reserve(t, l, "k", 1)
 			return r
 		}
 		first, denied, second := reserve(l), reserve(l), reserve(l.Plan("pro"))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -132,8 +131,7 @@ func TestCluster_undoAfterOtherEvents(t *testing.T) {
 // states returns the states of key without the rules.
 func states(t *testing.T, l *core.Limiter, key string) []core.State {
 	t.Helper()
-	d, err := l.Peek(t.Context(), key)
-	testkit.Must(t, err)
+	d := testkit.Peek(t, l, key)
 	var all []core.State
 	for _, st := range d.States() {
 		st.Rule = core.Rule{}
@@ -188,18 +186,14 @@ func TestCluster_slotOnTwoNodes(t *testing.T) {
 	testkit.Admit(t, l, stays, 1)
 	startMigration(t, from, to, slot(moved))
 	moveKeys(t, from, to, s.Key(moved, rule))
-	var wg sync.WaitGroup
-	for i := range 64 {
-		wg.Go(func() {
-			for range 20 {
-				if _, err := l.Allow(t.Context(), []string{moved, stays}[i%2]); err != nil {
-					t.Error(err)
-					return
-				}
+	testkit.Concurrently(64, func(i int) {
+		for range 20 {
+			if _, err := l.Allow(t.Context(), []string{moved, stays}[i%2]); err != nil {
+				t.Error(err)
+				return
 			}
-		})
-	}
-	wg.Wait()
+		}
+	})
 	for _, key := range []string{moved, stays} {
 		if got := testkit.Used(t, l, key)[0]; got != 1+32*20 {
 			t.Errorf("%s has used %d, want %d", key, got, 1+32*20)

@@ -65,11 +65,7 @@ func checkDeadline(t *testing.T, s *redisstore.Store) {
 	for range inSequence {
 		call()
 	}
-	var wg sync.WaitGroup
-	for range atOnce {
-		wg.Go(call)
-	}
-	wg.Wait()
+	testkit.Concurrently(atOnce, func(int) { call() })
 	if got := s.Stats().Unavailable - before; got != inSequence+atOnce {
 		t.Errorf("%d failures were counted, want %d", got, inSequence+atOnce)
 	}
@@ -292,11 +288,7 @@ func TestStore_Take_latency(t *testing.T) {
 			rdb := server.Client(func(o *redis.Options) { o.Addr, o.PoolSize = proxy.Addr, keys })
 			l := testkit.Limiter(t, newStore(rdb, mode.opts...), dailyRules()...)
 			start := time.Now()
-			var wg sync.WaitGroup
-			for i := range keys {
-				wg.Go(func() { testkit.Admit(t, l, fmt.Sprint(i), 1) })
-			}
-			wg.Wait()
+			testkit.Concurrently(keys, func(i int) { testkit.Admit(t, l, fmt.Sprint(i), 1) })
 			if took := time.Since(start); took > keys*delay/2 {
 				t.Errorf("%d keys took %v at a latency of %v, want at most %v", keys, took, delay, keys*delay/2)
 			}
@@ -352,16 +344,12 @@ func TestStore_Take_goroutines(t *testing.T) {
 // leave makes 20 calls that miss the deadline from each of a number of goroutines.
 func leave(t *testing.T, s *redisstore.Store, goroutines int) {
 	l := testkit.Limiter(t, s, dailyRules()...)
-	var wg sync.WaitGroup
-	for range goroutines {
-		wg.Go(func() {
-			for range 20 {
-				d, err := l.Allow(t.Context(), "k")
-				unavailable(t, d, err)
-			}
-		})
-	}
-	wg.Wait()
+	testkit.Concurrently(goroutines, func(int) {
+		for range 20 {
+			d, err := l.Allow(t.Context(), "k")
+			unavailable(t, d, err)
+		}
+	})
 }
 
 // A blockingLimiter blocks every tenth command.
@@ -413,36 +401,32 @@ func TestStore_Take_leaving(t *testing.T) {
 				testkit.Compiled(core.InFlight("places", 1000).Hold(10 * time.Second)), testkit.Compiled(core.LeakyBucket("queue", core.PerSecond(1e6))),
 			}
 			never := testkit.Compiled(core.FixedWindow("never", core.PerHour(1)))
-			var callers sync.WaitGroup
-			for i := range 64 {
-				callers.Go(func() {
-					random := rand.New(rand.NewPCG(uint64(i), 1))
-					charges, waiter := make([]driver.Charge, 3), new(driver.Waiter)
-					for n := range 50 {
-						ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.IntN(3000))*time.Microsecond)
-						for j := range charges {
-							rule := rules[(n+j)%len(rules)]
-							charges[j] = driver.Charge{
-								Key: fmt.Sprint("k", i%8+j*random.IntN(2)*8), Rule: rule, Op: driver.Spend, Cost: 1, MaxDelay: time.Second,
-							}
-							if rule.Kind.Holds {
-								*waiter = driver.Waiter{Queue: int64(1000 + i), Age: time.Millisecond}
-								charges[j].Waiter = waiter
-							}
+			testkit.Concurrently(64, func(i int) {
+				random := rand.New(rand.NewPCG(uint64(i), 1))
+				charges, waiter := make([]driver.Charge, 3), new(driver.Waiter)
+				for n := range 50 {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.IntN(3000))*time.Microsecond)
+					for j := range charges {
+						rule := rules[(n+j)%len(rules)]
+						charges[j] = driver.Charge{
+							Key: fmt.Sprint("k", i%8+j*random.IntN(2)*8), Rule: rule, Op: driver.Spend, Cost: 1, MaxDelay: time.Second,
 						}
-						err := store.Take(ctx, charges)
-						if err != nil && !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
-							t.Errorf("caller %d: %v", i, err)
+						if rule.Kind.Holds {
+							*waiter = driver.Waiter{Queue: int64(1000 + i), Age: time.Millisecond}
+							charges[j].Waiter = waiter
 						}
-						for j := range charges {
-							charges[j] = driver.Charge{Key: "other", Rule: never, Op: driver.Debit, Cost: 1000}
-						}
-						*waiter = driver.Waiter{Queue: -1}
-						cancel()
 					}
-				})
-			}
-			callers.Wait()
+					err := store.Take(ctx, charges)
+					if err != nil && !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("caller %d: %v", i, err)
+					}
+					for j := range charges {
+						charges[j] = driver.Charge{Key: "other", Rule: never, Op: driver.Debit, Cost: 1000}
+					}
+					*waiter = driver.Waiter{Queue: -1}
+					cancel()
+				}
+			})
 			peek := []driver.Charge{{Key: "other", Rule: never, Op: driver.Peek, Cost: 1}}
 			eventually(t, func() error { return store.Take(t.Context(), peek) })
 			if !peek[0].Verdict.Allowed || peek[0].Verdict.Remaining != 1 {

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"io"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/weir-go/weir/core/internal/waiters"
 	"github.com/weir-go/weir/core/redisstore/internal/pipe"
 	"github.com/weir-go/weir/core/redisstore/internal/wire"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // A slowSender takes some time for each job, which fails.
@@ -37,16 +37,12 @@ func TestFreer_goroutines(t *testing.T) {
 		s.encoder.Encode(&j.Request)
 		wire.NewBatches([]*wire.Request{&j.Request}, false) // its places have a number then
 		f := newFreer(s, j)
-		var starts sync.WaitGroup
-		for range 4 {
-			starts.Go(func() {
-				for range 20 {
-					f.start(0)
-					time.Sleep(50 * time.Microsecond)
-				}
-			})
-		}
-		starts.Wait()
+		testkit.Concurrently(4, func(int) {
+			for range 20 {
+				f.start(0)
+				time.Sleep(50 * time.Microsecond)
+			}
+		})
 		f.stop()
 	}
 	for begun := time.Now(); s.freers.Load() != 0; time.Sleep(time.Millisecond) {

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -442,34 +441,30 @@ func TestInFlight_concurrent(t *testing.T) {
 			s := newStore(rdb, mode.opts...)
 			rule := inFlight(t, "concurrent", events, time.Hour, 0)
 			var taken, admitted atomic.Int64
-			var wg sync.WaitGroup
-			for range goroutines {
-				wg.Go(func() {
-					do := func(op driver.Op, m driver.Receipt) driver.Charge {
-						charges := []driver.Charge{{Key: "k", Rule: rule, Op: op, Cost: 1, Receipt: m}}
-						if err := storetest.Do(t.Context(), s, charges); err != nil {
-							t.Error(err)
-						}
-						return charges[0]
+			testkit.Concurrently(goroutines, func(int) {
+				do := func(op driver.Op, m driver.Receipt) driver.Charge {
+					charges := []driver.Charge{{Key: "k", Rule: rule, Op: op, Cost: 1, Receipt: m}}
+					if err := storetest.Do(t.Context(), s, charges); err != nil {
+						t.Error(err)
 					}
-					for range calls {
-						c := do(driver.Spend, driver.Receipt{})
-						if !c.Verdict.Allowed {
-							continue
-						}
-						admitted.Add(1)
-						if n := taken.Add(1); n > events {
-							t.Errorf("%d places are taken, want at most %d", n, events)
-						}
-						if !do(driver.Renew, c.Receipt).Verdict.Found {
-							t.Error("the place has lapsed")
-						}
-						taken.Add(-1)
-						do(driver.Undo, c.Receipt)
+					return charges[0]
+				}
+				for range calls {
+					c := do(driver.Spend, driver.Receipt{})
+					if !c.Verdict.Allowed {
+						continue
 					}
-				})
-			}
-			wg.Wait()
+					admitted.Add(1)
+					if n := taken.Add(1); n > events {
+						t.Errorf("%d places are taken, want at most %d", n, events)
+					}
+					if !do(driver.Renew, c.Receipt).Verdict.Found {
+						t.Error("the place has lapsed")
+					}
+					taken.Add(-1)
+					do(driver.Undo, c.Receipt)
+				}
+			})
 			if n := rdb.Exists(t.Context(), s.StateKey("k", rule)).Val(); n != 0 || admitted.Load() < events {
 				t.Errorf("%d keys exist after %d admissions, want none", n, admitted.Load())
 			}

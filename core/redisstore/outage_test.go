@@ -44,19 +44,15 @@ func TestStore_Take_absentServer(t *testing.T) {
 			t.Run(mode.name+"/"+name, func(t *testing.T) {
 				s := newStore(rdb, append(mode.opts, redisstore.Timeout(timeout))...)
 				l, key := testkit.Limiter(t, s, dailyRules()...), s.Key("mallory", dailyRules()[0])
-				var wg sync.WaitGroup
-				for range 10 {
-					wg.Go(func() {
-						start := time.Now()
-						d, err := l.Allow(t.Context(), "mallory")
-						unavailable(t, d, err)
-						if took := time.Since(start); took > timeout+margin {
-							t.Errorf("a decision took %v, want at most %v", took, timeout)
-						}
-						discreet(t, err, "mallory", key, key[strings.Index(key, "{")+1:strings.Index(key, "}")])
-					})
-				}
-				wg.Wait()
+				testkit.Concurrently(10, func(int) {
+					start := time.Now()
+					d, err := l.Allow(t.Context(), "mallory")
+					unavailable(t, d, err)
+					if took := time.Since(start); took > timeout+margin {
+						t.Errorf("a decision took %v, want at most %v", took, timeout)
+					}
+					discreet(t, err, "mallory", key, key[strings.Index(key, "{")+1:strings.Index(key, "}")])
+				})
 				if n := s.Stats().Unavailable; n != 10 {
 					t.Errorf("%d failures were counted, want 10", n)
 				}
@@ -382,11 +378,7 @@ func TestStore_ForgottenConnections(t *testing.T) {
 				t.Cleanup(func() { _ = rdb.Close() })
 				l := testkit.Limiter(t, newStore(rdb, append(mode.opts, redisstore.Timeout(short))...), dailyRules()...)
 				eventually(t, func() error { // opens all connections
-					var blocked sync.WaitGroup
-					for range idle - int(rdb.PoolStats().TotalConns) {
-						blocked.Go(func() { _ = rdb.BLPop(t.Context(), 100*time.Millisecond, "none").Err() })
-					}
-					blocked.Wait()
+					testkit.Concurrently(idle-int(rdb.PoolStats().TotalConns), func(int) { _ = rdb.BLPop(t.Context(), 100*time.Millisecond, "none").Err() })
 					_, err := l.Allow(t.Context(), "k")
 					return err
 				})

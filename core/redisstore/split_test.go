@@ -169,11 +169,7 @@ func TestStore_Take_anySlotsPanic(t *testing.T) {
 	hook := panickingHook{new(atomic.Int64)}
 	rdb.AddHook(hook)
 	l := testkit.Limiter(t, newStore(rdb), largeRules()...)
-	var wg sync.WaitGroup
-	for i := range 64 {
-		wg.Go(func() { testkit.Admit(t, l, fmt.Sprint("k", i%8), 20) })
-	}
-	wg.Wait()
+	testkit.Concurrently(64, func(i int) { testkit.Admit(t, l, fmt.Sprint("k", i%8), 20) })
 	eventually(t, func() error {
 		if hook.infos.Load() == 0 {
 			return errors.New("INFO was not called")

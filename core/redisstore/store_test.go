@@ -8,7 +8,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -104,21 +103,17 @@ func TestStore_Take_manyClients(t *testing.T) {
 func concurrently(t *testing.T, goroutines, calls int, call func(goroutine int) (core.Decision, error)) int64 {
 	t.Helper()
 	var admitted atomic.Int64
-	var wg sync.WaitGroup
-	for g := range goroutines {
-		wg.Go(func() {
-			for range calls {
-				d, err := call(g)
-				if err != nil {
-					t.Error(err)
-				}
-				if d.Allowed {
-					admitted.Add(1)
-				}
+	testkit.Concurrently(goroutines, func(g int) {
+		for range calls {
+			d, err := call(g)
+			if err != nil {
+				t.Error(err)
 			}
-		})
-	}
-	wg.Wait()
+			if d.Allowed {
+				admitted.Add(1)
+			}
+		}
+	})
 	return admitted.Load()
 }
 

@@ -52,9 +52,7 @@ func BenchmarkSet(b *testing.B) {
 	}
 	config.Policies["api"] = api
 	s, err := rules.New(memstore.New(), config)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	l, _ := s.Limiter("api")
 	run("many overrides", l, "k")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 func TestConfig_Format(t *testing.T) {
@@ -96,9 +97,7 @@ func TestConfig_FormatRoundTrip(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			data, err := c.Format()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if got, err := Parse(c.Name, data); err != nil || !reflect.DeepEqual(got, c) {
 				t.Errorf("got %+v (%v) from:\n%s\nexpected %+v", got, err, data, c)
 			}
@@ -135,9 +134,7 @@ func TestConfig_FormatZone(t *testing.T) {
 		Keys:  map[string]Override{"k": {Limits: map[string]core.Limit{"r": core.PerSecond(2)}, Until: until}},
 	}}}
 	data, err := c.Format()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if got, err := Parse("f", data); err != nil || !got.Policies["a"].Keys["k"].Until.Equal(until) {
 		t.Errorf("got %v (%v), expected %v", got, err, until)
 	}

@@ -8,7 +8,6 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -448,24 +447,20 @@ func TestSet_Block_Concurrent(t *testing.T) {
 	rdb := redistest.Shared(t).Client()
 	ctx, prefix := t.Context(), newPrefix()
 	a, b := newNode(t, rdb, rules.Prefix(prefix)), newNode(t, rdb, rules.Prefix(prefix))
-	var wg sync.WaitGroup
-	for i := range 8 {
-		wg.Go(func() {
-			s := []*node{a, b}[i%2]
-			for j := range 25 {
-				key := fmt.Sprint(i, "-", j%5)
-				testkit.Must(t, s.Block(ctx, "api", key, time.Time{}))
-				if got := s.limit(t, key); got != "blocked" {
-					t.Errorf("got %s at once after Block", got)
-				}
-				testkit.Must(t, s.Unblock(ctx, "api", key))
-				if got := s.limit(t, key); got != "10/h" {
-					t.Errorf("got %s at once after Unblock", got)
-				}
+	testkit.Concurrently(8, func(i int) {
+		s := []*node{a, b}[i%2]
+		for j := range 25 {
+			key := fmt.Sprint(i, "-", j%5)
+			testkit.Must(t, s.Block(ctx, "api", key, time.Time{}))
+			if got := s.limit(t, key); got != "blocked" {
+				t.Errorf("got %s at once after Block", got)
 			}
-		})
-	}
-	wg.Wait()
+			testkit.Must(t, s.Unblock(ctx, "api", key))
+			if got := s.limit(t, key); got != "10/h" {
+				t.Errorf("got %s at once after Unblock", got)
+			}
+		}
+	})
 	for _, n := range []*node{a, b} {
 		becomes(t, "at last", "0", func() string { return fmt.Sprint(n.source.Stats().Blocks) })
 	}
@@ -534,17 +529,13 @@ func TestSet_Block_ShortDeadlines(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
 	n := newNode(t, rdb, rules.Prefix(newPrefix()))
-	var wg sync.WaitGroup
-	for i := range 8 {
-		wg.Go(func() {
-			for j := range 50 {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(j%10)*100*time.Microsecond)
-				_ = n.Block(ctx, "api", fmt.Sprint(i), time.Time{})
-				cancel()
-			}
-		})
-	}
-	wg.Wait()
+	testkit.Concurrently(8, func(i int) {
+		for j := range 50 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(j%10)*100*time.Microsecond)
+			_ = n.Block(ctx, "api", fmt.Sprint(i), time.Time{})
+			cancel()
+		}
+	})
 	for i := range 8 {
 		testkit.Must(t, n.Block(t.Context(), "api", fmt.Sprint(i), time.Time{}))
 		if got := n.limit(t, fmt.Sprint(i)); got != "blocked" {

@@ -43,9 +43,7 @@ func manyRules(n int) string {
 func example(t testing.TB) []byte {
 	t.Helper()
 	data, err := os.ReadFile("../../cmd/weir/example.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return data
 }
 
@@ -95,9 +93,7 @@ var exampleConfig = &Config{
 
 func TestParse_Example(t *testing.T) {
 	got, err := Parse("example.yaml", example(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if !reflect.DeepEqual(got, exampleConfig) {
 		t.Errorf("got %+v, expected %+v", got, exampleConfig)
 	}
@@ -229,9 +225,7 @@ func TestParse_Keys(t *testing.T) {
 		in += "      " + key + ": {plan: '1'}\n"
 	}
 	c, err := Parse("limits.yaml", []byte(in))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, key := range []string{"0010", "1e3", "null", "true", "2026-01-01", "off", "<<", "~", "\x00"} {
 		if c.Policies["api"].Keys[key].Plan != "1" {
 			t.Errorf("there is no key %q", key)

@@ -10,22 +10,18 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"go.yaml.in/yaml/v4"
+
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 func schema(t testing.TB) (*jsonschema.Schema, *jsonschema.Resolved) {
 	t.Helper()
 	data, err := os.ReadFile("weir.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s := new(jsonschema.Schema)
-	if err := json.Unmarshal(data, s); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(data, s))
 	r, err := s.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return s, r
 }
 
@@ -49,9 +45,7 @@ func fromYAML(t testing.TB, n *yaml.Node) any {
 		return n.Value
 	}
 	var v any
-	if err := n.Decode(&v); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, n.Decode(&v))
 	return v
 }
 
@@ -59,9 +53,7 @@ func fromYAML(t testing.TB, n *yaml.Node) any {
 func validates(t testing.TB, s *jsonschema.Resolved, data []byte) error {
 	t.Helper()
 	var n yaml.Node
-	if err := yaml.Load(data, &n); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, yaml.Load(data, &n))
 	return s.Validate(fromYAML(t, n.Content[0]))
 }
 

@@ -213,9 +213,7 @@ func numbered(n int) *rules.Config {
 func TestSet_Apply_Concurrent(t *testing.T) {
 	ctx := t.Context()
 	s, err := rules.New(memstore.New(), numbered(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	a, b := limiter(t, s, "a"), limiter(t, s, "b")
 	decide := []func() (core.Decision, error){
 		func() (core.Decision, error) { return a.Allow(ctx, "k") },
@@ -279,9 +277,7 @@ func TestSet_Apply_Bound(t *testing.T) {
 		parse(t, "api: {rules: [{name: r, algorithm: sliding_log, limit: 10/h}], keys: {vip: {limits: {r: 20/h}}}}"),
 	}
 	s, err := rules.New(memstore.New(), configs[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	l := limiter(t, s, "api")
 	admitted := map[string]*atomic.Int64{"k": new(atomic.Int64), "vip": new(atomic.Int64)}
 	var done atomic.Bool
@@ -391,26 +387,22 @@ func TestSet_Apply_RoutesInUse(t *testing.T) {
 	testkit.Must(t, err)
 	h := nethttplimit.New(base, keyfunc.Constant("k"), gate.Routes(set))(http.NotFoundHandler())
 	var seen [3]atomic.Bool
-	var clients sync.WaitGroup
-	for range 4 {
-		clients.Go(func() {
-			for i := range 200 {
-				if err := set.Apply(configs[i%3]); err != nil {
-					t.Error(err)
-				}
-				got := httptest.NewRecorder()
-				h.ServeHTTP(got, httptest.NewRequest("GET", "/users/1", nil))
-				name, _, _ := strings.Cut(got.Header().Get("RateLimit-Policy"), ";")
-				policy := slices.Index([]string{`"user"`, `"all"`, `"base"`}, name)
-				if policy < 0 {
-					t.Errorf("got status %d and policy %q", got.Code, name)
-					return
-				}
-				seen[policy].Store(true)
+	testkit.Concurrently(4, func(int) {
+		for i := range 200 {
+			if err := set.Apply(configs[i%3]); err != nil {
+				t.Error(err)
 			}
-		})
-	}
-	clients.Wait()
+			got := httptest.NewRecorder()
+			h.ServeHTTP(got, httptest.NewRequest("GET", "/users/1", nil))
+			name, _, _ := strings.Cut(got.Header().Get("RateLimit-Policy"), ";")
+			policy := slices.Index([]string{`"user"`, `"all"`, `"base"`}, name)
+			if policy < 0 {
+				t.Errorf("got status %d and policy %q", got.Code, name)
+				return
+			}
+			seen[policy].Store(true)
+		}
+	})
 	for i := range seen {
 		if !seen[i].Load() {
 			t.Errorf("no request had the policy of configuration %d", i)

@@ -76,14 +76,10 @@ func TestSet_Blocked_EndsDuringRead(t *testing.T) {
 // A decision with a cached override, in memory.
 func BenchmarkSet_Overrides(b *testing.B) {
 	config, err := Parse("f", []byte("policies: {api: {rules: [{name: r, algorithm: token_bucket, limit: 1000000/s, plans: {gold: 2000000/s}}]}}"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	source := reads{texts: map[string]string{"weir:app:{" + keyhash.New(nil).Tag("gold") + "}override:api": "{plan: gold}"}}.source()
 	s, err := New(memstore.New(), config, Overrides(source))
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	l := core.Must(s.Limiter("api"))
 	for name, key := range map[string]string{"without an override": "none", "with a plan": "gold", "long": strings.Repeat("k", 200)} {
 		b.Run(name, func(b *testing.B) {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"sync"
 	"sync/atomic"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // reserveAtMost takes at most n units, and fails unless want are taken.
@@ -71,24 +71,20 @@ func concurrentAtMost(s *subject, a algorithm) {
 		l := s.limiter(a.Rule(fmt.Sprint(a.Name, block), core.PerDay(500)), a.Rule(fmt.Sprint("wide", a.Name, block), core.PerDay(700)))
 		var taken atomic.Int64
 		var failed atomic.Pointer[error]
-		var wg sync.WaitGroup
-		for i := range 16 {
-			wg.Go(func() {
-				for cost := 1; cost > 0; {
-					r, err := l.ReserveAtMost(context.Background(), "k", block)
-					if err == nil && i%2 > 0 && !a.Kind().Delays {
-						err = r.Settle(context.Background(), (r.Cost()+1)/2)
-					}
-					if err != nil {
-						failed.Store(&err)
-						return
-					}
-					cost = r.Cost()
-					taken.Add(int64(cost))
+		testkit.Concurrently(16, func(i int) {
+			for cost := 1; cost > 0; {
+				r, err := l.ReserveAtMost(context.Background(), "k", block)
+				if err == nil && i%2 > 0 && !a.Kind().Delays {
+					err = r.Settle(context.Background(), (r.Cost()+1)/2)
 				}
-			})
-		}
-		wg.Wait()
+				if err != nil {
+					failed.Store(&err)
+					return
+				}
+				cost = r.Cost()
+				taken.Add(int64(cost))
+			}
+		})
 		if err := failed.Load(); err != nil {
 			s.fail("ReserveAtMost: %v", *err)
 		}

@@ -3,7 +3,6 @@ package storetest
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -358,37 +357,33 @@ func concurrentPlaces(s *subject) {
 		p := c.p
 		var running, most, denied atomic.Int64
 		var failed atomic.Pointer[error]
-		var wg sync.WaitGroup
-		for i := range goroutines {
-			wg.Go(func() {
-				for j := range calls {
-					charges := []driver.Charge{p.costs(1+(i+j)%c.mostCost).charge(driver.Spend, driver.Receipt{})}
-					charges[0].AtMost = p.rule.ByCost && i%8 == 0
-					err := p.Store.Take(context.Background(), charges)
-					taken := charges[0]
-					if err == nil && !taken.Verdict.Allowed {
-						denied.Add(1)
-						continue
-					}
-					n := running.Add(int64(taken.Cost))
-					for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
-					}
-					for _, op := range []driver.Op{driver.Renew, driver.Undo} {
-						if err == nil {
-							if op == driver.Undo {
-								running.Add(-int64(taken.Cost))
-							}
-							err = p.Store.Adjust(context.Background(), []driver.Charge{p.charge(op, taken.Receipt)})
+		testkit.Concurrently(goroutines, func(i int) {
+			for j := range calls {
+				charges := []driver.Charge{p.costs(1+(i+j)%c.mostCost).charge(driver.Spend, driver.Receipt{})}
+				charges[0].AtMost = p.rule.ByCost && i%8 == 0
+				err := p.Store.Take(context.Background(), charges)
+				taken := charges[0]
+				if err == nil && !taken.Verdict.Allowed {
+					denied.Add(1)
+					continue
+				}
+				n := running.Add(int64(taken.Cost))
+				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+				}
+				for _, op := range []driver.Op{driver.Renew, driver.Undo} {
+					if err == nil {
+						if op == driver.Undo {
+							running.Add(-int64(taken.Cost))
 						}
-					}
-					if err != nil {
-						failed.Store(&err)
-						return
+						err = p.Store.Adjust(context.Background(), []driver.Charge{p.charge(op, taken.Receipt)})
 					}
 				}
-			})
-		}
-		wg.Wait()
+				if err != nil {
+					failed.Store(&err)
+					return
+				}
+			}
+		})
 		if err := failed.Load(); err != nil {
 			p.fail("a call failed: %v", *err)
 		}

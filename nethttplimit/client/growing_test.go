@@ -239,9 +239,7 @@ func TestTransport_ChargesRepetitionsOfBase(t *testing.T) {
 	tr := &client.Transport{Limiter: l, Key: func(*http.Request) string { return "partner.example" }, Base: &http.Transport{}}
 	for range 2 {
 		r, err := (&http.Client{Transport: tr}).Get(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		_, _ = io.Copy(io.Discard, r.Body)
 		_ = r.Body.Close()
 	}

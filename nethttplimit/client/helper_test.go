@@ -54,9 +54,7 @@ func always(status int, lines string) http.RoundTripper {
 func get(ctx context.Context, t *testing.T) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, "GET", "http://partner.example/path", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return r
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/internal/testkit"
 	"github.com/weir-go/weir/nethttplimit/client"
 )
 
@@ -69,9 +70,7 @@ func TestTransport_Places(t *testing.T) {
 					c.end(cancel, response)
 				}
 				synctest.Wait()
-				if err := l.Pause(t.Context(), "partner.example", 0); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, l.Pause(t.Context(), "partner.example", 0))
 				if left(t, l, "places") != 2 {
 					t.Errorf("%d places are free after the end", left(t, l, "places"))
 				}
@@ -93,9 +92,7 @@ func TestTransport_Unchanged(t *testing.T) {
 	r.Header.Set("X-Own", "1")
 	before := *r
 	response, err := tr.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if response.Body != body || response.Request != r {
 		t.Errorf("got the body %v of the request %p, want %v of %p", response.Body, response.Request, body, r)
 	}
@@ -122,15 +119,11 @@ func TestTransport_Upgrade(t *testing.T) {
 	l := limiter(memstore.New(), core.InFlight("places", 1))
 	tr := client.New(l, func(*http.Request) string { return "partner.example" })
 	r, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r.Header.Set("Connection", "Upgrade")
 	r.Header.Set("Upgrade", "echo")
 	response, err := tr.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	conn, ok := response.Body.(io.ReadWriteCloser)
 	if !ok || response.StatusCode != 101 {
 		t.Fatalf("got %d with a %T", response.StatusCode, response.Body)
@@ -152,9 +145,7 @@ func TestTransport_Upgrade(t *testing.T) {
 	}})
 	defer proxy.Close()
 	direct, err := net.Dial("tcp", proxy.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer direct.Close()
 	_, _ = io.WriteString(direct, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 	from := bufio.NewReader(direct)
@@ -162,9 +153,7 @@ func TestTransport_Upgrade(t *testing.T) {
 		t.Fatalf("got %v, %v through a proxy", response, err)
 	}
 	_, _ = io.WriteString(direct, "hello\nrest")
-	if err := direct.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, direct.(*net.TCPConn).CloseWrite())
 	if rest, err := io.ReadAll(from); string(rest) != "hello\nend of rest" || err != nil {
 		t.Errorf("got %q, %v through a proxy", rest, err)
 	}
@@ -180,9 +169,7 @@ func TestTransport_CloseWrite(t *testing.T) {
 		}{new(bytes.Buffer), new(closing)}}, nil
 	})
 	r, err := tr.RoundTrip(get(t.Context(), t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer r.Body.Close()
 	if w, ok := r.Body.(interface{ CloseWrite() error }); !ok || !errors.Is(w.CloseWrite(), http.ErrNotSupported) {
 		t.Errorf("got a %T", r.Body)
@@ -247,17 +234,13 @@ func TestTransport_Body(t *testing.T) {
 	for _, base := range []http.RoundTripper{s.Client().Transport, &http.Transport{TLSClientConfig: s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()}} {
 		tr.Base = base
 		r, err := (&http.Client{Transport: tr}).Get(s.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		text, err := io.ReadAll(r.Body)
 		if string(text) != "text" || err != nil || r.Trailer.Get("X-End") != "end" || left(t, l, "places") != 1 {
 			t.Errorf("%s: got %q, %v, %v, and %d places", r.Proto, text, err, r.Trailer, left(t, l, "places"))
 		}
 		r, err = (&http.Client{Transport: tr, Timeout: 100 * time.Millisecond}).Get(s.URL + "/open")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		text, err = io.ReadAll(r.Body)
 		if string(text) != "text" || !errors.Is(err, context.DeadlineExceeded) || left(t, l, "places") != 1 {
 			t.Errorf("%s: got %q, %v, and %d places", r.Proto, text, err, left(t, l, "places"))

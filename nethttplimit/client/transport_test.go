@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/internal/testkit"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttplimit"
 	"github.com/weir-go/weir/nethttplimit/client"
@@ -231,9 +232,7 @@ func TestTransport_Refund(t *testing.T) {
 				ctx = t.Context()
 			}
 			r, err := http.NewRequestWithContext(ctx, "POST", c.url, strings.NewReader("x"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if _, err := (&http.Client{Transport: tr}).Do(r); err == nil {
 				t.Fatal("no error")
 			}
@@ -292,9 +291,7 @@ func TestTransport_Base(t *testing.T) {
 			hc := &http.Client{Transport: tr}
 			for range 3 {
 				r, err := hc.Get(c.url)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				if text, err := io.ReadAll(r.Body); string(text) != c.want || err != nil {
 					t.Errorf("got %q, %v, want %q", text, err, c.want)
 				}
@@ -386,9 +383,7 @@ func TestTransport_NotAgain(t *testing.T) {
 				opened := 0
 				request.GetBody = func() (io.ReadCloser, error) { opened++; return &body[1], c.getBody }
 				r, err := tr.RoundTrip(request)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				if rest, _ := io.ReadAll(&body[1]); len(rest) == 0 != (c.sent == 2) {
 					t.Errorf("%q of the second body was not sent", rest)
 				}

@@ -3,7 +3,6 @@
 package demotest
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net"
@@ -12,10 +11,11 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // timeout bounds every wait for a process. It is far above the usual time, so that
@@ -45,7 +45,7 @@ type Process struct {
 	url       string
 	transport *http.Transport
 	cmd       *exec.Cmd
-	output    *output
+	output    *testkit.Buffer
 	exited    chan struct{} // closed when err is set
 	err       error
 }
@@ -78,7 +78,7 @@ func Run(t testing.TB, env ...string) *Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Process{transport: new(http.Transport), cmd: exec.Command(exe), output: new(output), exited: make(chan struct{})}
+	p := &Process{transport: new(http.Transport), cmd: exec.Command(exe), output: new(testkit.Buffer), exited: make(chan struct{})}
 	p.cmd.Env = append(append(os.Environ(), env...), childEnv+"=1", "ADDR=127.0.0.1:0",
 		"GORACE=atexit_sleep_ms=0") // otherwise the race detector waits a second
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
@@ -177,24 +177,6 @@ func Until(t testing.TB, condition string, check func() bool) {
 		}
 		<-tick.C
 	}
-}
-
-// output collects the output of a process.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }
 
 // Must ends the test if err is not nil.

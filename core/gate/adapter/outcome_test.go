@@ -101,11 +101,7 @@ func TestOutcome_Answer(t *testing.T) {
 func TestOutcome_Answer_Concurrent(t *testing.T) {
 	a := newAttempt(t)
 	a.Run(func() bool { return false })
-	var wg sync.WaitGroup
-	for range 32 {
-		wg.Go(func() { a.Answer(404) })
-	}
-	wg.Wait()
+	testkit.Concurrently(32, func(int) { a.Answer(404) })
 	if len(a.statuses) != 1 || a.taken(t) != 0 {
 		t.Errorf("RefundIf got %v, and %d are taken; want one call and 0", a.statuses, a.taken(t))
 	}

@@ -177,9 +177,7 @@ func TestFormValue_ParseForm(t *testing.T) {
 		contentType, body := multi(t, "user", "alice")
 		r := post(contentType, body)
 		r.Method = method
-		if err := r.ParseForm(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, r.ParseForm())
 		wantKey(t, keyfunc.FormValue("user"), r, "body:user:alice")
 		if got := exchange(r).gin.PostForm("user"); got != "alice" {
 			t.Errorf("%s: PostForm of Gin returns %q", method, got)

@@ -124,16 +124,12 @@ func TestCounter_Off(t *testing.T) {
 func TestRecord_Change(t *testing.T) {
 	b := new(board)
 	r := NewRecord(b.do, "weir:", "shop")
-	var all sync.WaitGroup
-	for i := range 32 {
-		all.Go(func() {
-			_, err := r.Change(t.Context(), func(s *Switches, _ int64) { s.Off = append(s.Off, Switch{Rule: fmt.Sprint("r", i)}) })
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
+	testkit.Concurrently(32, func(i int) {
+		_, err := r.Change(t.Context(), func(s *Switches, _ int64) { s.Off = append(s.Off, Switch{Rule: fmt.Sprint("r", i)}) })
+		if err != nil {
+			t.Error(err)
+		}
+	})
 	s, err := r.Switches(t.Context())
 	if err != nil || len(s.Off) != 32 || s.Change != 1700000000031 || s.Begun != 1700000000000 {
 		t.Errorf("got %d switches and the change %d, %v", len(s.Off), s.Change, err)

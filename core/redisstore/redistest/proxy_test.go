@@ -13,12 +13,14 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 func dial(t *testing.T, p *Proxy) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", p.Addr)
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -71,7 +73,7 @@ func TestProxy(t *testing.T) {
 	}
 	_ = used.SetDeadline(time.Now().Add(startTimeout))
 	_, err := io.WriteString(used, "PING\r\nQUIT\r\n")
-	must(t, err)
+	testkit.Must(t, err)
 	if got, err := io.ReadAll(used); err != nil || string(got) != "+PONG\r\n+OK\r\n" {
 		t.Errorf("the replies before the server closes: got %q, %v; want both", got, err)
 	}
@@ -104,8 +106,8 @@ func TestProxy(t *testing.T) {
 		_ = conn.Close()
 		t.Error("a proxy that refuses connections has accepted one")
 	}
-	must(t, p.Listen())
-	must(t, p.Listen())
+	testkit.Must(t, p.Listen())
+	testkit.Must(t, p.Listen())
 	pings(t, "after Listen", "answer", dial(t, p))
 	if got := p.Conns(); got != n+1 {
 		t.Errorf("%d connections, want %d", got, n+1)
@@ -123,12 +125,12 @@ func TestProxy_DropRepliesOfCommand(t *testing.T) {
 	})
 	key := Prefix(t)
 	p.DropReplies(0, "INCR")
-	must(t, rdb.Set(t.Context(), key, 0, time.Minute).Err())
+	testkit.Must(t, rdb.Set(t.Context(), key, 0, time.Minute).Err())
 	var timeout net.Error
 	if err := rdb.Incr(t.Context(), key).Err(); !errors.As(err, &timeout) || !timeout.Timeout() {
 		t.Errorf("INCR: %v, want a timeout", err)
 	}
-	must(t, poll(func() error {
+	testkit.Must(t, poll(func() error {
 		if n, err := s.Client().Get(t.Context(), key).Int(); n != 2 {
 			return fmt.Errorf("the command ran %d times, want 2: %w", n, err)
 		}
@@ -194,9 +196,9 @@ func TestProxy_CloseEndsGoroutines(t *testing.T) {
 	} {
 		for _, addr := range []string{Shared(t).Addr, "127.0.0.1:1"} { // no process listens on port 1
 			p, err := StartProxy(addr)
-			must(t, err)
+			testkit.Must(t, err)
 			_, err = io.WriteString(dial(t, p), "PING\r\n")
-			must(t, err)
+			testkit.Must(t, err)
 			fault(p)
 			p.Close()
 			if err := p.Listen(); err == nil {

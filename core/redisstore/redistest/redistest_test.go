@@ -13,16 +13,11 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 func TestMain(m *testing.M) { Main(m) }
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // outcome is a testing.TB that records whether a function has skipped or failed the test.
 type outcome struct {
@@ -68,10 +63,10 @@ func TestRequire_NotInstalled(t *testing.T) {
 func TestStartServer_OtherProgram(t *testing.T) {
 	Require(t)
 	server, err := lookServer()
-	must(t, err)
+	testkit.Must(t, err)
 	dir := t.TempDir()
 	script, started := filepath.Join(dir, "other-server"), filepath.Join(dir, "started")
-	must(t, os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\n>%q\nexec %q \"$@\"\n", started, server), 0o700))
+	testkit.Must(t, os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\n>%q\nexec %q \"$@\"\n", started, server), 0o700))
 	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	for _, name := range []string{"other-server", script} {
 		t.Setenv("WEIR_REDIS_SERVER", name)
@@ -84,7 +79,7 @@ func TestStartServer_OtherProgram(t *testing.T) {
 		t.Errorf("the client program is %s, want other-cli", got)
 	}
 	client := filepath.Join(dir, "other-cli")
-	must(t, os.WriteFile(client, []byte("#!/bin/sh\n"), 0o700))
+	testkit.Must(t, os.WriteFile(client, []byte("#!/bin/sh\n"), 0o700))
 	if got := cli(script); got != client {
 		t.Errorf("the client program is %s, want %s beside the server", got, client)
 	}
@@ -97,7 +92,7 @@ func TestStartServer_OtherProgram(t *testing.T) {
 func TestServer_Lifecycle(t *testing.T) {
 	t.Parallel()
 	s, err := StartServer("--maxmemory", "5mb", "--requirepass", "secret")
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(s.Close)
 	once := func(o *redis.Options) { o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = -1, 1, true }
 	rdb := s.Client(once)
@@ -114,28 +109,28 @@ func TestServer_Lifecycle(t *testing.T) {
 			t.Fatalf("the server answers: %t, want %t", got, want)
 		}
 	}
-	must(t, rdb.Set(t.Context(), "key", "value", 0).Err())
+	testkit.Must(t, rdb.Set(t.Context(), "key", "value", 0).Err())
 	if got := rdb.ConfigGet(t.Context(), "maxmemory").Val()["maxmemory"]; got != "5242880" {
 		t.Errorf("maxmemory is %s, want 5242880", got)
 	}
 	if err := s.Start(); err == nil {
 		t.Error("Start of a running server: no error")
 	}
-	must(t, s.Pause())
+	testkit.Must(t, s.Pause())
 	replies(false)
-	must(t, s.Resume())
+	testkit.Must(t, s.Resume())
 	replies(true)
 	if got := rdb.Get(t.Context(), "key").Val(); got != "value" {
 		t.Errorf("after Resume, the key holds %q, want value", got)
 	}
 	first := s.PID()
-	must(t, s.Stop())
-	must(t, s.Stop())
+	testkit.Must(t, s.Stop())
+	testkit.Must(t, s.Stop())
 	replies(false)
 	if s.PID() != 0 || s.Pause() == nil || s.Resume() == nil {
 		t.Errorf("a stopped server has process %d, or can be paused or resumed", s.PID())
 	}
-	must(t, s.Start())
+	testkit.Must(t, s.Start())
 	if pid := s.PID(); pid == 0 || pid == first {
 		t.Errorf("process %d after %d, want another one", pid, first)
 	}
@@ -143,16 +138,16 @@ func TestServer_Lifecycle(t *testing.T) {
 		t.Error("the key exists after Stop and Start")
 	}
 	killed, err := os.FindProcess(s.PID())
-	must(t, err)
-	must(t, killed.Kill())
-	must(t, poll(func() error {
+	testkit.Must(t, err)
+	testkit.Must(t, killed.Kill())
+	testkit.Must(t, poll(func() error {
 		if pid := s.PID(); pid != 0 {
 			return fmt.Errorf("a killed server has process %d", pid)
 		}
 		return nil
 	}))
-	must(t, s.Start())
-	must(t, s.Pause()) // Close ends a paused server, too
+	testkit.Must(t, s.Start())
+	testkit.Must(t, s.Pause()) // Close ends a paused server, too
 	s.Close()
 	replies(false)
 	if _, err := os.Stat(s.inst.dir); !errors.Is(err, os.ErrNotExist) {
@@ -187,7 +182,7 @@ func TestLaunch_PortTaken(t *testing.T) {
 		}
 		return nil, nil
 	})
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(s.Close)
 	if len(ports) != 2 || s.inst.port != ports[1] {
 		t.Errorf("the port is %d after trying %v, want the second of two", s.inst.port, ports)
@@ -202,10 +197,10 @@ func TestShared(t *testing.T) {
 	var closed *redis.Client
 	t.Run("a test", func(t *testing.T) {
 		closed = Shared(t).Client()
-		must(t, closed.Ping(t.Context()).Err())
+		testkit.Must(t, closed.Ping(t.Context()).Err())
 	})
 	s := Shared(t)
-	must(t, s.Client().Ping(t.Context()).Err())
+	testkit.Must(t, s.Client().Ping(t.Context()).Err())
 	if err := closed.Ping(t.Context()).Err(); !errors.Is(err, redis.ErrClosed) {
 		t.Errorf("a client of a test that has ended: %v, want ErrClosed", err)
 	}
@@ -238,8 +233,8 @@ func TestServer_EndsWithProcess(t *testing.T) {
 		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 		cmd.Env = append(os.Environ(), env+"="+how, "TMPDIR="+tmp)
 		out, err := cmd.StdoutPipe()
-		must(t, err)
-		must(t, cmd.Start())
+		testkit.Must(t, err)
+		testkit.Must(t, cmd.Start())
 		var addrs []string
 		for lines := bufio.NewScanner(out); len(addrs) < n && lines.Scan(); {
 			if addr, ok := strings.CutPrefix(lines.Text(), "server "); ok {
@@ -247,14 +242,14 @@ func TestServer_EndsWithProcess(t *testing.T) {
 			}
 		}
 		if how == "killed" {
-			must(t, cmd.Process.Kill())
+			testkit.Must(t, cmd.Process.Kill())
 		}
 		_ = cmd.Wait()
 		if len(addrs) != n {
 			t.Fatalf("%s: the process has started %q, want %d servers", how, addrs, n)
 		}
 		for _, addr := range addrs {
-			must(t, poll(func() error {
+			testkit.Must(t, poll(func() error {
 				conn, err := net.Dial("tcp", addr)
 				if err == nil {
 					_ = conn.Close()
@@ -281,43 +276,43 @@ func TestCluster(t *testing.T) {
 		}
 		return nil
 	}
-	must(t, set())
+	testkit.Must(t, set())
 	for _, node := range c.Nodes {
 		if n := node.Client().DBSize(t.Context()).Val(); n == 0 {
 			t.Errorf("of 30 keys none is on %s", node.Addr)
 		}
 	}
-	must(t, c.Nodes[1].Stop())
-	must(t, poll(func() error {
+	testkit.Must(t, c.Nodes[1].Stop())
+	testkit.Must(t, poll(func() error {
 		if err := set(); err == nil {
 			return errors.New("all slots are served without one of the masters")
 		}
 		return nil
 	}))
-	must(t, c.Nodes[1].Start())
-	must(t, c.WaitReady())
-	must(t, poll(set))
+	testkit.Must(t, c.Nodes[1].Start())
+	testkit.Must(t, c.WaitReady())
+	testkit.Must(t, poll(set))
 }
 
 func TestSentinel(t *testing.T) {
 	t.Parallel()
 	s := NewSentinel(t, "--requirepass", "secret")
 	rdb := s.Client(func(o *redis.FailoverOptions) { o.DialerRetries = 1 })
-	must(t, rdb.Set(t.Context(), "before", 1, 0).Err())
+	testkit.Must(t, rdb.Set(t.Context(), "before", 1, 0).Err())
 	if now, err := s.Current(); err != nil || now != s.Master {
 		t.Fatalf("the master is %v, %v; want the first one", now, err)
 	}
-	must(t, s.Master.WaitReplica(s.Replica))
+	testkit.Must(t, s.Master.WaitReplica(s.Replica))
 	if n := s.Replica.Client().Exists(t.Context(), "before").Val(); n != 1 {
 		t.Error("after WaitReplica, the key is not on the replica")
 	}
-	must(t, s.Failover())
+	testkit.Must(t, s.Failover())
 	if now, err := s.Current(); err != nil || now != s.Replica {
 		t.Fatalf("after the failover the master is %v, %v; want the replica", now, err)
 	}
-	must(t, poll(func() error { return rdb.Set(t.Context(), "after", 1, 0).Err() }))
-	must(t, s.Master.Start()) // it becomes a replica; before Redis 7.0 after some time
-	must(t, s.Replica.WaitReplica(s.Master))
+	testkit.Must(t, poll(func() error { return rdb.Set(t.Context(), "after", 1, 0).Err() }))
+	testkit.Must(t, s.Master.Start()) // it becomes a replica; before Redis 7.0 after some time
+	testkit.Must(t, s.Replica.WaitReplica(s.Master))
 	if n := s.Replica.Client().Exists(t.Context(), "before", "after").Val(); n != 2 {
 		t.Errorf("%d of 2 keys are on the new master", n)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/internal/testkit"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttplimit"
 )
@@ -24,13 +25,9 @@ import (
 func run(t *testing.T, query string) *Result {
 	t.Helper()
 	p, err := Parse(query)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r, err := Run(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return r
 }
 
@@ -108,9 +105,7 @@ func TestRun_Requests(t *testing.T) {
 				for _, clients := range []int{1, 3, MaxClients} {
 					query := fmt.Sprintf("traffic=%s&per=%s&rate=%d&clients=%d", traffic, per, rate, clients)
 					p, err := Parse(query)
-					if err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, err)
 					n := 0
 					for range p.generator().Traffic() {
 						n++
@@ -154,20 +149,13 @@ func testResponse(t *testing.T) {
 			limiter := core.Must(core.New(memstore.New(), rule))
 			handler := nethttplimit.New(limiter, keyfunc.RemoteIP(), gate.MaxDelay(1000*time.Hour))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 			_, err := limiter.AllowN(t.Context(), "192.0.2.1", rule.Capacity())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			w := httptest.NewRecorder()
 			handler.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
-			d, err := limiter.Peek(t.Context(), "192.0.2.1")
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := testkit.Peek(t, limiter, "192.0.2.1")
 			var want strings.Builder
 			want.WriteString("HTTP/1.1 429 Too Many Requests\r\n")
-			if err := w.Result().Header.Write(&want); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, w.Result().Header.Write(&want))
 			want.WriteString("\r\n" + w.Body.String())
 			if got := response(d.State(0)); w.Code != 429 || got != strings.ReplaceAll(want.String(), "\r\n", "\n") {
 				t.Errorf("%v, %v: got\n%s\nwant\n%s", rule.Limit(), k.id, got, want.String())
@@ -179,17 +167,13 @@ func testResponse(t *testing.T) {
 // The programs compile.
 func TestCode(t *testing.T) {
 	dir, err := os.MkdirTemp(".", "_code") // in the module, and no package of ./...
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer os.RemoveAll(dir)
 	args := []string{"vet"}
 	for i, query := range []string{"limit=5&burst=20&per=s", "limit=5&burst=5&per=m", "limit=5&burst=4&per=h"} {
 		for _, l := range run(t, query).Lanes {
 			program := fmt.Sprintf("./%s/%d%s", dir, i, l.Algorithm)
-			if err := errors.Join(os.Mkdir(program, 0o700), os.WriteFile(program+"/main.go", []byte(l.Code), 0o600)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, errors.Join(os.Mkdir(program, 0o700), os.WriteFile(program+"/main.go", []byte(l.Code), 0o600)))
 			args = append(args, program)
 		}
 	}

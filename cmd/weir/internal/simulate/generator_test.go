@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 func TestParseGenerator(t *testing.T) {
@@ -198,9 +199,7 @@ func TestGenerator_Burst(t *testing.T) {
 func TestGenerator_Parameters(t *testing.T) {
 	for _, kind := range Kinds {
 		g, _, err := ParseGenerator(kind + ":clients=2,cost=5,plan=gold,request=GET /a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		g.Targets = []core.Rule{core.FixedWindow("r", core.PerMinute(10))}
 		n := 0
 		for e := range g.Traffic() {
@@ -236,9 +235,7 @@ func TestGenerator_Targets(t *testing.T) {
 		"one target":       {[]core.Rule{core.Quota("month", core.Monthly(1000)), core.FixedWindow("minute", core.PerMinute(10))}, []int64{0, 20}},
 	} {
 		g, _, err := ParseGenerator("adversary:clients=2")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		g.Targets = test.rules
 		s := New()
 		p := s.Add("p", core.Must(core.New(s.Store(), test.rules...)))

@@ -16,9 +16,7 @@ func simulated(t testing.TB, traffic Traffic, rules ...core.Rule) []*Policy {
 	for _, r := range rules {
 		s := New()
 		l, err := core.New(s.Store(), r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		p := s.Add(r.Name(), l)
 		all = append(all, p)
 		for e := range traffic {
@@ -42,9 +40,7 @@ func each(l core.Limit) (all []core.Rule) {
 func TestGenerator_Adversary(t *testing.T) {
 	for _, l := range []core.Limit{core.PerMinute(100), core.PerSecond(7), core.Per(3, 10*time.Millisecond), core.PerHour(5), core.PerDay(2000)} {
 		g, _, err := ParseGenerator("adversary:clients=2")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		n := int64(l.Events)
 		more := map[string]int64{"token_bucket": n - 1, "fixed_window": n, "fixed_window_from_first": n - 1} // than the limit
 		for _, r := range each(l) {
@@ -67,9 +63,7 @@ func TestSimulation_ManyKeys(t *testing.T) {
 	}
 	policies = append(policies, nil)
 	g, _, err := ParseGenerator("steady:clients=65536,rate=2/s,for=1s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	requests, limited, allowed := uint64(0), uint64(0), uint64(0)
 	for e := range g.Traffic() {
 		p := policies[requests%65536%uint64(len(policies))]
@@ -77,9 +71,7 @@ func TestSimulation_ManyKeys(t *testing.T) {
 			limited++
 		}
 		d, err := s.Decide(t.Context(), p, e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if requests++; d.Allowed {
 			allowed++
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // randomEvents returns events of some keys, in bursts and alone, from 2026 on.
@@ -79,13 +80,9 @@ func TestSuggestion(t *testing.T) {
 		periods := []time.Duration{time.Second, 90 * time.Second, time.Hour, 24 * time.Hour}
 		all := randomEvents(random, 1+random.IntN(150), 1+random.IntN(20), 4*periods[random.IntN(len(periods))])
 		s, err := NewSuggestion(periods)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for i := range all {
-			if err := s.Add(t.Context(), &all[i]); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, s.Add(t.Context(), &all[i]))
 		}
 		for i, per := range periods {
 			counts := s.Counts(i)
@@ -164,9 +161,7 @@ func TestNewSuggestion_Errors(t *testing.T) {
 		}
 	}
 	s, err := NewSuggestion([]time.Duration{time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, cost := range []int{unbounded - 1, 1} {
 		if err := s.Add(t.Context(), &Event{At: Begin, Key: "k", Cost: cost}); err != nil {
 			t.Fatal(err)

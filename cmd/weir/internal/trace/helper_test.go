@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-go/weir/cmd/weir/internal/simulate"
 	"github.com/weir-go/weir/cmd/weir/internal/trace"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // base is 2026-01-02T15:04:05Z in Unix time, in microseconds.
@@ -47,9 +48,7 @@ func readText(t *testing.T, o trace.Options, content string) ([]string, trace.St
 	o.Stdin = strings.NewReader(content)
 	r := trace.New(o)
 	events := read(r, "-")
-	if err := r.Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.Err())
 	return events, r.Stats()
 }
 
@@ -114,8 +113,6 @@ func compressed(data string) string {
 func file(t *testing.T, dir, name, content string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/redisstore/internal/wire"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 // A fakeServer runs the requests of a backlog.
@@ -142,15 +143,11 @@ func TestBacklog_Send(t *testing.T) {
 		t.Run(fmt.Sprintf("%d callers, %v", c.callers, c.work), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newFakeServer(time.Millisecond)
-				var wg sync.WaitGroup
-				for i := range c.callers {
-					wg.Go(func() {
-						if err := s.ask(t.Context(), time.Minute, c.work, fmt.Sprint(i)); err != nil {
-							t.Error(err)
-						}
-					})
-				}
-				wg.Wait()
+				testkit.Concurrently(c.callers, func(i int) {
+					if err := s.ask(t.Context(), time.Minute, c.work, fmt.Sprint(i)); err != nil {
+						t.Error(err)
+					}
+				})
 				synctest.Wait()
 				slices.Sort(s.sizes)
 				if !slices.Equal(s.sizes, c.sizes) {
@@ -180,17 +177,13 @@ func TestBacklog_Send_work(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newFakeServer(c.takes)
 				s.limit = c.limit
-				var wg sync.WaitGroup
-				for i := range callers {
-					wg.Go(func() {
-						for range times {
-							if err := s.ask(t.Context(), time.Minute, c.work, fmt.Sprint(i)); err != nil {
-								t.Error(err)
-							}
+				testkit.Concurrently(callers, func(i int) {
+					for range times {
+						if err := s.ask(t.Context(), time.Minute, c.work, fmt.Sprint(i)); err != nil {
+							t.Error(err)
 						}
-					})
-				}
-				wg.Wait()
+					}
+				})
 				synctest.Wait()
 				if s.most < c.least || s.most > c.most {
 					t.Errorf("the most work under way was %v, want %v to %v", s.most, c.least, c.most)
@@ -390,15 +383,11 @@ func TestBacklog_Send_open(t *testing.T) {
 		}
 		synctest.Wait()
 		s.set(func() { s.takes = time.Millisecond })
-		var wg sync.WaitGroup
-		for range 20 {
-			wg.Go(func() {
-				if err := s.ask(t.Context(), 40*time.Millisecond, light, "k"); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		wg.Wait()
+		testkit.Concurrently(20, func(int) {
+			if err := s.ask(t.Context(), 40*time.Millisecond, light, "k"); err != nil {
+				t.Error(err)
+			}
+		})
 	})
 }
 
@@ -483,16 +472,12 @@ func TestBacklog_Send_hang(t *testing.T) {
 		const limit = 3 * minRunning
 		s := newFakeServer(0)
 		s.hangs, s.idle, s.limit = make(chan struct{}), 0, limit
-		var wg sync.WaitGroup
-		for i := range 100 * minRunning {
-			wg.Go(func() {
-				time.Sleep(time.Duration(i/minRunning) * 10 * time.Millisecond)
-				if err := s.ask(t.Context(), 10*time.Millisecond, light, "k"); err == nil {
-					t.Error("a request on a server that hangs has no error")
-				}
-			})
-		}
-		wg.Wait()
+		testkit.Concurrently(100*minRunning, func(i int) {
+			time.Sleep(time.Duration(i/minRunning) * 10 * time.Millisecond)
+			if err := s.ask(t.Context(), 10*time.Millisecond, light, "k"); err == nil {
+				t.Error("a request on a server that hangs has no error")
+			}
+		})
 		synctest.Wait()
 		if s.trips() != limit || s.running != limit || s.late != limit {
 			t.Errorf("%d round trips hang, %d by its count, %d late, want %d", s.trips(), s.running, s.late, limit)
@@ -579,15 +564,11 @@ func TestBacklog_Send_exit(t *testing.T) {
 				if !inline {
 					s.runOwn = nil
 				}
-				var wg sync.WaitGroup
-				for range 3 * minRunning {
-					wg.Go(func() {
-						if err := s.ask(t.Context(), time.Second, light, "k"); err == nil {
-							t.Error("a request without a reply has no error")
-						}
-					})
-				}
-				wg.Wait()
+				testkit.Concurrently(3*minRunning, func(int) {
+					if err := s.ask(t.Context(), time.Second, light, "k"); err == nil {
+						t.Error("a request without a reply has no error")
+					}
+				})
 				synctest.Wait()
 				if s.idle != 0 || !s.distance.replied.IsZero() {
 					t.Errorf("without replies, %d connections are idle, the last reply came at %v", s.idle, s.distance.replied)

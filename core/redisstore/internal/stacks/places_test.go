@@ -66,25 +66,21 @@ func testHostileClients(t *testing.T, store core.Store, http2 bool) {
 	} else {
 		server.Start()
 	}
-	var wg sync.WaitGroup
-	for range clients {
-		wg.Go(func() {
-			for range each {
-				switch {
-				case rand.N(8) == 0: // a client that waits
-					if resp, err := server.Client().Get(server.URL); err == nil {
-						_, _ = io.Copy(io.Discard, resp.Body)
-						resp.Body.Close()
-					}
-				case http2:
-					abuse2(server)
-				default:
-					abuse1(server.Listener.Addr().String())
+	testkit.Concurrently(clients, func(int) {
+		for range each {
+			switch {
+			case rand.N(8) == 0: // a client that waits
+				if resp, err := server.Client().Get(server.URL); err == nil {
+					_, _ = io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
 				}
+			case http2:
+				abuse2(server)
+			default:
+				abuse1(server.Listener.Addr().String())
 			}
-		})
-	}
-	wg.Wait()
+		}
+	})
 	server.Close() // waits for the handlers, except for those of hijacked connections
 	handlers.Wait()
 	t.Logf("%d of %d requests ran, at most %d at the same time", ran.Load(), clients*each, most.Load())

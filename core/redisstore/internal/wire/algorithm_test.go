@@ -26,9 +26,7 @@ func TestPrice(t *testing.T) {
 	} {
 		d.Name, d.Algorithm = "r", driver.TokenBucket
 		c, err := d.Compile()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		k := &c.Constants
 		for _, n := range []int64{0, 1, 2, 3, 10, k.Capacity, k.Capacity + 1, 1_000_000, maxCount, maxCount + 1} {
 			want := new(big.Rat).SetFrac64(d.Per.Microseconds(), int64(d.Events))

@@ -209,17 +209,13 @@ func TestCache_Get_ShortMaxAge(t *testing.T) {
 		source, c := newFake(Options{MaxAge: time.Millisecond})
 		source.delay = 10 * time.Millisecond
 		source.set("k", "gold")
-		var wg sync.WaitGroup
-		for i := range 50 {
-			wg.Go(func() {
-				time.Sleep(time.Duration(i) * time.Millisecond)
-				begin := time.Now()
-				if got := plan(t, c, "k"); got != "gold" || time.Since(begin) > 20*time.Millisecond {
-					t.Errorf("got %q after %v", got, time.Since(begin))
-				}
-			})
-		}
-		wg.Wait()
+		testkit.Concurrently(50, func(i int) {
+			time.Sleep(time.Duration(i) * time.Millisecond)
+			begin := time.Now()
+			if got := plan(t, c, "k"); got != "gold" || time.Since(begin) > 20*time.Millisecond {
+				t.Errorf("got %q after %v", got, time.Since(begin))
+			}
+		})
 		if source.reads > 12 {
 			t.Errorf("got %d reads in 60 ms", source.reads)
 		}
@@ -321,11 +317,7 @@ func TestCache_Get_ManyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, c := newFake(Options{})
 		source.delay = time.Hour
-		var wg sync.WaitGroup
-		for i := range 2 * maxReads {
-			wg.Go(func() { plan(t, c, fmt.Sprint(i)) })
-		}
-		wg.Wait()
+		testkit.Concurrently(2*maxReads, func(i int) { plan(t, c, fmt.Sprint(i)) })
 		if n := c.parts[0].roundTrips; len(c.reads) != maxReads || n > maxRoundTrips+1 || c.missing.Load() != 2*maxReads {
 			t.Errorf("got %d reads in %d round trips, %d missing, errors %v", len(c.reads), n, c.missing.Load(), source.errs)
 		}

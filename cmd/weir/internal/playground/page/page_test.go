@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-go/weir/cmd/weir/internal/playground"
 	"github.com/weir-go/weir/cmd/weir/internal/simulate"
+	"github.com/weir-go/weir/internal/testkit"
 )
 
 func TestHandler(t *testing.T) {
@@ -48,13 +49,9 @@ func TestHandler(t *testing.T) {
 // The page has the defaults, the kinds of traffic and the algorithms of package playground.
 func TestPage_Content(t *testing.T) {
 	p, err := playground.Parse("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r, err := playground.Run(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var of, want []string
 	for _, l := range content.Lanes {
 		of = append(of, l.ID)
@@ -75,13 +72,9 @@ func TestPage_Content(t *testing.T) {
 		t.Errorf("the traffic is %q, want %q", of, simulate.Kinds)
 	}
 	text, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var run map[string]any
-	if err := json.Unmarshal(text, &run); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(text, &run))
 	for _, s := range content.Sliders {
 		if run[s.ID] != float64(s.Value) {
 			t.Errorf("%s is %d, want %v", s.ID, s.Value, run[s.ID])
@@ -107,9 +100,7 @@ func TestProgram_Imports(t *testing.T) {
 	c := exec.Command("go", "list", "-deps", "github.com/weir-go/weir/cmd/weir/internal/playground/wasm")
 	c.Env = append(c.Environ(), "GOOS=js", "GOARCH=wasm")
 	out, err := c.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	deps := strings.Fields(string(out))
 	for _, dep := range deps {
 		if first, _, _ := strings.Cut(dep, "/"); dep == "net/http" || dep == "time/tzdata" || strings.Contains(first, ".") && !strings.HasPrefix(dep, "github.com/weir-go/weir/") {
