@@ -29,7 +29,7 @@ func (d *doctor) checkPostgres(ctx context.Context) ([]diagnose.Finding, error) 
 	}
 	db := stdlib.OpenDB(*config)
 	defer db.Close()
-	db.SetMaxIdleConns(maxIdle)
+	db.SetMaxIdleConns(pgstore.DefaultConnections + 1) // as programs do: see the documentation of pgstore
 	var findings []diagnose.Finding
 	for _, f := range pgstore.New(db, "doctor", opts...).Check(ctx) {
 		findings = append(findings, diagnose.Finding{Check: f.Check, Result: diagnose.Result(f.Result), Detail: f.Detail, Change: f.Change})
@@ -39,6 +39,3 @@ func (d *doctor) checkPostgres(ctx context.Context) ([]diagnose.Finding, error) 
 
 // tableName matches the names that pgstore.Table accepts.
 var tableName = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,62}$`)
-
-// maxIdle is the number of connections that are kept, which a program sets itself.
-const maxIdle = 8

@@ -470,13 +470,16 @@ func usage(w io.Writer, flags *flag.FlagSet, used ...command) {
 	for _, c := range used {
 		fmt.Fprintf(w, "  weir %-36s  %s\n", c.name+" "+c.args, c.help)
 	}
-	if slices.ContainsFunc(used, func(c command) bool { return strings.Contains(c.args, "TRACE") }) {
+	takes := func(args string) bool {
+		return slices.ContainsFunc(used, func(c command) bool { return strings.Contains(c.args, args) })
+	}
+	if takes("TRACE") {
 		fmt.Fprintln(w, "A TRACE is a file, - for the standard input, or a generator such as poisson:rate=100/s,clients=20,for=10m: "+strings.Join(simulate.Kinds, ", ")+".")
 	}
-	if slices.ContainsFunc(used, func(c command) bool { return strings.Contains(c.args, "IN") }) {
+	if takes("IN") {
 		fmt.Fprintln(w, "IN is a policy, a route such as \"POST /login\", a rule in code, or '*' for all.")
 	}
-	if slices.ContainsFunc(used, func(c command) bool { return strings.Contains(c.args, "KEY [IN]") }) {
+	if takes("KEY [IN]") {
 		fmt.Fprintln(w, "Without IN, a command about a KEY concerns all.")
 	}
 	if len(used) > 1 || flags.Lookup("redis") != nil {
@@ -494,11 +497,16 @@ func printFlags(w io.Writer, flags *flag.FlagSet, used []command) {
 		text := f.Usage
 		if names, rest, ok := strings.Cut(text, ": "); ok && strings.HasPrefix(text, "of ") {
 			of := strings.FieldsFunc(names[len("of "):], func(c rune) bool { return c == ' ' || c == ',' })
-			accept := func(c command) bool { return slices.Contains(of, strings.TrimPrefix(c.name, "rules ")) }
-			if !slices.ContainsFunc(used, accept) {
-				return
+			accept := 0
+			for _, c := range used {
+				if slices.Contains(of, strings.TrimPrefix(c.name, "rules ")) {
+					accept++
+				}
 			}
-			if !slices.ContainsFunc(used, func(c command) bool { return !accept(c) }) {
+			switch accept {
+			case 0:
+				return
+			case len(used):
 				text = rest
 			}
 		}
