@@ -83,7 +83,8 @@ func TestDenied(t *testing.T) {
 // RetryInfo has the exact wait, and is absent if there is none.
 func TestDenied_Wait(t *testing.T) {
 	places := testkit.Limiter(t, memstore.New(), core.InFlight("places", 1))
-	testkit.Reserve(t, places, "everyone", 1)
+	held := testkit.Reserve(t, places, "everyone", 1)
+	defer func() { _ = held.Release(context.Background()) }() // places of garbage are free
 	used := func(rule core.Rule) *core.Limiter {
 		l := testkit.Limiter(t, frozen(), rule)
 		testkit.Admit(t, l, "everyone", 1)
